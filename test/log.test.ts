@@ -12,7 +12,7 @@ function recorder(level = 'debug'): { log: Log; lines: () => Line[] } {
 }
 
 describe('the log of etcd', () => {
-  test('a failed endpoint is a warning once in 10 s, each endpoint by itself', () => {
+  test('a failed endpoint is a warning once in 10 s for each endpoint', () => {
     const { log, lines } = recorder('warn');
     let now = 0;
     const report = etcdErrorLog(log, () => now);
@@ -30,13 +30,13 @@ describe('the log of etcd', () => {
     ]);
   });
 
-  test('a fault that an operator has to end is an error, with what to do', () => {
+  test('a fault that only an operator can fix is an error, with the remedy', () => {
     const { log, lines } = recorder('warn');
     etcdErrorLog(log)({ what: 'a read', endpoint: 'http://a', error: new Error('refused'), remedy: 'check it' });
     expect(lines().map(({ level, remedy }) => [LEVELS[level], remedy])).toEqual([['error', 'check it']]);
   });
 
-  test('texts that differ only in numbers and times are one kind; the line shown has its own', () => {
+  test('texts that differ only in numbers and times count as one kind; the logged line keeps its own', () => {
     const { log, lines } = recorder('warn');
     const report = etcdErrorLog(log, () => 0);
     const fault = (said: string) =>
@@ -75,7 +75,7 @@ describe('the log of the wire', () => {
     expect(lines().map((line) => LEVELS[line.level])).toEqual(['warn', 'debug', 'warn']);
   });
 
-  test('warnings about different brokers, topics and partitions are kinds of their own', () => {
+  test('warnings about different brokers, topics and partitions are different kinds', () => {
     const { log, lines } = recorder('warn');
     const write = wireLog(log, () => 0);
     const abouts = [
@@ -91,7 +91,7 @@ describe('the log of the wire', () => {
     expect(lines()).toHaveLength(abouts.length);
   });
 
-  test('so many kinds that they are forgotten are still written, each of them', () => {
+  test('each of very many kinds is still logged when earlier ones are forgotten', () => {
     const { log, lines } = recorder('warn');
     const write = wireLog(log, () => 0);
     const kinds = Array.from({ length: 150 }, (_, i) => ({ topic: `t${i}` }));
@@ -101,7 +101,7 @@ describe('the log of the wire', () => {
 });
 
 describe('secrets', () => {
-  test('do not get out with a configuration that is logged', () => {
+  test('are not in a configuration that is logged', () => {
     const { log, lines } = recorder();
     const kafka = { brokers: ['a:1'], sasl: { mechanism: 'plain', username: 'u', password: 's3cret' } };
     const etcd = { auth: { username: 'u', password: 's3cret' } };

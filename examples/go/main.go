@@ -1,8 +1,8 @@
-// Asks for IDs with franz-go, and prints a line of JSON for each correlation ID:
+// Requests IDs with franz-go, and prints a line of JSON for each correlation ID:
 //
 //	go run . -reply-topic id.replies.orders -count 5 order-4711 order-4712
 //
-// franz-go hashes the key as Java does. So the correlation ID as the key brings a request to the partition that decides it.
+// franz-go hashes keys as Java does, so the correlation ID as the key sends a request to its home partition.
 package main
 
 import (
@@ -26,11 +26,11 @@ const timeout = 60 * time.Second
 
 var (
 	brokers      = flag.String("brokers", "localhost:9092", "brokers, separated by commas")
-	requestTopic = flag.String("request-topic", "id.requests", "where requests go")
-	replyTopic   = flag.String("reply-topic", "id.replies.orders", "where replies come")
+	requestTopic = flag.String("request-topic", "id.requests", "topic of the requests")
+	replyTopic   = flag.String("reply-topic", "id.replies.orders", "topic of the replies")
 	count        = flag.Int64("count", 1, "IDs for each correlation ID")
 	schemas      = flag.String("schemas", "../../schemas", "directory of the Avro schemas")
-	noKey        = flag.Bool("no-key", false, "send records without a key: the IDs are the same, but a worker has to forward them")
+	noKey        = flag.Bool("no-key", false, "send records without a key: the IDs are the same, but a worker must forward the requests")
 )
 
 type reply struct {
@@ -94,7 +94,7 @@ func send(ctx context.Context, producer *kgo.Client, ids []string) error {
 			{Key: "kafka_correlationId", Value: []byte(id)},
 			{Key: "kafka_replyTopic", Value: []byte(*replyTopic)},
 		}
-		// A reply has the trace of its request.
+		// A reply has the trace headers of its request.
 		if trace := os.Getenv("TRACEPARENT"); trace != "" {
 			headers = append(headers, kgo.RecordHeader{Key: "traceparent", Value: []byte(trace)})
 		}
@@ -127,7 +127,7 @@ func receive(ctx context.Context, consumer *kgo.Client, ids []string) error {
 		for _, record := range fetches.Records() {
 			id := string(record.Key)
 			if !waiting[id] {
-				continue // of somebody else, or once more
+				continue // another requester's reply, or a repeated one
 			}
 			delete(waiting, id)
 			if err := show(schema, id, record.Value); err != nil {

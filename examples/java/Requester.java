@@ -24,11 +24,11 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Asks for IDs with Apache Kafka's own client and prints a line for each correlation ID, with its IDs:
+ * Requests IDs with Apache Kafka's own client and prints a line for each correlation ID, with its IDs:
  * Requester [--no-key] BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT SCHEMAS_DIRECTORY [CORRELATION_ID...]
  *
- * The default partitioner hashes the key, so the correlation ID as the key brings a request to the partition that decides
- * it. Without a key the IDs are the same, but a worker has to forward the request.
+ * The default partitioner hashes the key, so the correlation ID as the key sends a request to its home partition. Without a
+ * key the IDs are the same, but a worker must forward the request.
  */
 public class Requester {
   private static final Duration TIMEOUT = Duration.ofSeconds(60);
@@ -68,7 +68,7 @@ public class Requester {
     try (var consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
       var partitions = consumer.partitionsFor(replyTopic).stream()
           .map(about -> new TopicPartition(about.topic(), about.partition())).toList();
-      if (partitions.isEmpty()) throw new IllegalArgumentException("there is no topic " + replyTopic);
+      if (partitions.isEmpty()) throw new IllegalArgumentException("topic " + replyTopic + " does not exist");
       consumer.assign(partitions);
       consumer.seekToEnd(partitions);
       partitions.forEach(consumer::position);
@@ -88,7 +88,7 @@ public class Requester {
         var record = new ProducerRecord<>(requestTopic, withKey ? correlationId : null, value);
         record.headers().add("kafka_correlationId", correlationId);
         record.headers().add("kafka_replyTopic", replyTopic.getBytes(StandardCharsets.UTF_8));
-        // A reply has the trace of its request.
+        // A reply has the trace headers of its request.
         if (trace != null) record.headers().add("traceparent", trace.getBytes(StandardCharsets.UTF_8));
         sent.add(producer.send(record));
       }
@@ -105,7 +105,7 @@ public class Requester {
       }
       for (var record : consumer.poll(Duration.ofSeconds(1))) {
         var id = new String(record.key(), StandardCharsets.UTF_8);
-        // Others are replies to somebody else, or come once more.
+        // Other records are replies to other requesters, or repeated ones.
         if (waiting.remove(id)) System.out.println(id + " " + idsOf(decoder.decode(record.value())));
       }
     }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Asks for IDs with headers alone, and prints the reply's value in hex:
+# Requests IDs with headers alone, and prints the reply's value in hex:
 #   request.sh BROKERS REQUEST_TOPIC REPLY_TOPIC COUNT
 set -eu
 if [ $# -ne 4 ]; then
@@ -8,21 +8,21 @@ if [ $# -ne 4 ]; then
 fi
 brokers=$1 request_topic=$2 reply_topic=$3 count=$4
 if ! kcat -C -q -b "$brokers" -t "$reply_topic" -o end -e; then
-  echo "$reply_topic can't be read: is it there? idalloc topics init --reply-topic $reply_topic" >&2
+  echo "$reply_topic can't be read: create it with 'idalloc topics init --reply-topic $reply_topic'" >&2
   exit 1
 fi
 correlation_id=kcat-$(date +%s)-$$
-# From a minute ago: the broker's clock need not be this machine's.
+# From a minute ago, since the broker's clock may differ from this machine's.
 since=$(($(date +%s) * 1000 - 60000))
 
-# Key, delimiter and an empty value: of an empty line without -K kcat would make nothing.
+# Key, delimiter and an empty value: without -K, kcat sends nothing for an empty line.
 printf '%s|\n' "$correlation_id" | kcat -P -b "$brokers" -t "$request_topic" -K '|' \
   -H "kafka_correlationId=$correlation_id" -H "kafka_replyTopic=$reply_topic" -H "idalloc-count=$count"
 
 deadline=$(($(date +%s) + 30))
 while [ "$(date +%s)" -lt "$deadline" ]; do
   sleep 0.2
-  # Partition and offset of the record with our key; -e ends kcat where the topic ends now.
+  # Partition and offset of the record with our key; -e stops kcat at the current end of the topic.
   found=$(kcat -C -q -b "$brokers" -t "$reply_topic" -o "s@$since" -e -f '%k %p %o\n' | grep "^$correlation_id ") || continue
   set -- $found
   kcat -C -q -b "$brokers" -t "$reply_topic" -p "$2" -o "$3" -c 1 -f '%s' | od -An -v -tx1

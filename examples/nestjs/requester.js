@@ -1,8 +1,8 @@
-// Asks for IDs with NestJS's ClientKafka and prints them as JSON:
+// Requests IDs with NestJS's ClientKafka and prints them as JSON:
 //   node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY
 //
-// ClientKafka waits for replies on `<request topic>.reply`; that topic has to be there. It sends kafka_correlationId,
-// kafka_replyTopic and kafka_replyPartition by itself, so all that is left to do is the body in its Avro frame.
+// ClientKafka waits for replies on the topic `<request topic>.reply`, which must exist. It sends kafka_correlationId,
+// kafka_replyTopic and kafka_replyPartition by itself, so this program only has to encode the Avro body.
 import 'reflect-metadata';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -47,9 +47,9 @@ const client = ClientProxyFactory.create({
   options: {
     client: { clientId: 'orders', brokers: brokers.split(',') },
     consumer: { groupId: 'orders-ids' },
-    // A group that is new would else begin at the end, and where that is it learns when the first reply may be there.
+    // A new group would start at the end of the topic, which it may learn only after the first reply has arrived.
     subscribe: { fromBeginning: true },
-    // Without it the value would be decoded as text, which would damage the Avro bytes.
+    // Otherwise the value would be decoded as text, which would damage the Avro bytes.
     parser: { keepBinary: true },
   },
 });

@@ -33,7 +33,7 @@ class Message:
     def _frame_bytes(self, data: bytes) -> int:
         if data.startswith(self.frame):
             return len(self.frame)
-        # The answer to a request in a schema registry's framing: 00, and four bytes of the schema's id there.
+        # A reply to a request in a schema registry's framing starts with 00 and four bytes of the schema's id.
         if data.startswith(b"\x00"):
             return REGISTRY_FRAME_BYTES
         raise ValueError(f"the value starts with {data[:10].hex()}, not with {self.frame.hex()}")
@@ -46,9 +46,9 @@ def expand(batch: dict) -> list[int]:
 
 
 def consumer(brokers: str) -> Consumer:
-    """Assigned by hand, so it needs no group; the isolation level is the library's default."""
+    """A consumer for manual assignment, which needs no group; the isolation level is the library's default."""
     settings = {"bootstrap.servers": brokers, "group.id": "idalloc-example", "enable.auto.commit": False}
-    # Brokers that are away are told once, by the call that fails, and not by the library ten times a second.
+    # Unreachable brokers are reported once, by the call that fails, and not by the library ten times a second.
     return Consumer({**settings, "enable.partition.eof": False, "log_level": 2})
 
 
@@ -57,9 +57,9 @@ def bounds(reader: Consumer, topic: str) -> list[tuple[TopicPartition, TopicPart
     try:
         about = reader.list_topics(topic, TIMEOUT_S).topics[topic]
     except KafkaException as error:
-        raise SystemExit(f"no broker can be talked to: {error.args[0].str()}: check --brokers") from None
+        raise SystemExit(f"no broker can be reached: {error.args[0].str()}: check --brokers") from None
     if about.error is not None:
-        raise SystemExit(f"topic {topic}: {about.error.str()}: make it by 'idalloc topics init --reply-topic {topic}'")
+        raise SystemExit(f"topic {topic}: {about.error.str()}: create it with 'idalloc topics init --reply-topic {topic}'")
     partitions = about.partitions
     found = []
     for partition in partitions:

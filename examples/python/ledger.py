@@ -28,7 +28,7 @@ def records(topic: str):
         while position < end.offset:
             record = reader.poll(TIMEOUT_S)
             if record is None:
-                raise SystemExit(f"{topic}/{begin.partition} gave no record at {position} in {TIMEOUT_S} s")
+                raise SystemExit(f"{topic}/{begin.partition} returned no record at offset {position} within {TIMEOUT_S} s")
             if record.error():
                 raise SystemExit(str(record.error()))
             yield record
@@ -40,7 +40,7 @@ def name(correlation_id: bytes) -> str:
     return correlation_id.decode(errors="backslashreplace")
 
 
-# The first entry with its key decides. Later ones are losers: nobody is told their IDs, and they may repeat nobody's.
+# The first entry of a key decides. Later ones are losers: their IDs are in no reply, and must not repeat others.
 decided: dict[str, list[int]] = {}
 losers = 0
 owners: dict[int, bytes] = {}
@@ -68,7 +68,7 @@ for topic in args.reply_topics:
         replies += 1
         correlation_id = name(reply["correlation_id"])
         if decided.get(correlation_id) != expand(reply["result"]):
-            faults.append(f"{topic}/{record.partition()} at {record.offset()}: not what the ledger decided")
+            faults.append(f"{topic}/{record.partition()} at {record.offset()}: differs from the ledger's decision")
 
 found = {"decisions": len(decided), "replies": replies, "losers": losers, "faults": faults[:100]}
 if args.ids:

@@ -1,4 +1,4 @@
-"""Asks for IDs and prints them: request.py --brokers localhost:9092 --reply-topic id.replies.orders --count 5"""
+"""Requests IDs and prints them: request.py --brokers localhost:9092 --reply-topic id.replies.orders --count 5"""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ parser.add_argument("--brokers", default="localhost:9092")
 parser.add_argument("--request-topic", default="id.requests")
 parser.add_argument("--reply-topic", default="id.replies.orders")
 parser.add_argument("--count", type=int, default=1)
-parser.add_argument("--correlation-id", default=str(uuid.uuid4()), help="asked again under it: the same IDs")
+parser.add_argument("--correlation-id", default=str(uuid.uuid4()), help="a repeated one returns the same IDs")
 args = parser.parse_args()
 correlation_id = args.correlation_id.encode()
 

@@ -25,11 +25,11 @@ import org.springframework.kafka.support.TopicPartitionOffset;
 import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
 /**
- * Asks for IDs with Spring's ReplyingKafkaTemplate and prints them, one a line:
+ * Requests IDs with Spring's ReplyingKafkaTemplate and prints them, one per line:
  * Requester BROKERS REQUEST_TOPIC REPLY_TOPIC REPLY_PARTITION COUNT SCHEMAS_DIRECTORY
  *
- * The template sends kafka_correlationId (16 bytes), kafka_replyTopic and kafka_replyPartition (4 bytes), and knows the
- * reply by its correlation ID. All that is left to do is the body: Avro's own single-object encoding.
+ * The template sends kafka_correlationId (16 bytes), kafka_replyTopic and kafka_replyPartition (4 bytes), and matches the
+ * reply by its correlation ID. This program only encodes the body, in Avro's single-object encoding.
  */
 public class Requester {
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
@@ -58,7 +58,7 @@ public class Requester {
     }
     var settings = new ContainerProperties(new TopicPartitionOffset(replies.topic(), replies.partition(), end));
     var scheduler = new ThreadPoolTaskScheduler();
-    scheduler.setDaemon(true); // outside of an application context Spring's own would keep this program from ending
+    scheduler.setDaemon(true); // outside an application context, Spring's own scheduler would keep this program running
     scheduler.initialize();
     settings.setScheduler(scheduler);
     var template = new ReplyingKafkaTemplate<byte[], byte[], byte[]>(

@@ -1,18 +1,18 @@
-// Asks the registry for advisories about the packages that are shipped. Fails for a grave one; reports when the registry does not answer.
+// Checks the shipped packages for advisories. Fails for high and critical ones; only reports if the registry does not answer.
 // Usage: npm run check:advisories
 import { spawnSync } from 'node:child_process';
 import { ROOT } from './paths.ts';
 
 const TIMEOUT_MS = 60_000;
 const ARGS = ['audit', '--omit=dev', '--json', '--loglevel=silent', '--fetch-retries=0', '--fetch-timeout=20000'];
-const GRAVE = ['high', 'critical'];
+const FAILING = ['high', 'critical'];
 
 export interface Verdict {
   readonly failed: boolean;
   readonly text: string;
 }
 
-/** The result of `npm audit --json`. Without an answer the check passes, and says that nothing was checked. */
+/** The verdict on the output of `npm audit --json`. Without an answer the check passes, and reports that nothing was checked. */
 export function judgeAudit(output: string): Verdict {
   const unknown = (why: string) => ({ failed: false, text: `advisories: could not be checked: ${why}` });
   let answer: unknown;
@@ -27,15 +27,16 @@ export function judgeAudit(output: string): Verdict {
   };
   if (vulnerabilities === undefined)
     return unknown(message?.replace(/(- POST )?\bhttps?:\S+/g, '').trim() || 'npm audit failed');
-  const names = (grave: boolean) =>
+  const names = (failing: boolean) =>
     Object.entries(vulnerabilities)
-      .filter(([, { severity }]) => GRAVE.includes(severity) === grave)
+      .filter(([, { severity }]) => FAILING.includes(severity) === failing)
       .map(([name, { severity }]) => `${name} (${severity})`);
-  const [grave, others] = [names(true), names(false)];
-  if (grave.length > 0) return { failed: true, text: `advisories: ${[...grave, ...others].join(', ')}: see npm audit` };
+  const [failing, others] = [names(true), names(false)];
+  if (failing.length > 0)
+    return { failed: true, text: `advisories: ${[...failing, ...others].join(', ')}: see npm audit` };
   return {
     failed: false,
-    text: `advisories: ${others.length === 0 ? 'none' : `none is grave; ${others.join(', ')}`}`,
+    text: `advisories: ${others.length === 0 ? 'none' : `none is high or critical; ${others.join(', ')}`}`,
   };
 }
 

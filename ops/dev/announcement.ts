@@ -14,13 +14,13 @@ export function announce(file: string, announcement: Announcement): void {
   renameSync(`${file}.new`, file);
 }
 
-/** Undefined without an announcement, or if its process ended without removing it. */
+/** Undefined without an announcement, or if its process exited without removing it. */
 export function readAnnouncement(file: string, owner: ProcessIdentity): Announcement | undefined {
   if (!existsSync(file)) return undefined;
   const found = JSON.parse(readFileSync(file, 'utf8')) as Announcement;
   return found.owner.pid === owner.pid && found.owner.start === owner.start ? found : undefined;
 }
 
-export function takeBack(file: string): void {
+export function withdraw(file: string): void {
   rmSync(file, { force: true });
 }

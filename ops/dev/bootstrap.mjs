@@ -70,7 +70,7 @@ function npmCi() {
     },
   );
   if (result.error) fail(`npm can't be run (${result.error.message}); install npm, which comes with Node.js`);
-  if (result.signal) fail(`npm ci was ended by ${result.signal}`);
+  if (result.signal) fail(`npm ci was killed by ${result.signal}`);
   if (result.status !== 0) fail(`npm ci failed with exit code ${result.status}; its messages are above`);
 }
 

@@ -16,24 +16,24 @@ export interface Command {
   readonly env?: NodeJS.ProcessEnv | undefined;
 }
 
-/** A long-running process. It ends when this process ends, even if this one is killed. */
+/** A long-running process. It is stopped when this process exits, even if this one is killed. */
 export interface Child {
   readonly name: string;
   readonly pid: number;
   /** Standard output and error of this run; the log of the previous run is beside it, with `.1`. */
   readonly logFile: string;
   readonly exited: Promise<string>;
-  /** How it ended ("exit code 1", "signal SIGKILL"); undefined while it runs. */
+  /** How it exited ("exit code 1", "signal SIGKILL"); undefined while it runs. */
   ended(): string | undefined;
-  /** SIGTERM, then SIGKILL if it has not ended after `graceMs`. */
+  /** Sends SIGTERM, then SIGKILL if it has not exited after `graceMs`. */
   stop(graceMs?: number): Promise<void>;
-  /** SIGKILL to the whole process group. */
+  /** Sends SIGKILL to the whole process group. */
   kill(): Promise<void>;
 }
 
 /**
  * Starts a command in its own process group, so that Ctrl-C in a terminal reaches only this process, which then decides
- * the order of the shutdown. The guard ends the group when this process is killed.
+ * the order of the shutdown. The guard stops the group when this process is killed.
  */
 export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'inherit' | number): ChildProcess {
   const child = spawn('/bin/sh', [GUARD, what.command, ...what.args], {
@@ -42,7 +42,7 @@ export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'in
     detached: true,
     stdio: ['pipe', output, errors],
   });
-  child.stdin?.on('error', () => undefined); // the watcher may have ended before this is written
+  child.stdin?.on('error', () => undefined); // the watcher may have exited before this is written
   live.add(child);
   child.once('exit', () => {
     live.delete(child);
@@ -52,7 +52,7 @@ export function spawnGuarded(what: Command, output: 'pipe' | number, errors: 'in
   return child;
 }
 
-/** Sends a signal to the process group of a child, unless it has ended. */
+/** Sends a signal to the process group of a child, unless it has exited. */
 export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   if (child.pid === undefined || !live.has(child)) return;
   try {
@@ -62,15 +62,15 @@ export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** SIGKILL to all children that still run: for the second Ctrl-C. */
+/** Sends SIGKILL to all running children, on the second Ctrl-C. */
 export function killAll(): void {
   for (const child of live) signalGroup(child, 'SIGKILL');
 }
 
 /**
  * Starts a server or worker whose output goes to a file, so that it never blocks on a pipe that is not read. A process
- * of an earlier run with the same log file may still run, if both its starter and its guard were killed. It is ended
- * first, since it holds the same data.
+ * of an earlier run with the same log file may still run, if both its parent and its guard were killed. It is stopped
+ * first, since it uses the same data.
  */
 export async function startChild(what: Command & { name: string; logFile: string }): Promise<Child> {
   mkdirSync(dirname(what.logFile), { recursive: true });
@@ -107,8 +107,8 @@ export async function startChild(what: Command & { name: string; logFile: string
 }
 
 /**
- * Waits until `ready` returns true. Throws, with the last lines of the log, if the child ends first; or if `timeoutMs` have
- * passed, after stopping the child.
+ * Waits until `ready` returns true. Throws, with the last lines of the log, if the child exits first; or, after stopping the
+ * child, if `timeoutMs` have passed.
  */
 export async function untilReady(
   child: Child,
@@ -119,7 +119,7 @@ export async function untilReady(
   try {
     for (;;) {
       const ended = child.ended();
-      if (ended) throw new Error(`${child.name} ended before it was ready (${ended})${lastLines(child.logFile)}`);
+      if (ended) throw new Error(`${child.name} exited before it was ready (${ended})${lastLines(child.logFile)}`);
       if (await ready()) return;
       if (performance.now() > deadline) {
         throw new Error(`${child.name} was not ready after ${options.timeoutMs / 1000} s${lastLines(child.logFile)}`);

@@ -12,7 +12,7 @@ export type Log = (line: string) => void;
 /** A container engine that answers, or why there is none. `stop` ends only what this process started. */
 export type Engine = { readonly started: boolean; stop(): Promise<void> } | { readonly unavailable: string };
 
-/** `code` is undefined when the program could not be started or was ended by its time limit. */
+/** `code` is undefined if the program could not be started or was killed at its time limit. */
 export interface Answer {
   readonly code: number | undefined;
   readonly stdout: string;

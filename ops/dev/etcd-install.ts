@@ -9,8 +9,8 @@ const BUILD_TIMEOUT_MS = 15 * 60_000;
 const OLDEST_ON_PATH = [3, 5] as const;
 
 /**
- * Where the program is, or will be. The pinned version, once built, comes first, so that an older one never opens its
- * data; a recent etcd on the PATH saves the build.
+ * The path where the program is, or will be. The pinned version, once built, is preferred, so that an older one never opens
+ * its data; a recent etcd on the PATH saves the build.
  */
 function plan(cache: string, env: NodeJS.ProcessEnv) {
   const goMod = join(MODULE, 'go.mod');

@@ -10,7 +10,7 @@ const READY_TIMEOUT_MS = 30_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
-/** For clients, for the other members, and for health checks. */
+/** Ports of each member: for clients, for the other members, and for health checks. */
 const PORTS_EACH = 3;
 
 export interface EtcdOptions {
@@ -45,7 +45,7 @@ export interface EtcdNode extends Child {
 export interface EtcdProcess {
   readonly endpoints: readonly string[];
   readonly nodes: readonly EtcdNode[];
-  /** Of the first member. */
+  /** The pid of the first member. */
   readonly pid: number;
   readonly exited: Promise<string>;
   stop(graceMs?: number): Promise<void>;

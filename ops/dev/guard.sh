@@ -1,7 +1,7 @@
 #!/bin/sh
-# guard.sh COMMAND [ARGUMENT...]: becomes COMMAND, and ends its process group when its starter is killed.
-# Standard input is a pipe that the starter keeps open. A line on it: the watcher exits. Its end without a line:
-# the starter was killed. The watcher is a member of the group, so the group's number can't be reused.
+# guard.sh COMMAND [ARGUMENT...]: becomes COMMAND, and stops its process group when the parent is killed.
+# Standard input is a pipe that the parent keeps open. On a line, the watcher exits. On end of file without a line,
+# the parent was killed. The watcher is a member of the group, so the group's number can't be reused.
 exec 3<&0
 (
   trap '' TERM INT HUP

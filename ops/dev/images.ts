@@ -76,7 +76,7 @@ function jars(context: string): Promise<string> {
   });
 }
 
-/** The server comes from the module that the server processes are built from, the client from one of its own. */
+/** The server is built from the module of the server processes, the client from a separate one. */
 async function etcdPrograms(context: string): Promise<void> {
   const build = (program: string, of: string, module: string) =>
     run({
@@ -101,7 +101,7 @@ async function nodeAndNpm(context: string): Promise<void> {
   await rm(join(context, archive));
 }
 
-/** What a stand-in needs besides the files in ops/images: programs of this machine, and what they add to the build context. */
+/** A stand-in's needs besides the files in ops/images: programs of this machine, and what they add to the build context. */
 const STAND_INS: Readonly<Record<ImageName, { tools: ToolName[]; fill: (context: string) => Promise<unknown> }>> = {
   kafka: { tools: ['java', 'mvn'], fill: jars },
   etcd: { tools: ['go'], fill: etcdPrograms },

@@ -7,7 +7,7 @@ import type { ToolName } from './toolchain.ts';
 const POM = join(import.meta.dirname, 'kafka/pom.xml');
 const DOWNLOAD_TIMEOUT_MS = 10 * 60_000;
 
-/** Where the jars are, or will be. With KAFKA_HOME set to an unpacked distribution, those of that are used. */
+/** The directory where the jars are, or will be. KAFKA_HOME, if set, names an unpacked distribution to use instead. */
 function plan(cache: string, env: NodeJS.ProcessEnv) {
   if (env.KAFKA_HOME) {
     const libs = join(env.KAFKA_HOME, 'libs');

@@ -21,9 +21,9 @@ export interface KafkaOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** The port of a proxy: adds a listener whose advertised address is that proxy. */
   readonly proxyPort?: number;
-  /** Of the client, the broker's own and the controller's listener; free ones, the same at each start, by default. */
+  /** Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start. */
   readonly ports?: readonly number[];
-  /** Of the storage, when it is formatted; 16 bytes in base64url. The nodes of one cluster have the same. */
+  /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
   readonly clusterId?: string;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;

@@ -21,7 +21,7 @@ export function parseRecord(text: string): ProcessIdentity | undefined {
   }
 }
 
-/** Ends the recorded process if it still runs: SIGTERM, then SIGKILL. A process that reuses its pid is left alone. */
+/** Stops the recorded process if it still runs: SIGTERM, then SIGKILL. A process that reuses its pid is not touched. */
 export async function endRecorded(file: string): Promise<void> {
   if (!existsSync(file)) return;
   const identity = parseRecord(readFileSync(file, 'utf8'));

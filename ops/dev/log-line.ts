@@ -4,7 +4,7 @@ const LEVELS: ReadonlyMap<number, string> = new Map([
   [60, 'fatal'],
 ]);
 const WARN = 40;
-/** Of the `info` lines, those that show whether the worker serves. */
+/** The `info` lines that show whether the worker serves. */
 const STATES: ReadonlySet<unknown> = new Set(['gate open', 'gate still closed']);
 const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'pid', 'hostname', 'name', 'msg']);
 const LONGEST = 300;
@@ -12,7 +12,7 @@ const LONGEST = 300;
 interface LogLine {
   readonly [field: string]: unknown;
   readonly level: number;
-  /** Wall milliseconds. */
+  /** Milliseconds of the wall clock. */
   readonly time: number;
 }
 

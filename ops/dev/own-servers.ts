@@ -72,7 +72,7 @@ async function kafka(options: Parameters<typeof startKafka>[0]): Promise<Running
   options.log?.(`Kafka serves at ${brokers}`);
   return {
     address: { brokers },
-    ended: server.exited.then((how) => `Kafka ended (${how}); log: ${server.logFile}`),
+    ended: server.exited.then((how) => `Kafka exited (${how}); log: ${server.logFile}`),
     stop: () => server.stop(),
   };
 }
@@ -83,7 +83,7 @@ async function etcd(options: Parameters<typeof startEtcd>[0]): Promise<Running> 
   options.log?.(`etcd serves at ${endpoints}`);
   return {
     address: { endpoints },
-    ended: server.exited.then((how) => `etcd ended (${how})`),
+    ended: server.exited.then((how) => `etcd exited (${how})`),
     stop: () => server.stop(),
   };
 }

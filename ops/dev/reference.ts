@@ -37,7 +37,7 @@ export function renderReference(page: ReferencePage): string {
   return WRITERS[page]();
 }
 
-/** Text for a table cell; outside of code a < would begin an element. */
+/** Text for a table cell; outside code, a < would start an element. */
 function cell(text: string): string {
   const line = text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
   return line.replaceAll(/`[^`]*`|</g, (found) => (found === '<' ? '&lt;' : found));

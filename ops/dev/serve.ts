@@ -133,7 +133,7 @@ function showLog({ json }: Options): (line: string) => void {
   };
 }
 
-/** Rejects with the reason of the abort, or with how the worker ended. */
+/** Rejects with the reason of the abort, or with the exit of the worker. */
 async function untilAborted(worker: WorkerProcess, signal: AbortSignal): Promise<never> {
   const aborted = new Promise<undefined>((resolve) => {
     if (signal.aborted) resolve(undefined);
@@ -141,7 +141,7 @@ async function untilAborted(worker: WorkerProcess, signal: AbortSignal): Promise
   });
   const how = await Promise.race([aborted, worker.exited]);
   signal.throwIfAborted();
-  throw new Error(`the worker ended: ${how}${lastLines(worker.logFile)}`);
+  throw new Error(`the worker exited: ${how}${lastLines(worker.logFile)}`);
 }
 
 function noticed(signal: AbortSignal): Promise<void> {

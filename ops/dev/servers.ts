@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Announcement, announce, readAnnouncement, takeBack } from './announcement.ts';
+import { type Announcement, announce, readAnnouncement, withdraw } from './announcement.ts';
 import { tryLock } from './lock.mjs';
 import { type ServersOptions, startOwnServers } from './own-servers.ts';
 import { isRunning, ownIdentity } from './process-identity.mjs';
@@ -58,7 +58,7 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
 
 async function own(options: ServersOptions, file: string, release: () => void): Promise<Servers> {
   try {
-    takeBack(file);
+    withdraw(file);
     const servers = await startOwnServers(options);
     announce(file, { ...servers.started, owner: ownIdentity() });
     return {
@@ -67,9 +67,9 @@ async function own(options: ServersOptions, file: string, release: () => void): 
       kafkaFrom: options.env.KAFKA_BROKERS ? 'environment' : 'checkout',
       shared: false,
       ended: servers.ended,
-      retire: () => takeBack(file),
+      retire: () => withdraw(file),
       stop: async () => {
-        takeBack(file);
+        withdraw(file);
         await servers.stop();
         release();
       },
@@ -87,7 +87,7 @@ function share(theirs: Announcement, file: string, options: ServersOptions): Ser
   if (!brokers || !endpoints) {
     const lacks = brokers ? 'etcd, and ETCD_ENDPOINTS' : 'Kafka, and KAFKA_BROKERS';
     throw new Error(
-      `the npm start of this checkout (process ${pid}) runs no ${lacks} is not set; set it, or stop that one`,
+      `the npm start of this checkout (process ${pid}) runs no ${lacks} is not set; set it, or stop that npm start`,
     );
   }
   options.log(`another npm start of this checkout (process ${pid}) runs the servers; joining it as one more worker`);
@@ -95,7 +95,7 @@ function share(theirs: Announcement, file: string, options: ServersOptions): Ser
   const ended = new Promise<string>((resolve) => {
     timer = setInterval(() => {
       if (isRunning(theirs.owner) && readAnnouncement(file, theirs.owner)) return;
-      resolve(`the npm start that runs the servers (process ${pid}) ends`);
+      resolve(`the npm start that runs the servers (process ${pid}) is stopping`);
     }, OWNER_CHECK_MS);
   });
   const kafkaFrom = options.env.KAFKA_BROKERS ? 'environment' : 'checkout';

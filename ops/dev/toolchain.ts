@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 
-/** A program that the servers need on the machine, the oldest version that works, and how to install it. */
+/** A program that the servers need, the oldest version that works, and how to install it. */
 interface Tool {
   readonly command: string;
   readonly purpose: string;

@@ -40,7 +40,7 @@ const NO_TIME = {
   setInterval: TIME_COMES_IN,
   setImmediate: TIME_COMES_IN,
 };
-const OTHERS_WAIT = 'The core decides; waiting and IO are for others.';
+const OTHERS_WAIT = 'The core only decides; waiting and IO belong in other rooms.';
 const NO_TIME_NO_WAITING = { ...NO_TIME, Promise: OTHERS_WAIT, queueMicrotask: OTHERS_WAIT, fetch: OTHERS_WAIT };
 
 export const ROOMS: readonly Room[] = merged([
@@ -149,7 +149,7 @@ function specifier(folder: string, file: string): string {
   return path.startsWith('.') ? path : `./${path}`;
 }
 
-/** For all files of `folders`, which are equally deep. As in .gitignore, the last pattern that fits decides. */
+/** The denied imports of all files of `folders`, which have the same depth. As in .gitignore, the last match decides. */
 function deniedImports({ room, imports = [], packages = [] }: Room, folders: readonly string[]): string[] {
   const files = (isFile(room) ? imports : [room, ...imports]).flatMap(filesOf);
   const specifiers = folders.flatMap((folder) => files.map((file) => specifier(folder, file)));
@@ -166,7 +166,7 @@ function override(includes: readonly string[], group: readonly string[], why: st
   return { includes, linter: { rules: { style } } };
 }
 
-/** For files without a row. The rooms' overrides replace its imports, and keep its globals. */
+/** The override for files without a row. The rooms' overrides replace its imports, and keep its globals. */
 function overrideOfAll() {
   const readers = ROOMS.filter((row) => row.process).map(({ room }) => `!src/${room}`);
   const why = 'Only files with a row in ops/lint/arrows.ts may import.';

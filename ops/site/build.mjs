@@ -1,5 +1,5 @@
 // Builds the pages as a static site in .idalloc/site/html. Usage: npm run docs:site
-// VitePress has a lockfile of its own here, and is installed beside the site, so that no other command installs it.
+// VitePress has a separate lockfile here, and is installed beside the site, so that no other command installs it.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

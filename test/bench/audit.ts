@@ -1,6 +1,6 @@
 /**
- * Audits made-up batches, each in the ledger and in a reply, without a broker: decoding, sorting on disk and checking
- * are those of `idalloc audit`. Usage: npm run bench:audit -- [--batches 10000000] [--temp-dir directory]
+ * Audits generated batches, each in the ledger and in a reply, without a broker: decoding, sorting on disk and checking
+ * are those of `idalloc audit`.
  */
 import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -20,15 +20,29 @@ import { ticks } from '../../src/core/units.ts';
 const LAYOUT = presetLayout('default');
 const PARTITIONS = 12;
 const CHUNK = 1_000;
-/** 40 batches of 100 IDs in each millisecond of each of 8 workers. */
+/** Each of 8 workers allocates 40 batches of 100 IDs in each millisecond. */
 const IDS = 100;
 const PER_TICK = 40;
 const WORKERS = 8;
 const FIRST_TICK = 10_000_000_000;
 
 const { values } = parseArgs({
-  options: { batches: { type: 'string', default: '1000000' }, 'temp-dir': { type: 'string', default: tmpdir() } },
+  options: {
+    batches: { type: 'string', default: '1000000' },
+    'temp-dir': { type: 'string', default: tmpdir() },
+    help: { type: 'boolean', default: false },
+  },
 });
+if (values.help) {
+  process.stdout.write(
+    [
+      'Measures the checks of idalloc audit on generated batches, without a broker, in batches/s.',
+      'npm run bench:audit -- [--batches 1000000] [--temp-dir /tmp]',
+      '',
+    ].join('\n'),
+  );
+  process.exit(0);
+}
 const batches = Number(values.batches);
 
 function batchOf(index: number): IdBatch {
@@ -110,9 +124,9 @@ const checkMs = performance.now() - begunMs;
 const { user, system } = process.cpuUsage(cpu);
 const rate = (ms: number) => Math.round((batches * 1_000) / ms);
 process.stdout.write(
-  `${batches} batches, each with a reply: ${findings.total} findings, ${join.replies} replies as decided\n` +
+  `${batches} batches, each with a reply: ${findings.total} findings, ${join.replies} replies that match the ledger\n` +
     `decoded and stored ${rate(readMs)} batches/s, sorted and checked ${rate(checkMs)} batches/s, ` +
-    `together ${rate(readMs + checkMs)} batches/s\n` +
+    `both together ${rate(readMs + checkMs)} batches/s\n` +
     `peak memory ${Math.round(process.resourceUsage().maxRSS / 1_024)} MiB, ` +
-    `processor ${Math.round((user + system) / 1_000_000)} s with making them\n`,
+    `processor time ${Math.round((user + system) / 1_000_000)} s, generating the batches included\n`,
 );

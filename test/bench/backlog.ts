@@ -5,17 +5,17 @@ import { Requests, type Running, type Stage, type Topics, until } from './stage.
 const SEND_CHUNK = 2_000;
 const POLL_MS = 20;
 const TIMEOUT_MS = 120_000;
-/** A contender that is slower, its start left out, is taken for one that stands still. */
+/** A contender that answers fewer requests per ms, start-up not counted, is reported as stuck. */
 const SLOWEST_PER_MS = 3;
 
-/** Between the first tenth of the replies and the last, so that start-up does not count. */
+/** Measured from the first tenth of the replies to the last reply, so that start-up does not count. */
 export interface Rate {
   readonly requests_per_s: number;
-  /** Processor time, of which a busy machine changes less. */
+  /** Processor time per request, in microseconds; other load on the machine changes it less than the rate. */
   readonly cpu_us: number;
 }
 
-/** Writes so many requests, each for so many IDs. */
+/** Fills the request topic with `requests` requests for `ids` IDs each. */
 export async function fill(stage: Stage, topics: Topics, requests: number, ids: number): Promise<void> {
   const maker = new Requests(topics, ids);
   for (let at = 0; at < requests; ) {
@@ -29,7 +29,7 @@ export async function fill(stage: Stage, topics: Topics, requests: number, ids: 
   }
 }
 
-/** How fast a contender that has just been started serves all requests of a full topic; `before`: the replies of before. */
+/** The rate at which a contender that has just started serves a full topic; `before`: replies written by earlier runs. */
 export async function rateOf(
   stage: Stage,
   topics: Topics,
@@ -49,6 +49,6 @@ export async function rateOf(
     rate = { requests_per_s: requestsPerS, cpu_us: Number(((1_000 * (cpuMs - from.cpuMs)) / served).toFixed(1)) };
     return true;
   });
-  if (rate === undefined) throw new Error('all replies were there before the first was seen: take more requests');
+  if (rate === undefined) throw new Error('the contender had sent all replies before the first poll: raise --requests');
   return rate;
 }

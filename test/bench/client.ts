@@ -16,11 +16,11 @@ import { IdStock } from '../../src/client/stock.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 
 /**
- * What an ID costs its caller: next() beside generators that need no server; and against a worker on real servers the time
- * to connect, the time from asking to having IDs, with and without prefetch, and how many requests fit in a second.
+ * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real servers,
+ * the time to connect, the latency of getting IDs with and without prefetch, and the requests per second.
  *
- * Generators that keep to their layout give at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or
- * throw; they are measured as they come.
+ * Most generators allocate at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or throw. That wait
+ * is part of their figure.
  */
 const { values } = parseArgs({
   options: {
@@ -34,7 +34,13 @@ const { values } = parseArgs({
 });
 if (values.help) {
   process.stdout.write(
-    'npm run bench:client -- [--ids 4000000] [--rounds 5] [--requests 1000] [--count 100] [--json]\n',
+    [
+      'Measures the client library: next() in ns per ID beside other generators, then its latency against a worker.',
+      'npm run bench:client -- [--ids 4000000] [--rounds 5] [--requests 1000] [--count 100] [--json]',
+      '  --ids, --rounds     IDs that next() returns in a round, and rounds; the median counts',
+      '  --requests          calls whose latency is measured, each for --count IDs',
+      '',
+    ].join('\n'),
   );
   process.exit(0);
 }
@@ -43,10 +49,10 @@ const requests = Number(values.requests);
 const count = Number(values.count);
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
-/** Keeps what was made, so that nothing is optimised away. */
+/** Keeps the last ID, so that the compiler does not remove the calls. */
 let last: unknown;
 
-/** What a reply of the default layout brings: 100,000 IDs in 25 ranges. */
+/** The IDs of one reply in the default layout: 100,000 in 25 ranges. */
 function supply() {
   const ranges = Array.from({ length: 25 }, (_, i) => ({
     first: 55_325_805_773_398_016n + BigInt(i << 22),
@@ -77,7 +83,7 @@ function generators(): Readonly<Record<string, (times: number) => void>> {
           last = flake.next();
           i += 1;
         } catch {
-          // It throws until the next millisecond when one is used up.
+          // It throws when the IDs of a millisecond are used up, until the next one.
         }
       }
     },
@@ -94,12 +100,12 @@ function median(samples: readonly number[]): number {
   return samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
 }
 
-/** Nanoseconds an ID, the median of rounds in which all take turns; the first round warms up. */
+/** Nanoseconds per ID: the median of rounds in which the generators take turns; the first round is a warm-up. */
 function nanoseconds(): Record<string, number> {
   const samples = new Map<string, number[]>();
   for (let round = 0; round <= Number(values.rounds); round += 1) {
     for (const [name, run] of Object.entries(generators())) {
-      // The slow ones are bound by the clock, not by the processor: a tenth of the IDs tells as much.
+      // The others are bound by the clock, not by the processor: a tenth of the IDs is enough.
       const times = name.startsWith('idalloc') ? ids : ids / 10;
       const begun = process.hrtime.bigint();
       run(times);
@@ -123,7 +129,7 @@ async function startWorker(env: Readonly<Record<string, string>>): Promise<Child
   const lines = createInterface({ input: child.stdout });
   const ready = new Promise<void>((resolve, reject) => {
     lines.on('line', (line) => line.includes('idalloc ready') && resolve());
-    child.once('exit', () => reject(new Error('the worker ended')));
+    child.once('exit', (code) => reject(new Error(`the worker exited with ${code} before it was ready`)));
   });
   await ready;
   return child;
@@ -134,11 +140,11 @@ interface Latency {
   readonly p99Ms: number;
 }
 
-async function latency(ask: () => Promise<unknown>): Promise<Latency> {
+async function latency(request: () => Promise<unknown>): Promise<Latency> {
   const samples: number[] = [];
   for (let i = 0; i < requests; i += 1) {
     const begun = performance.now();
-    last = await ask();
+    last = await request();
     samples.push(performance.now() - begun);
     await pause(1);
   }
@@ -147,31 +153,32 @@ async function latency(ask: () => Promise<unknown>): Promise<Latency> {
   return { p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
-/** Requests per second with so many under way at any time. */
+/** Requests per second with `width` requests in flight at any time. */
 async function throughput(client: IdClient, total: number, width: number): Promise<number> {
-  let asked = 0;
+  let sent = 0;
   const begunMs = performance.now();
-  const askOn = async () => {
-    for (; asked < total; ) {
-      asked += 1;
+  const requestInTurn = async () => {
+    for (; sent < total; ) {
+      sent += 1;
       await client.request({ count: 1 });
     }
   };
-  await Promise.all(Array.from({ length: width }, askOn));
+  await Promise.all(Array.from({ length: width }, requestInTurn));
   return Math.round((1_000 * total) / (performance.now() - begunMs));
 }
 
 interface Served {
   readonly connectMs: number;
   readonly firstReplyMs: number;
-  /** One request at a time. */
+  /** takeAsync() from the prefetched buffer, one call at a time. */
   readonly prefetch: Latency;
+  /** request() to the worker, one call at a time. */
   readonly request: Latency;
-  /** By how many are under way. */
+  /** Keyed by the number of requests in flight. */
   readonly requestsPerSecond: Readonly<Record<string, number>>;
 }
 
-/** The client against a worker on real servers: from asking for IDs to having them, and how many requests fit in a second. */
+/** The client against a worker on real servers: time to connect, latency and throughput. */
 async function serve(): Promise<Served> {
   await using stack = new AsyncDisposableStack();
   const servers = await startProcessServers(say);
@@ -192,7 +199,7 @@ async function serve(): Promise<Served> {
   };
   const replyTopic = 'id.replies.bench';
   const [code] = await once(idalloc(env, 'topics', 'init', '--reply-topic', replyTopic), 'exit');
-  if (code !== 0) throw new Error('the topics could not be made');
+  if (code !== 0) throw new Error('idalloc topics init failed: its error is above');
   const worker = await startWorker(env);
   stack.defer(async () => {
     worker.kill('SIGTERM');
@@ -200,26 +207,26 @@ async function serve(): Promise<Served> {
   });
   const options: IdClientOptions = { brokers: servers.brokers, replyTopic };
   const begunMs = performance.now();
-  const asking = stack.use(await IdClient.connect({ ...options, prefetch: false }));
+  const unbuffered = stack.use(await IdClient.connect({ ...options, prefetch: false }));
   const connectMs = Math.round(performance.now() - begunMs);
-  await asking.request({ count: 1 });
+  await unbuffered.request({ count: 1 });
   const firstReplyMs = Math.round(performance.now() - begunMs);
   const client = stack.use(await IdClient.connect({ ...options, idsPerSecond: 100_000 }));
   await client.ready();
   const prefetch = await latency(() => client.takeAsync(count));
-  const request = await latency(() => asking.request({ count }));
+  const request = await latency(() => unbuffered.request({ count }));
   const requestsPerSecond: Record<string, number> = {};
-  for (const width of [64, 1_000]) requestsPerSecond[width] = await throughput(asking, 20 * requests, width);
+  for (const width of [64, 1_000]) requestsPerSecond[width] = await throughput(unbuffered, 20 * requests, width);
   return { connectMs, firstReplyMs, prefetch, request, requestsPerSecond };
 }
 
 const ns = nanoseconds();
-for (const [name, each] of Object.entries(ns)) say(`${name.padEnd(20)} ${each} ns an ID`);
+for (const [name, each] of Object.entries(ns)) say(`${name.padEnd(20)} ${each} ns per ID`);
 const served = await serve();
 const { connectMs, firstReplyMs, prefetch, request, requestsPerSecond } = served;
-say(`connected after ${connectMs} ms, first reply after ${firstReplyMs} ms`);
-say(`${count} IDs, prefetched: p50 ${prefetch.p50Ms} ms, p99 ${prefetch.p99Ms} ms`);
-say(`${count} IDs, by request: p50 ${request.p50Ms} ms, p99 ${request.p99Ms} ms`);
-for (const [width, rate] of Object.entries(requestsPerSecond)) say(`${width} under way: ${rate} requests/s`);
+say(`connected after ${connectMs} ms, first reply ${firstReplyMs} ms after the start of the connection`);
+say(`takeAsync() of ${count} prefetched IDs: p50 ${prefetch.p50Ms} ms, p99 ${prefetch.p99Ms} ms`);
+say(`request() of ${count} IDs: p50 ${request.p50Ms} ms, p99 ${request.p99Ms} ms`);
+for (const [width, rate] of Object.entries(requestsPerSecond)) say(`${width} requests in flight: ${rate} requests/s`);
 if (values.json)
   process.stdout.write(`${JSON.stringify({ ns, ids: count, ...served, last: String(last).length > 0 })}\n`);

@@ -11,33 +11,33 @@ import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
 type Env = Readonly<Record<string, string>>;
 
-/** What a worker's copies cost when they are complete. */
+/** Memory and disk of a worker whose copies are complete. */
 export interface Cost {
   readonly copies: number;
   readonly rss_bytes: number;
-  /** Of JavaScript, and its buffers. */
+  /** Used heap and the buffers outside it, after a garbage collection. */
   readonly held_bytes: number;
-  /** Of the directory, the write-ahead log included. */
+  /** Size of the index directory, the write-ahead log included. */
   readonly disk_bytes: number;
 }
 
-/** A take-over of what a killed worker had, in milliseconds since its end; its session has to end first. */
+/** A take-over of a killed worker's partitions; times in ms since the kill, the wait for its session to expire included. */
 export interface TakenOver {
   readonly partitions: number;
-  /** The first of the others was given some of it. */
+  /** When another worker was first assigned one of the partitions. */
   readonly joined_ms: number;
   readonly first_answer_ms: number;
-  /** Each of its partitions has answered. */
+  /** When the last of the partitions had answered a request. */
   readonly last_answer_ms: number;
 }
 
 const SETTLE_TIMEOUT_MS = 1_800_000;
 const POLL_MS = 100;
-/** More than a collection takes. */
+/** Longer than a garbage collection takes. */
 const COLLECT_MS = 2_000;
 const COLLECTING = { NODE_OPTIONS: `--expose-gc --import=${new URL('collect-on-signal.ts', import.meta.url)}` };
 
-/** One of the workers of a fleet, on a directory that outlives its process. */
+/** The place of one worker in a fleet: a directory that outlives the worker's process. */
 interface Place {
   readonly directory: string;
   worker: WorkerProcess;
@@ -63,7 +63,7 @@ export class CopiesFleet implements AsyncDisposable {
     return this.#places.map(({ worker }) => worker);
   }
 
-  /** Starts more workers, each with nothing. */
+  /** Starts more workers, each with an empty index directory. */
   start(count: number): void {
     for (let i = 0; i < count; i += 1) {
       const directory = mkdtempSync(join(tmpdir(), 'idalloc-copies-'));
@@ -78,24 +78,24 @@ export class CopiesFleet implements AsyncDisposable {
     place.worker = this.#spawn(place.directory);
   }
 
-  /** Stops the one that came last. */
+  /** Stops the worker that was started last. */
   async stopLast(): Promise<void> {
     await this.#places.pop()?.worker.stop();
   }
 
-  /** The owner of each partition, by its place. */
+  /** The owner of each partition, as the number of its place. */
   owners(): ReadonlyMap<number, number> {
     return new Map(
       this.workers.flatMap((worker, at) => worker.partitions().map((partition) => [partition, at] as const)),
     );
   }
 
-  /** Resolves when every worker has a share, and all copies that it asks for are complete. */
+  /** Resolves when every worker has a share of the partitions, and all copies of its share are complete. */
   complete(): Promise<void> {
     return this.#until('complete copies', async () => (await this.#found()).isComplete);
   }
 
-  /** Resolves when the shares are balanced for good as well. */
+  /** Resolves when the copies are complete, the shares balanced and no warm-up is left. */
   settled(): Promise<void> {
     return this.#until('balanced shares with complete copies', async () => {
       const { isComplete, shares } = await this.#found();
@@ -123,14 +123,15 @@ export class CopiesFleet implements AsyncDisposable {
   async #until(what: string, isDone: () => Promise<boolean>): Promise<void> {
     const deadlineMs = performance.now() + SETTLE_TIMEOUT_MS;
     while (!(await isDone())) {
-      if (performance.now() > deadlineMs) throw new Error(`the workers did not come to ${what} in time`);
+      if (performance.now() > deadlineMs)
+        throw new Error(`the workers did not reach ${what} within ${SETTLE_TIMEOUT_MS / 60_000} minutes`);
       await pause(POLL_MS);
     }
   }
 
-  /** Without their garbage, once they have no other copies than those that they are to keep. */
+  /** The cost of each worker after a garbage collection, once it holds the copies of its share and no others. */
   async costs(): Promise<readonly Cost[]> {
-    await this.#until('copies of their shares alone', async () => {
+    await this.#until('the copies of their shares and no others', async () => {
       const copies = await Promise.all(this.workers.map(copiesOf));
       return copies.every(({ size }, at) => size === completeCopies(shareOf(this.workers[at] as WorkerProcess)).size);
     });
@@ -149,7 +150,7 @@ export class CopiesFleet implements AsyncDisposable {
     );
   }
 
-  /** Kills the first one as a power cut would, and waits until the others have answered for each of its partitions. */
+  /** Kills the first worker with SIGKILL, and waits until the others have answered a request on each of its partitions. */
   async takeOver(): Promise<TakenOver> {
     const [{ worker: dead }, ...others] = this.#places.splice(0) as [Place, ...Place[]];
     this.#places.push(...others);
@@ -158,19 +159,20 @@ export class CopiesFleet implements AsyncDisposable {
     const from = others.map(({ worker }) => worker.lines.length);
     dead.kill('SIGKILL');
     const killedMs = performance.now();
-    const asks = lost.map((partition) => idFor(`taken-${randomUUID()}`, partition, this.#partitions));
-    await this.#realm.send(asks.map((correlationId) => ({ correlationId, count: 1 })));
-    const told = new Map<string, number>();
+    const requests = lost.map((partition) => idFor(`taken-${randomUUID()}`, partition, this.#partitions));
+    await this.#realm.send(requests.map((correlationId) => ({ correlationId, count: 1 })));
+    const answeredMs = new Map<string, number>();
     let seenTo = 0;
     await replies.until(
-      'answers for what the dead one had',
+      "answers for the killed worker's partitions",
       (seen) => {
-        for (; seenTo < seen.length; seenTo += 1) told.set(String(seen[seenTo]?.message.key), seen[seenTo]?.atMs ?? 0);
-        return asks.every((id) => told.has(id));
+        for (; seenTo < seen.length; seenTo += 1)
+          answeredMs.set(String(seen[seenTo]?.message.key), seen[seenTo]?.atMs ?? 0);
+        return requests.every((id) => answeredMs.has(id));
       },
       SETTLE_TIMEOUT_MS,
     );
-    const times = asks.map((id) => (told.get(id) as number) - killedMs);
+    const times = requests.map((id) => (answeredMs.get(id) as number) - killedMs);
     const takes = (line: LogLine) => isJoin(line) && shareIn(line).partitions.some((one) => lost.includes(one));
     const joins = others.flatMap(({ worker }, i) => worker.lines.slice(from[i]).filter(takes).slice(0, 1));
     const joinedMs = Math.min(...joins.map(({ seenMs }) => seenMs)) - killedMs;

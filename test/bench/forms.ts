@@ -5,8 +5,8 @@ import { parseFormKeys } from '../../src/codec/form/keys.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 
 /**
- * What it costs to write and to read an ID in each form. Each round measures every form, hex among them, so that what else the
- * machine does meets all of them; the median of the rounds counts. The ratio to hex is of use on another machine.
+ * The cost of formatting and parsing an ID in each form. Each round measures every form, hex included, so that other load on
+ * the machine affects all of them alike; the median of the rounds counts. The ratio to hex holds on other machines too.
  */
 const { values } = parseArgs({
   options: {
@@ -17,7 +17,15 @@ const { values } = parseArgs({
   },
 });
 if (values.help) {
-  process.stdout.write('npm run bench:forms -- [--ms 100: for each form, direction and round] [--rounds 7] [--json]\n');
+  process.stdout.write(
+    [
+      'Measures formatting and parsing of an ID in each form, in ns per ID and as a ratio to form hex.',
+      'npm run bench:forms -- [--ms 100] [--rounds 7] [--json]',
+      '  --ms        time for each form, direction and round',
+      '  --rounds    the median of the rounds is printed',
+      '',
+    ].join('\n'),
+  );
   process.exit(0);
 }
 const ms = Number(values.ms);
@@ -27,10 +35,10 @@ const DEFAULT = presetLayout('default');
 const SETTINGS = { layout: DEFAULT, keys: parseFormKeys(`1:${'0123456789abcdef'.repeat(4)}`), prefix: 'ord' };
 const FIRST = 117_652_451_833_733_120n;
 const SOME = 64;
-/** As many calls between two looks at the clock; the slowest form takes a tenth of a millisecond for each. */
-const AT_ONCE = 64;
+/** Calls between two readings of the clock; in the slowest form a call takes a tenth of a millisecond. */
+const CALLS_PER_READING = 64;
 
-/** Keeps what was made, so that nothing is optimised away. */
+/** Keeps the last result, so that the compiler does not remove the calls. */
 let last: unknown;
 
 function nsOf(call: (k: number) => unknown): number {
@@ -38,8 +46,8 @@ function nsOf(call: (k: number) => unknown): number {
   let calls = 0;
   let tookMs = 0;
   while (tookMs < ms) {
-    for (let k = 0; k < AT_ONCE; k += 1) last = call(k % SOME);
-    calls += AT_ONCE;
+    for (let k = 0; k < CALLS_PER_READING; k += 1) last = call(k % SOME);
+    calls += CALLS_PER_READING;
     tookMs = performance.now() - begunMs;
   }
   return (tookMs * 1e6) / calls;
@@ -89,7 +97,7 @@ if (values.json) {
   process.stdout.write(`${JSON.stringify(rows)}\n`);
 } else {
   const cells = [
-    ['form', 'format ns', 'to hex', 'parse ns', 'to hex', 'free bits'],
+    ['form', 'format ns', 'x hex', 'parse ns', 'x hex', 'free bits'],
     ...rows.map((row) =>
       [row.form, row.formatNs, row.formatToHex, row.parseNs, row.parseToHex, row.freeBits].map(String),
     ),

@@ -5,8 +5,8 @@ import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
 
 /**
- * The HTTP API of one worker: first that no ID of many is given twice, read from every answer; then requests per second
- * and latency at several sizes, with answers that are counted only. Client and worker share the machine.
+ * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests per
+ * second and latency at several sizes, with unread responses. Client and worker share the machine.
  */
 const { values } = parseArgs({
   options: {
@@ -17,13 +17,20 @@ const { values } = parseArgs({
   },
 });
 if (values.help) {
-  process.stdout.write('npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16]\n');
+  process.stdout.write(
+    [
+      'Measures the HTTP API of one worker, after a check that it returns no ID twice.',
+      'npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16]',
+      '  --ids, --count    IDs that are compared with each other, and IDs per request for that',
+      '',
+    ].join('\n'),
+  );
   process.exit(0);
 }
 const count = Number(values.count);
 const connections = Number(values.connections);
 const say = (line: string) => process.stderr.write(`${line}\n`);
-/** Count and number of requests, so that each takes a few seconds. */
+/** IDs per request and number of requests, chosen so that each row takes a few seconds. */
 const SIZES = [
   [1, 40_000],
   [100, 20_000],
@@ -43,11 +50,12 @@ try {
   const seen = new SeenIds();
   const checked = await loadHttp({ url, count, connections, requests: Math.ceil(Number(values.ids) / count), seen });
   duplicates = seen.duplicates;
-  say(`${seen.size} different IDs, ${duplicates} duplicates, ${checked.failures} failures`);
+  say(`${seen.size} different IDs, ${duplicates} duplicates, ${checked.failures} failed requests`);
   for (const [size, requests] of SIZES) {
     const { failures, ...figures } = await loadHttp({ url, count: size, connections, requests });
     say(
-      `count ${size}: ${figures.requestsPerSecond} requests/s, p50 ${figures.p50Ms} ms, p99 ${figures.p99Ms} ms, ${failures} failures`,
+      `${size} IDs per request: ${figures.requestsPerSecond} requests/s, p50 ${figures.p50Ms} ms, p99 ${figures.p99Ms} ms, ` +
+        `${failures} failed requests`,
     );
     rows.push({ count: size, connections, ...figures, failures });
   }

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { Load } from './load.ts';
 import { MAIN, Stage } from './stage.ts';
 
-/** What a worker costs that has nothing to do: processor time, and its connections to each broker. */
+/** The cost of a worker that has nothing to do: processor time, and connections to each broker. */
 const { values } = parseArgs({
   options: {
     seconds: { type: 'string', default: '60' },
@@ -16,6 +16,7 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
+      'Measures a worker without requests: its share of a core, and its connections to each broker.',
       'npm run bench:idle -- [--seconds 60] [--partitions 12] [--json]',
       '  --main PATH    main.ts of the worker, to compare another checkout',
       '',
@@ -27,7 +28,7 @@ const seconds = Number(values.seconds);
 const partitions = Number(values.partitions);
 
 const START_TIMEOUT_MS = 60_000;
-/** Longer than connections stay open that are not used; compiled and collected is by then what its start left. */
+/** By then unused connections are closed, and compilation and garbage collection after the start are over. */
 const SETTLE_MS = 70_000;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
@@ -36,7 +37,7 @@ const topics = await stage.topics(partitions);
 await using running = stage.start('worker', topics);
 {
   await using load = new Load(stage, topics, running, 1, () => false);
-  await load.begun(START_TIMEOUT_MS);
+  await load.firstReply(START_TIMEOUT_MS);
 }
 await pause(SETTLE_MS);
 const [beganMs, beganCpuMs] = [performance.now(), running.cpuMs()];
@@ -46,5 +47,5 @@ running.check();
 const connections = stage.brokers.map((broker) => running.connections(broker));
 
 const result = { seconds, partitions, core_percent: Number((share * 100).toFixed(2)), connections };
-const text = `${result.core_percent} % of a core, connections to each broker: ${connections.join(', ')}`;
+const text = `processor time: ${result.core_percent} % of one core; connections to each broker: ${connections.join(', ')}`;
 process.stdout.write(`${values.json ? JSON.stringify(result) : text}\n`);

@@ -11,8 +11,8 @@ import { presetLayout } from '../../src/core/presets.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
 
 /**
- * Size and speed of the ledger index: restore from what the log holds, batches of a worker at work, look-ups, opening,
- * expiry and deletion, with the longest time that a call of each held up the process.
+ * Size and speed of the ledger index: restoring from log records, serving requests, look-ups, loading, expiry and deletion,
+ * each with the longest time that one call blocked the process.
  */
 const { values } = parseArgs({
   options: {
@@ -24,19 +24,28 @@ const { values } = parseArgs({
   },
 });
 if (values.help) {
-  process.stdout.write('node test/bench/index.ts [--entries 1000000] [--partitions 8] [--directory /tmp] [--json]\n');
+  process.stdout.write(
+    [
+      'Measures the index of the ledger: bytes per entry on disk and in memory, rates, and the time of single calls.',
+      'npm run bench:index -- [--entries 1000000] [--partitions 8] [--directory /tmp] [--json]',
+      '  --directory    where the index is written, on the disk to be measured',
+      'In the output, cpu stands for processor time: a rate per_cpu_s leaves out waiting for the disk and for the',
+      'processor; max_cpu_ms is the most processor time of one call. A part is 500 requests that a worker serves together.',
+      '',
+    ].join('\n'),
+  );
   process.exit(0);
 }
 const partitions = Number(values.partitions);
 const perPartition = Math.ceil(Number(values.entries) / partitions);
 const entries = perPartition * partitions;
-/** What a reader applies at once, and what a worker appends at once. */
+/** Entries that a reader applies at once, and entries that a worker appends at once. */
 const READ = 1_000;
 const PART = 500;
 const LOOK_UPS = 400_000;
 const KEY_BYTES = 37;
-/** Keys of a part that may have the hash of another one. */
-const MET = 2;
+/** Keys of a part whose hash may collide with that of another key. */
+const COLLISIONS = 2;
 
 const directory = mkdtempSync(join(values.directory, 'idalloc-index-bench-'));
 const layout = presetLayout('default');
@@ -80,7 +89,7 @@ function entryValue(end: number): Buffer {
   });
 }
 
-/** Records as a fetch gives them: views of one buffer. */
+/** Records as a fetch returns them: views of one buffer. */
 function records(partition: number, from: number, length: number): LedgerRecord[] {
   const value = entryValue(from);
   const size = KEY_BYTES + value.length;
@@ -99,7 +108,7 @@ function records(partition: number, from: number, length: number): LedgerRecord[
   });
 }
 
-/** Adds up the time of calls, and keeps each. */
+/** Measures the time of calls, in total and one by one. */
 class Meter {
   readonly times: number[] = [];
   #totalMs = 0;
@@ -124,7 +133,7 @@ class Meter {
     return Math.round((units / this.#totalMs) * 1_000);
   }
 
-  /** What the rate is on a core that nobody else uses, and a disk that answers at once. */
+  /** The rate per second of processor time: what an idle core and a disk without latency would reach. */
   perCpuSecond(units: number): number {
     return Math.round((units / this.#cpuMs) * 1_000);
   }
@@ -147,7 +156,7 @@ class Meter {
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
 
-/** What JavaScript holds, and its buffers: all but the store's cache, which has a fixed size. */
+/** Used heap and the buffers outside it: all but the store's cache, which has a fixed size. */
 function heldBytes(): number {
   for (let times = 0; times < 5; times++) collectGarbage(); // buffers are freed later than what held them
   const { heapUsed, external } = process.memoryUsage();
@@ -158,28 +167,29 @@ const rssMb = () => Math.round(process.memoryUsage.rss() / 2 ** 20);
 const sizeOf = (file: string) => statSync(join(directory, file), { throwIfNoEntry: false })?.size ?? 0;
 const diskBytes = () => sizeOf('ledger-index.sqlite') + sizeOf('ledger-index.sqlite-wal');
 
-/** All records, `size` of a partition at a time, partitions in turn. */
+/** All records, `size` records of one partition at a time, partitions in turn. */
 function* batches(size: number, from: number, to: number): Generator<readonly [number, LedgerRecord[]]> {
   for (let at = from; at < to; at += size) {
     for (let p = 0; p < partitions; p++) yield [p, records(p, at, Math.min(size, to - at))];
   }
 }
 
-/** Steps of a kind of work over all partitions. */
+/** Runs work that is done in steps to its end in each partition, and times each step. */
 function inSteps(work: (partition: number) => boolean): Meter {
   const meter = new Meter();
   for (let p = 0; p < partitions; p++) while (meter.run(() => work(p)));
   return meter;
 }
 
-/** So many look-ups, of keys that were made before, and in the order of the log or not. */
+/** Times LOOK_UPS look-ups of the keys at these offsets; each part must find `expected` of its keys. */
 function lookUps(index: SqliteIndex, offsetOf: (i: number) => number, expected: number): Meter {
   const meter = new Meter();
   for (let from = 0; from < LOOK_UPS; from += PART) {
     const p = (from / PART) % partitions;
     const keys = Array.from({ length: PART }, (_, i) => keyOf(p, offsetOf(from + i)));
     const found = meter.run(() => keys.filter((key) => index.placesOf(p, key).length > 0).length);
-    if (Math.abs(found - expected) > MET) throw new Error(`${found} of ${PART} keys were found`);
+    if (Math.abs(found - expected) > COLLISIONS)
+      throw new Error(`${found} of ${PART} keys were found, ${expected} expected`);
   }
   return meter;
 }
@@ -203,7 +213,8 @@ function main(): object {
     work.run(() => {
       const known = part.filter(({ key }) => index.placesOf(p, key as Buffer).length > 0);
       index.apply(p, part);
-      if (known.length + index.firsts(p, part).size !== PART || known.length > MET) throw new Error('a key came twice');
+      if (known.length + index.firsts(p, part).size !== PART || known.length > COLLISIONS)
+        throw new Error('a new key was found in the index: keys repeat, or hashes collide too often');
     });
   }
   const rss = rssMb();

@@ -4,14 +4,14 @@ import { Load, type Outcome } from './load.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * From request to reply, at shares of what a worker can serve at most, beside a bare kafkajs copy loop (consume, produce,
- * commit) at the same rates. The two alternate on the same servers, each on topics of its own, and the figures are the
- * medians of the rounds. `Load` says how latency is counted.
+ * Latency from request to reply, at shares of the highest rate that a worker can serve, compared with a bare kafkajs copy
+ * loop (consume, produce, commit) at the same rates. The two alternate on the same servers, each on its own topics, and the
+ * figures are the medians of the rounds. `Load` describes how latency is measured.
  *
- * With --forwarded every other request goes to another partition than its own, and those are held against the rest of the
- * same run.
+ * With --forwarded every other request is sent to a partition that is not its home partition, and is compared with the
+ * direct ones of the same run.
  *
- * The maximum is measured here as well, with the same load: sender, reader, broker and worker share the machine.
+ * The highest rate is measured first, with the same load: sender, reader, broker and worker share the machine.
  */
 const { values } = parseArgs({
   options: {
@@ -30,10 +30,13 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
+      'Measures the latency of replies, in ms, at shares of the highest rate that a worker can serve; beside it the latency of',
+      'a kafkajs loop that only copies records from one topic to another, at the same rates.',
       'npm run bench:latency -- [--seconds 10] [--max-requests 300000] [--shares 0.1,0.5,0.8] [--rounds 3] [--json]',
       '                         [--partitions 8] [--ids-per-request 1] [--forwarded]',
-      '  --seconds, --max-requests   at each rate, whichever is less',
-      '  --forwarded                 forwarded requests beside direct ones, both to a worker',
+      '  --seconds, --max-requests   how long each rate is kept, and the most requests at it',
+      '  --shares                    of the highest rate',
+      '  --forwarded                 compare forwarded requests (sent to another partition than that of their ID) with direct ones',
       '  --main PATH                 main.ts of the worker, to compare another checkout',
       '',
     ].join('\n'),
@@ -47,9 +50,10 @@ const ids = Number(values['ids-per-request']);
 const partitions = Number(values.partitions);
 const rounds = Number(values.rounds);
 
-if (values.forwarded && partitions < 2) throw new RangeError('with one partition nothing is forwarded');
+if (values.forwarded && partitions < 2)
+  throw new RangeError('--forwarded needs --partitions 2 or more: with one partition nothing is forwarded');
 
-/** Enough that a worker always finds whole batches. */
+/** Requests in flight while the highest rate is measured: enough that each fetch of the worker is full. */
 const OUTSTANDING = 20_000;
 const MAXIMUM_MS = 8_000;
 const START_TIMEOUT_MS = 60_000;
@@ -57,9 +61,9 @@ const WARM_UP_SECONDS = 3;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
 type Measured = 'worker' | 'copy' | 'forwarded' | 'direct';
-/** What is compared, and to what. */
+/** What is compared, and its baseline. */
 const PAIR: readonly [Measured, Measured] = values.forwarded ? ['forwarded', 'direct'] : ['worker', 'copy'];
-/** Who answers, in turn. */
+/** The processes that answer, in turn. */
 const CONTENDERS = values.forwarded ? (['worker'] as const) : (['worker', 'copy'] as const);
 type Contender = (typeof CONTENDERS)[number];
 
@@ -69,7 +73,7 @@ interface Percentiles {
   readonly p50_ms: number;
   readonly p99_ms: number;
   readonly p999_ms: number;
-  /** Fewer than the rate asks for where the contender fell too far behind. */
+  /** Fewer than rate x seconds where the contender fell too far behind. */
   readonly sent: number;
   readonly unanswered: number;
 }
@@ -77,16 +81,16 @@ interface Percentiles {
 await using stage = await Stage.open(say, values.main);
 const lag = monitorEventLoopDelay({ resolution: 1 });
 
-/** On topics of its own, once it has answered its first request. */
+/** Measures a contender on fresh topics, once it has answered its first request. */
 async function withLoad<T>(contender: Contender, measure: (load: Load) => Promise<T>): Promise<T> {
   const topics = await stage.topics(partitions);
   await using running = stage.start(contender, topics);
   await using load = new Load(stage, topics, running, ids, isForwarded);
-  await load.begun(START_TIMEOUT_MS);
+  await load.firstReply(START_TIMEOUT_MS);
   return await measure(load);
 }
 
-/** Of all requests, or of those of one kind. */
+/** Percentiles of all requests, or of those that `counts` selects. */
 function percentilesOf({ latenciesMs, unanswered }: Outcome, counts = (_: number) => true): Percentiles {
   const sorted = latenciesMs.filter((_, i) => counts(i)).sort();
   const at = (share: number) => Number((sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(2));
@@ -94,7 +98,7 @@ function percentilesOf({ latenciesMs, unanswered }: Outcome, counts = (_: number
   return { p50_ms: at(0.5), p99_ms: at(0.99), p999_ms: at(0.999), sent: sorted.length, unanswered: late };
 }
 
-/** By what is measured. */
+/** The percentiles of an outcome: one set, or one for forwarded and one for direct requests. */
 function parts(contender: Contender, outcome: Outcome): readonly (readonly [Measured, Percentiles])[] {
   if (!values.forwarded) return [[contender, percentilesOf(outcome)]];
   return [
@@ -103,7 +107,7 @@ function parts(contender: Contender, outcome: Outcome): readonly (readonly [Meas
   ];
 }
 
-/** At each rate in turn, after a warm-up at the middle one. */
+/** Measures at each rate in turn, after a warm-up at the middle rate. */
 function runRound(contender: Contender, points: readonly Point[], round: number): Promise<void> {
   return withLoad(contender, async (load) => {
     const warmUp = median(points.map(({ rate }) => rate));
@@ -116,7 +120,7 @@ function runRound(contender: Contender, points: readonly Point[], round: number)
         found[measured].push(its);
         const late = its.unanswered > 0 ? `, ${its.unanswered} of ${its.sent} without a reply` : '';
         const figures = `p50 ${its.p50_ms}, p99 ${its.p99_ms}, p99.9 ${its.p999_ms} ms`;
-        say(`round ${round}, ${measured}, ${rate}/s: ${figures}${late}`);
+        say(`round ${round}, ${measured}, ${rate} requests/s: ${figures}${late}`);
       }
     }
   });
@@ -133,7 +137,7 @@ function medians(of: readonly Percentiles[]): Percentiles {
   };
 }
 
-/** At one rate, in all rounds. */
+/** The results at one rate, of all rounds. */
 interface Point {
   readonly share: number;
   readonly rate: number;
@@ -141,7 +145,7 @@ interface Point {
 }
 
 const maximum = Math.round(await withLoad('worker', (load) => load.maximum(OUTSTANDING, MAXIMUM_MS)));
-say(`at most ${maximum} requests/s`);
+say(`highest rate: ${maximum} requests/s`);
 const points = shares.map((share): Point => {
   const found = { worker: [], copy: [], forwarded: [], direct: [] };
   return { share, rate: Math.max(1, Math.round(share * maximum)), found };
@@ -160,12 +164,13 @@ const result = {
 const compared = points.map(({ share, rate, found }) => {
   const [one, other] = [medians(found[PAIR[0]]), medians(found[PAIR[1]])];
   const ratio = (name: 'p50_ms' | 'p99_ms') => Number((one[name] / other[name]).toFixed(3));
-  const line = `p50 ${one.p50_ms} to ${other.p50_ms}, p99 ${one.p99_ms} to ${other.p99_ms} (${ratio('p99_ms')})`;
-  const text = `${rate}/s, ${PAIR.join(' to ')}, ms: ${line}, p99.9 ${one.p999_ms} to ${other.p999_ms}`;
+  const pair = (name: 'p50_ms' | 'p99_ms' | 'p999_ms') => `${one[name]} ms against ${other[name]} ms`;
+  const line = `p50 ${pair('p50_ms')}, p99 ${pair('p99_ms')} (ratio ${ratio('p99_ms')}), p99.9 ${pair('p999_ms')}`;
+  const text = `${rate} requests/s, ${PAIR.join(' against ')}: ${line}`;
   const ratios = { p50_ratio: ratio('p50_ms'), p99_ratio: ratio('p99_ms') };
   return { text, json: { share, requests_per_s: rate, [PAIR[0]]: one, [PAIR[1]]: other, ...ratios } };
 });
-const told = values.json
+const output = values.json
   ? JSON.stringify({ ...result, points: compared.map(({ json }) => json) })
   : compared.map(({ text }) => text).join('\n');
-process.stdout.write(`${told}\n`);
+process.stdout.write(`${output}\n`);

@@ -6,21 +6,21 @@ import { Requests, type Running, type Stage, type Topics } from './stage.ts';
 
 /** Requests in one append. */
 const MAX_RECORDS = 1_000;
-/** A contender that is so far behind has lost: nothing more is sent. */
+/** Nothing more is sent to a contender with more unanswered requests than this. */
 const MAX_OUTSTANDING = 300_000;
-/** How long replies are waited for after the last request. */
+/** How long to wait for replies after the last request. */
 const GRACE_MS = 10_000;
 const FETCH = { maxWaitMs: 500, maxBytes: 10 * 1_048_576, isolation: 'read_committed' } as const;
 const PARTITION_BYTES = 1_048_576;
 const FETCH_TIMEOUT_MS = 10_000;
 const TICK_MS = 1;
 
-/** Requests that are sent together, and when each was to be sent and was answered. */
+/** Requests of one measurement, with the time at which each is due and its latency. */
 interface Phase {
   readonly name: string;
   /** When the request with this number is due (monotonic). */
   dueMs(i: number): number;
-  /** By number; NaN without a reply. */
+  /** By the number of the request; NaN without a reply. */
   readonly latenciesMs: Float64Array;
   sent: number;
   answered: number;
@@ -29,17 +29,17 @@ interface Phase {
 export interface Outcome {
   readonly sent: number;
   readonly unanswered: readonly number[];
-  /** Of every request; of one without a reply, how long it has waited. */
+  /** Latency of every request; for one without a reply, how long it has waited. */
   readonly latenciesMs: Float64Array;
 }
 
 /**
- * Sends requests and reads the replies, both on our own wire: kafkajs' producer and consumer would be slower than what
- * they measure.
+ * Sends requests and reads the replies, both on our own wire: kafkajs' producer and consumer would be slower than the
+ * worker that they measure.
  *
- * Open loop: each request is due at a time by a schedule that waits for nobody, and its latency counts from then. So a
- * stall is in the latency of all requests that were due meanwhile, whether or not they could be sent. Each partition has
- * one append under way; what is due meanwhile goes together in the next one.
+ * Open loop: each request is due at a time of a fixed schedule, and its latency counts from then. So a stall counts in the
+ * latency of all requests that were due meanwhile, whether or not they could be sent. Each partition has one append in
+ * flight; requests that become due meanwhile share the next one.
  */
 export class Load implements AsyncDisposable {
   readonly #stage: Stage;
@@ -66,19 +66,20 @@ export class Load implements AsyncDisposable {
     this.#reading.catch((error: unknown) => this.#fail(error));
   }
 
-  /** Resolves once a request is answered: one is sent at a time, so that nothing piles up while the contender starts. */
-  async begun(timeoutMs: number): Promise<void> {
+  /** Resolves with the first reply. One request is sent at a time, so that nothing piles up while the contender starts. */
+  async firstReply(timeoutMs: number): Promise<void> {
     const deadlineMs = performance.now() + timeoutMs;
     const phase = this.#phase('begin', 100_000, () => performance.now());
     while (phase.answered === 0) {
-      if (performance.now() > deadlineMs) throw new Error('the contender did not answer its first request in time');
+      if (performance.now() > deadlineMs)
+        throw new Error(`no reply within ${timeoutMs / 1_000} s of the start of the contender`);
       this.#send(phase);
       await this.#tick(200);
     }
     this.#phases.delete(phase.name);
   }
 
-  /** So many requests at so many a second. */
+  /** Sends `total` requests at a rate. */
   async atRate(name: string, total: number, perSecond: number): Promise<Outcome> {
     const startMs = performance.now();
     const phase = this.#phase(name, total, (i) => startMs + (i * 1_000) / perSecond);
@@ -90,7 +91,7 @@ export class Load implements AsyncDisposable {
     return this.#outcome(phase);
   }
 
-  /** Replies per second with so many requests under way at any time, for so long after a quarter of that to warm up. */
+  /** Replies per second over `durationMs` with `outstanding` requests in flight, after a warm-up of a quarter of that time. */
   async maximum(outstanding: number, durationMs: number): Promise<number> {
     const [startMs, phase] = [performance.now(), this.#phase('maximum', 0, () => 0)];
     let from: { readonly atMs: number; readonly answered: number } | undefined;
@@ -154,7 +155,7 @@ export class Load implements AsyncDisposable {
 
   async #flush(partition: number): Promise<void> {
     const queue = this.#queues[partition] ?? [];
-    await RUNTIME.nextTurn(); // so that all that is due now goes together
+    await RUNTIME.nextTurn(); // so that all requests that are due now share an append
     while (queue.length > 0) {
       await this.#stage.append(this.#topics.requests, partition, queue.splice(0, MAX_RECORDS));
     }
@@ -190,7 +191,7 @@ export class Load implements AsyncDisposable {
     }
   }
 
-  /** A reply that comes again counts once. */
+  /** Counts a reply once, even if it is repeated. */
   #answered(correlationId: Buffer, nowMs: number): void {
     const [name = '', number = ''] = correlationId.toString('latin1').split('-');
     const phase = this.#phases.get(name);

@@ -6,10 +6,11 @@ import { fill, type Rate, rateOf } from './backlog.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * How fast one worker serves requests a second time, as a ratio to the first. A group that has committed nothing reads all
- * of them again, as after `idalloc replay`, and every one is looked up in the index of the first time.
+ * The rate at which one worker serves requests a second time, as a ratio to the first time. A new consumer group reads all
+ * requests again, as after `idalloc replay`, and each is found in the index that the first run filled.
  *
- * An index keeps the newest keys of each partition in memory: with fewer requests no look-up reads the disk.
+ * The index keeps the newest keys of each partition in memory: with fewer requests than the default, no look-up reads the
+ * disk.
  */
 const { values } = parseArgs({
   options: {
@@ -25,6 +26,7 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
+      'Measures how fast a worker serves requests that it has decided before, as a ratio to the first time.',
       'npm run bench:replay -- [--requests 500000] [--partitions 8] [--rounds 3] [--ids-per-request 1] [--json]',
       '  --main PATH    main.ts of the worker, to compare another checkout',
       '',
@@ -42,7 +44,7 @@ await using stage = await Stage.open(say, values.main);
 interface Round {
   readonly first: Rate;
   readonly replay: Rate;
-  /** The replay's rate by the first one's. */
+  /** Rate of the replay divided by that of the first run. */
   readonly ratio: number;
 }
 
@@ -54,7 +56,7 @@ async function runRound(round: number): Promise<Round> {
     const env = { INDEX_DIR: indexDir, KAFKA_GROUP_ID: `${topics.env.KAFKA_GROUP_ID}-${name}` };
     await using running = stage.start('worker', topics, env);
     const rate = await rateOf(stage, topics, running, requests, before);
-    say(`round ${round}, ${name}: ${rate.requests_per_s}/s, ${rate.cpu_us} us of processor time`);
+    say(`round ${round}, ${name}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} us of processor time per request`);
     return rate;
   };
   try {
@@ -76,5 +78,7 @@ if (values.json) {
   const setting = { requests, partitions, ids_per_request: ids };
   process.stdout.write(`${JSON.stringify({ ...setting, replay_ratio: ratio, cpu_ratio: cpuRatio, rounds })}\n`);
 } else {
-  process.stdout.write(`a replay runs at ${ratio} of the first rate, with ${cpuRatio} of its processor time\n`);
+  process.stdout.write(
+    `requests/s of a replay: ${ratio} times the first run; processor time per request: ${cpuRatio} times\n`,
+  );
 }

@@ -10,11 +10,11 @@ import type { LogLine } from '../support/worker-process.ts';
 import { CopiesFleet, type Cost, type TakenOver } from './copies-fleet.ts';
 
 /**
- * What copies of the ledger cost on real servers: restores from Kafka by workers with empty index directories, disk and
- * memory of each worker, take-over of a killed worker's partitions with a standby and without, and how many partitions
- * move when workers come, go and restart.
+ * The cost of copies of the ledger index on real servers: restores from Kafka by workers with empty index directories, disk
+ * and memory of each worker, take-over of a killed worker's partitions with a standby and without, and how many partitions
+ * move when workers are added, leave and restart.
  *
- * Memory is counted above that of a worker over an empty ledger. All share the machine with their servers.
+ * memory_bytes is what a worker uses above a worker with an empty ledger. Workers and servers share the machine.
  */
 const { values } = parseArgs({
   options: {
@@ -30,10 +30,13 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
+      "Measures copies of the ledger's index: restore, disk and memory per worker, take-over, and moves of partitions.",
       'npm run bench:shares -- [--entries 1000000] [--partitions 12] [--workers 1,2,4] [--standbys 1,all] [--json]',
       '                        [--moved-partitions 60]',
-      '  --entries            decisions in the ledger; 10,000,000 take some 3 GB under the temporary directory',
-      '  --moved-partitions   of the topic on which workers come, go and restart; 0 leaves that out',
+      '  --entries            entries in the ledger; 10,000,000 take some 3 GB below the temporary directory',
+      '  --workers            fleets to measure, by their number of workers',
+      '  --standbys           values of INDEX_STANDBYS to measure',
+      '  --moved-partitions   partitions of the topic on which moves are counted; 0 skips that',
       '',
     ].join('\n'),
   );
@@ -46,13 +49,13 @@ const counts = values.workers.split(',').map(Number);
 const standbys = values.standbys.split(',');
 const movedPartitions = Number(values['moved-partitions']);
 
-/** In the ledger about half of it; the rest for copies. */
+/** Space needed per entry: about half of it for the ledger, the rest for copies. */
 const DISK_BYTES_AN_ENTRY = 500;
 const SESSION_MS = 6_000;
 const ENV = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS) };
-/** What a worker began to copy before the others were there is not to count. */
+/** Copies that a worker began before the others joined are deleted immediately, so that they don't count. */
 const NO_LINGER = { INDEX_LINGER_MS: '0' };
-/** On the topic where partitions move: longer than a copy may lack there, so that copies count. */
+/** Entries of each partition on the topic where partitions move: more than a copy may lag behind there, so that copies count. */
 const ENTRIES_MOVED = 200;
 const MOVING_WORKERS = 4;
 const say = (line: string) => process.stderr.write(`${line}\n`);
@@ -63,13 +66,13 @@ const perSecond = (units: number, ms: number) => Math.round((units / ms) * 1_000
 interface Restored {
   readonly workers: number;
   readonly standbys: string;
-  /** Of all copies together, from the first one's beginning until all are complete. */
+  /** Time from the start of the first copy until all copies are complete. */
   readonly restore_ms: number;
   readonly entries_per_s: number;
-  /** Until the shares were balanced as well. */
+  /** Time until the shares were balanced as well. */
   readonly settled_ms: number;
   readonly each: readonly (Cost & { readonly entries: number; readonly memory_bytes: number })[];
-  /** Of one of them that was killed then. */
+  /** The take-over after one of two workers was killed. */
   readonly take_over?: TakenOver & Readonly<Record<string, number>>;
 }
 
@@ -100,7 +103,7 @@ async function restore(realm: Realm, workers: number, standbys: string, empty: C
   return result;
 }
 
-/** One of two workers is killed. What the other one has to read for it is restored after it was given the partitions. */
+/** Kills one of two workers. Copies that the other one lacks are restored after it was assigned the partitions. */
 async function takeOver(fleet: CopiesFleet): Promise<TakenOver & Readonly<Record<string, number>>> {
   const reads = () => fleet.workers.at(-1)?.lines.filter(isRead).length ?? 0;
   const before = reads();
@@ -113,11 +116,11 @@ async function takeOver(fleet: CopiesFleet): Promise<TakenOver & Readonly<Record
 interface Moved {
   /** Partitions with another owner afterwards. */
   readonly moved: number;
-  /** How often a worker was given a partition meanwhile. */
+  /** How often a partition was assigned to a worker meanwhile. */
   readonly given: number;
 }
 
-/** Counts what moves while the fleet changes. */
+/** Counts the partitions that move while the fleet changes. */
 async function moves(fleet: CopiesFleet, change: () => void | Promise<void>): Promise<Moved> {
   const before = fleet.owners();
   const known = new Map(fleet.workers.map((worker) => [worker, worker.lines.length]));
@@ -154,7 +157,7 @@ async function costOfNothing(servers: TestServers): Promise<Cost> {
   fleet.start(1);
   await fleet.settled();
   const [cost] = await fleet.costs();
-  say(`over an empty ledger: ${JSON.stringify(cost)}`);
+  say(`a worker with an empty ledger: ${JSON.stringify(cost)}`);
   return cost as Cost;
 }
 
@@ -167,7 +170,7 @@ async function main(servers: TestServers): Promise<object> {
   say(`${entries} entries written in ${Math.round(fillMs)} ms`);
   const restored: Restored[] = [];
   for (const count of counts) {
-    // Of up to two workers each has every copy, by one standby or by any more; two show what none means as well.
+    // With one or two workers, one standby gives each of them every copy, as more would; two workers also run without any.
     const kinds = count > 2 ? standbys : [...standbys.slice(0, 1), ...(count === 2 ? ['0'] : [])];
     for (const kind of kinds) restored.push(await restore(realm, count, kind, empty));
   }
@@ -183,7 +186,8 @@ async function main(servers: TestServers): Promise<object> {
 }
 
 const { bavail, bsize } = statfsSync(tmpdir());
-if (bavail * bsize < entries * DISK_BYTES_AN_ENTRY) throw new Error(`${tmpdir()} has no room for ${entries} entries`);
+if (bavail * bsize < entries * DISK_BYTES_AN_ENTRY)
+  throw new Error(`${tmpdir()} has too little free space for ${entries} entries: lower --entries, or set TMPDIR`);
 const servers = await startProcessServers(say);
 try {
   const result = await main(servers);

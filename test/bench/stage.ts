@@ -18,8 +18,8 @@ import { startProcessServers } from '../support/process-servers.ts';
 import type { TestServers } from '../support/servers.ts';
 
 /**
- * Who answers requests: a worker; what kafkajs itself takes to consume a record, produce one and commit; and what our own
- * wire takes to read a record, append it to a ledger, follow the ledger, and reply.
+ * The processes that are compared. 'worker' serves requests. 'copy' consumes a record, produces it and commits, with
+ * kafkajs. 'wire' reads a record, appends it to a ledger, follows the ledger and replies, with our own wire.
  */
 export type Contender = 'worker' | 'copy' | 'wire';
 
@@ -31,13 +31,13 @@ const CALL_TIMEOUT_MS = 10_000;
 const REPLICATION_TIMEOUT_MS = 5_000;
 const LED_TIMEOUT_MS = 30_000;
 const LED_POLL_MS = 50;
-/** A contender that does not end by SIGTERM is killed. */
+/** A contender that does not exit within this time of SIGTERM is killed. */
 const STOP_TIMEOUT_MS = 15_000;
 
-/** In which Linux counts processor time for others to read. */
+/** The unit of processor time in /proc. */
 const CPU_TICK_MS = 10;
 
-/** The topics of one run, which nobody used before. */
+/** The topics of one run, created for it. */
 export interface Topics {
   readonly env: Readonly<Record<string, string>>;
   readonly requests: string;
@@ -46,7 +46,7 @@ export interface Topics {
   readonly partitions: number;
 }
 
-/** What the benchmarks of requests have in common: servers, fresh topics for each run, and who is measured. */
+/** What the benchmarks of requests share: servers, fresh topics for each run, and the processes that are measured. */
 export class Stage implements AsyncDisposable {
   readonly cluster: Cluster;
   readonly #servers: TestServers;
@@ -64,7 +64,7 @@ export class Stage implements AsyncDisposable {
     return new Stage(await startProcessServers(say), main);
   }
 
-  /** Each as `host:port`. */
+  /** The addresses of the brokers, each as `host:port`. */
   get brokers(): readonly string[] {
     return this.#servers.brokers;
   }
@@ -93,13 +93,13 @@ export class Stage implements AsyncDisposable {
     };
     const init = this.#run([this.#main, 'topics', 'init', '--reply-topic', replies], env);
     const [code] = await once(init, 'exit');
-    if (code !== 0) throw new Error('the topics could not be made');
+    if (code !== 0) throw new Error('idalloc topics init failed: its error is above');
     const [requests, ledger] = [env.REQUEST_TOPIC, env.LEDGER_TOPIC];
     for (const topic of [requests, ledger, replies]) await this.#led(topic, partitions);
     return { env, requests, ledger, replies, partitions };
   }
 
-  /** Without INDEX_DIR among `more` its index is its own, and goes with it. */
+  /** Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. */
   start(contender: Contender, topics: Topics, more: Readonly<Record<string, string>> = {}): Running {
     const own = more.INDEX_DIR === undefined ? mkdtempSync(join(tmpdir(), 'idalloc-bench-')) : undefined;
     const { requests, replies, ledger } = topics;
@@ -113,7 +113,7 @@ export class Stage implements AsyncDisposable {
     return new Running(contender, this.#run(args, env), own);
   }
 
-  /** Appends to one partition of a topic; what a broker refuses ends the run. */
+  /** Appends to one partition of a topic; rejects if the broker refuses. */
   async append(topic: string, partition: number, records: readonly NewRecord[]): Promise<void> {
     const batch = encodeBatch(records, RUNTIME.wallMs());
     const node = await this.cluster.leader(topic, partition, CALL_TIMEOUT_MS);
@@ -122,7 +122,7 @@ export class Stage implements AsyncDisposable {
     if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
   }
 
-  /** How many records the topic has ever got. */
+  /** The number of records ever appended to the topic. */
   async written(topic: string, partitions: number): Promise<number> {
     return (await this.#ends(topic, partitions)).reduce((sum, { offset }) => sum + offset, 0);
   }
@@ -139,13 +139,16 @@ export class Stage implements AsyncDisposable {
     return answers.flatMap((answer) => answer.partitions);
   }
 
-  /** A broker learns a little later than it says that it leads a new partition. */
+  /** Waits until the brokers serve the topic: metadata may name the leader of a new partition before that broker knows. */
   async #led(topic: string, partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
       const ends = await this.#ends(topic, partitions);
       const errorCode = ends.find((end) => end.errorCode !== undefined)?.errorCode;
       if (errorCode === undefined) return;
-      if (performance.now() > deadlineMs) throw new Error(`topic ${topic} was made, but is not served: ${errorCode}`);
+      if (performance.now() > deadlineMs)
+        throw new Error(
+          `topic ${topic} was created, but its leaders do not serve it after ${LED_TIMEOUT_MS / 1_000} s: ${errorCode}`,
+        );
     }
   }
 
@@ -166,25 +169,25 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** A contender at work. */
+/** The process of a contender. */
 export class Running implements AsyncDisposable {
   readonly #contender: Contender;
   readonly #child: ChildProcess;
   readonly #index: string | undefined;
   readonly #ended: Promise<unknown>;
-  #hasEnded = false;
+  #exit: string | undefined;
 
-  /** `index`: a directory that goes with it. */
+  /** `index`: a directory to remove when the process is stopped. */
   constructor(contender: Contender, child: ChildProcess, index: string | undefined) {
     this.#contender = contender;
     this.#child = child;
     this.#index = index;
-    this.#ended = once(child, 'exit').then(() => {
-      this.#hasEnded = true;
+    this.#ended = once(child, 'exit').then(([code, signal]) => {
+      this.#exit = String(code ?? signal);
     });
   }
 
-  /** Processor time since its start, of all its threads; NaN where the system does not say. */
+  /** Processor time since its start, of all its threads; NaN if the system does not report it. */
   cpuMs(): number {
     try {
       const stat = readFileSync(`/proc/${this.#child.pid}/stat`, 'latin1');
@@ -198,7 +201,7 @@ export class Running implements AsyncDisposable {
     }
   }
 
-  /** Its open connections to the port of this `host:port`, by Linux' table of them. */
+  /** The number of open connections to the port of this `host:port`, from Linux' connection tables. */
   connections(broker: string): number {
     const port = Number(broker.slice(broker.lastIndexOf(':') + 1));
     const proc = `/proc/${this.#child.pid}`;
@@ -216,9 +219,9 @@ export class Running implements AsyncDisposable {
     }).length;
   }
 
-  /** @throws Error when it has ended by itself. */
+  /** @throws Error when the process has exited by itself. */
   check(): void {
-    if (this.#hasEnded) throw new Error(`the ${this.#contender} ended before it was done`);
+    if (this.#exit !== undefined) throw new Error(`the ${this.#contender} exited during the run, with ${this.#exit}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -230,10 +233,10 @@ export class Running implements AsyncDisposable {
   }
 }
 
-/** As Linux writes it in its tables of connections. */
+/** The state of an open connection in Linux' connection tables. */
 const ESTABLISHED = '01';
 
-/** Nothing where the descriptor was closed meanwhile. */
+/** The target of a descriptor's link; '' if the descriptor was closed meanwhile. */
 function linkOf(path: string): string {
   try {
     return readlinkSync(path);
@@ -242,7 +245,7 @@ function linkOf(path: string): string {
   }
 }
 
-/** Makes requests for so many IDs each. */
+/** Builds requests for `ids` IDs each. */
 export class Requests {
   readonly #topics: Topics;
   readonly #value: Buffer;
@@ -254,7 +257,7 @@ export class Requests {
     this.#replyTopic = Buffer.from(topics.replies);
   }
 
-  /** With the partition that its correlation ID goes to. */
+  /** The record of a request, and its home partition. */
   make(correlationId: string): { readonly record: NewRecord; readonly partition: number } {
     const key = Buffer.from(correlationId);
     const headers = { kafka_correlationId: key, kafka_replyTopic: this.#replyTopic };
@@ -263,12 +266,13 @@ export class Requests {
   }
 }
 
-/** Resolves when `isDone` does to true; rejects when `timeoutMs` is over, or the contender has ended. */
+/** Resolves when `isDone` resolves to true; rejects after `timeoutMs`, and when the contender has exited. */
 export async function until(running: Running, timeoutMs: number, pollMs: number, isDone: () => Promise<boolean>) {
   const deadlineMs = performance.now() + timeoutMs;
   while (!(await isDone())) {
     running.check();
-    if (performance.now() > deadlineMs) throw new Error('the run did not answer every request in time');
+    if (performance.now() > deadlineMs)
+      throw new Error(`the contender did not answer every request within ${Math.round(timeoutMs / 1_000)} s`);
     await pause(pollMs);
   }
 }

@@ -7,8 +7,8 @@ import { type Contender, MAIN, median, Stage } from './stage.ts';
  * produce, commit), and the four record operations of a worker on our own wire. All alternate on the same servers.
  * Absolute figures depend on the machine; the ratios much less.
  *
- * Each run starts with all requests on the topic, and is timed from its first tenth of replies to its last reply, so
- * that start-up does not count. The layout of the IDs limits a worker too: `limit_ratio` is its share of that.
+ * Each run starts with all requests on the topic, and is timed from the first tenth of the replies to the last reply, so
+ * that start-up does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by that limit.
  */
 const { values } = parseArgs({
   options: {
@@ -25,6 +25,8 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
+      'Measures the requests per second of one worker, and its ratio to three others: a kafkajs loop that only copies records',
+      '(consume, produce, commit), the record operations of a worker without its logic, and the limit of the ID layout.',
       'npm run bench -- [--requests 200000] [--partitions 8] [--rounds 3] [--ids-per-request 1,100] [--json]',
       '  --count N      the same as --ids-per-request N',
       '  --main PATH    main.ts of the worker, to compare another checkout',
@@ -37,7 +39,7 @@ const requests = Number(values.requests);
 const partitions = Number(values.partitions);
 const counts = (values.count ?? values['ids-per-request']).split(',').map(Number);
 
-/** Of the default layout: 4,096 in each millisecond. */
+/** The limit of the default layout: 4,096 IDs in each millisecond. */
 const LIMIT_IDS_PER_S = 4_096_000;
 const CONTENDERS: readonly Contender[] = ['worker', 'copy', 'wire'];
 const say = (line: string) => process.stderr.write(`${line}\n`);
@@ -58,7 +60,9 @@ async function roundOf(ids: number, round: number): Promise<Rates> {
   for (const contender of CONTENDERS) {
     const rate = await serve(contender, ids);
     rates[contender] = rate;
-    say(`round ${round}, ${ids} IDs each, ${contender}: ${rate.requests_per_s}/s, ${rate.cpu_us} us of processor time`);
+    say(
+      `round ${round}, ${ids} IDs per request, ${contender}: ${rate.requests_per_s} requests/s, ${rate.cpu_us} us of processor time each`,
+    );
   }
   return rates as Rates;
 }
@@ -86,12 +90,14 @@ if (values.json) process.stdout.write(`${JSON.stringify({ requests, partitions, 
 else {
   for (const {
     ids_per_request: ids,
+    requests_per_s: perSecond,
     requests_per_s_ratio: toCopy,
     wire_ratio: toWire,
     limit_ratio: toLimit,
   } of results) {
     process.stdout.write(
-      `${ids} IDs each: ${toCopy} of the copy loop, ${toWire} of the wire loop, ${toLimit} of the layout\n`,
+      `${ids} IDs per request: ${perSecond} requests/s, which is ${toCopy} times the copy loop, ${toWire} times the wire loop ` +
+        `and ${toLimit} times the limit of the layout\n`,
     );
   }
 }

@@ -7,15 +7,15 @@ import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 
 /**
- * The second baseline of the benchmarks: what our own wire takes for the four record operations of a worker, which are to
- * read a request, append it to the ledger, follow the ledger, and reply. No group, no commit, no index, no allocation, and
- * one broker: it shows what the wire can do, nothing else.
+ * The second baseline of the benchmarks: the four record operations of a worker on our own wire, which are to read a request,
+ * append it to the ledger, follow the ledger, and reply. It has no group, no commit, no index, no allocation, and uses one
+ * broker: it shows how fast the wire alone is.
  */
 const [brokers = '', requests = '', replies = '', ledger = ''] = process.argv.slice(2);
 
 /** Requests in one append to the ledger. */
 const PART = 500;
-/** Parts under way at once; each partition has one at a time. */
+/** Parts in flight at once; each partition has one at a time. */
 const MAX_PARTS = 40;
 const FETCH = { maxWaitMs: 100, maxBytes: 10 * 1_048_576, isolation: 'read_committed' } as const;
 const PARTITION_BYTES = 1_048_576;
@@ -28,9 +28,9 @@ const cluster = new Cluster({
 });
 const partitions = await cluster.partitions(requests);
 const leader = await cluster.leader(requests, 0);
-/** By partition: its last part, begun or not. */
+/** The last part of each partition, started or not. */
 const lastParts = new Map<number, Promise<void>>();
-let partsUnderWay = 0;
+let partsInFlight = 0;
 let onPart: (() => void) | undefined;
 
 /** Follows all partitions of a topic from their start. */
@@ -67,19 +67,19 @@ function replyTo({ key, value, headers }: FetchedRecord): NewRecord {
   return { key, value, headers };
 }
 
-/** Each partition's parts in their order; no more is read while too many are under way. */
+/** Serves the records of a partition in parts, in order; resolves late while too many parts are in flight. */
 async function cut(partition: number, records: readonly FetchedRecord[]): Promise<void> {
   for (let at = 0; at < records.length; at += PART) {
     const part = records.slice(at, at + PART);
     const before = lastParts.get(partition) ?? Promise.resolve();
     const done = before.then(() => serve(partition, part));
     lastParts.set(partition, done);
-    partsUnderWay += 1;
+    partsInFlight += 1;
     void done.then(() => {
-      partsUnderWay -= 1;
+      partsInFlight -= 1;
       onPart?.();
     });
-    while (partsUnderWay >= MAX_PARTS) {
+    while (partsInFlight >= MAX_PARTS) {
       await new Promise<void>((resolve) => {
         onPart = resolve;
       });

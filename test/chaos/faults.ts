@@ -3,27 +3,27 @@ import type { Scene } from '../support/scene.ts';
 import { ETCD_SIZE, etcdLeader } from '../support/servers.ts';
 import type { Slot } from './slot.ts';
 
-/** What a seed says of one fault: the rest of it is in the table below. */
+/** What the seed decides about one fault; the tables below have the rest. */
 export interface Step {
   readonly fault: Fault;
-  /** The worker that it befalls; for the servers' faults it is only a number. */
+  /** The worker that it affects; not used by the servers' faults. */
   readonly slot: Slot;
   readonly restMs: number;
   readonly lastsMs: number;
-  /** From [0, 1): for whatever else the fault has to choose. */
+  /** A random number from [0, 1), for any other choice of the fault. */
   readonly chance: number;
 }
 
-/** A fault that is done, kept up, and mended again; `play` resolves when it is mended. */
+/** A fault: `play` injects it, keeps it for a time and removes it; it resolves when the fault is removed. */
 interface Fault {
   readonly name: string;
   readonly lastsMs: readonly [low: number, high: number];
-  /** How often it comes before all others of its table have come; once by default. */
+  /** How often it occurs in each pass over its table; once by default. */
   readonly times?: number;
   readonly play: (scene: Scene, step: Step) => Promise<void>;
 }
 
-/** By how much a clock is set wrong. Less than 10 ms back, and up to a second forward, a worker bears. */
+/** Steps of the wall clock. A worker tolerates less than 10 ms backward, and up to a second forward. */
 const CLOCK_STEPS = {
   '-1 ms': -1,
   '-8 ms': -8,
@@ -36,12 +36,12 @@ const CLOCK_STEPS = {
   '+1 y': 365 * 24 * 3_600_000,
 } as const;
 const STROBE_MS = 100;
-/** What a worker needs to take over from one that is frozen: the lease's rest, and the join of a group that misses it. */
+/** Enough for taking over a frozen worker's ID: its lease expires, and the group rebalances without it. */
 const HEIR_LIMIT_MS = 30_000;
-/** How long the heir and the one that it follows serve side by side. */
+/** How long the heir and the worker that it succeeds run side by side. */
 const BOTH_MS = 2_000;
 
-/** Without a broker nothing is served for 20 s or so, and what else befalls a worker meanwhile shows little. */
+/** Etcd's faults are more frequent: without the broker nothing is served for some 20 s, and other faults show little. */
 const ETCD_TIMES = 4;
 
 const member = (chance: number, offset = 0): number => (Math.floor(chance * ETCD_SIZE) + offset) % ETCD_SIZE;
@@ -56,18 +56,18 @@ async function freezeMembers({ servers }: Scene, members: readonly number[], ms:
 const waited = (ms: number, signal: AbortSignal): Promise<void> =>
   pause(ms, undefined, { signal }).catch(() => undefined);
 
-async function onLink({ slot, lastsMs }: Step, spoil: () => void): Promise<void> {
-  spoil();
+async function onLink({ slot, lastsMs }: Step, disturb: () => void): Promise<void> {
+  disturb();
   await pause(lastsMs);
   slot.link.heal();
 }
 
-/** Another process takes the worker ID of one that is frozen for longer than its lease; then both serve. */
+/** Freezes a worker for longer than its lease, so that another process takes its worker ID; then both run. */
 async function followFrozen(_scene: Scene, { slot, lastsMs }: Step): Promise<void> {
   slot.worker.kill('SIGSTOP');
   const heir = slot.heir();
   const over = new AbortController();
-  // It ends when it finds no broker, and waits when somebody else has the worker ID by now.
+  // The heir exits if it reaches no broker, and waits if another process holds the worker ID by now.
   const serves = heir.ready().then(
     () => pause(BOTH_MS),
     () => undefined,
@@ -79,7 +79,7 @@ async function followFrozen(_scene: Scene, { slot, lastsMs }: Step): Promise<voi
   await heir.stop();
 }
 
-/** What befalls the servers, one at a time. */
+/** Faults of the servers, one at a time. */
 export const SERVER_FAULTS: readonly Fault[] = [
   {
     name: 'one etcd member is frozen',
@@ -115,7 +115,7 @@ export const SERVER_FAULTS: readonly Fault[] = [
   },
 ];
 
-/** What befalls one worker; the faults of a worker come one after another. A further kind of fault goes in here. */
+/** Faults of one worker, one at a time. Add further kinds of faults here. */
 export const WORKER_FAULTS: readonly Fault[] = [
   {
     name: 'its etcd is slow',
@@ -137,7 +137,7 @@ export const WORKER_FAULTS: readonly Fault[] = [
     lastsMs: [0, 2_000],
     async play({ realm }, { slot, lastsMs }) {
       const owner = await realm.owner(slot.workerId()).catch(() => undefined);
-      // While etcd itself is away there is nobody to revoke it.
+      // While etcd itself is down, the lease can't be revoked.
       if (owner !== undefined) await realm.etcd.revokeLease(owner.leaseId).catch(() => undefined);
       await pause(lastsMs);
     },
@@ -198,7 +198,7 @@ export const WORKER_FAULTS: readonly Fault[] = [
     play: (_scene, { slot, lastsMs }) => slot.replace('SIGKILL', lastsMs, 'emptied'),
   },
   {
-    name: 'it is stopped in good order',
+    name: 'it is stopped by SIGTERM',
     lastsMs: [0, 1_000],
     play: (_scene, { slot, lastsMs }) => slot.replace('SIGTERM', lastsMs),
   },

@@ -3,21 +3,21 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { LAYOUT_ENVS } from '../support/layouts.ts';
 
-const HELP = `Puts real workers, etcd and Kafka under faults for a time, under load, and checks the whole history.
+const HELP = `Injects faults into real workers, etcd and Kafka under load, and checks the whole history.
 
-  --minutes N   for so long (10)
-  --seed N      the order of the faults (a random one, which is printed)
-  --layout L    of the IDs: ${Object.keys(LAYOUT_ENVS).join(', ')} (default); several, separated by commas, come in turn
-  --help        this text
+  --minutes N   how long (10)
+  --seed N      decides the order of the faults (random, and printed)
+  --layout L    layout of the IDs: ${Object.keys(LAYOUT_ENVS).join(', ')}; several, separated by commas, run in turn (default)
+  --help        shows this text
 
-Exit code: 0 when every request was answered, once, with IDs of its own; else 1; 2 for arguments that make no sense.
+Exit code: 0 if every request got one batch and no ID was allocated twice, 1 if not, 2 for invalid arguments.
 `;
 
 const VITEST = fileURLToPath(new URL('../../node_modules/vitest/vitest.mjs', import.meta.url));
 const MAX_MINUTES = 24 * 60;
 const SEEDS = 1_000_000;
 
-/** The variables by which the test learns of it, or what is wrong with the arguments. */
+/** The arguments as the variables that the test reads; or text to print: the help, or what is wrong. */
 function readArguments(args: readonly string[]): Readonly<Record<string, string>> | string {
   const text = { type: 'string' } as const;
   try {
@@ -32,7 +32,7 @@ function readArguments(args: readonly string[]): Readonly<Record<string, string>
     if (!/^\d{1,9}$/.test(seed)) throw new Error('--seed must be a whole number below 10^9');
     const layout = values.layout ?? 'default';
     const unknown = layout.split(',').find((name) => !Object.hasOwn(LAYOUT_ENVS, name));
-    if (unknown !== undefined) throw new Error(`--layout has no '${unknown}'`);
+    if (unknown !== undefined) throw new Error(`--layout: unknown layout '${unknown}'`);
     return { CHAOS_SECONDS: String(60 * minutes), CHAOS_SEED: seed, CHAOS_LAYOUT: layout };
   } catch (error) {
     return `${error instanceof Error ? error.message : error}\n\n${HELP}`;
@@ -46,7 +46,7 @@ if (typeof env === 'string') {
   process.exit(args.includes('--help') ? 0 : 2);
 }
 const run = ['run', '--project', 'alone', 'test/integration/chaos.alone.test.ts'];
-// What can't be played, for want of a program, must not look like success: with CI set it is an error, not a skip.
+// A fault that can't be injected because a program is missing must not pass as a success: with CI set, that fails.
 const all = { ...process.env, CI: process.env.CI || 'true', ...env };
 const child = spawn(process.execPath, [VITEST, ...run], { stdio: 'inherit', env: all });
 child.once('exit', (code) => process.exit(code ?? 1));

@@ -3,25 +3,25 @@ import { fencesOf } from '../support/stops.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 import type { Played } from './chaos.ts';
 
-/** How long a worker took from the end of a fault, at which its gate was closed, to its first reply. */
+/** How long a worker whose gate was closed at the end of a fault took from then to its first reply. */
 export interface Recovery {
   readonly name: string;
   readonly tookMs: number;
 }
 
-/** A fault that stops nobody has no part in a recovery. */
-const BORNE = 'one etcd member is frozen';
+/** A fault that stops no worker; recoveries ignore it. */
+const HARMLESS = 'one etcd member is frozen';
 
-/** The recoveries that no further fault of the worker, and none of the servers, has had a part in. */
+/** The recoveries that no other fault of the worker or of the servers overlapped. */
 export function recoveries(
   played: readonly Played[],
   workers: readonly WorkerProcess[],
   replies: Followed,
 ): readonly Recovery[] {
-  const told = firstTold(replies);
+  const byFence = firstReplies(replies);
   return workers.flatMap((worker) => {
-    const own = [...fencesOf(worker)].flatMap((fence) => told.get(fence) ?? []);
-    const others = played.filter((one) => one.name !== BORNE && (one.worker ?? worker) === worker);
+    const own = [...fencesOf(worker)].flatMap((fence) => byFence.get(fence) ?? []);
+    const others = played.filter((one) => one.name !== HARMLESS && (one.worker ?? worker) === worker);
     return others.flatMap(({ name, toMs: healedMs }) => {
       if (gateAt(worker, healedMs) !== 'closed') return [];
       const repliedMs = own.find(({ atMs }) => atMs > healedMs)?.atMs;
@@ -37,11 +37,11 @@ function gateAt({ lines }: WorkerProcess, atMs: number): 'open' | 'closed' | und
   return last.msg === 'gate open' ? 'open' : 'closed';
 }
 
-/** Replies that were not given again, by the fences of their batches. */
-function firstTold(replies: Followed): ReadonlyMap<bigint, readonly { readonly atMs: number }[]> {
-  const told = replies.seen.flatMap((seen) => {
+/** Replies that are not replayed, by the fences of their batches. */
+function firstReplies(replies: Followed): ReadonlyMap<bigint, readonly { readonly atMs: number }[]> {
+  const first = replies.seen.flatMap((seen) => {
     const { reply, replayed } = decodeReply(seen);
     return 'batch' in reply && !replayed ? [{ fence: reply.batch.fence, atMs: seen.atMs }] : [];
   });
-  return Map.groupBy(told, ({ fence }) => fence);
+  return Map.groupBy(first, ({ fence }) => fence);
 }

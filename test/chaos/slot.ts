@@ -8,12 +8,12 @@ import type { Scene } from '../support/scene.ts';
 import { opened } from '../support/stops.ts';
 import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
-/** A worker that finds no broker ends at its start, as its supervisor would see; it is started again this often. */
+/** A worker that reaches no broker exits at its start; it is restarted this often, as by a supervisor. */
 const STARTS = 20;
 const RESTART_MS = 1_000;
 const LOOK_MS = 50;
 
-/** One worker's place in the chaos: its way to etcd, its clock, its index, and the process that is there now. */
+/** The place of one worker: its link to etcd, its clock, its index directory, and the current process. */
 export class Slot implements Disposable {
   readonly index: number;
   readonly link: EtcdLink;
@@ -38,7 +38,7 @@ export class Slot implements Disposable {
     return new Slot(scene, index, await scene.link(), clock);
   }
 
-  /** Removes the index; the process that has it must be down. */
+  /** Removes the index directory; the process that uses it must have exited. */
   [Symbol.dispose](): void {
     rmSync(this.#indexDir, { recursive: true, force: true });
   }
@@ -47,26 +47,25 @@ export class Slot implements Disposable {
     return this.#worker;
   }
 
-  /** The worker ID that its process had last; it has had one since it was started. */
+  /** The last worker ID of the current process, which has acquired one before. */
   workerId(): number {
     return Number(acquired(this.#worker)?.workerId);
   }
 
-  /** Starts another process for the worker ID of this place, whose clock is right and whose way to etcd is its own. */
+  /** Starts another process for the worker ID of this place, with a correct clock and a healthy link to etcd. */
   heir(): WorkerProcess {
     const heir = this.#scene.worker({ WORKER_ID: String(this.workerId()) });
     this.#heirs.push(heir);
     return heir;
   }
 
-  /** How many heirs got the worker ID. */
+  /** The number of heirs that acquired the worker ID. */
   takeovers(): number {
     return this.#heirs.filter(acquired).length;
   }
 
   /**
-   * Ends the process, at once or in good order, and starts another one in its place `afterMs` later: with the index that it
-   * had, or with none.
+   * Ends the process by a signal, and starts another one in its place `afterMs` later, with the same index or with none.
    */
   async replace(signal: 'SIGKILL' | 'SIGTERM', afterMs: number, index: 'kept' | 'emptied' = 'kept'): Promise<void> {
     await this.#expectAlive();
@@ -85,16 +84,18 @@ export class Slot implements Disposable {
       this.#ended.add(this.#worker);
       await pause(RESTART_MS);
     }
-    throw new Error(`worker ${this.index} did not start in ${STARTS} attempts:\n${this.#worker.errors}`);
+    throw new Error(
+      `worker ${this.index} exited at each of ${STARTS} starts; the errors of the last one:\n${this.#worker.errors}`,
+    );
   }
 
-  /** Resolves when the gate is open, or after so long. */
+  /** Resolves when the gate is open, or after `limitMs`. */
   async settled(limitMs: number): Promise<void> {
     const untilMs = performance.now() + limitMs;
     while (this.#worker.gate() !== 'open' && performance.now() < untilMs) await pause(LOOK_MS);
   }
 
-  /** Resolves when the worker serves, or has served and comes back; rejects when its process ended by itself. */
+  /** Resolves when the gate is open; rejects if the process has exited by itself. */
   async back(): Promise<void> {
     await this.#expectAlive();
     while (this.#worker.gate() !== 'open') await opened(this.#worker, this.#worker.lines.length);
@@ -104,10 +105,12 @@ export class Slot implements Disposable {
     const alive = Symbol('alive');
     const state = await Promise.race([this.#worker.exit, pause(0, alive)]);
     if (state === alive || this.#ended.has(this.#worker)) return;
-    throw new Error(`worker ${this.index} ended by itself: ${JSON.stringify(state)}\n${this.#worker.errors}`);
+    throw new Error(
+      `worker ${this.index} exited by itself, with ${JSON.stringify(state)}; its errors:\n${this.#worker.errors}`,
+    );
   }
 
-  /** False when it ended before it had anything to do with Kafka and etcd. */
+  /** Resolves to true when the worker has acquired a worker ID, and to false when it exits before that. */
   async #started(): Promise<boolean> {
     const worker = this.#worker;
     const served = worker.line(({ msg }) => msg === 'worker ID acquired').then(() => true);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { faultsOf, type Made, resumedMs, termsOf } from '../support/terms.ts';
+import { type Allocated, faultsOf, resumedMs, termsOf } from '../support/terms.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
 const HOUR = 3_600_000;
 
-/** A line of a worker whose wall clock shows `time`, read by the test at `seenMs`. */
+/** A log line of a worker whose wall clock shows `time`, read by the test at `seenMs`. */
 const line = (time: number, msg: string, rest: Record<string, unknown> = {}): LogLine => ({
   time,
   msg,
@@ -16,7 +16,7 @@ const closed = (time: number, reason: string, rest: Record<string, unknown> = {}
   line(time, 'gate closed', { reason, ...rest });
 const open = (time: number): LogLine => line(time, 'gate open');
 
-const made = (generatedAtMs: number, rest: Partial<Made> = {}): Made => ({
+const allocated = (generatedAtMs: number, rest: Partial<Allocated> = {}): Allocated => ({
   correlationId: 'p0-1',
   generatedAtMs,
   sentMs: undefined,
@@ -24,75 +24,79 @@ const made = (generatedAtMs: number, rest: Partial<Made> = {}): Made => ({
   ...rest,
 });
 
-/** What is wrong with one batch of the first term. */
-function faults(lines: readonly LogLine[], batch: Made, stepMs = 0): readonly string[] {
+/** The faults of one batch, judged by the first term in the log. */
+function faults(lines: readonly LogLine[], batch: Allocated, stepMs = 0): readonly string[] {
   const [term] = termsOf(lines);
-  if (term === undefined) throw new Error('the log tells of no term');
+  if (term === undefined) throw new Error('the log has no term');
   return faultsOf(term, [batch], stepMs);
 }
 
 describe('a batch of a term that was suspended', () => {
   const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), open(5_000)];
 
-  it('is right before and after', () => {
-    for (const ms of [1_000, 2_000, 5_000, 9_000]) expect(faults(lines, made(ms))).toEqual([]);
+  it('is right if it was allocated before or after the suspension', () => {
+    for (const ms of [1_000, 2_000, 5_000, 9_000]) expect(faults(lines, allocated(ms))).toEqual([]);
   });
 
-  it('is wrong meanwhile, whatever the reason became', () => {
+  it('is wrong if it was allocated during the suspension, whatever the reason became', () => {
     const paused = [...lines.slice(0, 2), line(3_000, 'gate still closed', { reason: 'PROCESS_PAUSED' }), open(5_000)];
     for (const log of [lines, paused]) {
-      for (const ms of [2_001, 4_999]) expect(faults(log, made(ms))).toEqual([expect.stringContaining('was closed')]);
+      for (const ms of [2_001, 4_999])
+        expect(faults(log, allocated(ms))).toEqual([expect.stringContaining('was closed')]);
     }
   });
 
-  it('is wrong from then on while the gate stays closed', () => {
-    expect(faults(lines.slice(0, 2), made(99_000))).toHaveLength(1);
+  it('is wrong at any later time while the gate stays closed', () => {
+    expect(faults(lines.slice(0, 2), allocated(99_000))).toHaveLength(1);
   });
 
-  it('may lie within a small step of the clock', () => {
-    expect(faults(lines, made(2_010), 10)).toEqual([]);
-    expect(faults(lines, made(2_011), 10)).toHaveLength(1);
+  it('is right if it lies within a small step of the clock', () => {
+    expect(faults(lines, allocated(2_010), 10)).toEqual([]);
+    expect(faults(lines, allocated(2_011), 10)).toHaveLength(1);
   });
 
   it('is right while the gate is closed for the index alone', () => {
-    expect(faults([acquired(1_000), closed(2_000, 'INDEX_RESTORING'), open(5_000)], made(3_000))).toEqual([]);
+    expect(faults([acquired(1_000), closed(2_000, 'INDEX_RESTORING'), open(5_000)], allocated(3_000))).toEqual([]);
   });
 });
 
-describe('a batch of a term that is over', () => {
-  it.each(['LEASE_LOST', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'RESTORED'])('by %s is wrong after that', (reason) => {
-    const lines = [acquired(1_000), closed(2_000, reason), open(4_000), acquired(4_000, '9')];
-    expect(faults(lines, made(2_000))).toEqual([]);
-    expect(faults(lines, made(4_500))).toEqual([expect.stringContaining('had ended')]);
-  });
+describe('a batch of a term that has ended', () => {
+  it.each(['LEASE_LOST', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'RESTORED'])(
+    'by %s is wrong if it was allocated after the end',
+    (reason) => {
+      const lines = [acquired(1_000), closed(2_000, reason), open(4_000), acquired(4_000, '9')];
+      expect(faults(lines, allocated(2_000))).toEqual([]);
+      expect(faults(lines, allocated(4_500))).toEqual([expect.stringContaining('had ended')]);
+    },
+  );
 
-  it('is wrong before its beginning, as by a clock that went back by an hour', () => {
+  it('is wrong if it was allocated before the term, as by a clock that went back by an hour', () => {
     const detail = `the wall clock went back by ${HOUR} ms`;
     const lines = [acquired(HOUR), closed(5_000, 'CLOCK_BACKWARD', { detail })];
-    expect(faults(lines, made(HOUR + 5_000))).toEqual([]);
-    expect(faults(lines, made(HOUR + 5_001))).toEqual([expect.stringContaining('had ended')]);
-    expect(faults(lines, made(5_500))).toEqual([expect.stringContaining('before its term')]);
+    expect(faults(lines, allocated(HOUR + 5_000))).toEqual([]);
+    expect(faults(lines, allocated(HOUR + 5_001))).toEqual([expect.stringContaining('had ended')]);
+    expect(faults(lines, allocated(5_500))).toEqual([expect.stringContaining('before its term')]);
   });
 
-  it('is wrong when its request was sent after that was known, whatever the clock shows', () => {
+  it('is wrong if its request was sent after the test had read of the end, whatever the clock shows', () => {
     const lines = [acquired(1_000), closed(9_000, 'CLOCK_FORWARD', { seenMs: 77 })];
-    expect(faults(lines, made(3_000, { sentMs: 77 }))).toEqual([]);
-    expect(faults(lines, made(3_000, { sentMs: 78 }))).toEqual([expect.stringContaining('its request was sent')]);
+    expect(faults(lines, allocated(3_000, { sentMs: 77 }))).toEqual([]);
+    expect(faults(lines, allocated(3_000, { sentMs: 78 }))).toEqual([expect.stringContaining('its request was sent')]);
   });
 
-  it('is not in a suspension that a step of the clock has ended', () => {
+  it('is wrong if a step of the clock ended the term during a suspension', () => {
     const ended = line(1_500, 'gate still closed', { reason: 'CLOCK_BACKWARD', detail: 'went back by 500.5 ms' });
     const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), ended, open(4_000)];
-    expect(faults(lines, made(2_500))).toEqual([
+    expect(faults(lines, allocated(2_500))).toEqual([
       expect.stringContaining('was closed'),
       expect.stringContaining('had ended'),
     ]);
   });
 });
 
-it('a batch that is more than a second ahead of the broker is wrong', () => {
-  expect(faults([acquired(1_000)], made(9_000, { appendedMs: 8_000 }))).toEqual([]);
-  expect(faults([acquired(1_000)], made(9_000, { appendedMs: 7_999 }))).toHaveLength(1);
+it('a batch more than a second ahead of the broker is wrong', () => {
+  expect(faults([acquired(1_000)], allocated(9_000, { appendedMs: 8_000 }))).toEqual([]);
+  expect(faults([acquired(1_000)], allocated(9_000, { appendedMs: 7_999 }))).toHaveLength(1);
 });
 
 it('a term ends where the next one begins, and has its own fence', () => {
@@ -109,7 +113,7 @@ it('a term ends where the next one begins, and has its own fence', () => {
   ]);
 });
 
-it('a reopening counts to the next batch, and not when there is none', () => {
+it('resumedMs measures from a reopening of the gate to the next batch, and skips one without a batch', () => {
   const [term] = termsOf([
     acquired(1_000),
     closed(2_000, 'PROCESS_PAUSED'),
@@ -117,5 +121,5 @@ it('a reopening counts to the next batch, and not when there is none', () => {
     closed(5_000, 'LEASE_SUSPENDED'),
     open(6_000),
   ]);
-  expect(term && resumedMs(term, [made(1_500), made(3_080), made(4_000)])).toEqual([80]);
+  expect(term && resumedMs(term, [allocated(1_500), allocated(3_080), allocated(4_000)])).toEqual([80]);
 });

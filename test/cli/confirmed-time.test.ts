@@ -5,7 +5,7 @@ import { wallMs } from '../../src/core/units.ts';
 const NOW = Date.UTC(2026, 5, 2, 16, 5);
 const DAY_MS = 86_400_000;
 
-/** At a terminal where `typed` is answered, or at none. */
+/** The context of a command at a terminal where a person types `typed`; without `typed`, no terminal. */
 function at(typed?: string) {
   const terminal = { input: typed !== undefined, output: true, errors: typed !== undefined };
   return { now: () => NOW, terminal, ask: async () => typed ?? '' };
@@ -17,7 +17,7 @@ describe('the time above which IDs start after a rebuild', () => {
     ['the clock, a moment behind the last use', undefined, NOW + 60_000],
     ['what is given, within a day after the last use', NOW + DAY_MS, NOW],
     ['what is given, where the clock says the same', NOW - 60_000, NOW - 400 * DAY_MS],
-  ])('is %s, without a question', async (_what, given, lastUse) => {
+  ])('is %s, without a confirmation', async (_what, given, lastUse) => {
     expect(await confirmedTime(at(), given, wallMs(lastUse))).toBe(given ?? NOW);
   });
 
@@ -26,7 +26,7 @@ describe('the time above which IDs start after a rebuild', () => {
     ['a use in the future', undefined, NOW + 60_001],
     ['a time far ahead of both', NOW + 400 * DAY_MS, NOW],
     ['no use at all', undefined, undefined],
-  ])('with %s is refused to scripts, and asked for at a terminal', async (_what, given, last) => {
+  ])('with %s is refused in scripts, and must be confirmed at a terminal', async (_what, given, last) => {
     const lastUse = last === undefined ? undefined : wallMs(last);
     const time = given ?? NOW;
     const date = new Date(time).toISOString().slice(0, 10);

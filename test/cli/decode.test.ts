@@ -83,7 +83,7 @@ describe('idalloc decode', () => {
     }
   });
 
-  test('accepts other bits for bwmarrin only', async () => {
+  test('accepts other field widths for bwmarrin only', async () => {
     const bits = ['--worker-bits', '8', '--sequence-bits', '10'];
     const { out } = await cli(['decode', '--json', '--layout', 'bwmarrin', ...bits, String((5n << 10n) | 7n)]);
     expect(JSON.parse(out).ids[0].breakdown).toMatchObject({ worker_id: 5, sequence_number: 7 });

@@ -18,7 +18,7 @@ interface Options {
   readonly use?: () => Promise<string>;
 }
 
-/** A command over brokers that answer or refuse on demand. */
+/** A command connected to brokers that answer or refuse on demand. */
 function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
   const runtime = new VirtualRuntime();
   const connected = Promise.withResolvers<void>();
@@ -52,7 +52,7 @@ function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
     terminal: { errors: atTerminal },
   };
   const session = withCluster(context, CONFIG, use, { dialer: { dial }, seeds: SEEDS, runtime });
-  session.catch(() => undefined); // each test looks at it in its own time
+  session.catch(() => undefined); // each test awaits it later
   return {
     runtime,
     said,
@@ -125,7 +125,7 @@ test.each([
   ],
   ['a fault with a code', new IdallocError('NOT_FOUND', 'no such letter'), { code: 'NOT_FOUND' }],
   ['a bug', new TypeError('x is not a function'), { name: 'TypeError' }],
-])('%s during the work reaches the caller as what it is', async (_, error, expected) => {
+])('%s during the work reaches the caller unchanged', async (_, error, expected) => {
   const failing = start({ use: () => Promise.reject(error) });
   failing.answer();
   await expect(failing.done()).rejects.toMatchObject(expected);

@@ -4,7 +4,7 @@ import { PRESETS } from '../../src/core/presets.ts';
 import { LAYOUT_ENVS } from '../support/layouts.ts';
 import { cli } from './harness.ts';
 
-/** 2026-06-02T16:05Z, as the harness says; the day began so much earlier. */
+/** The start of the day 2026-06-02; the clock of the harness shows 16:05. */
 const TODAY_MS = Date.UTC(2026, 5, 2);
 const FIELDS = 'timestamp:42,sequence:9,datacenter:2:region,worker:10';
 
@@ -84,7 +84,7 @@ describe('idalloc layout', () => {
     ['bwmarrin with other bits, which no variable has', ['bwmarrin', '--worker-bits', '8', '--sequence-bits', '14']],
     ['a custom one', ['--fields', FIELDS, '--tick-ms', '20', '--epoch-ms', '7', '--sequence-start-below', '3']],
     ['a custom one that is a preset', ['--fields', 'timestamp:41,worker:5,sequence:7', '--epoch-ms', '1767225600000']],
-  ])('names variables that give workers the very layout: %s', async (_, args) => {
+  ])('names variables that give workers exactly this layout: %s', async (_, args) => {
     const { settings, fingerprint } = await figures(args);
     const env = Object.fromEntries(settings.split(' ').map((pair: string) => pair.split('=')));
     const others = { ETCD_ENDPOINTS: 'http://etcd:2379', DATACENTER_ID: '0' };
@@ -110,7 +110,7 @@ describe('idalloc layout', () => {
     if (code === 1) expect(run.out).toContain(message);
   });
 
-  test('warns of a layout that ends within ten years', async () => {
+  test('warns about a layout that ends within ten years', async () => {
     expect((await cli(['layout', 'baidu'])).out).toContain('ends in 8.5 years');
     expect((await cli(['layout', 'instagram'])).out).not.toContain('ends in');
   });
@@ -136,7 +136,7 @@ describe('idalloc layout', () => {
     expect(await cli(['layout', ...args])).toEqual({ code: 2, out: '', err: expect.stringMatching(message) });
   });
 
-  test('names the variable if the environment is at fault', async () => {
+  test('names the variable if a value in the environment is wrong', async () => {
     const env = { LAYOUT: 'custom', LAYOUT_FIELDS: 'timestamp:41,worker:5', LAYOUT_EPOCH_MS: '0' };
     for (const args of [
       ['layout', 'custom'],

@@ -63,7 +63,7 @@ describe('the command line', () => {
   });
 
   test.each([[['worker']], [['request']], [['topics', 'init']], [['namespace', 'rebuild']]])(
-    '%s without configuration answers 78',
+    '%s without configuration exits with 78',
     async (args) => {
       const { code, out, err } = await cli(args);
       expect({ code, out }).toEqual({ code: 78, out: '' });
@@ -76,7 +76,7 @@ describe('the command line', () => {
   });
 
   test.each(['id.requests', 'id.ledger', 'orders', 'id.replies.', 'a'.repeat(10_240)])(
-    'a request with reply topic %s, on which no worker replies, is refused before a broker is asked',
+    'a request with reply topic %s, on which no worker replies, is refused before any call to a broker',
     async (topic) => {
       const { code, err } = await cli(['request', '--reply-topic', topic], { KAFKA_BROKERS: '127.0.0.1:1' });
       expect({ code, err }).toEqual({
@@ -111,7 +111,7 @@ interface Ended {
   readonly err: string;
 }
 
-/** Runs the real program in a process of its own; its output is read only once it had time to fill the pipe. */
+/** Runs the real program in a child process; its output is read only once it had time to fill the pipe. */
 function main(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
   const child = spawn(process.execPath, [MAIN, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let out = '';

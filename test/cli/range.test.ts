@@ -73,7 +73,7 @@ describe('idalloc range', () => {
   });
 
   test.each(['2026-06-02T16:05', '2026-02-30', '2026-02-30T00:00Z', '2026-6-2', 'yesterday', '', '1w', '1', '-5m'])(
-    "refuses '%s', which is no one moment",
+    "refuses '%s', which is not a single moment",
     async (text) => {
       expect(await cli(['range', '--from', text, '--to', 'now'])).toMatchObject({ code: 2, out: '' });
     },

@@ -27,7 +27,7 @@ describe('text that a terminal would execute or hide', () => {
     expect(out).not.toMatch(/[\u200b\u202e]/);
   });
 
-  test('is all that is escaped', () => {
+  test('is the only text that is escaped', () => {
     const text = 'Größe 名前 🙂 \u001b[31mred\u001b[0m \t\n';
     expect(visible(text)).toBe(text);
     expect(printable('Größe 名前')).toBe('Größe 名前');

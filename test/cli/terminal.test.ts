@@ -7,7 +7,7 @@ const NOBODY = { input: false, output: false, errors: false };
 
 function context(about: Partial<CliContext>): { context: CliContext; printed: () => string } {
   let printed = '';
-  const made = {
+  const partial = {
     env: {},
     terminal: SOMEBODY,
     err: (text: string) => {
@@ -16,7 +16,7 @@ function context(about: Partial<CliContext>): { context: CliContext; printed: ()
     ask: async () => '',
     ...about,
   };
-  return { context: made as unknown as CliContext, printed: () => printed };
+  return { context: partial as unknown as CliContext, printed: () => printed };
 }
 
 test.each([
@@ -41,7 +41,7 @@ test.each([
   ['', false],
   ['n', false],
   ['yesterday', false],
-])("takes the answer '%s' as it is meant", async (answer, meant) => {
+])("takes the answer '%s' as yes only if it means yes", async (answer, meant) => {
   const asked = confirm(context({ ask: async () => answer }).context, 'Sure?', false);
   if (meant) await asked;
   else await expect(asked).rejects.toMatchObject({ code: 'NOT_CONFIRMED' });
@@ -58,7 +58,7 @@ test('progress redraws its line on a terminal, and clears it at the end', () => 
   expect(printed().endsWith('\r\u001b[K')).toBe(true);
 });
 
-test('progress without a terminal is a line now and then', () => {
+test('progress without a terminal is a line at intervals', () => {
   let now = 0;
   const { context: seen, printed } = context({ terminal: NOBODY });
   const progress = new Progress(seen, 'reading', 10, () => now);

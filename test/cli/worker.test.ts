@@ -4,7 +4,7 @@ import { IdallocError } from '../../src/errors.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { cli } from './harness.ts';
 
-/** What `new Worker()` gives to the command. */
+/** Creates the workers that the command gets from `new Worker()`. */
 const createWorker = vi.hoisted(() => vi.fn<(config: Config) => Worker>());
 vi.mock('../../src/worker/worker.ts', () => ({
   Worker: function FakeWorker(config: Config) {
@@ -76,12 +76,15 @@ describe('idalloc worker', () => {
     ['a fault with a code', new IdallocError('INDEX_LOCKED', 'x'), 1],
     ['an invalid configuration', new IdallocError('CONFIG_INVALID', 'x'), 78],
     ['an internal error', new TypeError('x'), 70],
-  ])('releases the worker and exits with its code, if it can not start or go on for %s', async (_, error, code) => {
-    const { worker, released } = failedWorker(error);
-    createWorker.mockReturnValue(worker);
-    expect((await cli(['worker'], ENV)).code).toBe(code);
-    expect(released).toHaveBeenCalledTimes(1);
-  });
+  ])(
+    "releases the worker and exits with its code, if it can't start or continue because of %s",
+    async (_, error, code) => {
+      const { worker, released } = failedWorker(error);
+      createWorker.mockReturnValue(worker);
+      expect((await cli(['worker'], ENV)).code).toBe(code);
+      expect(released).toHaveBeenCalledTimes(1);
+    },
+  );
 
   test('exits with 1 after the drain time and the release time, if the release hangs', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });

@@ -205,7 +205,7 @@ describe('waiting for IDs', () => {
     expect(client.buffered).toBeGreaterThanOrEqual(10_000);
   });
 
-  test.each([0, -1, 1.5, Number.NaN, 2_500_001])('%d is no count', async (count) => {
+  test.each([0, -1, 1.5, Number.NaN, 2_500_001])('%d is rejected as a count', async (count) => {
     const { client } = await stage();
     expect(() => client.take(count)).toThrow(INVALID);
     await expect(client.takeAsync(count)).rejects.toThrow(INVALID);
@@ -215,7 +215,7 @@ describe('waiting for IDs', () => {
 describe('a request', () => {
   const quiet = { prefetch: false };
 
-  test('made twice concurrently is sent once, and both callers get its batch', async () => {
+  test('with the same correlation ID twice concurrently is sent once, and both callers get its batch', async () => {
     const { client, workers } = await stage(quiet);
     const both = await Promise.all([1, 2].map(() => client.request({ count: 3, correlationId: 'x' })));
     expect(workers.sent).toHaveLength(1);
@@ -241,7 +241,7 @@ describe('a request', () => {
     expect(runtime.timers).toBe(0);
   });
 
-  test('stays wanted until its last caller is gone', async () => {
+  test('is resent until its last caller is gone', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
     });

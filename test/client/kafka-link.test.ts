@@ -7,9 +7,9 @@ import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { addressOf } from '../support/fake-kafka/view.ts';
 import { LinkStage, NODES, REPLIES } from './link-stage.ts';
 
-/** A long poll, and all that is due with it. */
+/** Longer than a long poll and everything that follows it. */
 const SOON_MS = 600;
-/** Then the controller gives a silent broker up. */
+/** After this time the controller fences a silent broker. */
 const FENCED_MS = 9_000;
 
 async function linked(options: Partial<IdClientOptions> = {}, stage = new LinkStage()) {
@@ -20,7 +20,7 @@ function request(key = 'c-1', replyTopic = REPLIES) {
   return { key: Buffer.from(key), value: Buffer.from('value'), replyTopic, isWanted: () => true };
 }
 
-/** A key whose requests go to this partition. */
+/** A key whose home is this partition. */
 function keyOf(partition: number): string {
   const keys = Array.from({ length: 100 }, (_, i) => `c-${i}`);
   return keys.find((key) => partitionFor(Buffer.from(key), 2, () => 0) === partition) ?? '';
@@ -182,7 +182,7 @@ test('a rejected login fails immediately, and names the options to check', async
   expect(stage.clock.nowMs - beganMs).toBeLessThan(1_000);
 });
 
-test('a login that is refused later, after a restart of the brokers, is told of what was to be sent and read', async () => {
+test('a login that is refused later, after a restart of the brokers, is reported for sending and for reading', async () => {
   const stage = new LinkStage();
   const { dialer } = stage;
   let isRefused = false;
@@ -230,7 +230,7 @@ test('replies continue after a leader change', async () => {
   expect(stage.received).toEqual(['before', 'after']);
 });
 
-test('a broker that freezes holds up its partitions until others lead them, is reported, and nothing is missed', async () => {
+test('a broker that freezes delays its partitions until others lead them, and is reported; no reply is missed', async () => {
   const { stage, link } = await linked();
   stage.kafka.freeze(1);
   const refused = link.send(request(keyOf(0))).catch((error: unknown) => error);

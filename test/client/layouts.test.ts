@@ -16,13 +16,13 @@ function staged(layout: Layout | undefined, text?: string, first = 0n) {
   return stage({}, (workers) => {
     workers.layout = layout;
     workers.layoutText = text;
-    workers.given = first;
+    workers.nextId = first;
   });
 }
 
-describe('the layout of what came', () => {
+describe('the layout of the IDs received', () => {
   test.each(['default', 'js-safe', 'sonyflake', 'instagram', 'discord', 'region'] as const)(
-    'is %s by the fingerprint alone, with whatever epoch',
+    'is %s by the fingerprint alone, with any epoch',
     async (name) => {
       const layout = presetLayout(name, { epochMs: EPOCH_MS + 7 });
       const { client } = await staged(layout);
@@ -31,7 +31,7 @@ describe('the layout of what came', () => {
     },
   );
 
-  test('is a custom one by what the reply says of it, and takes its IDs apart', async () => {
+  test("is a custom one if the reply's header describes it, and its IDs can be decoded", async () => {
     const parts = { ticks: ticks(1_000), datacenter: 0, worker: 77, sequence: 5 };
     const { client } = await staged(custom, layoutText(custom), compose(custom, parts));
     expect(client.layout).toEqual(custom);
@@ -44,7 +44,7 @@ describe('the layout of what came', () => {
     });
   });
 
-  test('is none before the first reply, and none that the reply only claims', async () => {
+  test('is unknown before the first reply, and when the text does not match the fingerprint', async () => {
     const { client } = await stage({ prefetch: false });
     expect(client.layout).toBeUndefined();
     for (const text of [undefined, 'x', layoutText(numbers)]) {
@@ -65,7 +65,7 @@ describe('IDs as numbers', () => {
   test.each([
     ['js-safe', jsSafe, undefined],
     ['a custom layout of 53 bits', numbers, layoutText(numbers)],
-  ] as const)('are given one by one, together and waited for in %s', async (_, layout, text) => {
+  ] as const)('are returned by next, take and takeAsync in %s', async (_, layout, text) => {
     const { client } = await staged(layout, text, 2n ** 52n);
     expect([client.nextNumber(), ...client.takeNumbers(2)]).toEqual([2 ** 52, 2 ** 52 + 1, 2 ** 52 + 2]);
     expect(await client.takeNumbersAsync(1)).toEqual([2 ** 52 + 3]);
@@ -76,12 +76,12 @@ describe('IDs as numbers', () => {
     ['the default layout, however small its first IDs are', presetLayout('default'), undefined, /layout 'default'/],
     ['a custom layout of more bits', custom, layoutText(custom), /layout 'custom'/],
     ['a layout that is not known', custom, undefined, /does not know/],
-  ] as const)('are refused in %s, and no ID is taken', async (_, layout, text, told) => {
+  ] as const)('are refused in %s, and no ID is taken', async (_, layout, text, message) => {
     const { client } = await staged(layout, text);
     const before = client.buffered;
     for (const refused of [() => client.nextNumber(), () => client.takeNumbers(1)]) {
       expect(refused).toThrow(
-        expect.objectContaining({ code: 'CONFIG_INVALID', message: expect.stringMatching(told) }),
+        expect.objectContaining({ code: 'CONFIG_INVALID', message: expect.stringMatching(message) }),
       );
     }
     await expect(client.takeNumbersAsync(1)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
@@ -93,7 +93,7 @@ describe('IDs as numbers', () => {
     expect(() => client.nextNumber()).toThrow(/exceed 2\^53/);
   });
 
-  test('are waited for by those who came before the layout was known, and refused when it is', async () => {
+  test('are refused to callers that wait, as soon as the layout is known to have larger IDs', async () => {
     const { client, workers } = await stage({}, (them) => {
       them.answering = false;
       them.layout = presetLayout('default');

@@ -39,7 +39,7 @@ export class LinkStage {
     );
   }
 
-  /** Waits as the clock says, for as long as it takes but for no more than a minute. */
+  /** Lets the clock run until the work is done, for a minute at most. */
   async during<T>(work: Promise<T>): Promise<T> {
     let isDone = false;
     const done = () => {
@@ -47,7 +47,7 @@ export class LinkStage {
     };
     work.then(done, done);
     for (let waitedMs = 0; !isDone && waitedMs < 60_000; waitedMs += 50) await this.clock.pass(50);
-    if (!isDone) throw new Error('it did not end in a minute');
+    if (!isDone) throw new Error('the work was not done within a minute');
     return work;
   }
 

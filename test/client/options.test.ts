@@ -9,7 +9,7 @@ function access(options: object) {
   return accessOf({ replyTopic, ...options } as IdClientOptions);
 }
 
-describe('access to the brokers', () => {
+describe('access to the brokers is configured', () => {
   test('by addresses, with what kafkajs takes for TLS and logins', async () => {
     expect(await access({ brokers })).toEqual({ brokers, config: { clientId: 'idalloc-client' } });
     const sasl = { mechanism: 'plain', username: 'u', password: 'p' };
@@ -59,7 +59,7 @@ describe('access to the brokers', () => {
     ['brokers as one text', { brokers: 'localhost:9092' }],
     ['no brokers', { brokers: [] }],
     ['a broker without a port', { brokers: ['localhost'] }],
-    ['a broker with a port that is none', { brokers: ['localhost:70000'] }],
+    ['a broker with an invalid port', { brokers: ['localhost:70000'] }],
     ['a broker as a URL', { brokers: ['http://localhost:9092'] }],
   ])('%s is rejected: CONFIG_INVALID', async (_what, options) => {
     await expect(access(options)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });

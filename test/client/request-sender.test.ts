@@ -18,7 +18,7 @@ interface Call {
   answer(errorCode?: string): void;
 }
 
-/** A sender over a broker that answers when the test says so. */
+/** A sender whose broker answers when the test says so. */
 function staged() {
   const calls: Call[] = [];
   const link = {

@@ -59,7 +59,7 @@ export class FakeRuntime implements Runtime {
     return this.#timers.size;
   }
 
-  /** Lets time pass, each timer at its time, and all that follows from it. */
+  /** Lets time pass: each timer fires at its time, and its effects run. */
   async pass(ms: number): Promise<void> {
     const untilMs = this.nowMs + ms;
     await turns();
@@ -75,7 +75,7 @@ export class FakeRuntime implements Runtime {
   }
 }
 
-/** Lets all that is due without time run; no chain of promises here is longer. */
+/** Lets everything run that needs no time; no chain of promises here is longer. */
 export async function turns(): Promise<void> {
   for (let turn = 0; turn < 50; turn += 1) await undefined;
 }
@@ -88,19 +88,19 @@ export interface Sent {
   readonly isWanted: () => boolean;
 }
 
-/** Workers as a client sees them: what was sent is kept, and answered when the test says so. */
+/** Workers as a client sees them: requests are recorded, and answered when the test says so. */
 export class FakeWorkers implements Transport {
   readonly sent: Sent[] = [];
   /** Answer each request at once. */
   answering = true;
-  /** Makes every sending fail. */
+  /** The error with which every send fails, if set. */
   broken: Error | undefined;
   closed = 0;
   /** The layout that replies name, by fingerprint and by the text in their header; one that is unknown by default. */
   layout: Layout | undefined;
   layoutText: string | undefined;
-  /** The first ID that is given. */
-  given = 0n;
+  /** The next ID to allocate. */
+  nextId = 0n;
   #events: TransportEvents | undefined;
   readonly #batches = new Map<string, bigint>();
 
@@ -120,11 +120,11 @@ export class FakeWorkers implements Transport {
     this.closed += 1;
   }
 
-  /** The batch of a correlation ID: one, however often it is asked for. */
+  /** Replies with the batch of a correlation ID: the same one, however often it is requested. */
   answer(correlationId: string, count: number): void {
     const known = this.#batches.get(correlationId);
-    const first = known ?? this.given;
-    if (known === undefined) this.given += BigInt(count);
+    const first = known ?? this.nextId;
+    if (known === undefined) this.nextId += BigInt(count);
     this.#batches.set(correlationId, first);
     this.reply(correlationId, encodeBatch(correlationId, [{ first, count }], this.layout), known !== undefined);
   }
@@ -163,7 +163,7 @@ export interface Staged {
   readonly workers: FakeWorkers;
 }
 
-/** A client over simulated workers and time; `prepare` changes the workers before it begins. */
+/** A client over simulated workers and time; `prepare` changes the workers before it starts. */
 export async function stage(
   options: BufferOptions = {},
   prepare: (workers: FakeWorkers) => void = () => undefined,

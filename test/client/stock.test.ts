@@ -27,7 +27,7 @@ const withheld = () => new IdallocError('BUFFER_EMPTY', 'for others');
 
 type Step = typeof aStep extends fc.Arbitrary<infer T> ? T : never;
 
-/** A stock beside the plainest model of it: a list of all IDs, one by one. */
+/** Plays the steps on a stock and on the simplest model of it, a list of all IDs. */
 function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
   let nowMs = 0;
   let lows = 0;

@@ -23,7 +23,7 @@ test.each([
   ['a long token', `orders:${'x'.repeat(513)}`, 'line 1 must have a token of 16'],
   ['a token with a space', `orders:${OLD} ${NEW}`, 'line 1 has a token with characters'],
   ['one token for two names', `orders:${OLD}\nbilling:${OLD}`, 'line 2 has a token of another name'],
-  ['more tokens than anybody needs', Array.from({ length: 1_001 }, (_, i) => `a:${OLD}${i}`).join('\n'), 'more than'],
+  ['too many tokens', Array.from({ length: 1_001 }, (_, i) => `a:${OLD}${i}`).join('\n'), 'more than'],
 ])('%s is rejected, and the message does not contain the token', (_, text, message) => {
   expect(() => parseApiTokens(text)).toThrow(new RegExp(`^(?!.*(${OLD}|fifteen|xxx)).*${message}`));
 });

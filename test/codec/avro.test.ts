@@ -21,7 +21,7 @@ function replyClaiming(count: string): Buffer {
 }
 
 describe('schemas', () => {
-  it('keep the canonical form that stored fingerprints were made from', () => {
+  it('keep the canonical form from which stored fingerprints were computed', () => {
     expect(canonicalForm(request.type)).toBe(
       '{"name":"idalloc.IdRequest","type":"record","fields":[{"name":"count","type":"long"},' +
         '{"name":"correlation_id","type":["null","bytes"]},{"name":"reply_topic","type":["null","string"]},' +

@@ -42,7 +42,7 @@ describe('a ceiling', () => {
     '99999999999999999 n',
     `5 ${'n'.repeat(65)}`,
     '\u00a05 n',
-  ])('stored as %j is NAMESPACE_DAMAGED, never "none yet"', (text) => {
+  ])('stored as %j is NAMESPACE_DAMAGED, and never counts as missing', (text) => {
     expect(() => decodeCeiling(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
   });
 

@@ -38,9 +38,9 @@ describe('a descriptor', () => {
   });
 
   it.each([
-    ['is no JSON', ''],
+    ['is not JSON', ''],
     ['lacks its UUID', TEXT.replace(/,"uuid":"[^"]*"/, '')],
-    ['has a UUID that is none', TEXT.replace('3f2b6c1e', 'x')],
+    ['has an invalid UUID', TEXT.replace('3f2b6c1e', 'x')],
     ['has an unknown field', TEXT.replace('{', '{"new":1,')],
     ['has an unknown field in its pool', TEXT.replace('"first"', '"step":2,"first"')],
     ['has a pool that ends before it starts', TEXT.replace('"first":0', '"first":32')],
@@ -54,7 +54,7 @@ describe('a descriptor', () => {
     expect(() => decodeDescriptor(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
   });
 
-  it('of a later format says so', () => {
+  it('of a later format is reported as such', () => {
     const later = Buffer.from(TEXT.replace('"format_version":1', '"format_version":2'));
     expect(() => decodeDescriptor(later)).toThrow(/format version is 2.*upgrade/);
   });

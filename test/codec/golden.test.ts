@@ -8,14 +8,14 @@ import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } fr
 import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
 /*
- * schemas/golden holds one file of bytes for each sample, and index.json, which says what they decode to, for a second
- * implementation to be tested against. Changed bytes break those who stored or sent the old ones. After a change that is
- * meant: UPDATE_GOLDEN=1 vitest run --project unit test/codec/golden.test.ts
+ * schemas/golden has one file of bytes for each sample, and index.json with what they decode to, as test data for other
+ * implementations. Changed bytes break users who stored or sent the old ones. After an intended change:
+ * UPDATE_GOLDEN=1 vitest run --project unit test/codec/golden.test.ts
  */
 const FOLDER = new URL('../../schemas/golden/', import.meta.url);
 const UPDATE = process.env.UPDATE_GOLDEN === '1';
 
-/** Texts, not bytes: test/codec/form/golden.test.ts has them. */
+/** The texts of forms, which test/codec/form/golden.test.ts checks. */
 const FORMS = 'forms.json';
 
 type SchemaName = 'id-request' | 'id-reply' | 'ledger-entry';

@@ -59,7 +59,7 @@ describe('an IdReply', () => {
     );
   });
 
-  it('round-trips an error, in either encoding the same bytes', () => {
+  it('round-trips an error, with the same bytes in either encoding', () => {
     const reply = { correlationId: CORRELATION_ID, error: { code: 'CONFLICT', message: 'count differs — ask again' } };
     expect(decodeIdReply(encodeIdReply(reply, 'RANGES'))).toEqual({ ...reply, encoding: 'RANGES' });
     expect(encodeIdReply(reply, 'IDS')).toEqual(encodeIdReply(reply, 'RANGES'));

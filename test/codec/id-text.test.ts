@@ -19,7 +19,7 @@ test('of 16 digits that could be either, a leading zero makes them hexadecimal',
 });
 
 test.each(['', ' 1', '-1', '1e3', '1.5', 'a', '01a21d1bbc41600', '0x', '0x10000000000000000', String(2n ** 64n), '１'])(
-  "'%s' is no ID",
+  "'%s' is rejected as an ID",
   (text) => {
     expect(readId(text)).toBeUndefined();
   },

@@ -25,8 +25,8 @@ describe('a lease record', () => {
   });
 
   it.each([
-    ['is no JSON', 'x'],
-    ['is no object', '[1]'],
+    ['is not JSON', 'x'],
+    ['is not an object', '[1]'],
     ['is null', 'null'],
     ['lacks a field', TEXT.replace('"heartbeat_token":"a1b2",', '')],
     ['has a fifth field', TEXT.replace('{', '{"extra":1,')],
@@ -35,7 +35,7 @@ describe('a lease record', () => {
     ['has a TTL as text', TEXT.replace(':30', ':"30"')],
     ['has no IP address', TEXT.replace('10.0.0.7', 'host name')],
     ['has a time without a zone', TEXT.replace('Z"', '"')],
-    ['has a time that is none', TEXT.replace('2026-06-02', '2026-13-02')],
+    ['has an invalid time', TEXT.replace('2026-06-02', '2026-13-02')],
     ['is too long', TEXT + ' '.repeat(5000)],
   ])('that %s is NAMESPACE_DAMAGED', (_, text) => {
     expect(() => decodeLeaseRecord(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));

@@ -28,7 +28,7 @@ const anyEntry: fc.Arbitrary<LedgerEntry> = fc.oneof(
     .map((entry) => ({ ...entry, count: entry.batch.ranges.reduce((sum, range) => sum + range.count, 0) })),
 );
 
-/** The position by the decoder; undefined if it rejects the value. */
+/** The position according to the full decoder; undefined if it rejects the value. */
 function decoded(value: Buffer): unknown {
   try {
     const entry = decodeLedgerEntry(value);
@@ -50,7 +50,7 @@ function read(value: Buffer): unknown {
 }
 
 describe('the position of an entry', () => {
-  it('equals that of the decoder', () => {
+  it('equals that of the full decoder', () => {
     fc.assert(
       fc.property(anyEntry, (entry) => {
         const value = encodeLedgerEntry(entry);

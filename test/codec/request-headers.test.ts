@@ -71,7 +71,7 @@ describe("a request's headers", () => {
   });
 
   it.each([
-    ['four digits, which are digits', Buffer.from('0012'), 12],
+    ['four ASCII digits, which count as text', Buffer.from('0012'), 12],
     ['one digit', Buffer.from('3'), 3],
     ['the largest number', Buffer.from('2147483647'), 2147483647],
     ['four bytes', int32(256), 256],
@@ -125,7 +125,7 @@ describe("a request's headers", () => {
     },
   );
 
-  it('are not read from a prototype, and a header named __proto__ is a header like any other', () => {
+  it('are not read from the prototype, and a header named __proto__ is an ordinary header', () => {
     const inherited: RecordHeaders = Object.create({
       kafka_correlationId: Buffer.from('x'),
       'idalloc-count': Buffer.from('5'),

@@ -22,7 +22,7 @@ function refusal(value: Buffer | null, headers: RecordHeaders): ErrorCode {
 }
 
 describe('a merged request', () => {
-  it('can be given by the body alone', () => {
+  it('can consist of the body alone', () => {
     const value = encodeIdRequest({ count: 5, correlationId, replyTopic, expiresAtMs: 99, encoding: 'IDS' });
     expect(mergeRequest(value, {})).toEqual({
       count: 5,
@@ -37,7 +37,7 @@ describe('a merged request', () => {
     });
   });
 
-  it.each([[null], [Buffer.alloc(0)]])('can be given by the headers alone, with a value of %j', (value) => {
+  it.each([[null], [Buffer.alloc(0)]])('can consist of the headers alone, with a value of %j', (value) => {
     const headers = { ...HEADERS, 'idalloc-count': '7', kafka_replyPartition: '3', traceparent: Buffer.from('t') };
     expect(mergeRequest(value, headers)).toEqual({
       count: 7,

@@ -61,6 +61,6 @@ test.each([
   ['a token', { API_HOST: '0.0.0.0', API_TOKEN: tokens }, 0],
   ['mutual TLS', { API_HOST: '0.0.0.0', ...tls, API_TLS_CLIENT_CA_FILE: own.certFile }, 0],
   ['no API', { API_HOST: '0.0.0.0', API_PORT: 'off' }, 0],
-])('%s: an API that anybody can use is warned about', (_, env, warnings) => {
+])('%s: there is a warning exactly if anybody can use the API', (_, env, warnings) => {
   expect(loadWorkerConfig({ ...WORKER, ...env }).warnings).toHaveLength(warnings);
 });

@@ -24,7 +24,7 @@ function issued(days: number): { cert: string; key: string } {
   return { cert: readFileSync(certFile, 'utf8'), key: readFileSync(keyFile, 'utf8') };
 }
 
-/** The days from now on which each ends, by its variable. */
+/** The days until each certificate expires, by variable. */
 function daysOf(env: Record<string, string>): Record<string, number> {
   const found = certificateExpiries(loadWorkerConfig({ ...WORKER, ...env }));
   return Object.fromEntries(

@@ -12,7 +12,7 @@ const noFile = (path: string): string => {
   throw new Error(`no such file: ${path}`);
 };
 
-/** The lines of the fault, each "NAME: problem". */
+/** The lines of the error, each "NAME: problem". */
 function faultsOf(env: Environment, readText = noFile): string[] {
   try {
     loadWorkerConfig(env, readText);
@@ -74,7 +74,7 @@ describe('a worker with only the required variables', () => {
     expect(config.layout.name).toBe('default');
   });
 
-  test('leaves out what was not given', () => {
+  test('leaves out what is not configured', () => {
     expect(config).not.toHaveProperty('workerId');
     expect(config).not.toHaveProperty('workerIp');
     expect(config.kafka).not.toHaveProperty('sasl');
@@ -131,7 +131,7 @@ describe('faults', () => {
   });
 
   test.each(Object.entries(VARIABLES).filter(([, { unit }]) => unit !== 'text' && unit !== 'directory'))(
-    'of nonsense in %s are told, and no other',
+    'caused by an invalid value of %s are reported, and no others',
     (name) => {
       const faults = faultsOf({ ...WORKER, [name]: '\u0000nonsense' });
       expect(namesOf(faults)).toEqual([name]);
@@ -152,21 +152,25 @@ describe('faults', () => {
     ['a datacenter that the layout has no room for', { LAYOUT: 'sonyflake', DATACENTER_ID: '1' }, 'DATACENTER_ID'],
     ['a pool past the layout', { POOL_LAST: '32' }, 'POOL_LAST'],
     ['a pool that starts past the layout', { POOL_FIRST: '32' }, 'POOL_FIRST'],
-    ['a pool the wrong way round', { POOL_FIRST: '9', POOL_LAST: '8' }, 'POOL_LAST'],
+    ['a pool whose first ID is above its last', { POOL_FIRST: '9', POOL_LAST: '8' }, 'POOL_LAST'],
     ['a pool of 1,025', { LAYOUT: 'sonyflake', DATACENTER_ID: '', POOL_LAST: '1024' }, 'POOL_LAST'],
     ['a worker ID outside the pool', { POOL_FIRST: '3', WORKER_ID: '2' }, 'WORKER_ID'],
     ['a layout without an epoch', { LAYOUT: 'baidu', DATACENTER_ID: '' }, 'LAYOUT_EPOCH_MS'],
     [
-      'more than the layout makes in a second',
+      'a batch larger than the layout allocates in a second',
       { LAYOUT: 'sonyflake', DATACENTER_ID: '', MAX_COUNT: '25601' },
       'MAX_COUNT',
     ],
-    ['a ledger that goes a ms before its requests may', { LEDGER_RETENTION_MS: '93599999' }, 'LEDGER_RETENTION_MS'],
-    ['endless requests on a ledger that ends', { REQUEST_RETENTION_MS: '-1' }, 'LEDGER_RETENTION_MS'],
+    [
+      'a ledger whose retention is 1 ms too short for its requests',
+      { LEDGER_RETENTION_MS: '93599999' },
+      'LEDGER_RETENTION_MS',
+    ],
+    ['requests kept forever with a ledger that expires', { REQUEST_RETENTION_MS: '-1' }, 'LEDGER_RETENTION_MS'],
     ['two topics of one name', { LEDGER_TOPIC: 'id.requests' }, 'LEDGER_TOPIC'],
     ['the ledger where replies may go', { LEDGER_TOPIC: 'id.replies.x' }, 'LEDGER_TOPIC'],
     ["the ledger in NestJS's reply topic", { LEDGER_TOPIC: 'id.requests.reply' }, 'LEDGER_TOPIC'],
-    ['replies where the witness is', { REPLY_TOPIC_PREFIX: 'id.w' }, 'ID_SPACE'],
+    ['a reply prefix that covers the witness topic', { REPLY_TOPIC_PREFIX: 'id.w' }, 'ID_SPACE'],
     ['a witness topic that is not that of the ID space', { WITNESS_TOPIC: 'id.witness.2' }, 'WITNESS_TOPIC'],
     ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
     ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
@@ -228,7 +232,7 @@ describe('faults of a custom layout', () => {
   test.each([
     ['no fields', { LAYOUT_FIELDS: '' }, 'LAYOUT_FIELDS'],
     ['no epoch', { LAYOUT_EPOCH_MS: '' }, 'LAYOUT_EPOCH_MS'],
-    ['fields that are none', { LAYOUT_FIELDS: 'timestamp:41;worker:6' }, 'LAYOUT_FIELDS'],
+    ['malformed fields', { LAYOUT_FIELDS: 'timestamp:41;worker:6' }, 'LAYOUT_FIELDS'],
     ['fields that make no layout', { LAYOUT_FIELDS: 'timestamp:41,sequence:12' }, 'LAYOUT_FIELDS'],
     ['a tick of no time', { LAYOUT_TICK_MS: '0' }, 'LAYOUT_TICK_MS'],
     ['a start past the sequence', { LAYOUT_SEQUENCE_START_BELOW: '8193' }, 'LAYOUT_SEQUENCE_START_BELOW'],
@@ -240,7 +244,7 @@ describe('faults of a custom layout', () => {
     ['a datacenter past its field', { DATACENTER_ID: '8' }, 'DATACENTER_ID'],
     ['a pool past its field', { POOL_LAST: '64' }, 'POOL_LAST'],
     [
-      'more IDs than a second has',
+      'a batch of more IDs than the layout has in a second',
       { LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:3', MAX_COUNT: '8001' },
       'MAX_COUNT',
     ],
@@ -263,7 +267,7 @@ describe('faults of a custom layout', () => {
     ]);
   });
 
-  test('say why the timestamp must come first', () => {
+  test('name the reason why the timestamp must come first', () => {
     const [fault] = faultsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
     expect(fault).toMatch(/^LAYOUT_FIELDS: must begin with the timestamp: only .* rise with time$/);
   });
@@ -436,7 +440,7 @@ describe('secrets', () => {
   });
 });
 
-describe('a login in what is refused', () => {
+describe('a login in a rejected value', () => {
   test.each([
     ['ETCD_ENDPOINTS', 'http://root:s3cret@etcd:2379'],
     ['ETCD_ENDPOINTS', 'http://a:2379,http://root:s3cret/@p@etcd:2379'],
@@ -459,13 +463,13 @@ describe('a login in what is refused', () => {
   });
 });
 
-describe('a password that others can read', () => {
+describe('a password sent without TLS', () => {
   const login = { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' };
   test.each([
     ['plain', '0', 1],
     ['plain', '1', 0],
     ['scram-sha-512', '0', 0],
-  ])('%s with KAFKA_TLS=%s: %i warnings', (KAFKA_SASL_MECHANISM, KAFKA_TLS, count) => {
+  ])('%s with KAFKA_TLS=%s causes %i warnings', (KAFKA_SASL_MECHANISM, KAFKA_TLS, count) => {
     const { warnings } = loadWorkerConfig({ ...WORKER, ...login, KAFKA_SASL_MECHANISM, KAFKA_TLS });
     expect(warnings).toHaveLength(count);
     for (const warning of warnings) expect(warning).toMatch(/plain without KAFKA_TLS=1/);
@@ -492,7 +496,7 @@ describe('misspelled variables', () => {
     'API_CORS_ORIGINS',
     'OPS_BEARER',
     'INDEX_PATH',
-  ])('%s begins as ours do and is none', (name) => {
+  ])('%s, which begins like our variables but does not exist, is warned about', (name) => {
     expect(loadWorkerConfig({ ...WORKER, [name]: '1' }).warnings).toEqual([
       `${name} is ignored: idalloc has no such variable`,
     ]);
@@ -584,7 +588,7 @@ describe('quotas', () => {
   test.each([
     ['id.replies.acme. many -', "QUOTAS: has 'id.replies.acme. many -'"],
     ['replies.acme. 5 -', "QUOTAS: has 'replies.acme.', which matches no allowed reply topic"],
-  ])('are refused when they are faulty, or bound nothing: %s', (text, message) => {
+  ])('are refused when they are malformed, or match no reply topic: %s', (text, message) => {
     expect(() => loadWorkerConfig({ ...WORKER, QUOTAS: text })).toThrow(message);
   });
 });

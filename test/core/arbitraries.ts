@@ -6,12 +6,12 @@ import { ticks } from '../../src/core/units.ts';
 const BAIDU_EPOCH_MS = Date.UTC(2026, 0, 1);
 const EXTRAS = ['datacenter', 'worker', 'sequence'] as const satisfies readonly FieldRole[];
 
-/** Every preset; baidu, which has no epoch of its own, with one of ours. */
+/** Every preset; baidu, which has no default epoch, with one chosen here. */
 export const presetLayouts: readonly Layout[] = (Object.keys(PRESETS) as PresetName[]).map((name) =>
   presetLayout(name, name === 'baidu' ? { epochMs: BAIDU_EPOCH_MS } : {}),
 );
 
-/** Layouts that nobody published: any widths, any order below the timestamp, any tick, any sequence start. */
+/** Random layouts: any widths, any order below the timestamp, any tick, any sequence start. */
 const inventedLayout: fc.Arbitrary<Layout> = fc
   .record({
     order: fc.shuffledSubarray([...EXTRAS], { minLength: 2 }).filter((roles) => {
@@ -49,7 +49,7 @@ export function partsOf(layout: Layout): fc.Arbitrary<IdParts> {
   });
 }
 
-/** A source of randomness that repeats itself: the same seed, the same numbers. */
+/** A deterministic source of random numbers: the same seed gives the same numbers. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -68,7 +68,7 @@ describe('the clock guard', () => {
     expect(kinds(watch([100, 100], [591, 600]))).toEqual(['steady', 'steady']);
   });
 
-  it('allocates nothing from any step back of 10 ms or more on, shown or hidden, and ejects on none below', () => {
+  it('ejects on a step back of 10 ms or more, waits if the time passed hides it exactly, and ejects on no smaller one', () => {
     const wholeMs = fc.integer({ min: 0, max: 900 });
     fc.assert(
       fc.property(wholeMs, wholeMs, fc.integer({ min: 0, max: 900 }), (before, between, back) => {

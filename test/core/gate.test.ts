@@ -52,7 +52,7 @@ describe('the gate', () => {
     expect(gateReason(clearGate(lost, 'identity', at(30)))).toBeUndefined();
   });
 
-  it('distinguishes a wrong clock, which ends the consumer, from reasons that only need waiting', () => {
+  it('distinguishes a wrong clock from reasons that pass by waiting', () => {
     const wrong = [
       'CLOCK_BACKWARD',
       'CLOCK_FORWARD',

@@ -5,12 +5,12 @@ import { decompose, type Layout } from '../../src/core/layout.ts';
 import { ticks } from '../../src/core/units.ts';
 import { anyLayout, seededRandom } from './arbitraries.ts';
 
-interface Ask {
+interface Demand {
   readonly count: number;
   readonly window: Window;
 }
 
-/** A term at either end of a layout, and batches asked for while clock and ceiling do anything at all. */
+/** A term at either end of a layout, and requests for batches while clock and ceiling take any values. */
 const term = anyLayout.chain((layout) => {
   const perTick = layout.sequencesPerTick;
   const ask = fc.record({
@@ -35,7 +35,7 @@ const term = anyLayout.chain((layout) => {
         ...rest,
         layout,
         from: ticks(from),
-        asks: asks.map(({ count, now, raise, lift }): Ask => {
+        asks: asks.map(({ count, now, raise, lift }): Demand => {
           start += lift;
           to += raise + lift;
           return { count, window: { nowTicks: ticks(from + now), from: ticks(start), to: ticks(to) } };
@@ -46,7 +46,7 @@ const term = anyLayout.chain((layout) => {
 
 type Term = typeof term extends fc.Arbitrary<infer T> ? T : never;
 
-interface Answer extends Ask {
+interface Answer extends Demand {
   readonly before: Generator;
   readonly took: Take;
 }
@@ -152,7 +152,7 @@ describe('whatever clock and ceiling do, take', () => {
     });
   });
 
-  it('names exactly the tick that serves next, or says that none will', () => {
+  it('names exactly the tick that serves next, or reports that there is none', () => {
     everyAnswer(({ took, window }, { layout }) => {
       if (took.missing === 0) return;
       const at = (nowTicks: number): Take => take(took.generator, 1, { ...window, nowTicks: ticks(nowTicks) }, () => 0);

@@ -42,7 +42,7 @@ describe('the generator', () => {
     expect(decompose(standard, later.ranges[0]?.first ?? 0n)).toMatchObject({ ticks: 501, sequence: 0 });
   });
 
-  it('goes back to ticks that a late timer left unused, 10 ms at most', () => {
+  it('uses ticks that a late timer skipped, of the last 10 ms at most', () => {
     const first = take(start, 1, at(500), never).generator;
     const soon = take(first, 5 * 4096, at(495), never);
     const late = take(first, 100_000, at(520), never);
@@ -68,7 +68,7 @@ describe('the generator', () => {
     expect(take(rest, 1, at(500), never).ranges).toEqual([{ first: (500n << 24n) | (3n << 16n) | 40_000n, count: 1 }]);
   });
 
-  it('draws one sequence start for each tick that it enters, and none to go on within one', () => {
+  it('draws one random sequence start for each tick that it enters, and none within a tick', () => {
     const of = presetLayout('region');
     const drawn = [0.35, 0.99, 0.05];
     let draws = 0;

@@ -6,14 +6,14 @@ import { presetLayout } from '../../src/core/presets.ts';
 const FIELDS = parseFields('timestamp:41,worker:10,sequence:12');
 const GOOD: LayoutChoice = { name: 'custom', fields: FIELDS, epochMs: 0 };
 
-/** What is wrong with the choice, as property and problem. */
+/** The problems of a choice, each as property and problem. */
 function problemsOf(choice: LayoutChoice): readonly string[] {
   const chosen = chooseLayout(choice);
   return 'problems' in chosen ? chosen.problems.map(({ property, problem }) => `${property} ${problem}`) : [];
 }
 
 describe('the choice of a layout', () => {
-  it.each(LAYOUT_NAMES)('takes %s, with an epoch of its own', (name) => {
+  it.each(LAYOUT_NAMES)('accepts %s, with its own epoch', (name) => {
     expect(problemsOf(name === 'custom' ? GOOD : { name, epochMs: 7 })).toEqual([]);
   });
 
@@ -59,7 +59,7 @@ describe('the choice of a layout', () => {
       { fields: parseFields('timestamp:48,worker:1,sequence:1'), tickMs: 1_000 },
       /^fields lasts past/,
     ],
-  ] as const)('of one that is custom refuses %s, by its name', (_, change, told) => {
+  ] as const)('of a custom one refuses %s, and names the property', (_, change, told) => {
     expect(problemsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
   });
 

@@ -36,7 +36,7 @@ describe('the text of fields', () => {
     'worker:1:A',
     'worker:1:a:b',
     ',',
-  ])("that is '%s' is refused, and the grammar told", (text) => {
+  ])("that is '%s' is refused, with the grammar in the message", (text) => {
     expect(() => parseFields(text)).toThrow(/role:bits or role:bits:label/);
   });
 

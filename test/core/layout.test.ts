@@ -200,10 +200,10 @@ describe('a layout', () => {
   });
 
   it('is deeply frozen', () => {
-    const made = defineLayout(valid);
-    expect([made, made.fields, made.fields[0], made.positions, made.positions.worker].every(Object.isFrozen)).toBe(
-      true,
-    );
+    const layout = defineLayout(valid);
+    expect(
+      [layout, layout.fields, layout.fields[0], layout.positions, layout.positions.worker].every(Object.isFrozen),
+    ).toBe(true);
   });
 
   it('has a fingerprint of everything but its name', () => {

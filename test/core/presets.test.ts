@@ -20,7 +20,7 @@ const PUBLISHED = {
 } as const satisfies Record<PresetName, unknown>;
 
 describe('a preset', () => {
-  it('exists for each published 64-bit layout, with its widths, tick, epoch, stride and sign', () => {
+  it('exists for each published layout, with its widths, tick, epoch, stride and sign', () => {
     const found = presetLayouts.map((of) => {
       const widths = of.fields.map(({ bits }) => bits).join('/');
       return [of.name, [widths, of.tickMs, of.epochMs, of.step, of.signBit, of.maxCount]];
@@ -57,13 +57,13 @@ describe('a preset', () => {
     expect(at(0)).toBe((7n << 24n) | 3n);
   });
 
-  it('alone is js-safe in the 53 bits that a JavaScript number holds, up to its last ID', () => {
+  it('fits the 53 bits of a JavaScript number up to its last ID only in js-safe', () => {
     expect(presetLayouts.filter(({ fitsNumber }) => fitsNumber).map(({ name }) => name)).toEqual(['js-safe']);
     const { endTicks, timestampShift } = presetLayout('js-safe');
     expect((BigInt(endTicks) << timestampShift) - 1n).toBe(BigInt(Number.MAX_SAFE_INTEGER));
   });
 
-  it('of js-safe loses no ID to rounding, where 1,875 of 2,000 default IDs of November 2026 become another number', () => {
+  it('of js-safe loses no ID to rounding; in default, 1,875 of 2,000 IDs of November 2026 become another number', () => {
     const changed = (['default', 'js-safe'] as const).map((name) => {
       const layout = presetLayout(name);
       const at = toTicks(layout, wallMs(Date.UTC(2026, 10, 22)));

@@ -2,14 +2,14 @@ import { expect, test } from 'vitest';
 import { renewed } from '../../src/core/renewed.ts';
 
 function stage() {
-  const world = { texts: ['1', 'a'], nowMs: 0, reads: 0, made: 0 };
+  const world = { texts: ['1', 'a'], nowMs: 0, reads: 0, parsed: 0 };
   const value = renewed(
     () => {
       world.reads += 1;
       return world.texts;
     },
     ([number, ...others]) => {
-      world.made += 1;
+      world.parsed += 1;
       if (Number.isNaN(Number(number))) throw new RangeError(`${number} is no number`);
       return [Number(number), ...others];
     },
@@ -18,7 +18,7 @@ function stage() {
   return { world, value };
 }
 
-test('what has changed is seen a second later, by one look a second', () => {
+test('a changed text takes effect after a second, since it is read once a second', () => {
   const { world, value } = stage();
   world.texts = ['2', 'b'];
   world.nowMs = 999;
@@ -31,16 +31,16 @@ test('what has changed is seen a second later, by one look a second', () => {
   expect(world.reads).toBe(2);
 });
 
-test('what has not changed is not made again', () => {
+test('an unchanged text is not parsed again', () => {
   const { world, value } = stage();
   const first = value();
   world.nowMs = 5_000;
   world.texts = ['1', 'a'];
   expect(value()).toBe(first);
-  expect(world.made).toBe(1);
+  expect(world.parsed).toBe(1);
 });
 
-test('texts that are not usable throw once, and leave the value before', () => {
+test('an invalid text throws once, and the last valid value stays', () => {
   const { world, value } = stage();
   world.texts = ['x'];
   world.nowMs = 1_000;

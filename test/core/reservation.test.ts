@@ -90,7 +90,7 @@ describe('a timing', () => {
     expect(checkTiming(DEFAULT_TIMING)).toEqual([]);
   });
 
-  it('is made of whole milliseconds above 0', () => {
+  it('must have whole milliseconds above 0', () => {
     expect(faultsWith({ ttlMs: Number.NaN, marginMs: 0, reserveMs: 1.5 })).toMatch(/ttlMs.*reserveMs.*marginMs/);
   });
 
@@ -124,12 +124,12 @@ describe('a timing', () => {
         fine += 1;
         const authority = authorityMs(its, at(0, 0), at(0, 0));
         const ceilingMs = tickStartMs(layout, nextCeiling(layout, NOW, its.reserveMs, ticks(0)) ?? ticks(-1)) - NOW;
-        // A beat comes while there is authority, and its authority ends within the ceiling of the beat before.
+        // A heartbeat is due while there is authority, which ends before the ceiling that the previous heartbeat reserved.
         expect(its.heartbeatMs).toBeLessThan(authority);
         expect(ceilingMs).toBeGreaterThanOrEqual(its.heartbeatMs + authority);
-        // A successor, its clock behind by the margin, finds the ceiling of a crashed worker in its past.
+        // A successor whose clock is behind by the margin finds the ceiling of a crashed worker in its past.
         expect(ceilingWaitMs(layout, ticks(ceilingMs), wallMs(layout.epochMs + its.ttlMs - its.marginMs))).toBe(0);
-        // One given back at once is waited for.
+        // The ceiling of a worker ID that was released early is waited for.
         expect(ceilingMs + its.marginMs).toBeLessThanOrEqual(MAX_CEILING_WAIT_MS);
       }),
       { numRuns: 2000 },

@@ -4,17 +4,19 @@ import { describe, expect, test } from 'vitest';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { cli } from '../cli/harness.ts';
 import { blockCommands, inlineCode, PAGES, ROOT, readPage } from '../support/docs.ts';
-import { ELSEWHERE, FOLLOWED, FOLLOWED_APART, TRIED_BY } from '../support/shown-commands.ts';
+import { ELSEWHERE, FOLLOWED, FOLLOWED_APART, TRIED_BY, UNTESTED } from '../support/shown-commands.ts';
 
 interface Mention {
   readonly page: string;
   readonly command: string;
 }
 
-/** What was once true, and is not a page to follow. */
+/** Describes earlier releases, so its commands need not work now. */
 const HISTORY = 'CHANGELOG.md';
 const PROGRAMS =
   /^(npm (?!run idalloc)|npx |docker |pip |python |mvn |java |go |node |echo .* > form\.key|\.\/\S+\.sh|IDALLOC_\w+=\S+ npm )/;
+
+const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 
 const READ = PAGES.filter((page) => page !== HISTORY);
 const SHOWN: readonly Mention[] = READ.flatMap((page) =>
@@ -31,7 +33,7 @@ interface Known {
   readonly options: ReadonlySet<string>;
 }
 
-/** The commands that --help lists, each with those above it. Those that only hold others together have no examples. */
+/** The commands below a path that --help lists. A command that only groups others has no examples, and is left out. */
 async function known(path: readonly string[] = []): Promise<Known[]> {
   const { out } = await cli([...path, '--help']);
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(out) ?? [];
@@ -43,13 +45,13 @@ async function known(path: readonly string[] = []): Promise<Known[]> {
 
 const COMMANDS = await known();
 
-/** The arguments of every mention of the command line; `idalloc <family>` alone names a family of commands. `idalloc form …` is a label of keys. */
+/** The arguments of every mention of a command; `idalloc <family>` alone names a family. `idalloc form …` is a label of keys. */
 const CALLS = MENTIONED.flatMap(({ page, command }) => {
   const [, args] = /^(?:npm run idalloc -- |idalloc )(?!ready\b|form )(.+)$/.exec(command) ?? [];
   return args === undefined ? [] : [{ page, args }];
 });
 
-/** The command of a call, or one of the family where only that is named; the longest path is the nearest. */
+/** The command of a call, or one of the family if only that is named; the longest match counts. */
 const commandOf = (args: string): Known | undefined =>
   COMMANDS.toSorted((one, other) => other.path.length - one.path.length).find(
     ({ path }) => `${args} `.startsWith(`${path} `) || `${path} `.startsWith(`${args} `),
@@ -71,27 +73,36 @@ describe('the commands in the pages', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('each is followed by a test, or has one elsewhere', () => {
+  test('each is run by the docs tests, has an entry in ELSEWHERE, or is listed as UNTESTED', () => {
     const followed = (page: string) => FOLLOWED.includes(page) || FOLLOWED_APART.has(page) || TRIED_BY.has(page);
-    const untried = SHOWN.filter(({ page, command }) => !ELSEWHERE.has(command) && !followed(page));
-    expect(untried).toEqual([]);
+    const listed = (command: string) => ELSEWHERE.has(command) || UNTESTED.has(command);
+    expect(SHOWN.filter(({ page, command }) => !listed(command) && !followed(page))).toEqual([]);
   });
 
-  test('a page that a test of its own follows is named in it', () => {
-    const unnamed = [...FOLLOWED_APART].filter(
-      ([page, file]) => !readFileSync(join(ROOT, file), 'utf8').includes(page.replace('docs/', '')),
-    );
+  test('a page that has its own test is named in that test', () => {
+    const unnamed = [...FOLLOWED_APART].filter(([page, file]) => !read(file).includes(page.replace('docs/', '')));
     expect(unnamed).toEqual([]);
   });
 
-  test('each other program that a page says to run is tried somewhere that exists', () => {
+  test('ELSEWHERE and UNTESTED have every command of other programs that a page shows, and no others', () => {
     const others = new Set(MENTIONED.map(({ command }) => command).filter((command) => PROGRAMS.test(command)));
-    expect([...others].sort()).toEqual([...ELSEWHERE.keys()].sort());
-    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-    const called = [...others].flatMap((text) => /^npm run (\S+)/.exec(text)?.[1] ?? []);
+    expect([...others].sort()).toEqual([...ELSEWHERE.keys(), ...UNTESTED.keys()].sort());
+  });
+
+  test.for([...ELSEWHERE])('%s is run by the file that ELSEWHERE names', ([, { file, by }]) => {
+    expect(read(file)).toContain(by);
+  });
+
+  test('npm runs the program that UNTESTED names, and the files of the others exist', () => {
+    const { scripts } = JSON.parse(read('package.json'));
+    const wrong = [...UNTESTED].filter(([command, file]) => {
+      const [, name] = /^npm run (\S+)/.exec(command) ?? [];
+      return !existsSync(join(ROOT, file)) || (file.endsWith('.ts') && name && !scripts[name]?.includes(file));
+    });
+    expect(wrong).toEqual([]);
+    const called = [...ELSEWHERE.keys()].flatMap((text) => /^npm run (\S+)/.exec(text)?.[1] ?? []);
     expect(called.filter((name) => scripts[name] === undefined)).toEqual([]);
-    const tests = [...ELSEWHERE.values(), ...TRIED_BY.values()];
-    expect(tests.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+    expect([...TRIED_BY.values()].filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   });
 
   test('each variable that a page exports exists', () => {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { anchorsOf, linksOf, PAGES, ROOT, readPage } from '../support/docs.ts';
 
-/** What is wrong with a link of a page; undefined when it leads somewhere. */
+/** What is wrong with a link of a page; undefined if its target exists. */
 function fault(page: string, link: string): string | undefined {
   const [path = '', anchor] = link.split('#');
   const target = path === '' ? page : join(dirname(page), path);
@@ -12,7 +12,7 @@ function fault(page: string, link: string): string | undefined {
   return anchorsOf(readPage(target)).includes(anchor) ? undefined : `${link}: no such heading`;
 }
 
-test('there are pages, with links', () => {
+test('there are pages, and they have links', () => {
   expect(PAGES).toContain('README.md');
   expect(PAGES.flatMap((page) => linksOf(readPage(page))).length).toBeGreaterThan(100);
 });

@@ -5,7 +5,7 @@ import { ERRORS } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics.ts';
 import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 
-/** Names in capitals that others read: scripts of this project, Node, and codes that the audit reports. */
+/** Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports. */
 const OTHERS = new Set([
   'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
   'IDALLOC_CACHE_DIR',
@@ -23,7 +23,7 @@ const KNOWN = new Set<string>([
   ...UNREADY_REASONS,
   ...OTHERS,
 ]);
-/** What was once true. */
+/** All pages but the changelog, which describes earlier releases. */
 const CURRENT = PAGES.filter((page) => page !== 'CHANGELOG.md');
 
 const METRICS = new Set(
@@ -40,7 +40,7 @@ test.for(CURRENT)('the metrics that %s names exist', (page) => {
   expect(names.filter((name) => !METRICS.has(name))).toEqual([]);
 });
 
-test('the names of others are used', () => {
+test('each of the other names is used by a page', () => {
   const all = CURRENT.flatMap((page) => inlineCode(readPage(page))).join('\n');
   expect([...OTHERS].filter((name) => !all.includes(name))).toEqual([]);
 });

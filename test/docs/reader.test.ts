@@ -39,7 +39,7 @@ describe('the reader of pages', () => {
     ]);
   });
 
-  test('has code in the text on one line, and nothing out of blocks', () => {
+  test('joins code in the text to one line, and leaves out blocks', () => {
     expect(inlineCode(markdown)).toEqual(['npm start']);
   });
 
@@ -56,7 +56,7 @@ describe('the reader of pages', () => {
     expect(linksOf(text)).toEqual(['b.md#c', 'j.png']);
   });
 
-  test('makes the anchors that GitHub makes', () => {
+  test('builds anchors as GitHub does', () => {
     expect(anchorsOf('# `A_B`: c, d\n## Same\n## Same\n## [Link](x.md) here')).toEqual([
       'a_b-c-d',
       'same',
@@ -90,7 +90,7 @@ describe('shown output', () => {
     expect(misfit(shown, real)).toContain('the page shows');
   });
 
-  test('must be the same in each byte where nothing may differ', () => {
+  test('must be equal byte for byte where an exact match is required', () => {
     expect(misfit(['a  1'], ['a  1'], true)).toBeUndefined();
     expect(misfit(['a  1'], ['a  2'], true)).toBeDefined();
     expect(misfit(['a  1'], ['a 1'], true)).toBeDefined();

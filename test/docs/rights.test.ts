@@ -29,7 +29,7 @@ describe('the page of rights', () => {
     expect(rows).toEqual(ROLES.flatMap(rowsOf));
   });
 
-  test('has those in etcd, too', () => {
+  test('has the rights in etcd, row by row', () => {
     const rows = (['worker', 'operator', 'admin'] as const).flatMap((role) =>
       etcdRightsOf(role, CONFIG).map(({ permission, key, isPrefix }) => {
         return `| ${role} in etcd | ${isPrefix ? `keys \`${key}*\`` : `key \`${key}\``} | ${permission} |`;

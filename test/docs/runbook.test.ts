@@ -18,11 +18,11 @@ const ENTRIES = new Map(
 );
 
 describe('the runbook', () => {
-  it.for([...CODES])('says what %s means and what to do', (code) => {
+  it.for([...CODES])('explains %s and what to do', (code) => {
     expect(ENTRIES.get(code)).toMatch(/- \*\*Means\*\* \S[\s\S]*- \*\*Do\*\* \S/);
   });
 
-  it('has no entry for what does not exist', () => {
+  it('has no entry for a code that does not exist', () => {
     expect([...ENTRIES.keys()].filter((heading) => !CODES.has(heading))).toEqual([]);
   });
 });

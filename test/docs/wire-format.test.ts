@@ -33,7 +33,7 @@ const PAGE = readPage('docs/reference/wire-format.md');
 const REFERENCE = join(ROOT, 'docs/reference');
 const TEXT = readFileSync(join(REFERENCE, 'asyncapi.yaml'), 'utf8');
 
-/** What the code puts before each body. */
+/** The bytes that the code writes before each body. */
 const HEADERS = {
   IdRequest: ID_REQUEST_HEADER,
   IdReply: encodeIdReply({ correlationId: CORRELATION_ID, batch: BATCH }, 'RANGES').subarray(0, HEADER_BYTES),

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { wallMs } from '../../src/core/units.ts';
 import { AllocationQueue, type IdBatch } from '../../src/http/allocation-queue.ts';
 
-/** A source that answers when it is told to, and knows how many ask it at once. */
+/** A source of IDs that answers when the test says so, and records the most calls that it had at once. */
 class HeldSource {
   readonly asked: { readonly count: number; readonly answer: PromiseWithResolvers<void> }[] = [];
 

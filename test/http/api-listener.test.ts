@@ -14,22 +14,22 @@ afterEach(async () => {
 
 async function start(port = 0) {
   const stage = new ApiStage();
-  const told: { readonly message: string; readonly port?: number }[] = [];
+  const lines: { readonly message: string; readonly port?: number }[] = [];
   const listener = await ApiListener.open({
     host: HOST,
     port,
     createApi: () => stage.api(),
     drainMs: 2_000,
-    log: (_level, message, fields) => told.push({ message, ...fields }),
+    log: (_level, message, fields) => lines.push({ message, ...fields }),
   });
   listeners.push(listener);
-  const opened = told[0]?.port ?? 0;
+  const opened = lines[0]?.port ?? 0;
   const status = async () =>
     await fetch(`http://${HOST}:${opened}/api/v1/ids`).then(
       (response) => response.status,
       () => 'refused',
     );
-  return { stage, listener, told, port: opened, status };
+  return { stage, listener, lines, port: opened, status };
 }
 
 describe('the port', () => {
@@ -82,13 +82,13 @@ describe('the port', () => {
   });
 
   test('taken by another process meanwhile is retried until it is free', async () => {
-    const { listener, told, port, status } = await start();
+    const { listener, lines, port, status } = await start();
     listener.gateChanged('LEASE_LOST');
-    await expect.poll(() => told.at(-1)?.message).toBe('the HTTP port is closed');
+    await expect.poll(() => lines.at(-1)?.message).toBe('the HTTP port is closed');
     const other = createServer((_, response) => response.writeHead(418).end()).listen(port, HOST);
     await once(other, 'listening');
     listener.gateChanged(undefined);
-    await expect.poll(() => told.at(-1)?.message).toContain('retrying');
+    await expect.poll(() => lines.at(-1)?.message).toContain('retrying');
     other.close();
     other.closeAllConnections();
     await expect.poll(status, { timeout: 4_000 }).toBe(200);

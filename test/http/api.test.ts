@@ -91,7 +91,7 @@ describe('POST /api/v1/id', () => {
 describe('GET /api/v1/ids/{id}', () => {
   test.each(['55325805773398016', '00c48e86f8092000', '0xc48e86f8092000'])('returns the fields of %s', async (id) => {
     const { app, stage } = start();
-    stage.reason = 'LEASE_SUSPENDED'; // nothing is allocated for it
+    stage.reason = 'LEASE_SUSPENDED'; // decoding needs no allocation
     const response = await app.inject(`/api/v1/ids/${id}`);
     expect(response.json()).toEqual({
       value_string: '55325805773398016',
@@ -165,7 +165,7 @@ describe('an idempotency key', () => {
 
 describe('503', () => {
   test.each(['STARTING', 'NO_IDENTITY', 'KAFKA_UNAVAILABLE', 'STOPPING'] as const)(
-    'with Retry-After tells the reason of the gate: %s',
+    "has Retry-After and the gate's reason: %s",
     async (reason) => {
       const { app, stage } = start();
       stage.reason = reason;

@@ -99,7 +99,7 @@ describe('an idempotency key', () => {
   });
 });
 
-describe('a limit', () => {
+describe('a rate limit', () => {
   test('rejects only the caller above it, with 429 and Retry-After', async () => {
     const { stage, ask } = start({ tokens: TOKENS, perSecond: 100 });
     const idsOf = (token: string, count: number) => ask(token, {}, `/api/v1/ids?count=${count}`);

@@ -43,10 +43,10 @@ describe.each(FORM_NAMES)('form=%s', (form) => {
 
   test('adds the form to the ID of a POST, and decodes it again', async () => {
     const { app } = start();
-    const made = (await app.inject({ method: 'POST', url: `/api/v1/id?${queryOf(form)}` })).json();
-    expect(made.value_form).toBe(format(BigInt(made.id)));
-    const url = `/api/v1/ids/${encodeURIComponent(made.value_form)}?${queryOf(form)}`;
-    expect((await app.inject(url)).json()).toMatchObject({ value_string: made.id, value_form: made.value_form });
+    const created = (await app.inject({ method: 'POST', url: `/api/v1/id?${queryOf(form)}` })).json();
+    expect(created.value_form).toBe(format(BigInt(created.id)));
+    const url = `/api/v1/ids/${encodeURIComponent(created.value_form)}?${queryOf(form)}`;
+    expect((await app.inject(url)).json()).toMatchObject({ value_string: created.id, value_form: created.value_form });
     expect((await app.inject({ method: 'HEAD', url })).statusCode).toBe(200);
   });
 });
@@ -101,7 +101,7 @@ test('an ID in one form is converted to another', async () => {
   expect((await ask('1?as=roman')).detail).toContain("unknown form 'roman'");
 });
 
-test('a made-up text is rejected in its form, and so is one of another form', async () => {
+test('a forged text is rejected in its form, and so is a text of another form', async () => {
   const { app } = start();
   const ids = ['01H4EGVW0J8001ZZZZZZZZZZZZ', '55325805773398016', '%00'];
   for (const id of ids) {
@@ -125,7 +125,7 @@ test('the same Idempotency-Key returns the same IDs in any form', async () => {
 });
 
 test.each(['GET', 'POST'] as const)(
-  'a new ID whose time the form does not have is a 400 of %s, not an answer that breaks off',
+  'a new ID whose time the form does not cover makes %s a 400, not a response that breaks off',
   async (method) => {
     const { app, stage } = start();
     const late = { first: 2n ** 63n - 1n, count: 1 };

@@ -20,12 +20,12 @@ describe('a key', () => {
     expect(make).toHaveBeenCalledTimes(2);
   });
 
-  test('used by concurrent requests makes one value', async () => {
+  test('used by concurrent requests computes one value', async () => {
     const { cache } = stage();
-    const made = Promise.withResolvers<number>();
-    const first = cache.once('k', 'a', () => made.promise);
-    const second = cache.once('k', 'a', () => Promise.reject(new Error('made twice')));
-    made.resolve(7);
+    const computed = Promise.withResolvers<number>();
+    const first = cache.once('k', 'a', () => computed.promise);
+    const second = cache.once('k', 'a', () => Promise.reject(new Error('computed twice')));
+    computed.resolve(7);
     expect(await Promise.all([first.value, second.value])).toEqual([7, 7]);
     expect(second.replayed).toBe(true);
   });

@@ -68,7 +68,7 @@ describe('the responses match the document', () => {
     expect(matches(name, response.json()), JSON.stringify(ajv.errors)).toBe(true);
   });
 
-  test('and a number in place of a string would not', () => {
+  test('and a number in place of a string does not', () => {
     expect(matches('Id', { id: 7 })).toBe(false);
     expect(matches('Ids', { ids: [], generated_at: 'now' })).toBe(false);
   });

@@ -25,7 +25,7 @@ async function get(url: string): Promise<{ status: number; body: unknown }> {
   return { status: response.status, body: await response.json() };
 }
 
-/** All that comes back for an input until the other side ends the connection. */
+/** Sends an input; resolves with everything received until the server closes the connection. */
 function exchange(url: string, input: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(Number(new URL(url).port), HOST);
@@ -218,7 +218,7 @@ describe('the listener', () => {
     const input = ['/healthz', '/metrics'].map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`).join('');
     const asked = Array.from({ length: 64 }, () => connect(Number(url.port), HOST).on('error', () => undefined));
     for (const socket of asked) socket.write(input);
-    // The answer to the first request tells that the second was read.
+    // The response to the first request shows that the second was read.
     await Promise.all(asked.map((socket) => new Promise((resolve) => socket.once('data', resolve))));
     const cut = Promise.race(asked.map((socket) => new Promise((resolve) => socket.once('close', resolve))));
     expect((await fetch(`${url}healthz`)).status).toBe(200);

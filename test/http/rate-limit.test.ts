@@ -5,7 +5,7 @@ import { RateLimit } from '../../src/http/rate-limit.ts';
 function stage(perSecond = 100) {
   const world = { nowMs: 7_000 };
   const limit = new RateLimit(perSecond, () => world.nowMs);
-  /** Seconds to wait, or 0 when they were given. */
+  /** Seconds to wait, or 0 if the IDs were granted. */
   const take = (caller: string, count: number): number => {
     try {
       limit.take(caller, count);

@@ -23,7 +23,7 @@ async function start(limits?: Parameters<ApiStage['api']>[0]) {
   return { stage, api, port: address.port };
 }
 
-/** A connection, and all that comes over it until the other side ends it. */
+/** A connection, and everything received on it until the server closes it. */
 async function dial(port: number, input = '') {
   const socket = connect({ host: HOST, port, allowHalfOpen: true });
   sockets.push(socket);
@@ -56,8 +56,8 @@ describe('a malformed request gets a problem', () => {
     ['another version', 'GET /api/v1/ids HTTP/3.7\r\n\r\n', 400],
     ['no Host', `GET /api/v1/ids HTTP/1.1\r\n${CLOSE}\r\n`, 400],
     ['an unknown method', `BREW /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 400],
-    ['a method of others', `PROPFIND /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
-    ['a method of ours at the wrong path', `DELETE /api/v1/id HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
+    ['a method of WebDAV', `PROPFIND /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
+    ['a supported method at the wrong path', `DELETE /api/v1/id HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 405],
     ['an unknown path', `GET / HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`, 404],
     ['a space in a header name', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n`, 400],
     ['a zero byte in a header', `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: \0\r\n\r\n`, 400],
@@ -76,10 +76,10 @@ describe('a malformed request gets a problem', () => {
       413,
     ],
     ['a body of another type', post(`${CLOSE}Content-Type: text/plain\r\nContent-Length: 1\r\n`, 'x'), 415],
-    ['a body of no type', post(`${CLOSE}Content-Length: 1\r\n`, 'x'), 415],
-    ['a body that is no type', post(`${CLOSE}Content-Type: ;;;\r\nContent-Length: 1\r\n`, 'x'), 415],
+    ['a body without a type', post(`${CLOSE}Content-Length: 1\r\n`, 'x'), 415],
+    ['a body with an invalid type', post(`${CLOSE}Content-Type: ;;;\r\nContent-Length: 1\r\n`, 'x'), 415],
     [
-      'a body that asks for more',
+      'a body with an unsupported field',
       post(`${CLOSE}Content-Type: application/json\r\nContent-Length: 11\r\n`, '{"count":9}'),
       400,
     ],

@@ -53,7 +53,7 @@ async function start({
   return { stage, api, port: address.port };
 }
 
-/** A connection after its handshake, and all that comes over it until the other side ends it. */
+/** A connection after its handshake, and everything received on it until the server closes it. */
 async function dial(port: number, input = '', own: { cert?: string; key?: string } = {}) {
   const socket = connect({ host: HOST, port, ca: caOf(), ...own });
   sockets.push(socket);

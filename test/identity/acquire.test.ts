@@ -18,7 +18,7 @@ function moveCeilings(stage: Stage, host: Host, aheadMs: readonly number[]): voi
 }
 
 describe('acquiring a worker ID', () => {
-  it('makes it ours: owner with lease record, ceiling 25 s ahead, fence of the owner key', async () => {
+  it('stores the owner key with the lease record and a ceiling 25 s ahead, and takes its fence from the owner key', async () => {
     const stage = await Stage.open();
     const host = await stage.host({ workerIp: '10.1.2.3' });
     const { wall } = host.clock.read();
@@ -59,7 +59,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it.each<Fault>(['answer lost', 'asked twice', 'doubled'])(
-    'a claim met with "%s" is ours by read-back',
+    'a claim that meets "%s" is recognised by reading back',
     async (fault) => {
       const stage = await Stage.open();
       const host = await stage.host();
@@ -146,7 +146,7 @@ describe('acquiring a worker ID', () => {
     expect(hosts[3]?.authority()).toMatchObject({ ok: false, code: 'POOL_EXHAUSTED' });
   });
 
-  it('picks at random among the worker IDs whose ceiling is in the past', async () => {
+  it('chooses at random among the worker IDs whose ceiling is in the past', async () => {
     const picked = [];
     for (const at of [0, 0.4, 0.6, 0.99]) {
       const stage = await Stage.open();
@@ -188,7 +188,7 @@ describe('acquiring a worker ID', () => {
   });
 
   const HOUR = 3_600_000;
-  /** An answer of a broker that took 20 ms, by which the host's clock is ahead by so much. */
+  /** The answer of a broker after 20 ms, which shows the host's clock `aheadMs` ahead. */
   const answer = (broker: string, aheadMs: number) => {
     const sent = wallMs(HOUR);
     return { broker, sent, received: wallMs(sent + 20), appended: wallMs(sent + 10 - aheadMs) };
@@ -202,7 +202,7 @@ describe('acquiring a worker ID', () => {
     ['just more than half a second ahead of', [511], 'CLOCK_AHEAD'],
     ['behind', [-HOUR], 'CLOCK_BEHIND'],
     ['2 s ahead of two of three', [2_000, 0, 2_000], 'CLOCK_AHEAD'],
-  ])('claims nothing by a clock that is %s the brokers', async (_, aheadMs, code) => {
+  ])('claims nothing while its clock is %s the brokers', async (_, aheadMs, code) => {
     const stage = await Stage.open();
     const host = await stage.host(sampleBrokerClocks(...aheadMs));
     const ceilings = [0, 1, 2].map((workerId) => stage.ceiling(workerId));
@@ -212,7 +212,7 @@ describe('acquiring a worker ID', () => {
   });
 
   it.each([
-    ['half a second off, which is let pass', [510]],
+    ['half a second off, which is tolerated', [510]],
     ['right by two of three brokers', [0, HOUR, 0]],
     ['right by one of two brokers', [0, -HOUR]],
   ])('continues with a clock that is %s', async (_, aheadMs) => {
@@ -229,7 +229,7 @@ describe('acquiring a worker ID', () => {
     expect(stage.etcd.peek(keys.owner(0))).toBeUndefined();
   });
 
-  /** Owners of 0 and 1, whose clocks are so much ahead of the host's. */
+  /** Owners of worker IDs 0 and 1, whose clocks are ahead of the host's by these amounts. */
   function putOwners(stage: Stage, host: Host, aheadMs: readonly number[]): void {
     moveCeilings(stage, host, [...aheadMs.map((ms) => ms + timing.reserveMs), ...[0, 0, 0].slice(aheadMs.length)]);
     for (const workerId of aheadMs.keys()) stage.etcd.tamper(keys.owner(workerId), Buffer.from('other'));
@@ -250,7 +250,7 @@ describe('acquiring a worker ID', () => {
     }
   });
 
-  it('does not mistake owners that died up to half a minute ago for a wrong clock', async () => {
+  it('does not mistake owners that were killed up to half a minute ago for a wrong clock', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     putOwners(stage, host, [-timing.ttlMs, -timing.ttlMs]);

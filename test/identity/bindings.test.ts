@@ -22,7 +22,7 @@ function boundAs(topics: Partial<Bound['topics']> = {}, rest: Partial<Bound> = {
   return bindingsOf(keys, { ...BOUND, ...rest, topics: { ...BOUND.topics, ...topics } });
 }
 
-/** A second pair of topics, and who serves it. */
+/** A second pair of topics, with the partition count of its request topic. */
 const PAIR = { requests: 'id.requests.2', ledger: 'id.ledger.2', requestPartitions: 24 };
 const OTHERS = { groupId: 'idalloc.2' };
 
@@ -35,7 +35,7 @@ describe('two namespaces of one datacenter in one etcd', () => {
   it('of which the first is open: the second is rejected, and creates nothing below its prefix', async () => {
     const stage = await Stage.open();
     const second = { keys: SECOND_KEYS, bindings: SECOND, wanted: descriptorOf(), newNonce: () => 'n' };
-    const witness = new MemoryWitness(4).port(); // not the first one's: the claim alone tells
+    const witness = new MemoryWitness(4).port(); // not the first one's, so that only the claim can show the conflict
     const open = openNamespace({ etcd: stage.etcd.port(), witness, ...second });
     await expect(open).rejects.toEqual(mismatch('/keyspace/datacenter/4/', '/second/datacenter/4/', 'DATACENTER_ID'));
     expect(stage.etcd.range('/second').kvs).toEqual([]);
@@ -81,13 +81,13 @@ describe('what is bound to a namespace', () => {
     ['the ledger of its request topic', boundAs({ ledger: 'id.ledger.2' }), ['id.ledger', 'LEDGER_TOPIC=id.ledger']],
     ['the request topic of its ledger', boundAs({ requests: 'r2' }, OTHERS), ["'id.requests'", 'LEDGER_TOPIC']],
     ['the request topic of its group', boundAs(PAIR), ["'idalloc'", "'id.requests'", 'KAFKA_GROUP_ID']],
-  ] as const)('%s is not changed by another configuration, which is refused', async (_, other, named) => {
+  ] as const)('%s rejects another configuration, and does not change', async (_, other, named) => {
     const etcd = await opened();
     const before = etcd.revision;
     await expect(bindNamespace(etcd.port(), other)).rejects.toEqual(mismatch(...named));
     await expect(claimDatacenter(etcd.port(), other)).rejects.toEqual(mismatch(...named));
     expect(await bindingConflicts(etcd.port(), other)).toEqual([expect.stringMatching(named.join('.*'))]);
-    // Another ID space has a claim of its own, which is not made either.
+    // Another ID space would have its own claim, which is not written either.
     expect(etcd.revision).toBe(before);
   });
 
@@ -124,7 +124,7 @@ describe('what is bound to a namespace', () => {
   });
 
   it.each<Fault>(['request lost', 'answer lost', 'late', 'asked twice'])(
-    'is settled though a write meets "%s"',
+    'is written although a write meets "%s"',
     async (fault) => {
       const etcd = new FakeEtcd(() => 0);
       const faults: Fault[] = [fault];

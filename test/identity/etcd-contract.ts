@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EtcdPort } from '../../src/identity/ports.ts';
 
-/** A store under test: an empty corner of it, and a way to let a lease of `seconds` run out. */
+/** A store under test, with an unused prefix, and a way to let a lease of `seconds` expire. */
 export interface ContractSubject {
   readonly port: EtcdPort;
   readonly prefix: string;
@@ -9,9 +9,9 @@ export interface ContractSubject {
   close(): void | Promise<void>;
 }
 
-/** What the identity relies on; the same suite runs against the fake and against a real etcd. */
+/** What identity relies on in etcd; the same suite runs against the fake and against a real etcd. */
 export function etcdContract(name: string, open: () => ContractSubject | Promise<ContractSubject>): void {
-  describe(`the store contract, by ${name}`, () => {
+  describe(`the store contract of ${name}`, () => {
     let subject: ContractSubject;
     let port: EtcdPort;
     let keys = 0;
@@ -92,7 +92,7 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
       expect(await read(target)).toBeUndefined();
     });
 
-    it('each kind of comparison tells equal from different', async () => {
+    it('each kind of comparison distinguishes equal from different', async () => {
       const [key, absent] = [newKey(), newKey()];
       const { revision } = await put(key, 'v');
       const holds = async (compare: Parameters<EtcdPort['transact']>[0][number]) =>
@@ -147,7 +147,7 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
       expect(await port.keepAlive(lease)).toEqual({ ttlSeconds: 0 });
     });
 
-    it('a lease that nobody keeps alive ends by itself, with its keys', { timeout: 30_000 }, async () => {
+    it('a lease that is not kept alive expires, with its keys', { timeout: 30_000 }, async () => {
       const [key, lease] = [newKey(), newLease()];
       await port.grantLease(lease, 2);
       await port.transact([], [{ put: key, value: text('owner'), leaseId: lease }]);

@@ -42,7 +42,7 @@ describe('the fake network', () => {
     expect(there(etcd)).toBe(true);
   });
 
-  it('a request asked twice succeeds and is answered with a failure', async () => {
+  it('a request "asked twice" takes effect, and gets the failure of its second copy', async () => {
     const { etcd, answer } = await put('asked twice');
     expect([answer, there(etcd)]).toEqual([false, true]);
   });

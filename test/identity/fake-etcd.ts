@@ -11,7 +11,7 @@ interface Lease {
  *
  * - pass:          the request arrives and the answer comes back
  * - request lost:  the server never sees it
- * - answer lost:   it takes effect, and the caller never learns
+ * - answer lost:   it takes effect, and the caller gets no answer
  * - late:          the caller gives up; it takes effect whenever deliverLate is called
  * - doubled:       it is served, and a second copy takes effect whenever deliverLate is called
  * - asked twice:   two copies take effect at once, and the caller gets the second one's answer (as with hedged calls)
@@ -20,14 +20,14 @@ export type Fault = 'pass' | 'request lost' | 'answer lost' | 'late' | 'doubled'
 
 type CallName = keyof EtcdPort;
 
-/** Decides the fate of each call as it is sent, and may hold the request (until it resolves) and the answer (back). */
+/** Decides the fault of each call as it is sent; may delay the request (until it resolves) and the answer (`back`). */
 export type Link = (name: CallName) => Promise<{ fault: Fault; back?: Promise<void> }>;
 
 export const goodLink: Link = async () => ({ fault: 'pass' });
 
 /**
  * etcd in memory: one revision for each transaction that writes, create and mod revisions, leases that expire by the
- * given clock and take their keys along. Every operation is atomic and synchronous; delay and loss are the link's.
+ * given clock and take their keys along. Every operation is atomic and synchronous; delays and losses happen in the link.
  */
 export class FakeEtcd {
   readonly #nowMs: () => number;
@@ -35,9 +35,9 @@ export class FakeEtcd {
   readonly #leases = new Map<bigint, Lease>();
   readonly #late: Array<() => unknown> = [];
   #revision = 1n;
-  /** Called after each put, with what was there before. */
+  /** Called after each put, with the previous value. */
   onPut: (now: KeyValue, before: KeyValue | undefined) => void = () => {};
-  /** Called after each deletion, by whatever cause, with what was there. */
+  /** Called after each deletion, whatever its cause, with the deleted value. */
   onDelete: (before: KeyValue) => void = () => {};
 
   constructor(nowMs: () => number) {
@@ -63,12 +63,12 @@ export class FakeEtcd {
     return this.#kvs.get(key);
   }
 
-  /** Changes a key behind everybody's back, as a careless operator would. */
+  /** Changes a key without calling onPut or onDelete, as a careless operator would. */
   tamper(key: string, value: Buffer | undefined): void {
     this.transact([], [value === undefined ? { delete: key } : { put: key, value }]);
   }
 
-  /** Keeps all there is now; the answer brings it back, revision and all, with leases that begin anew. */
+  /** Saves the present state; the returned function restores it, revision included, with leases that start anew. */
   backUp(): () => void {
     const [kvs, leases, revision] = [[...this.#kvs], [...this.#leases], this.#revision];
     return () => {
@@ -79,7 +79,7 @@ export class FakeEtcd {
     };
   }
 
-  /** Starts anew on an empty disk, unseen by onDelete. */
+  /** Deletes everything, without calls of onDelete, like a start on an empty disk. */
   wipe(): void {
     this.#kvs.clear();
     this.#leases.clear();
@@ -137,7 +137,7 @@ export class FakeEtcd {
     this.#end(leaseId);
   }
 
-  /** A client of this server behind a link of its own. */
+  /** A client of this server, with its own link. */
   port(link: Link = goodLink): EtcdPort {
     const call = async <R>(name: CallName, effect: () => R): Promise<R> => {
       const { fault, back } = await link(name);
@@ -216,7 +216,7 @@ export class FakeEtcd {
   }
 }
 
-/** The effect happens now; its value, or its error, is handed out later. */
+/** Runs the effect now; returns a function that returns its value or throws its error. */
 function outcomeOf<R>(effect: () => R): () => R {
   try {
     const value = effect();
@@ -228,7 +228,7 @@ function outcomeOf<R>(effect: () => R): () => R {
   }
 }
 
-/** For a copy whose answer nobody hears. */
+/** Runs the effect of a copy whose answer is lost. */
 function ignoreErrors(effect: () => unknown): void {
   outcomeOf(effect);
 }

@@ -30,7 +30,7 @@ describe('a heartbeat', () => {
   });
 
   it.each<Fault>(['answer lost', 'asked twice', 'doubled'])(
-    'a swap met with "%s" is ours by read-back',
+    'a swap that meets "%s" is recognised by reading back',
     async (fault) => {
       const { stage, host } = await heldHost();
       stage.pass(timing.heartbeatMs);
@@ -106,7 +106,7 @@ describe('a heartbeat', () => {
     expect(reservedTo(host)).toBe(before.ticks);
   });
 
-  it('a clock that must be waited for keeps the lease alive and raises nothing', async () => {
+  it('while the clock must be waited for, keeps the lease alive and raises nothing', async () => {
     const { stage, host } = await heldHost();
     const before = stage.ceiling(0);
     stage.pass(timing.heartbeatMs);
@@ -129,7 +129,7 @@ describe('a heartbeat', () => {
     expect(stage.ceiling(0)).toEqual(before);
   });
 
-  it('a clock jump while it is under way is reported as such, not as a silent etcd', async () => {
+  it('a clock jump during it is reported as such, not as a silent etcd', async () => {
     let jumps: (() => void) | undefined;
     const { host } = await heldHost({}, async (name) => {
       jumps?.();
@@ -249,7 +249,7 @@ describe('the own deadline', () => {
     expect(host.authority()).toMatchObject({ ok: false, code: 'LEASE_SUSPENDED' });
   });
 
-  it('a heartbeat that takes longer leaves the term suspended', async () => {
+  it('a heartbeat that takes longer than the deadline leaves the term suspended', async () => {
     const stage = await Stage.open();
     let slow = false;
     const host = await stage.host({}, async (name) => {
@@ -262,7 +262,7 @@ describe('the own deadline', () => {
     expect([host.identity.state.mode, host.authority().ok]).toEqual(['suspended', false]);
   });
 
-  it('takes effect without an allocation too', async () => {
+  it('takes effect even if nothing is allocated', async () => {
     const { stage, host } = await heldHost();
     stage.pass(timing.refuseAfterMs);
     host.identity.check(host.clock.read());

@@ -8,7 +8,7 @@ import { type Host, type HostClock, keys, layout, Stage } from './stage.ts';
 
 const FAULTS: readonly Fault[] = ['request lost', 'answer lost', 'late', 'doubled', 'asked twice'];
 
-/** A generator of the same numbers for the same seed (xorshift over 32 bits). */
+/** A generator of pseudo-random numbers from a seed (xorshift, 32 bits). */
 function seeded(seed: number): () => number {
   let state = (seed * 0x9e3779b1) | 1;
   return () => {
@@ -19,7 +19,7 @@ function seeded(seed: number): () => number {
   };
 }
 
-/** The guard of a host, with a new anchor after each ejection, as the runner gives it one. */
+/** The clock guard of a host, with a new anchor after each ejection, as the runner does it. */
 function guarded(clock: HostClock): () => GuardedReading {
   let guard = anchorGuard(clock.read());
   return () => {
@@ -38,8 +38,8 @@ interface Reserved {
 }
 
 /**
- * Three hosts fight for three worker IDs while messages are lost, doubled, late and held up, processes pause, crash and
- * start anew, and wall clocks step. After every action the whole history must still keep the promises.
+ * Three hosts compete for three worker IDs while messages are lost, doubled, late and delayed, processes pause, crash and
+ * restart, and wall clocks step. After every action the whole history must still be correct.
  */
 class History {
   readonly #random: () => number;
@@ -48,7 +48,7 @@ class History {
   readonly #onTheirWay: Array<() => void> = [];
   readonly #hosts: Array<{ host: Host; busy: boolean }> = [];
   readonly #reserved = new Map<string, Reserved>();
-  /** What went wrong where an assertion would be taken for a fault of etcd. */
+  /** Errors of places where a failed assertion would look like a fault of etcd. */
   readonly #faults: unknown[] = [];
   issuedTicks = 0;
 
@@ -94,7 +94,7 @@ class History {
     return Math.floor(this.#random() * count);
   }
 
-  /** One step of a host, unless it has one under way. */
+  /** Starts a step of a host, unless one is in progress. */
   #begin(slot: { host: Host; busy: boolean }): void {
     if (slot.busy) return;
     slot.busy = true;
@@ -108,7 +108,7 @@ class History {
     );
   }
 
-  /** A fresh process takes the place of one that crashed; what that one had sent may still arrive. */
+  /** A new process replaces one that crashed, whose messages may still arrive. */
   async #start(index: number): Promise<void> {
     const clock = this.#stage.newClock();
     const settings = { readClock: guarded(clock), random: this.#random };
@@ -120,12 +120,12 @@ class History {
     this.#hosts[index] = { host: await this.#stage.host(settings, link, clock), busy: false };
   }
 
-  /** A message on its way, until an action lets it arrive. */
+  /** A message in flight, which arrives by a later action. */
   #travel(): Promise<void> {
     return new Promise((resolve) => this.#onTheirWay.push(resolve));
   }
 
-  /** Uses the present tick, as the allocation path would, and checks it against all that was reserved before. */
+  /** Uses the current tick, as an allocation would, and checks it against all earlier reservations. */
   #issue(host: Host): void {
     const now = host.clock.read();
     const authority = host.identity.authority(now);

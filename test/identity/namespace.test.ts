@@ -15,7 +15,7 @@ const open = async (
   faults: Fault[] = [],
   witness = new MemoryWitness(4),
 ) => {
-  await claimDatacenter(etcd.port(), bindings); // what the faults meet comes after it
+  await claimDatacenter(etcd.port(), bindings); // before the faults, which affect later writes
   const port = etcd.port(async (name) => ({ fault: (name === 'transact' && faults.shift()) || 'pass' }));
   const wanted = descriptorOf(changes);
   return await openNamespace({ etcd: port, witness: witness.port(), keys, wanted, bindings, newNonce: () => 'init' });
@@ -35,13 +35,13 @@ describe('opening a namespace', () => {
     expect(ceilings(etcd).every((kv) => stored && kv.modRevision < stored.modRevision)).toBe(true);
   });
 
-  it('the largest pool fits in transactions that etcd accepts', async () => {
+  it('with the largest pool uses only transactions that etcd accepts', async () => {
     const etcd = newEtcd();
     await open(etcd, { pool: { first: 0, last: 1_023 } });
     expect(ceilings(etcd)).toHaveLength(1_024);
   });
 
-  it('the second to open it takes the stored UUID and writes nothing', async () => {
+  it('by a second worker takes the stored UUID and writes nothing', async () => {
     const etcd = newEtcd();
     const first = await open(etcd);
     const before = etcd.revision;
@@ -50,7 +50,7 @@ describe('opening a namespace', () => {
   });
 
   it.each<Fault>(['request lost', 'answer lost', 'late', 'asked twice'])(
-    'goes on by what it reads when each write is met with "%s"',
+    'continues from what it reads when each write meets "%s"',
     async (fault) => {
       const etcd = newEtcd();
       await open(etcd, {}, [fault, fault]);
@@ -74,7 +74,7 @@ describe('opening a namespace', () => {
     expect(ceilings(etcd)).toEqual([]);
   });
 
-  it('of two that race with different pools one wins, and the other fails with both values', async () => {
+  it('by two workers with different pools at once succeeds for one, and fails for the other with both values', async () => {
     const etcd = newEtcd();
     const outcomes = await Promise.allSettled([open(etcd), open(etcd, { pool: { first: 0, last: 9 } })]);
     expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);

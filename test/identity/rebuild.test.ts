@@ -25,7 +25,7 @@ interface Changes {
   readonly ledger?: number;
 }
 
-/** Rebuilds the namespace of a stage, by default at the time that its hosts have. */
+/** Rebuilds the namespace of a stage, by default at the time of its hosts. */
 function rebuild(stage: Stage, changes: Changes = {}) {
   const { etcd = stage.etcd.port(), witness = stage.witness.port(), now = stage.newClock().read().wall } = changes;
   const wanted = descriptorOf({ uuid: newUuid() });
@@ -40,7 +40,7 @@ function rebuild(stage: Stage, changes: Changes = {}) {
   });
 }
 
-/** A stage whose worker ID 0 was used, by a host that has released it; and a backup of etcd from before. */
+/** A stage whose worker ID 0 was used and released, with a backup of etcd from before that. */
 async function used() {
   const stage = await Stage.open();
   const restore = stage.etcd.backUp();
@@ -64,7 +64,7 @@ describe('a rebuild', () => {
     ['damaged in a ceiling', (stage: Stage) => stage.etcd.tamper(keys.ceiling(1), Buffer.from('soon'))],
     ['left without a descriptor', (stage: Stage) => stage.etcd.tamper(keys.descriptor, undefined)],
   ])(
-    'of an etcd that was %s starts every worker ID above everything reserved, and the same worker goes on',
+    'of an etcd that was %s starts every worker ID above everything reserved, and the same worker continues',
     async (_what, harm) => {
       const { stage, host, restore, ceiling } = await used();
       harm(stage, restore);
@@ -131,7 +131,7 @@ describe('a rebuild', () => {
     expect(stage.etcd.revision).toBe(before);
   });
 
-  it('voids the reservation of a worker that reads the topic late, wherever it lies in the log', async () => {
+  it('voids the reservation of a worker that reads the topic late, wherever its witness lies in the log', async () => {
     const stage = await Stage.open();
     const port = stage.witness.port();
     const onItsWay = Promise.withResolvers<void>();
@@ -227,7 +227,7 @@ describe('a rebuild under another prefix', () => {
 });
 
 describe('a rebuild that is interrupted', () => {
-  /** Lets so many calls through, and then none. */
+  /** Lets `calls` calls through; later ones fail. */
   function limited(stage: Stage, calls: number) {
     let left = calls;
     const counted = <T extends object>(port: T): T =>
@@ -244,7 +244,7 @@ describe('a rebuild that is interrupted', () => {
     return { etcd: counted(stage.etcd.port()), witness: counted(stage.witness.port()) };
   }
 
-  it('anywhere allows no allocation below the floor meanwhile, and is completed by the next one', async () => {
+  it('at any point allows no allocation below the floor meanwhile, and is completed by the next one', async () => {
     let finished = false;
     let interrupted = 0;
     for (let calls = 1; !finished; calls += 1) {
@@ -281,7 +281,7 @@ describe('a rebuild that is interrupted', () => {
     expect(toTicks(layout, stage.newClock().read().wall)).toBeLessThan(floors[0] ?? 0);
   });
 
-  it('by another one that starts meanwhile gives way to it', async () => {
+  it('by another rebuild fails in favour of that one', async () => {
     const { stage } = await used();
     stage.etcd.wipe();
     const port = stage.etcd.port();

@@ -267,7 +267,7 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
-  it('waking it makes an ejection take effect immediately', async () => {
+  it('a call of `wake` makes an ejection take effect immediately', async () => {
     const stage = await Stage.open();
     const host = await stage.host();
     const { timers, stop, runner, done } = await running(stage, host);

@@ -41,7 +41,7 @@ export function descriptorOf(changes: Partial<Descriptor> = {}): Descriptor {
   };
 }
 
-/** Time as one host sees it: it passes for all hosts, and the wall clock of each may step. */
+/** The clocks of one host: time passes for all hosts alike, and the wall clock of each may step. */
 export class HostClock {
   readonly #now: () => number;
   stepMs = 0;
@@ -59,7 +59,7 @@ export class HostClock {
 export interface Host {
   readonly identity: Identity;
   readonly clock: HostClock;
-  /** Faults for the calls to come, by call name, each used once. */
+  /** Faults of the next calls, by call name; each is used once. */
   readonly faults: Map<string, Fault[]>;
   readonly states: IdentityState[];
   authority(): ReturnType<Identity['authority']>;

@@ -25,7 +25,7 @@ async function used(): Promise<Stage> {
   return stage;
 }
 
-/** A witness that is out of order while `down` says so. */
+/** A witness topic that fails while `down` returns true. */
 function failing(port: WitnessPort, down: () => boolean): WitnessPort {
   const fail = () => Promise.reject(new IdallocError('KAFKA_UNAVAILABLE', 'no brokers'));
   return { read: () => (down() ? fail() : port.read()), write: (entries) => (down() ? fail() : port.write(entries)) };
@@ -155,7 +155,7 @@ describe('an acquire', () => {
 });
 
 describe('a heartbeat', () => {
-  it('keeps lease and deadline without Kafka, but the reservation ends', async () => {
+  it('without Kafka keeps lease and deadline, but not the reservation', async () => {
     const stage = await Stage.open();
     let down = false;
     const host = await stage.host({ witness: failing(stage.witness.port(), () => down) });
@@ -187,7 +187,7 @@ describe('a heartbeat', () => {
     expect(host.states.at(-1)).toMatchObject({ mode: 'suspended', refusal: { code: 'RESERVATION_EXHAUSTED' } });
   });
 
-  it('removes the witnesses of earlier terms, after its own was read with them', async () => {
+  it('removes the witnesses of earlier terms once its own has been read', async () => {
     const stage = await used();
     const host = await stage.host({ staticWorkerId: 0 });
     await host.identity.acquire();
@@ -198,7 +198,7 @@ describe('a heartbeat', () => {
     expect(stage.witness.view().witnesses).toMatchObject([{ workerId: 0, fence, ticks: stage.ceiling(0).ticks }]);
   });
 
-  it('removes those of 5,000 short terms some at a time, and holds the worker ID meanwhile', async () => {
+  it('removes the witnesses of 5,000 short terms some at a time, and keeps the worker ID meanwhile', async () => {
     const stage = await used();
     const [first] = stage.witness.view().witnesses as [Witness];
     stage.witness.land(Array.from({ length: 5_000 }, (_, i) => ({ put: { ...first, leaseId: BigInt(i + 1) } })));

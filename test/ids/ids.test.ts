@@ -11,7 +11,7 @@ const FORMS: readonly IdForm[] = ['decimal', 'padded', 'hex', 'base62', 'base32'
 const FIXED: readonly IdForm[] = ['padded', 'hex', 'base62', 'base32'];
 
 const anId = fc.oneof(fc.bigInt({ min: 0n, max: MAX_ID }), fc.constantFrom(0n, 1n, MAX_ID, 2n ** 53n + 1n));
-/** `atEnd`: so near to the layout's last tick that the next one may not be there. */
+/** `atEnd`: so close to the layout's last tick that there may be no next tick. */
 const anIdOfALayout = anyLayout.chain((layout) =>
   partsOf(layout).map((parts) => {
     return { layout, id: compose(layout, parts), atEnd: (layout.endTicks - parts.ticks) * layout.tickMs < 2_200 };
@@ -82,14 +82,14 @@ describe('an ID as text', () => {
     expect(() => parse(text, form)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 
-  test('is never read from a number, which may have lost digits', () => {
+  test('is never read from a JavaScript number, which may have lost digits', () => {
     const number = Number(GOLDEN) as unknown as bigint;
     for (const use of [() => format(number, 'hex'), () => decode(number), () => parse(number as never, 'decimal')]) {
       expect(use).toThrow(/numbers lose digits above 2\^53/);
     }
   });
 
-  test.each([-1n, MAX_ID + 1n])('%d is not written', (id) => {
+  test.each([-1n, MAX_ID + 1n])('%d is rejected, not formatted', (id) => {
     expect(() => format(id, 'hex')).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });
 
@@ -106,7 +106,7 @@ describe('a decoded ID', () => {
     expect(decode(String(GOLDEN))).toEqual(parts);
   });
 
-  test('is rejected when it is outside the layout', () => {
+  test('is rejected if its ID is outside the layout', () => {
     expect(() => decode(MAX_ID, presetLayout('sonyflake'))).not.toThrow();
     expect(() => decode(-1n)).toThrow(expect.objectContaining({ code: 'INVALID_ID' }));
   });

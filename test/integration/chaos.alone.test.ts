@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { type Played, playChaos } from '../chaos/chaos.ts';
 import { SERVER_FAULTS, WORKER_FAULTS } from '../chaos/faults.ts';
-import { HttpAsker } from '../chaos/http-asker.ts';
+import { HttpClient } from '../chaos/http-client.ts';
 import { recoveries } from '../chaos/recoveries.ts';
 import { Slot } from '../chaos/slot.ts';
 import { FakedClock } from '../support/faked-clock.ts';
@@ -22,44 +22,44 @@ const WORKERS = 3;
 const SECONDS = Number(process.env.CHAOS_SECONDS ?? 30);
 const SEED = Number(process.env.CHAOS_SEED ?? 1);
 const LAYOUTS = (process.env.CHAOS_LAYOUT ?? 'default,js-safe').split(',') as readonly TestLayout[];
-/** In so much time each fault has its turn. */
+/** In this time each fault occurs. */
 const ALL_FAULTS_SECONDS = 300;
-/** A worker looks at its deadline after this at the latest, or counts as paused; the clock may say up to 0.5 s more. */
+/** A worker checks its deadline at least this often, or counts as paused; its clock may be 0.5 s off. */
 const LATE_MS = MAX_PAUSE_MS + 500;
-/** For the start, for all to come back, and for the check of a long history. */
-const AROUND_MS = 240_000;
+/** Time for the start, the recovery of all workers, and the check of a long history. */
+const OVERHEAD_MS = 240_000;
 
 afterEach(async () => {
   for (let index = 0; index < ETCD_SIZE; index += 1) await suiteServers().resumeEtcd(index);
 });
 
-/** What each worker had to say, and what the broker has, for whoever looks for the cause of a failure. */
+/** For the search for a failure's cause: writes the logs of all workers to files; returns their place and record counts. */
 async function keepLogs({ realm, replies, workers }: Scene): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), `idalloc-chaos-${SEED}-`));
   for (const [i, { lines }] of workers.entries()) {
     writeFileSync(join(directory, `process-${i}.log`), lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
   const topics = [realm.requestTopic, realm.ledgerTopic, realm.replyTopic];
-  const [requests, decisions, told] = await Promise.all(topics.map((topic) => realm.records(topic)));
-  const records = `${requests} requests, ${decisions} ledger entries, ${told} replies, ${replies.seen.length} of them seen`;
+  const [requests, decisions, replied] = await Promise.all(topics.map((topic) => realm.records(topic)));
+  const records = `${requests} requests, ${decisions} ledger entries, ${replied} replies, ${replies.seen.length} of them seen`;
   return `${records}; committed ${JSON.stringify([...(await realm.committed())])}; logs in ${directory}`;
 }
 
-/** What the long form tells beside being right. */
+/** Figures about a run, for its report. */
 function figures({ workers, replies }: Scene, slots: readonly Slot[], played: readonly Played[]): string {
   const back = recoveries(played, workers, replies).toSorted((a, b) => a.tookMs - b.tookMs);
   const middle = back[Math.floor(back.length / 2)];
   return (
-    `${played.length} faults; longest silence before a stop ${Math.max(0, ...silencesMs(workers))} ms; ` +
+    `${played.length} faults; longest time without etcd before a worker stopped ${Math.max(0, ...silencesMs(workers))} ms; ` +
     `${slots.reduce((sum, slot) => sum + slot.takeovers(), 0)} takeovers of a frozen worker's ID; ` +
-    `fault's end to first reply (${back.length}): ${middle?.tookMs} ms, at most ${JSON.stringify(back.at(-1))}`
+    `from a fault's end to the first reply: median ${middle?.tookMs} ms of ${back.length}, longest ${JSON.stringify(back.at(-1))}`
   );
 }
 
 test.for(LAYOUTS)(
-  `in layout %s, faults in the order of seed ${SEED} for ${SECONDS} s under load: one batch for each request, all IDs differ`,
+  `in layout %s, each request gets one batch and all IDs differ under load and faults for ${SECONDS} s, in the order of seed ${SEED}`,
   {
-    timeout: 1_000 * SECONDS + AROUND_MS,
+    timeout: 1_000 * SECONDS + OVERHEAD_MS,
   },
   async (name, context) => {
     const { annotate } = context;
@@ -72,26 +72,26 @@ test.for(LAYOUTS)(
       slots.push(machines.use(await Slot.open(scene, index, clock)));
     }
     await Promise.all(slots.map(({ worker }) => worker.ready()));
-    await using asker = new HttpAsker(slots, layoutOfEnv(scene.realm.env));
+    await using httpClient = new HttpClient(slots, layoutOfEnv(scene.realm.env));
     let played: readonly Played[] = [];
     const play = async (load: Load) => {
       const trace = (line: string) => void process.stderr.write(`chaos: ${line}\n`);
       played = await playChaos(scene, slots, { seed: SEED, forMs: 1_000 * SECONDS, trace });
-      const mendedMs = performance.now();
+      const healedMs = performance.now();
       await Promise.all(slots.map((slot) => slot.back()));
-      await asker.stop();
-      const backMs = performance.now() - mendedMs;
-      await scene.replies.replies(load.asks.length);
-      const answeredMs = performance.now() - mendedMs;
+      await httpClient.stop();
+      const backMs = performance.now() - healedMs;
+      await scene.replies.replies(load.requests.length);
+      const answeredMs = performance.now() - healedMs;
       const often = Object.entries(Object.groupBy(played, ({ name }) => name)).map(([name, of]) => [name, of?.length]);
       await report(
         annotate,
-        `chaos of seed ${SEED} in layout ${name}: all open ${Math.round(backMs)} ms after the last fault, all answered after ${Math.round(answeredMs)} ms; ${JSON.stringify(Object.fromEntries(often))}`,
+        `chaos of seed ${SEED} in layout ${name}: all gates open ${Math.round(backMs)} ms after the last fault, all requests answered after ${Math.round(answeredMs)} ms; faults: ${JSON.stringify(Object.fromEntries(often))}`,
       );
     };
     try {
-      const history = await scene.underLoad(play, undefined, asker.ids);
-      const http = `${asker.ids.length} IDs over HTTP, ${JSON.stringify(asker.refused)} requests refused`;
+      const history = await scene.underLoad(play, undefined, httpClient.ids);
+      const http = `${httpClient.ids.length} IDs over HTTP, ${JSON.stringify(httpClient.refused)} requests refused`;
       await report(
         annotate,
         `chaos of seed ${SEED} in layout ${name}: ${JSON.stringify(history)}; ${http}; ${figures(scene, slots, played)}`,

@@ -24,7 +24,7 @@ beforeAll(async () => {
     count: 1 + (i % 50),
     encoding: i % 3 === 0 ? ('IDS' as const) : ('RANGES' as const),
   }));
-  // Two in a hundred are asked again, and one is asked for otherwise.
+  // Two in a hundred are repeated, and one correlation ID is sent again with another count.
   await realm.send([...asks, ...asks.slice(0, 10), { correlationId: 'c3', count: 49 }]);
   await replies.replies(REQUESTS);
   await replies.until('all replies', (seen) => seen.length >= REQUESTS + 11);
@@ -39,7 +39,7 @@ async function audit() {
   return { code, found: JSON.parse(stdout) };
 }
 
-/** Sends what somebody made up to the reply topic. */
+/** Sends a forged reply to the reply topic. */
 function forge(key: string, value: Buffer): Promise<unknown> {
   return realm.sendRaw([{ key, value, partition: 0 }], realm.replyTopic);
 }
@@ -51,7 +51,7 @@ async function batchOf(correlationId: string) {
   return reply.batch;
 }
 
-test('finds nothing wrong with what workers made', async ({ annotate }) => {
+test('audit finds nothing wrong with batches of workers', async ({ annotate }) => {
   const begun = performance.now();
   const { code, found } = await audit();
   await report(
@@ -69,14 +69,14 @@ test('finds nothing wrong with what workers made', async ({ annotate }) => {
   });
 });
 
-test('says so to people', async () => {
+test('audit prints for people that it found nothing wrong', async () => {
   const { code, stdout } = await runIdalloc(['audit'], realm.env);
   expect(code).toBe(0);
   expect(stdout).toContain(`${REQUESTS} decisions, 0 losers`);
   expect(stdout).toContain('nothing wrong was found');
 });
 
-test('names both batches of a forged reply that has IDs of another, and the reply that no decision stands behind', async () => {
+test('audit names both batches if a forged reply has IDs of another batch, and names a reply without a decision', async () => {
   const batch = await batchOf('c7');
   const [range] = batch.ranges;
   if (range === undefined) throw new Error('a batch without IDs');
@@ -91,7 +91,7 @@ test('names both batches of a forged reply that has IDs of another, and the repl
   expect(new Set(named.map(String))).toEqual(new Set(['ledger,c7', 'reply,forged']));
 });
 
-test('reports a reply that diverges, IDs that are not of their worker, and a reply that is cut off', async () => {
+test('audit reports a reply that diverges, IDs that are not of their worker, and a reply that is cut off', async () => {
   const batch = await batchOf('c8');
   const later = {
     ...batch,
@@ -105,20 +105,20 @@ test('reports a reply that diverges, IDs that are not of their worker, and a rep
   expect(code).toBe(1);
   expect(found.finding_counts).toMatchObject({ DIVERGENT: 1, UNREADABLE: 2 });
   expect(found.finding_counts.OUTSIDE_EVIDENCE).toBeGreaterThan(0);
-  const { stdout, code: told } = await runIdalloc(['audit', '--max-findings', '1'], realm.env);
-  expect(told).toBe(1);
-  expect(stdout).toMatch(/and \d+ more/);
+  const limited = await runIdalloc(['audit', '--max-findings', '1'], realm.env);
+  expect(limited.code).toBe(1);
+  expect(limited.stdout).toMatch(/and \d+ more/);
 });
 
-test('leaves nothing behind in the place where it sorts, and refuses one that is none', async () => {
+test('audit leaves nothing behind in its temporary directory, and refuses a path that is not a directory', async () => {
   const place = mkdtempSync(join(tmpdir(), 'idalloc-test-'));
   await runIdalloc(['audit', '--temp-dir', place], realm.env);
-  rmdirSync(place); // which it would not be, with anything in it
+  rmdirSync(place); // fails unless the directory is empty
   const { code, stderr } = await runIdalloc(['audit', '--temp-dir', '/nowhere'], realm.env);
   expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('--temp-dir') });
 });
 
-test('answers 69 when no broker does', async () => {
+test('audit exits with 69 when no broker answers', async () => {
   const { code, stdout } = await runIdalloc(['audit', '--json'], { KAFKA_BROKERS: '127.0.0.1:1' });
   expect({ code, stdout }).toEqual({ code: 69, stdout: '' });
 });
@@ -130,7 +130,7 @@ test.each([
   ['replay', ['replay', '--from', '1h', '--dry-run'], 'LEDGER_TOPIC'],
   ['replay', ['replay', '--from', '1h', '--dry-run'], 'REQUEST_TOPIC'],
   ['deadletters', ['deadletters', 'list'], 'DEAD_LETTER_TOPIC'],
-] as const)('%s answers 1 and names a topic that is not there (%s, %s)', async (_name, args, variable) => {
+] as const)('%s exits with 1 and names a topic that does not exist (%s, %s)', async (_name, args, variable) => {
   const topic = variable === undefined ? 'id.replies.nowhere' : 'nowhere';
   const env = variable === undefined ? realm.env : { ...realm.env, [variable]: topic };
   const { code, stdout, stderr } = await runIdalloc([...args], env);

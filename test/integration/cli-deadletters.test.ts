@@ -43,7 +43,7 @@ async function list(...more: string[]): Promise<readonly LetterLine[]> {
   return JSON.parse(stdout).letters;
 }
 
-test('list shows the newest first, with the reason and where each record stood', async () => {
+test('list shows the newest first, with the reason and the original place of each record', async () => {
   expect(await list()).toMatchObject([
     {
       partition: 0,
@@ -66,7 +66,7 @@ test('list shows the newest first, with the reason and where each record stood',
   expect(stdout).toMatch(/0:0 .*REPLY_UNDELIVERABLE .*\/2 at 0/);
 });
 
-test('show has the request that the bytes are, and every header', async () => {
+test('show decodes the request, and has every header', async () => {
   const { code, stdout } = await runIdalloc(['deadletters', 'show', '0:0'], realm.env);
   expect(code).toBe(0);
   expect(stdout).toContain(`IdRequest: count 3, correlation ID late, reply topic ${lateTopic}`);
@@ -80,7 +80,7 @@ test('resend needs --yes without a terminal', async () => {
   expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(/^NOT_CONFIRMED: /) });
 });
 
-test('a request that is sent again has its bytes, headers and age, stands in its partition, and is served once its cause is fixed', async () => {
+test('a request that is sent again keeps its bytes, headers, age and partition, and is served once its cause is fixed', async () => {
   await realm.createTopic(lateTopic);
   const replies = await realm.follow(lateTopic);
   const requests = await realm.follow(realm.requestTopic);
@@ -97,7 +97,7 @@ test('a request that is sent again has its bytes, headers and age, stands in its
   expect('batch' in reply).toBe(true);
 });
 
-test('a request that comes back each time is sent again three times and no more', async () => {
+test('a request that becomes a dead letter each time is sent again three times at most', async () => {
   for (let returned = 1; returned <= 3; returned += 1) {
     const [newest] = await list('--code', 'MALFORMED_REQUEST');
     expect(newest?.resent).toBe(returned - 1);
@@ -114,15 +114,15 @@ test('a request that comes back each time is sent again three times and no more'
 test.each([
   ['no headers at all', {}],
   ['a topic that is not the request topic', { 'kafka_dlt-original-topic': 'orders' }],
-  ['a partition that is none', { 'kafka_dlt-original-partition': 'x' }],
+  ['an invalid partition', { 'kafka_dlt-original-partition': 'x' }],
   ['a partition that the topic does not have', { 'kafka_dlt-original-partition': Buffer.from([0, 0, 0, 99]) }],
   ['an offset twice', { 'kafka_dlt-original-offset': [Buffer.alloc(8), Buffer.alloc(8)] }],
-  ['a count that is none', { 'idalloc-resent': '-1' }],
+  ['an invalid count of resends', { 'idalloc-resent': '-1' }],
   [
     'a record that is left out and gone',
     { 'idalloc-record-left-out': '1', 'kafka_dlt-original-offset': Buffer.from('0000000000ffffff', 'hex') },
   ],
-])('a forged letter with %s is listed and shown, and not sent', async (name, odd) => {
+])('a forged letter with %s is listed and shown, but not sent', async (name, odd) => {
   const whole = {
     'kafka_dlt-original-topic': realm.requestTopic,
     'kafka_dlt-original-partition': Buffer.alloc(4),
@@ -142,12 +142,12 @@ test.each([
   expect(await realm.records(realm.requestTopic)).toBe(before);
 });
 
-test('a letter that is not there is not found', async () => {
+test('a letter that does not exist is NOT_FOUND', async () => {
   expect((await runIdalloc(['deadletters', 'show', '0:9999'], realm.env)).stderr).toMatch(/^NOT_FOUND: /);
   expect((await runIdalloc(['deadletters', 'show', '0'], realm.env)).code).toBe(2);
 });
 
-test('topics check says what to fix, and changes nothing', async () => {
+test('topics check prints the commands that fix a difference, and changes nothing', async () => {
   await realm.setTopicConfig(realm.ledgerTopic, 'cleanup.policy', 'compact');
   const { code, stdout } = await runIdalloc(['topics', 'check'], realm.env);
   expect(code).toBe(1);

@@ -25,10 +25,10 @@ async function doctor(env: Readonly<Record<string, string>> = {}) {
   return { code, checks, of: (name: string) => checks.filter((check) => check.name.startsWith(name)) };
 }
 
-/** The machine that the tests run on may have an undisciplined clock or little room: that is its own affair. */
+/** Checks of the machine that the tests run on, which may have an undisciplined clock or little disk space. */
 const MACHINE = ['NTP', 'limits', 'index directory'];
 
-test('reports each healthy server as ok', async () => {
+test('doctor reports each healthy server as ok', async () => {
   const { checks, of } = await doctor();
   expect(of('Kafka ')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('4.1 or later') }]);
   expect(of('etcd http')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
@@ -39,7 +39,7 @@ test('reports each healthy server as ok', async () => {
   expect(servers.filter(({ state }) => state === 'fault')).toEqual([]);
 });
 
-test('what keeps a worker from its work is a fault, with what to do about it', async () => {
+test('doctor reports what prevents a worker from serving as a fault, with the fix', async () => {
   await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '60000');
   const servers = suiteServers();
   const { code, checks, of } = await doctor({
@@ -60,13 +60,13 @@ test('what keeps a worker from its work is a fault, with what to do about it', a
   await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', '93600000');
 });
 
-test('an API that anybody can use is warned about, and stops no worker', async () => {
+test('doctor warns about an API that anybody can use, which stops no worker', async () => {
   const { of } = await doctor({ API_HOST: '0.0.0.0' });
   expect(of('variables')).toMatchObject([{ state: 'warn', detail: expect.stringContaining('API_TOKEN_FILE') }]);
   expect((await doctor()).of('variables')).toEqual([]);
 });
 
-test('reports a namespace of another layout before a worker refuses it', async () => {
+test('doctor reports a namespace of another layout before a worker refuses it', async () => {
   const worker = realm.worker();
   await worker.ready();
   for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
@@ -76,13 +76,13 @@ test('reports a namespace of another layout before a worker refuses it', async (
   expect((await doctor()).of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
 });
 
-test('people read a line for each check', async () => {
+test('doctor prints a line for each check for people', async () => {
   const { stdout } = await runIdalloc(['doctor'], realm.env);
   expect(stdout).toMatch(/^ok {5}Kafka 127/);
   expect(stdout).not.toContain('\u001b');
 });
 
-test('reports every variable of an invalid configuration', async () => {
+test('doctor reports every variable of an invalid configuration', async () => {
   const { code, stderr } = await runIdalloc(['doctor'], { KAFKA_BROKERS: 'a:1' });
   expect({ code, stderr }).toEqual({ code: 78, stderr: expect.stringContaining('ETCD_ENDPOINTS') });
 });

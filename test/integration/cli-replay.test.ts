@@ -30,7 +30,7 @@ async function committedSum(): Promise<number> {
   return [...(await realm.committed()).values()].reduce((sum, offset) => sum + offset, 0);
 }
 
-test('refuses while a worker is a member of the group, and names it', async () => {
+test('replay refuses while a worker is a member of the group, and names it', async () => {
   const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes'], realm.env);
   expect({ code, stderr }).toEqual({
     code: 1,
@@ -39,7 +39,7 @@ test('refuses while a worker is a member of the group, and names it', async () =
   await worker.stop();
 });
 
-test('says how much would be read again, and changes nothing, on a dry run and without --yes', async () => {
+test('replay prints how much would be read again, and changes nothing, with --dry-run and without --yes', async () => {
   const before = await committedSum();
   expect(before).toBe(REQUESTS);
   const dry = await runIdalloc(['replay', '--from', '1d', '--dry-run'], realm.env);
@@ -57,18 +57,18 @@ test.each([
   expect((await runIdalloc(['replay', ...args], realm.env)).code).toBe(2);
 });
 
-test('never goes forward: nothing is skipped', async () => {
+test('replay never moves an offset forward, so nothing is skipped', async () => {
   const { code, stdout } = await runIdalloc(
     ['replay', '--partition', '0', '--offset', '9999', '--yes', '--json'],
     realm.env,
   );
-  expect({ code, told: JSON.parse(stdout) }).toEqual({ code: 0, told: { plan: [] } });
+  expect({ code, output: JSON.parse(stdout) }).toEqual({ code: 0, output: { plan: [] } });
 });
 
-test('reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {
+test('replay reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {
   const begun = performance.now();
   const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-  await replay.told(/start the workers now/);
+  await replay.printed(/start the workers now/);
   worker = realm.worker();
   const { code, stdout, stderr } = await replay.ended;
   await report(annotate, `replay of ${REQUESTS} requests, verified: ${Math.round(performance.now() - begun)} ms`);
@@ -86,16 +86,16 @@ test('reads all requests again, and each reply repeats the first batch', async (
   await worker.stop();
 });
 
-test('reads one partition again from an offset, and reports a reply that is not the first batch', async () => {
+test('replay reads one partition again from an offset, and reports a reply that is not the first batch', async () => {
   const last = Number((await realm.committed()).get(1));
-  // Somebody else answers one of the requests while it is read again.
+  // A foreign process answers one of the requests while it is read again.
   const batch = await replies.batch('c1');
   const ranges = batch.ranges.map(({ first, count }) => ({ first: first - (5_000n << 22n), count }));
   const forged = encodeIdReply({ correlationId: Buffer.from('c1'), batch: { ...batch, ranges } }, 'RANGES');
   expect('batch' in decodeIdReply(forged)).toBe(true);
   const args = ['replay', '--partition', '1', '--offset', String(last - 10), '--yes', '--json'];
   const replay = startIdalloc(args, realm.env);
-  await replay.told(/start the workers now/);
+  await replay.printed(/start the workers now/);
   await realm.sendRaw([{ key: 'c1', value: forged, partition: 0 }], realm.replyTopic);
   worker = realm.worker();
   const { code, stdout } = await replay.ended;
@@ -104,7 +104,7 @@ test('reads one partition again from an offset, and reports a reply that is not 
   await worker.stop();
 });
 
-test('waits for what was forwarded to other partitions, though it lies behind what can not be read yet', async () => {
+test('replay waits for requests that were forwarded to other partitions, even behind an open transaction', async () => {
   await using own = await Realm.create(suiteServers());
   const answers = await own.follow();
   const [from, home] = [0, 1];
@@ -117,7 +117,7 @@ test('waits for what was forwarded to other partitions, though it lies behind wh
   await answers.replies(MISPLACED);
   await before.stop();
 
-  // Readers of committed records stand before an open transaction, and what is forwarded comes to lie behind it.
+  // Readers of committed records stop at an open transaction, and forwarded requests are appended after it.
   const producer = testKafka(suiteServers().brokers).producer({
     transactionalId: own.groupId,
     idempotent: true,
@@ -127,10 +127,10 @@ test('waits for what was forwarded to other partitions, though it lies behind wh
   const transaction = await producer.transaction();
   try {
     const replay = startIdalloc(['replay', '--partition', `${from}`, '--offset', '0', '--yes', '--json'], own.env);
-    await replay.told(/start the workers now/);
+    await replay.printed(/start the workers now/);
     await transaction.send({ topic: own.requestTopic, messages: [{ value: 'x', partition: home }] });
     const after = own.worker();
-    await replay.told(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
+    await replay.printed(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
     expect(answers.seen).toHaveLength(MISPLACED);
     await transaction.abort();
     const { code, stdout, stderr } = await replay.ended;
@@ -148,12 +148,12 @@ test('waits for what was forwarded to other partitions, though it lies behind wh
   }
 });
 
-test('gives up when no worker reads on, and says what is left', async () => {
+test('replay gives up when no worker reads the requests, and prints how many are left', async () => {
   const { code, stderr } = await runIdalloc(['replay', '--from', '1d', '--yes', '--stall-ms', '1000'], realm.env);
   expect({ code, stderr }).toEqual({
     code: 1,
     stderr: expect.stringMatching(/NO_REPLY: workers made no progress for 1000 ms .*; 300 requests/),
   });
-  // What was set back stays so: the next worker reads it.
+  // The offsets stay set back, so the next worker reads the requests.
   expect(await committedSum()).toBe(0);
 });

@@ -56,7 +56,7 @@ test('an ID leads to its request, its ledger entry, its worker and its reply', a
   expect(String(asked?.message.key)).toBe('c17');
 });
 
-test('people read the same', async () => {
+test('trace prints the same for people', async () => {
   const [id] = await idsOf('c3');
   const { code, stdout } = await runIdalloc(['trace', String(id)], realm.env);
   expect(code).toBe(0);
@@ -65,14 +65,14 @@ test('people read the same', async () => {
   );
 });
 
-test('a second reply is found with --all-replies', async () => {
+test('trace finds a second reply with --all-replies', async () => {
   await realm.send([{ correlationId: 'c5', count: 9 }]);
   await replies.reply('c5', 1);
   const [id] = await idsOf('c5');
   expect((await trace(id as bigint, '--all-replies')).replies).toHaveLength(2);
 });
 
-test('shows that a losing entry does not decide', async () => {
+test('trace shows that a losing entry does not decide', async () => {
   const ledger = await realm.follow(realm.ledgerTopic);
   await ledger.until('the entry', (all) => all.some(({ message }) => String(message.key?.subarray(1)) === 'c9'));
   const winner = ledger.seen.find(({ message }) => String(message.key?.subarray(1)) === 'c9');
@@ -107,7 +107,7 @@ test('leases shows the holder, its fence and a ceiling ahead of the clock', asyn
   expect(text.trim().split('\n')).toHaveLength(35);
 });
 
-test('evict refuses without --yes where there is no terminal, and then takes the worker ID away but leaves the ceiling', async () => {
+test('evict refuses without --yes and a terminal; with --yes it takes the worker ID away and leaves the ceiling', async () => {
   const workerId = Number(ready.workerId);
   const args = ['leases', 'evict', String(workerId)];
   expect(await runIdalloc(args, realm.env)).toMatchObject({
@@ -119,13 +119,13 @@ test('evict refuses without --yes where there is no terminal, and then takes the
 
   const logged = worker.lines.length;
   const { code, stdout } = await runIdalloc([...args, '--yes', '--json'], realm.env);
-  expect({ code, told: JSON.parse(stdout) }).toEqual({
+  expect({ code, output: JSON.parse(stdout) }).toEqual({
     code: 0,
-    told: { worker_id: workerId, fence: ready.fence, evicted: true },
+    output: { worker_id: workerId, fence: ready.fence, evicted: true },
   });
   expect((await realm.ceiling(workerId)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
 
-  // The worker notices, takes an identity anew and serves on.
+  // The worker notices, acquires an identity again and continues to serve.
   await worker.line(({ msg }) => msg === 'gate open', logged);
   await realm.send([{ correlationId: 'after', count: 1 }]);
   const { reply } = await replies.reply('after');

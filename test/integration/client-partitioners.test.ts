@@ -10,10 +10,10 @@ import { runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-
 const COUNT = 3;
 const ids = Array.from({ length: 1_000 }, (_, i) => `order-${i}`);
 
-/** Those that hash a key by murmur2, as the worker does, and so save the hop. */
+/** Clients that hash a key by murmur2, as the worker does, so that no request is forwarded. */
 const LIKE_JAVA = ['ClientKafka (NestJS)', 'franz-go', 'kafka-clients (Java)'];
 
-/** One client sending all correlation IDs once. Its trace tells its records, and the replies to them. */
+/** One client that sends each correlation ID once. Its trace ID identifies its records and the replies to them. */
 interface Round {
   readonly name: string;
   readonly sender: Sender;
@@ -31,7 +31,7 @@ function roundsOf(senders: readonly Sender[]): Round[] {
   );
 }
 
-/** Which correlation IDs the records of each trace have that `counts`. */
+/** By trace ID: the correlation IDs of the records that `counts` selects. */
 function byTrace({ seen }: Followed, counts: (headers: object) => boolean = () => true): Map<string, Set<string>> {
   const found = new Map<string, Set<string>>();
   for (const { message } of seen) {
@@ -43,7 +43,7 @@ function byTrace({ seen }: Followed, counts: (headers: object) => boolean = () =
   return found;
 }
 
-/** Resolves when the replies to each of the rounds are there. */
+/** Resolves when every request of the rounds has a reply. */
 async function answered(replies: Followed, rounds: readonly Round[]): Promise<void> {
   await replies.until(`replies to ${rounds.map(({ name }) => name)}`, () => {
     const found = byTrace(replies);
@@ -51,11 +51,11 @@ async function answered(replies: Followed, rounds: readonly Round[]): Promise<vo
   });
 }
 
-/** Each correlation ID has one reply, byte for byte, however often it is there. */
+/** Expects that all replies to a correlation ID are the same bytes. */
 function expectOneBatchEach(replies: Followed): void {
-  const told = Map.groupBy(replies.seen, ({ message }) => String(message.key));
-  expect([...told.keys()].sort()).toEqual(ids.toSorted());
-  const several = [...told].filter(
+  const byId = Map.groupBy(replies.seen, ({ message }) => String(message.key));
+  expect([...byId.keys()].sort()).toEqual(ids.toSorted());
+  const several = [...byId].filter(
     ([, all]) => new Set(all.map(({ message }) => message.value?.toString('hex'))).size > 1,
   );
   expect(several.map(([id]) => id)).toEqual([]);
@@ -63,7 +63,7 @@ function expectOneBatchEach(replies: Followed): void {
 
 const { senders, missing } = await sendersHere();
 const rounds = roundsOf(senders);
-const replyTopic = (): string => `${realm.requestTopic}.reply`; // the only one that NestJS knows
+const replyTopic = (): string => `${realm.requestTopic}.reply`; // the only reply topic that NestJS uses
 let realm: Realm;
 let replies: Followed;
 let requests: Followed;
@@ -85,7 +85,7 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
   });
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
-  test('one correlation ID has one batch, whoever asks for it, while a worker is added and another is killed', async () => {
+  test('one correlation ID has one batch, whichever client sends it, while a worker is added and another is killed', async () => {
     for (const [i, round] of rounds.entries()) {
       const sending = send(round);
       sending.catch(() => undefined); // it is awaited below
@@ -103,7 +103,7 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
     expectOneBatchEach(replies);
   });
 
-  test('only a key that is hashed as Java does it saves the hop', async ({ annotate }) => {
+  test('only clients that hash keys as Java does avoid forwarding', async ({ annotate }) => {
     const records = await realm.records(realm.requestTopic);
     await requests.until('all requests', (seen) => seen.length >= records);
     const forwarded = byTrace(requests, (headers) => HOPS in headers);
@@ -114,11 +114,11 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
     expect(saved).toEqual(expected.map(({ name }) => name));
   });
 
-  test('a replay tells the same batches again', async () => {
+  test('a replay repeats the same batches', async () => {
     await added.stop();
     const [sent, before] = [await realm.records(realm.requestTopic), replies.seen.length];
     const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-    await replay.told(/start the workers now/);
+    await replay.printed(/start the workers now/);
     realm.worker();
     const { code, stdout, stderr } = await replay.ended;
     expect(code, stderr).toBe(0);

@@ -12,12 +12,12 @@ import { TcpProxy } from '../support/tcp-proxy.ts';
 import { Watchers } from '../support/watchers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
-/** Longer than it takes to get over a restart of the broker, or to take over from a worker that was killed. */
+/** Longer than the recovery from a restart of the broker, and than a take-over from a killed worker. */
 const PATIENCE_MS = 90_000;
-/** At 1,000 IDs a second, as many IDs. */
+/** The buffer covers this time; at 1,000 IDs a second it has as many IDs. */
 const COVERED_MS = 10_000;
 const CLOSED_MS = 1_000;
-/** A program that asks once, and closes its client when it is told to. */
+/** A program that sends one request, and closes its client on a signal from the test. */
 const CLOSING = join(import.meta.dirname, '../support/closing-client.ts');
 
 let realm: Realm;
@@ -37,7 +37,7 @@ function connect(options: Partial<IdClientOptions> = {}): Promise<IdClient> {
   return IdClient.connect({ brokers, requestTopic, replyTopic, ...options } as IdClientOptions);
 }
 
-test('a buffer that is filled gives IDs at once, each only once and in rising order', async ({ annotate }) => {
+test('a filled buffer returns IDs immediately, each only once and in rising order', async ({ annotate }) => {
   const begunMs = performance.now();
   await using client = await connect();
   const connectedMs = performance.now();
@@ -62,10 +62,10 @@ test('the same correlation ID gets the same batch; a refusal has the code of the
   await expect(client.request({ count: 100_001 })).rejects.toMatchObject({ serverCode: 'INVALID_COUNT' });
 });
 
-test('each client is answered on its own partition, from where that ended when it came', async () => {
+test('each client reads replies on its own partition, from the end of the partition at its start', async () => {
   const replies = await realm.follow();
   const old = await realm.records(realm.replyTopic);
-  await replies.until('all replies of before', (seen) => seen.length >= old);
+  await replies.until('all earlier replies', (seen) => seen.length >= old);
   const seen: string[] = [];
   const clients = await Promise.all([0, 1, 2].map((partition) => connect({ partition, prefetch: false })));
   for (const [partition, client] of clients.entries()) {
@@ -78,7 +78,7 @@ test('each client is answered on its own partition, from where that ended when i
   await Promise.all(clients.map((client) => client.close()));
 });
 
-test('replies can be had on another reply topic', async () => {
+test('a request can name another reply topic', async () => {
   const other = `${realm.replyTopic}.other`;
   await realm.createTopic(other);
   await using client = await connect({ prefetch: false });
@@ -91,15 +91,13 @@ test('replies can be had on another reply topic', async () => {
 });
 
 test.each([[{ replyTopic: 'id.replies.none' }], [{ requestTopic: 'none' }], [{ partition: 99 }]])(
-  '%o does not connect: TOPIC_INVALID',
+  'connecting with %o fails with TOPIC_INVALID',
   async (options) => {
     await expect(connect(options)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
   },
 );
 
-test('a stop of all workers is covered by the buffer; what was asked for meanwhile is decided once', async ({
-  annotate,
-}) => {
+test('the buffer covers a stop of all workers; requests sent meanwhile are decided once', async ({ annotate }) => {
   const batches: number[] = [];
   const sent: string[] = [];
   const filled = new Watchers();
@@ -116,7 +114,7 @@ test('a stop of all workers is covered by the buffer; what was asked for meanwhi
     },
   });
   await client.ready();
-  // The worst moment for it: just before more would have been asked for.
+  // The worst moment for it: just before the buffer would have been refilled.
   client.take(client.buffered - client.lowWater - 1);
   worker.kill('SIGKILL');
   await worker.exit;
@@ -127,7 +125,7 @@ test('a stop of all workers is covered by the buffer; what was asked for meanwhi
   });
   const ids: bigint[] = [];
   for (let elapsedMs = 0; elapsedMs < COVERED_MS; elapsedMs = performance.now() - killedMs) {
-    // As many as were due by then, however late the timer was.
+    // As many IDs as were due by then, however late the timer was.
     const due = Math.floor(elapsedMs) - ids.length;
     if (due > 0) ids.push(...client.take(due));
     await pause(20);
@@ -146,7 +144,7 @@ test('a stop of all workers is covered by the buffer; what was asked for meanwhi
   annotate(`measured: ${ids.length} IDs used while no worker ran; filled again ${atMs - killedMs} ms after the kill`);
 });
 
-test('a broker that restarts is waited for by whoever waits, and everything goes on', async ({ annotate }) => {
+test('waiting callers outlast a restart of the broker, and everything continues', async ({ annotate }) => {
   const faults: string[] = [];
   const onError = (error: Error) => faults.push(error.message);
   await using client = await connect({ idsPerSecond: 10, coverSeconds: 1, hooks: { onError } });
@@ -161,7 +159,7 @@ test('a broker that restarts is waited for by whoever waits, and everything goes
   annotate(`measured: answered ${performance.now() - begunMs} ms after the broker was back; faults: ${faults.length}`);
 });
 
-test('close() settles who waits', async () => {
+test('close() settles waiting callers', async () => {
   const client = await connect({ idsPerSecond: 10, coverSeconds: 1 });
   await client.ready();
   const ends = expect(client.takeAsync(1_000_000)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
@@ -171,14 +169,14 @@ test('close() settles who waits', async () => {
   expect(performance.now() - beganMs).toBeLessThan(CLOSED_MS);
 });
 
-test('a closed client lets its process end, even while the broker hangs', async ({ annotate }) => {
+test('a closed client lets its process exit, even while the broker hangs', async ({ annotate }) => {
   const { proxied } = suiteServers();
   await using proxy = await TcpProxy.start(proxied);
   const child = spawn(process.execPath, [CLOSING, `127.0.0.1:${proxied.port}`, realm.requestTopic, realm.replyTopic]);
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const exit = once(child, 'exit');
   expect((await lines.next()).value).toBe('answered');
-  // Each connection stops at its next request, and so do some that are opened anew.
+  // Each connection hangs at its next request, and so do some that are opened later.
   const held = Array.from({ length: 12 }, () => proxy.holdRequest(() => true, new Promise(() => undefined)));
   await held[0];
   child.stdin.write('close\n');
@@ -186,13 +184,13 @@ test('a closed client lets its process end, even while the broker hangs', async 
   const closedAtMs = performance.now();
   expect(await exit).toEqual([0, null]);
   const endedMs = performance.now() - closedAtMs;
-  annotate(`measured: closed in ${closedMs} ms, the process ended ${endedMs} ms later`);
+  annotate(`measured: closed in ${closedMs} ms, the process exited ${endedMs} ms later`);
   expect(closedMs).toBeLessThan(CLOSED_MS);
   expect(endedMs).toBeLessThan(2 * CLOSED_MS);
 });
 
 test.each(['gzip', 'snappy', 'lz4', 'zstd'])(
-  'a reply is read where the broker compresses it with %s',
+  'the client reads a reply that the broker compresses with %s',
   async (codec) => {
     const replyTopic = `${realm.replyTopic}.${codec}`;
     await realm.createTopic(replyTopic, { configs: { 'compression.type': codec } });
@@ -202,7 +200,7 @@ test.each(['gzip', 'snappy', 'lz4', 'zstd'])(
   },
 );
 
-test('a reply topic that is made anew is read from its beginning', async () => {
+test('the client reads a recreated reply topic from its beginning', async () => {
   const replyTopic = `${realm.replyTopic}.anew`;
   await realm.createTopic(replyTopic);
   await using client = await connect({ replyTopic, prefetch: false });

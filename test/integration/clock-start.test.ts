@@ -15,12 +15,12 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 
 const HOUR = 3_600_000;
 const YEAR = 365 * 24 * HOUR;
-/** A pool of one, so that no other worker ID is behind the clock. */
+/** A pool of one worker ID, so that no other has a ceiling behind the clock. */
 const ONE_ID = { POOL_FIRST: '0', POOL_LAST: '0' };
 
 const STARTS = [
   ['a year ahead of the brokers', YEAR, 'CLOCK_AHEAD', {}],
-  ['an hour behind the brokers, where unused worker IDs are behind even that', -HOUR, 'CLOCK_BEHIND', {}],
+  ['an hour behind the brokers, with unused worker IDs whose ceilings are lower still', -HOUR, 'CLOCK_BEHIND', {}],
   ['an hour behind all ceilings', -HOUR, 'ALL_CEILINGS_AHEAD', ONE_ID],
 ] as const;
 
@@ -57,8 +57,8 @@ test.for(STARTS)(
 );
 
 /**
- * Off at the start by what is let pass, and from then on wrong by 4 % and 16 %. The machine's own monotonic clock shows nothing
- * of it: where NTP slews one clock it slews the other as well.
+ * Off at the start by a tolerated amount, and then too fast by 16 % or too slow by 4 %. The machine's monotonic clock does not
+ * show this: where NTP slews one clock, it slews the other as well.
  */
 const DRIFTS = [
   ['slow', -450, -2, 'CLOCK_BEHIND'],
@@ -105,6 +105,6 @@ test.for(DRIFTS)(
       clearInterval(drifting);
       await load.stop();
     }
-    await checkWholeHistory(realm, load.asks, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
+    await checkWholeHistory(realm, load.requests, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
   },
 );

@@ -4,8 +4,8 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { decompose, tickStartMs } from '../../src/core/layout.ts';
 import {
   expectEjected,
-  expectGivenBack,
   expectNoCeilingInTheFuture,
+  expectReleased,
   expectUndisturbed,
   firstReplyAfter,
   gateChanges,
@@ -25,16 +25,16 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 const PARTITIONS = 3;
 const HOUR = 3_600_000;
 const YEAR = 365 * 24 * HOUR;
-/** Two heartbeats of the short lease and some more. */
+/** Longer than two heartbeats of the short lease. */
 const WATCHED_MS = 3_200;
-/** The sum of what is measured here is printed; none of it may take longer than this, on a machine that is busy. */
+/** No stop may take longer than this, even on a busy machine; the measured times are printed. */
 const CLOSED_WITHIN_MS = 2_000;
 const OPEN_WITHIN_MS = 15_000;
-/** How long the clock jumps back and forth. An hour of it would show nothing else. */
+/** How long the clock jumps back and forth. A longer time would show nothing more. */
 const STROBE_MS = Number(process.env.IDALLOC_STROBE_MS ?? 3_000);
 const STROBE_EACH_MS = 100;
 const STOPPED_MS = 5_000;
-/** An ID's time may be ahead of the brokers' clock by as much as the clock guard lets pass. */
+/** The most by which an ID's time may be ahead of the brokers' clock: what the clock guard tolerates. */
 const MAX_LEAD_MS = 1_000;
 const MAX_LAG_MS = 5_000;
 
@@ -42,14 +42,14 @@ interface Stage extends Watched {
   readonly clock: FakedClock;
   readonly load: Load;
   readonly ledger: Followed;
-  /** The worker's process, which is the same to the end. */
+  /** The pid of the worker, which must not change. */
   readonly pid: unknown;
 }
 
 const stack = new AsyncDisposableStack();
 let shared: Promise<Stage> | undefined;
 
-/** One worker for all cases, so that each shows that it came back by itself from those before. */
+/** One worker for all cases, so that each case shows that it recovered from the earlier ones by itself. */
 function stage(context: TestContext): Promise<Stage> {
   shared ??= start(context);
   return shared;
@@ -69,18 +69,18 @@ async function start(context: TestContext): Promise<Stage> {
 
 afterAll(() => stack.disposeAsync());
 
-/** Serves with a clock that is right. */
+/** Sets the clock right, and waits until the worker serves. */
 async function calm({ clock, worker, replies }: Stage): Promise<number> {
   const from = worker.lines.length;
   clock.set(0);
-  await pause(100); // whatever setting the clock right has caused shows in the gate by then
+  await pause(100); // by then the gate shows any effect of setting the clock right
   await expect.poll(() => worker.gate(), { timeout: OPEN_WITHIN_MS }).toBe('open');
   const count = replies.seen.length;
-  await replies.until('replies by a right clock', (seen) => seen.length > count);
+  await replies.until('replies with a correct clock', (seen) => seen.length > count);
   return Math.max(from, worker.lines.length);
 }
 
-/** Has the worker come back; tells how long after `sinceMs` the gate opened and the first reply came. */
+/** Waits until the worker serves again; returns how long after `sinceMs` the gate opened and the first reply came. */
 async function comesBack(on: Stage, fence: bigint, from: number, sinceMs: number): Promise<string> {
   const at = on.replies.seen.length;
   const opened = (await gateSays(on.worker, 'open', from)) - sinceMs;
@@ -92,7 +92,7 @@ async function comesBack(on: Stage, fence: bigint, from: number, sinceMs: number
   return `gate open ${Math.round(opened)} ms, first reply ${Math.round(replied)} ms`;
 }
 
-test.for([-1, -8, 500])('a step of %i ms disturbs nothing', async (offsetMs, context) => {
+test.for([-1, -8, 500])('a step of the clock by %i ms disturbs nothing', async (offsetMs, context) => {
   const on = await stage(context);
   const from = await calm(on);
   on.clock.set(offsetMs);
@@ -100,7 +100,7 @@ test.for([-1, -8, 500])('a step of %i ms disturbs nothing', async (offsetMs, con
 });
 
 test.for([-12, -50])(
-  'after a step of %i ms the worker ID is given back, and another taken',
+  'after a step of the clock by %i ms the worker releases its worker ID and acquires another',
   async (offsetMs, context) => {
     const on = await stage(context);
     const from = await calm(on);
@@ -111,9 +111,9 @@ test.for([-12, -50])(
     on.clock.set(offsetMs);
     const closedMs = (await gateSays(on.worker, 'CLOCK_BACKWARD', from)) - beganMs;
     expect(closedMs).toBeLessThan(CLOSED_WITHIN_MS);
-    await expectGivenBack(on.realm, terms);
-    const told = gateSince(on.worker, 0).filter((reason) => reason === 'CLOCK_BACKWARD');
-    expect(await gateChanges(on.worker, 'CLOCK_BACKWARD')).toBe(told.length);
+    await expectReleased(on.realm, terms);
+    const closings = gateSince(on.worker, 0).filter((reason) => reason === 'CLOCK_BACKWARD');
+    expect(await gateChanges(on.worker, 'CLOCK_BACKWARD')).toBe(closings.length);
     const back = await comesBack(on, fence, from, beganMs);
     expect(gateSince(on.worker, from)).toEqual(['CLOCK_BACKWARD', 'open']);
     await report(
@@ -123,7 +123,7 @@ test.for([-12, -50])(
   },
 );
 
-/** The clock goes wrong, and stays so until the test sets it right. */
+/** Faults of the clock that last until the test sets it right. */
 const LASTING = [
   ['a step of -1 h', -HOUR, 'CLOCK_BACKWARD', 'CLOCK_BEHIND'],
   ['a step of +2 s', 2_000, 'CLOCK_FORWARD', 'CLOCK_AHEAD'],
@@ -192,7 +192,7 @@ test('while the clock stands still nothing is served', async (context) => {
   await report(context.annotate, `frozen clock: closed after ${Math.round(closedMs)} ms; ${back} after it went on`);
 });
 
-test('a process that was stopped asks etcd first, and goes on as who it was', async (context) => {
+test('a process that was stopped asks etcd first, and continues under the same identity', async (context) => {
   const on = await stage(context);
   const from = await calm(on);
   const fence = lastFence(on.replies);
@@ -212,7 +212,7 @@ test('a process that was stopped asks etcd first, and goes on as who it was', as
   );
 });
 
-test('through all of this no ID was given twice, and none was far from the time of its entry', async (context) => {
+test('in all these cases no ID was allocated twice, and none was far from the time of its entry', async (context) => {
   const on = await stage(context);
   await calm(on);
   const asks = await on.load.stop();

@@ -23,7 +23,7 @@ interface ComposeProject {
   readonly kafkaPort: number;
 }
 
-/** Compose with a project of its own, on free ports of this machine. */
+/** A new Compose project, on free ports of this machine. */
 async function composeProject(): Promise<ComposeProject> {
   const words = await ensureCompose(log);
   if ('unavailable' in words) throw new Error(words.unavailable);
@@ -66,7 +66,7 @@ async function workersOf({ compose }: ComposeProject): Promise<string[]> {
   return (await compose('ps', '-q', 'worker')).split('\n').filter(Boolean);
 }
 
-/** Resolves with the containers of so many workers, when all of them are ready. */
+/** Resolves with the containers of the workers, when all `count` of them are ready. */
 async function readyWorkers(project: ComposeProject, count: number): Promise<string[]> {
   const workers = await workersOf(project);
   try {
@@ -92,7 +92,7 @@ async function containersOf(project: string): Promise<string[]> {
   return stdout.split('\n').filter(Boolean);
 }
 
-test('docker-compose.yml serves a request from the host, by workers that may write to nothing but their index', async (context) => {
+test('docker-compose.yml serves a request from the host, with workers that can write only to their index', async (context) => {
   if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
   if (noEngine !== undefined) throw new Error(`CI is set, so the images must be tested: ${noEngine}`);
   await ensureImages(['kafka', 'etcd', 'node'], log);

@@ -6,22 +6,22 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
-/** As the head of a record batch has them. */
+/** The codes of compression in the header of a record batch. */
 const CODECS = { gzip: 1, snappy: 2, lz4: 3, zstd: 4 } as const;
 
-/** A realm whose topics say nothing of compression, on brokers with this default: they compress what is appended. */
+/** A realm whose topics don't set compression, on brokers whose default is this codec. */
 async function compressedRealm(codec: keyof typeof CODECS): Promise<Realm> {
   const realm = await Realm.create(suiteServers(), { partitions: 1 });
   for (const topic of topicsOf(realm)) await realm.setTopicConfig(topic, 'compression.type', codec);
   return realm;
 }
 
-/** All but the request topic, on which a worker refuses to start so. */
+/** All topics but the request topic: a worker refuses to start if that is compressed. */
 function topicsOf({ ledgerTopic, witnessTopic, deadLetterTopic, replyTopic }: Realm): readonly string[] {
   return [ledgerTopic, witnessTopic, deadLetterTopic, replyTopic];
 }
 
-/** The codec of the last batch that the broker has stored. */
+/** The codec of the last record batch that the broker has stored. */
 async function storedCodec({ source }: Realm, topic: string): Promise<number> {
   const { cluster } = source;
   const partitions = [{ topic, partition: 0, offset: 0, maxBytes: 1_000_000 }];
@@ -32,7 +32,7 @@ async function storedCodec({ source }: Realm, topic: string): Promise<number> {
   return records.readInt16BE(AT.attributes) & CODEC_MASK;
 }
 
-/** One batch by way of Kafka, as the command has it from the client library. */
+/** Requests a batch over Kafka, with the command `idalloc request`. */
 async function request(realm: Realm, correlationId: string) {
   const args = ['request', '--json', '--count', '500', '--reply-topic', realm.replyTopic];
   const { code, stdout, stderr } = await runIdalloc([...args, '--correlation-id', correlationId], realm.env);
@@ -42,7 +42,7 @@ async function request(realm: Realm, correlationId: string) {
 }
 
 test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
-  'workers serve, remember and refuse as ever where brokers compress with %s all that they store',
+  'workers serve, replay and refuse as usual on brokers that compress all topics with %s',
   async (codec) => {
     await using realm = await compressedRealm(codec);
     const check = await runIdalloc(['topics', 'check', '--json'], realm.env);
@@ -69,7 +69,7 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
       expect([topic, await storedCodec(realm, topic)]).toEqual([topic, CODECS[codec]]);
     }
 
-    // Its index is new: what was decided it has from the ledger alone.
+    // The next worker's index is empty, so it knows decisions from the ledger alone.
     await first.stop();
     const second = realm.worker();
     await second.ready();
@@ -78,7 +78,7 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
     expect(JSON.parse(audit.stdout)).toMatchObject({ decisions: 1, findings: [] });
     expect(audit.code).toBe(0);
 
-    // In an etcd that knows nothing, only the witness topic tells what was given.
+    // With an empty etcd, only the witness topic shows what was allocated.
     const { ID_SPACE = '', DATACENTER_ID } = realm.env;
     await realm.etcd.transact([], [{ delete: claimKey(ID_SPACE, Number(DATACENTER_ID)) }]);
     const late = realm.worker({ ETCD_PREFIX: `/wiped-${realm.groupId}` });

@@ -42,7 +42,7 @@ test('another count under a known correlation ID is a CONFLICT that names it; th
   expect([first.replayed, third.replayed]).toEqual([false, true]);
 });
 
-test('another reply topic is a CONFLICT, told there; with another count both are named', async () => {
+test('another reply topic is a CONFLICT, sent to that topic; if the count differs too, both are named', async () => {
   await realm.send([{ correlationId: 'topic', count: 3 }]);
   expect(refusal(await replies.reply('topic'))).toBe('a batch');
 
@@ -53,7 +53,7 @@ test('another reply topic is a CONFLICT, told there; with another count both are
   expect(refusal(await others.reply('topic', 1))).toMatch(/differs in count \(was 3, is 5\) and reply_topic/);
 });
 
-test('of two that come in one record batch the first decides', async () => {
+test('of two requests under one correlation ID in one record batch, the first decides', async () => {
   const asks = [7, 8, 7].map((count) => ({ correlationId: 'together', count, partition: 1 }));
   await realm.send(asks);
   await replies.reply('together', 2);
@@ -63,7 +63,7 @@ test('of two that come in one record batch the first decides', async () => {
   expect(seen.map(({ replayed }) => replayed)).toEqual([false, false, true]);
 });
 
-test('a known request gets its batch though it has expired meanwhile; an unknown one is EXPIRED', async () => {
+test('a known request gets its batch even after it expired; an unknown expired request is EXPIRED', async () => {
   const expiresAtMs = Date.now() - 1;
   await realm.send([{ correlationId: 'known', count: 2, expiresAtMs: expiresAtMs + DAY_MS }]);
   const first = await replies.reply('known');

@@ -8,13 +8,13 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 const PARTITIONS = 6;
 const BURST = 20;
-/** Between two bursts: some hundred requests a second. */
+/** Pause between two bursts, for some hundred requests a second. */
 const PACE_MS = 25;
 const ANSWERED_BEFORE = 1_000;
-/** The dead one's place in the group is kept for a session of 10 s; the rest is for a loaded machine. */
+/** The group waits a session of 10 s for the killed worker; the rest is reserve for a busy machine. */
 const TAKEOVER_LIMIT_MS = 40_000;
 
-/** Requests without end, to each partition in turn; a correlation ID names its partition. */
+/** An endless stream of requests to each partition in turn; a correlation ID names its partition. */
 class Load {
   readonly #realm: Realm;
   readonly #ended: Promise<void>;
@@ -48,7 +48,7 @@ function partitionOf({ message }: Seen): number {
   return Number(/^p(\d+)-/.exec(String(message.key))?.[1]);
 }
 
-/** Kills the victim and tells how long its partitions were without a reply. */
+/** Kills the victim; returns how long its partitions were without a reply. */
 async function crash(victim: WorkerProcess, successor: WorkerProcess, replies: Followed): Promise<number> {
   const orphans = new Set(victim.partitions());
   const { workerId } = await successor.ready();
@@ -70,7 +70,7 @@ async function crash(victim: WorkerProcess, successor: WorkerProcess, replies: F
   return (firstMs ?? Number.NaN) - killedMs;
 }
 
-/** A batch may be told twice, but never two batches for one correlation ID, nor one ID in two batches. */
+/** Expects one batch for each correlation ID, however many replies it has, and no ID in two batches. */
 function checkDecidedOnce(answered: ReadonlyMap<string, readonly DecodedReply[]>): void {
   const ids: bigint[] = [];
   for (const [correlationId, replies] of answered) {
@@ -88,7 +88,7 @@ test('kill -9 of one of two workers under load: every request gets one batch, an
 }) => {
   await using realm = await Realm.create(suiteServers(), {
     partitions: PARTITIONS,
-    // The sooner an offset is committed, the likelier a commit that came before its reply is found out.
+    // The sooner offsets are committed, the more likely the test detects a commit before its reply.
     env: { COMMIT_INTERVAL_MS: '10' },
   });
   const replies = await realm.follow();

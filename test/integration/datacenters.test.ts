@@ -6,7 +6,7 @@ import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 const page = new Page('how-to/datacenters.md', here);
-/** Not the realm's own. */
+/** A datacenter ID other than the realm's. */
 const OTHER_DATACENTER = 1;
 
 let realm: Realm;
@@ -18,7 +18,7 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-/** The page's names as this realm has them. */
+/** The page's commands with the names of this realm. */
 function here(text: string): string {
   return text.replaceAll(/\bid\./g, `${realm.groupId}.`).replaceAll('idalloc.dc1', `${realm.groupId}.dc1`);
 }
@@ -28,7 +28,7 @@ function idsIn(printed: string): bigint[] {
   return [...printed.matchAll(/^ *(\d{15,19}) /gm)].map(([, id = '']) => BigInt(id));
 }
 
-test('the page has these commands, in this order', () => {
+test('the page shows exactly these commands, in this order', () => {
   expect(page.commands.filter((command) => !command.startsWith('export '))).toEqual([
     'idalloc topics init',
     'idalloc worker',
@@ -37,7 +37,7 @@ test('the page has these commands, in this order', () => {
   ]);
 });
 
-test('a second datacenter on the same servers is served beside the first, and its IDs differ in their field', async () => {
+test('a second datacenter on the same servers is served beside the first, and its IDs differ in the datacenter field', async () => {
   const second: Env = { ...realm.env, ...page.exported() };
   expect(second.DATACENTER_ID).toBe(String(OTHER_DATACENTER));
   expect(realm.env.DATACENTER_ID).not.toBe(second.DATACENTER_ID);

@@ -8,12 +8,12 @@ const ROOMY_BYTES = 2 ** 21;
 
 const triedAgain = ({ msg }: LogLine) => msg === 'requests could not be served and will be retried';
 
-/** Offsets are committed at once when they may be, so that a commit that comes too early is seen. */
+/** Commits offsets as soon as possible, so that a commit that comes too early is detected. */
 function openRealm(): Promise<Realm> {
   return Realm.create(suiteServers(), { env: { COMMIT_INTERVAL_MS: '10' } });
 }
 
-/** A topic that refuses every record, for its size, until it is reopened. */
+/** Makes a topic refuse every record as too large, until it is reopened. */
 function close(realm: Realm, topic: string): Promise<void> {
   return realm.setTopicConfig(topic, 'max.message.bytes', '1');
 }
@@ -22,12 +22,13 @@ function reopen(realm: Realm, topic: string): Promise<void> {
   return realm.setTopicConfig(topic, 'max.message.bytes', String(ROOMY_BYTES));
 }
 
-/** Waits until the request was tried in vain; a worker that tells or commits anyway ends the wait and fails the test. */
+/** Waits until serving the request has failed; a reply or a commit ends the wait too, and fails the test. */
 async function expectHeldBack(realm: Realm, worker: WorkerProcess): Promise<LogLine | undefined> {
-  const told = () => realm.records(realm.replyTopic);
-  const ended = async () => worker.lines.some(triedAgain) || (await told()) > 0 || (await realm.committed()).size > 0;
+  const replied = () => realm.records(realm.replyTopic);
+  const ended = async () =>
+    worker.lines.some(triedAgain) || (await replied()) > 0 || (await realm.committed()).size > 0;
   await vi.waitUntil(ended, { timeout: 60_000, interval: 50 });
-  expect(await told()).toBe(0);
+  expect(await replied()).toBe(0);
   expect(await realm.committed()).toEqual(new Map());
   return worker.lines.find(triedAgain);
 }
@@ -36,7 +37,7 @@ async function expectCommitted(realm: Realm): Promise<void> {
   await expect.poll(() => realm.committed(), { timeout: 20_000 }).toEqual(new Map([[PARTITION, 1]]));
 }
 
-test('while the ledger takes no entry, nothing is told and nothing is committed', async () => {
+test('while the ledger accepts no entry, no reply is sent and no offset is committed', async () => {
   await using realm = await openRealm();
   const replies = await realm.follow();
   const worker = realm.worker();
@@ -51,7 +52,7 @@ test('while the ledger takes no entry, nothing is told and nothing is committed'
   await expectCommitted(realm);
 });
 
-test('while no topic takes the answer, no offset is committed; the next process tells what was decided', async () => {
+test('while no topic accepts the reply, no offset is committed; the next process replies with what was decided', async () => {
   await using realm = await openRealm();
   const replies = await realm.follow();
   const ledger = await realm.follow(realm.ledgerTopic);
@@ -74,7 +75,7 @@ test('while no topic takes the answer, no offset is committed; the next process 
   await expectCommitted(realm);
 });
 
-test('while the dead-letter topic takes nothing, a bad record is not passed over', async () => {
+test('while the dead-letter topic accepts nothing, no bad record is skipped', async () => {
   await using realm = await openRealm();
   const letters = await realm.follow(realm.deadLetterTopic);
   await close(realm, realm.deadLetterTopic);

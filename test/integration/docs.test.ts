@@ -10,14 +10,14 @@ import type { Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
-import { ELSEWHERE, FOLLOWED } from '../support/shown-commands.ts';
+import { ELSEWHERE, FOLLOWED, UNTESTED } from '../support/shown-commands.ts';
 import { misfit } from '../support/shown-output.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const REQUESTS = 30;
-/** Their output hangs on nothing but their arguments. */
+/** Commands whose output depends on nothing but their arguments. */
 const EXACT = /^idalloc (decode|range) /;
-/** How a progress bar is wiped away. */
+/** The characters that erase a progress bar. */
 const WIPE = '\r\u001b[K';
 
 let realm: Realm;
@@ -25,13 +25,13 @@ let worker: WorkerProcess;
 let serves = false;
 let orders: string;
 let batchOfOrder: Followed;
-/** The place of the newest letter for a reply that had nowhere to go. */
+/** The place of the newest dead letter for an undeliverable reply. */
 let undeliverable: string;
-/** What each command printed so far, by what the pages show. */
+/** The output of each command so far, by the page, the command and the output that the page shows. */
 const printed = new Map<string, string>();
 
 beforeAll(async () => {
-  // A short reservation, for after a rebuild it is waited for; a long lease, so that a slow machine keeps its worker ID.
+  // A short reservation, since a worker waits for it after a rebuild; a long lease, so that a slow machine keeps it.
   realm = await Realm.create(suiteServers(), {
     env: { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30', FORM_KEY: `1:${'5e'.repeat(32)}` },
   });
@@ -45,19 +45,19 @@ interface Outcome {
   readonly text: string;
 }
 
-/** What has to be so before a command can print what its page shows. */
+/** What prepares a command so that it can print what its page shows. */
 interface Scene {
   readonly before?: () => Promise<unknown>;
   readonly after?: () => Promise<unknown>;
-  /** The exit code, where it is not 0. */
+  /** The expected exit code, if not 0. */
   readonly code?: number;
-  /** Makes of the page's arguments those of this run. */
+  /** Turns the page's arguments into those of this run. */
   readonly args?: (args: readonly string[]) => Promise<readonly string[]>;
   /** Called when the output of the running command matches. */
   readonly when?: readonly [RegExp, () => void];
 }
 
-/** There is one at a time, as the output that the pages show has it: a page finds the one of the page before. */
+/** Starts the one worker that the pages' output shows, unless an earlier page left it running. */
 const startWorker = async () => {
   if (serves) return;
   worker = realm.worker();
@@ -73,7 +73,7 @@ const stopWorker = async () => {
 const makesReplyTopic: Scene = { args: async () => ['topics', 'init', '--reply-topic', orders] };
 const tracing: Scene = { args: async () => ['trace', String((await batchOf('order-4711')).ranges[0]?.first)] };
 
-/** By page and command; a second `idalloc audit` of a page is another one. */
+/** Scenes by page and command. */
 const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
   'README.md': {
     'npm run idalloc -- topics init --reply-topic id.replies.orders': { ...makesReplyTopic, after: startWorker },
@@ -168,8 +168,8 @@ async function forge(): Promise<void> {
 }
 
 /**
- * Runs a command in here, which is quicker than a process of its own, before a person who types y when asked. What the
- * person sees is its output.
+ * Runs a command in this process, which is faster than a child process, at a simulated terminal where a person confirms with
+ * y. The result is the text on the terminal.
  */
 async function atTerminal(args: readonly string[], when: Scene['when']): Promise<Outcome> {
   let seen = '';
@@ -198,7 +198,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
   return { code: code === 0 ? exitCode : code, text: lines.join('\n') };
 }
 
-/** The words of a command line with single quotes. */
+/** The words of a command line, with single quotes removed. */
 function words(command: string): string[] {
   return [...command.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? '');
 }
@@ -206,14 +206,17 @@ function words(command: string): string[] {
 async function run({ command, output }: ShownCommand, scene: Scene): Promise<Outcome> {
   const [program, ...rest] = words(command.replace(/^npm run idalloc -- /, 'idalloc '));
   if (program === 'curl') return { code: 0, text: await curl(rest, worker) };
-  if (program !== 'idalloc') throw new Error('no test runs this command: add it to ELSEWHERE with the test that does');
+  if (program !== 'idalloc')
+    throw new Error(
+      'this test runs only commands of idalloc: add the command to ELSEWHERE or UNTESTED in test/support/shown-commands.ts',
+    );
   const args = (await scene.args?.(rest)) ?? rest;
   if (output === undefined || output.some((line) => line.endsWith(' [y/N] y'))) return atTerminal(args, scene.when);
   const { code, stdout, stderr } = await runIdalloc(args, realm.env);
   return { code, text: stdout + stderr };
 }
 
-/** This realm's names as the pages have them. */
+/** Output with this realm's names replaced by those of the pages. */
 function asShown(text: string): string {
   const { groupId, env } = realm;
   return text
@@ -222,35 +225,37 @@ function asShown(text: string): string {
     .replaceAll(env.ETCD_PREFIX ?? '', '/keyspace');
 }
 
-/** The suite has one broker, of which some warn, and the machine's own affairs are not idalloc's. */
-const OWN_AFFAIR = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
+/** Lines about the suite's single broker and about the machine, which the pages don't show. */
+const ENVIRONMENT = /^(warning LEDGER_WEAK|(ok|warn|fault) +(topics LEDGER_WEAK|NTP|limits|index directory) )/;
 
-/** The lines that a page and this run have to share; a fix is shown below its line. */
+/** The lines that a page and this run must share; the fix of a check is on the line below it. */
 function shared(lines: readonly string[]): readonly string[] {
   let own = false;
   return lines.filter((line) => {
-    own = OWN_AFFAIR.test(line) || (own && /^ +fix: /.test(line));
+    own = ENVIRONMENT.test(line) || (own && /^ +fix: /.test(line));
     return !own;
   });
 }
 
-/** The outcome of a doctor that finds nothing but the machine's own faults, as it were without them. */
+/** The outcome of a doctor that finds only faults of the environment, as if it found none. */
 function withoutOwnFaults({ code, text }: Outcome): Outcome {
-  const own = text.split('\n').filter((line) => line.startsWith('fault') && OWN_AFFAIR.test(line)).length;
+  const own = text.split('\n').filter((line) => line.startsWith('fault') && ENVIRONMENT.test(line)).length;
   const verdict = new RegExp(`^${own} faults$`, 'm');
   if (own === 0 || !verdict.test(text)) return { code, text };
   return { code: 0, text: text.replace(verdict, 'no fault: a worker can run') };
 }
 
 const STEPS = FOLLOWED.flatMap((page) => {
-  const commands = blockCommands(readPage(page)).filter(({ command }) => !ELSEWHERE.has(command));
+  const commands = blockCommands(readPage(page)).filter(
+    ({ command }) => !ELSEWHERE.has(command) && !UNTESTED.has(command),
+  );
   return commands.map((step, at) => {
     const same = commands.slice(0, at).filter(({ command }) => command === step.command).length;
     return { ...step, page, name: same === 0 ? step.command : `${step.command} ${same + 1}` };
   });
 });
 
-test('every scene belongs to a command of its page', () => {
+test('each scene belongs to a command of its page', () => {
   const scenes = Object.entries(SCENES).flatMap(([page, of]) => Object.keys(of).map((name) => `${page}: ${name}`));
   const steps = new Set(STEPS.map(({ page, name }) => `${page}: ${name}`));
   expect(scenes.filter((scene) => !steps.has(scene))).toEqual([]);

@@ -24,7 +24,7 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-/** Every ID rises above the one before and carries the identity that the batch tells, at a time between the two. */
+/** Expects that the IDs rise, have the identity that the batch names, and lie between the two times. */
 function checkIds(batch: IdBatch, fromMs: number, untilMs: number): void {
   const ids = expandIds(batch);
   expect(ids.every((id, i) => i === 0 || id > (ids[i - 1] ?? id))).toBe(true);
@@ -63,7 +63,7 @@ test.for(['RANGES', 'IDS'] as const)('one request is answered with its batch, as
   expect(message.timestamp).toBe(entry()?.message.timestamp);
 });
 
-test('100,000 IDs come in one batch, all different, a full millisecond at most in each range', async () => {
+test('100,000 IDs come in one batch, all different, with at most a full millisecond in each range', async () => {
   const correlationId = 'many';
   await realm.send([{ correlationId, count: 100_000 }]);
   const batch = batchOf(await replies.reply(correlationId));
@@ -73,7 +73,7 @@ test('100,000 IDs come in one batch, all different, a full millisecond at most i
   checkIds(batch, startedMs, Date.now());
 });
 
-test('headers alone are a request, its correlation ID is any bytes, and its trace is copied', async () => {
+test('headers alone are a request; its correlation ID may be any bytes, and its trace headers are copied', async () => {
   const correlationId = Buffer.from([0, 0xff, 0xfe, 0x80, 1]);
   await realm.sendRaw([
     {
@@ -97,7 +97,7 @@ test('headers alone are a request, its correlation ID is any bytes, and its trac
   });
 });
 
-test('what a transaction asks is answered once it commits, never when it aborts, and its marker is no lag', async () => {
+test('a request in a transaction is answered once that commits, and never if it aborts; its marker is not counted as lag', async () => {
   const kafka = testKafka(suiteServers().brokers);
   const producer = kafka.producer({ transactionalId: realm.groupId, idempotent: true, maxInFlightRequests: 1 });
   await producer.connect();
@@ -137,7 +137,7 @@ test('the lease record has exactly its four fields, under a lease', async () => 
   expect(owner?.leaseId).not.toBe(0n);
 });
 
-test('`idalloc request --json` prints one line; asked again under its correlation ID, the same IDs', async () => {
+test('`idalloc request --json` prints one line, and the same IDs again for the same correlation ID', async () => {
   const args = ['request', '--count', '3', '--correlation-id', 'by-hand', '--json'];
   const first = await runIdalloc(args, realm.env);
   expect(first).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\{.*\}\n$/) });
@@ -161,7 +161,7 @@ test('`idalloc request --json` prints one line; asked again under its correlatio
   expect(JSON.parse(again.stdout)).toEqual({ ...printed, replayed: true });
 });
 
-test('`idalloc request` prints a table for people, and says why there is none', async () => {
+test('`idalloc request` prints a table for people, or the reason for an error', async () => {
   const { code, stdout } = await runIdalloc(['request', '--count', '2'], realm.env);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^ *value +hex +time +datacenter +worker +sequence\n/);

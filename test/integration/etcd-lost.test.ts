@@ -9,19 +9,19 @@ const PARTITIONS = 6;
 const TTL_MS = 1_000 * Number(SHORT_LEASE.LEASE_TTL_SECONDS);
 const HEARTBEAT_MS = Number(SHORT_LEASE.LEASE_HEARTBEAT_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
-/** The default: the one test that waits for it runs with 30 s, 10 s and 15 s. */
+/** The default of ETCD_REFUSE_AFTER_MS, which one test uses. */
 const REAL_REFUSE_MS = 15_000;
 const SLOW_MS = 3_000;
-/** pino's number for it. */
+/** pino's number of the level. */
 const WARN = 40;
-/** Of several reopenings the quickest counts: what the machine's other work takes is not the worker's. */
+/** The fastest of several reopenings counts, since other work on the machine delays some of them. */
 const REOPENINGS = 5;
 const RESUME_LIMIT_MS = 200;
-/** From a timer of a busy machine to the line that tells of it. */
+/** Longest delay from a timer to its log line, on a busy machine. */
 const LATE_MS = 1_500;
 
 describe.concurrent('etcd is out of reach for one worker', () => {
-  test('30 s, 10 s, 15 s: calls of 3 s stop nothing; silence stops it 15 s after the last keep-alive; it resumes', async ({
+  test('with default timing, calls of 3 s stop nothing, silence stops a worker 15 s after the last keep-alive, and it resumes', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
@@ -32,7 +32,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     const history = await scene.underLoad(async () => {
       link.slow(SLOW_MS);
       const slowFromMs = performance.now();
-      // Two deadlines pass, each renewed by a keep-alive that took 3 s.
+      // The time of two deadlines passes; keep-alives that take 3 s renew each.
       await expect.poll(() => link.lastKeepAliveMs(), { timeout: 60_000 }).toBeGreaterThan(slowFromMs + REAL_REFUSE_MS);
       const from = worker.lines.length;
       const warnings = worker.lines.filter(({ level = 0 }) => level >= WARN).map((line) => JSON.stringify(line));
@@ -51,14 +51,14 @@ describe.concurrent('etcd is out of reach for one worker', () => {
       const repliedMs = await nextReplyBy(worker, scene.replies);
       await report(
         annotate,
-        `30/10/15: healed, open after ${Math.round(open.seenMs - healedMs)} ms, first reply after ${Math.round(repliedMs - healedMs)} ms`,
+        `default timing: gate open after ${Math.round(open.seenMs - healedMs)} ms, first reply after ${Math.round(repliedMs - healedMs)} ms`,
       );
     }, 200);
     expect(history.stops).toBe(1);
     expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired').map((line) => line.fence)).toEqual([fence]);
   });
 
-  test('one of two workers is cut off: the other serves its partitions; it leaves, and comes back when healed', async ({
+  test('a worker that is cut off leaves the group, the other one serves its partitions, and it returns when healed', async ({
     annotate,
   }) => {
     const env = { ...SHORT_LEASE, GATE_GRACE_MS: '2000' };
@@ -69,7 +69,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     await shared();
     const history = await scene.underLoad(async () => {
       await nextReplyBy(victim, scene.replies);
-      // A worker serves before its first keep-alive; until then the lease is as old as its grant.
+      // A worker may serve before its first keep-alive; until then its deadline counts from the grant of the lease.
       await expect.poll(() => link.lastKeepAliveMs(), { timeout: TTL_MS }).toBeGreaterThan(0);
       const from = victim.lines.length;
       const partitions = new Set(victim.partitions());
@@ -119,14 +119,14 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     expect(tookMs[0]).toBeLessThan(RESUME_LIMIT_MS);
   });
 
-  test('frozen past its deadline and woken without etcd, it allocates nothing until etcd has confirmed it', async ({
+  test('a worker frozen past its deadline and resumed without etcd allocates nothing until etcd has confirmed its term', async ({
     annotate,
   }) => {
     await using scene = await Scene.open({ env: SHORT_LEASE });
     const link = await scene.link();
     const worker = scene.worker(link.env);
     await worker.ready();
-    // As many IDs as a worker makes in a second, each second: when it freezes, an allocation is waiting for its ticks.
+    // More IDs than a worker can allocate at once: when it freezes, an allocation is waiting for its ticks.
     const asks = Array.from({ length: 400 }, (_, i) => ({ correlationId: `big-${i}`, count: 100_000 }));
     await scene.realm.send(asks);
     await scene.replies.until('the first of them', (seen) => seen.length > 10);
@@ -144,23 +144,23 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     link.heal();
     await opened(worker, from);
     const answered = await scene.replies.replies(asks.length);
-    const made = [...answered.values()].flatMap(([first]) =>
+    const batches = [...answered.values()].flatMap(([first]) =>
       first && 'batch' in first.reply ? [first.reply.batch] : [],
     );
-    expect(made).toHaveLength(asks.length);
-    expect(made.filter(({ generatedAtMs: ms }) => ms > wokenMs && ms < healedMs)).toEqual([]);
-    expect(made.filter(({ generatedAtMs: ms }) => ms <= wokenMs).length).toBeGreaterThan(0);
+    expect(batches).toHaveLength(asks.length);
+    expect(batches.filter(({ generatedAtMs: ms }) => ms > wokenMs && ms < healedMs)).toEqual([]);
+    expect(batches.filter(({ generatedAtMs: ms }) => ms <= wokenMs).length).toBeGreaterThan(0);
     await report(annotate, `frozen past the deadline: ${reason}, ${healedMs - wokenMs} ms awake without an ID`);
   });
 });
 
-describe.concurrent('the worker ID is taken away', () => {
+describe.concurrent('a worker loses its worker ID when', () => {
   test.for([
     ['the lease is revoked', 'revoked'],
     ['the owner key is deleted', 'deleted'],
-    ["the owner key becomes another's", 'replaced'],
+    ['another process writes the owner key', 'replaced'],
   ] as const)(
-    '%s: noticed within a heartbeat, nothing allocated under it after that, and a new term',
+    '%s: it notices within a heartbeat, allocates nothing after that, and starts a new term',
     async ([, how], { annotate }) => {
       await using scene = await Scene.open({ env: { ...SHORT_LEASE, WORKER_ID: '7' } });
       const { realm, replies } = scene;
@@ -192,7 +192,7 @@ describe.concurrent('the worker ID is taken away', () => {
     },
   );
 
-  test('frozen for longer than the lease while another takes its worker ID, then both publish: all IDs differ', async ({
+  test('it is frozen for longer than its lease and another takes the ID: both publish, and all IDs differ', async ({
     annotate,
   }) => {
     await using scene = await Scene.open({

@@ -8,7 +8,7 @@ import { report } from '../support/whole-history.ts';
 
 const servers = suiteServers();
 const PARTITIONS = 6;
-/** Long enough for a leader to be missed and followed; an election takes a second or two. */
+/** A lease that survives the loss of an etcd leader and an election, which take a second or two. */
 const PATIENT_LEASE = {
   LEASE_TTL_SECONDS: '15',
   LEASE_HEARTBEAT_MS: '2000',
@@ -18,16 +18,16 @@ const PATIENT_LEASE = {
 const PATIENCE_MS = Number(PATIENT_LEASE.ETCD_REFUSE_AFTER_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 const LATE_MS = 1_500;
-/** The grace time, and enough of what leaving takes without a broker. */
+/** Time after the grace time for leaving the group without a broker. */
 const LEAVING_MS = 2_000;
-/** What an open gate needs to bring the first reply; the rest is for a loaded machine. */
+/** Limit from an open gate to the first reply, with reserve for a busy machine. */
 const RESUME_LIMIT_MS = 200;
 
 afterEach(async () => {
   for (let index = 0; index < ETCD_SIZE; index += 1) await servers.resumeEtcd(index);
 });
 
-test('the leader of etcd is frozen for longer than the deadline, and another is killed and restarted: nothing stops', async ({
+test('no worker stops when the etcd leader is frozen for longer than the deadline and the next one is killed and restarted', async ({
   annotate,
 }) => {
   await using scene = await Scene.open({ partitions: PARTITIONS, env: PATIENT_LEASE });
@@ -68,7 +68,7 @@ test('the leader of etcd is frozen for longer than the deadline, and another is 
   expect(new Set(workers.map((worker) => worker.gate()))).toEqual(new Set(['open']));
 });
 
-test('two of three etcd members are frozen: all workers stop in time, requests wait, and all goes on by itself', async ({
+test('with two of three etcd members frozen all workers stop in time, requests wait, and everything resumes by itself', async ({
   annotate,
 }) => {
   await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE });
@@ -121,7 +121,7 @@ test('two of three etcd members are frozen: all workers stop in time, requests w
   for (const { correlationId } of waiting) expect(answered.get(correlationId)?.[0]?.reply).toHaveProperty('batch');
 });
 
-test('broker and etcd are lost together for longer than the grace time: back, it is one member with all partitions', async ({
+test('after broker and etcd were lost together for longer than the grace time, a worker is one member with all partitions', async ({
   annotate,
 }) => {
   await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '500' } });

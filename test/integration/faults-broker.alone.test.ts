@@ -8,7 +8,7 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 const PARTITIONS = 6;
 const ANSWERED_BEFORE = 500;
 
-/** How long after this moment the first decision was appended that was then told; both clocks are this machine's. */
+/** The time from `sinceMs` to the append of the first decision that was replied; both clocks are this machine's. */
 async function firstDecisionAfter(replies: Followed, sinceMs: number): Promise<number> {
   let first = Number.POSITIVE_INFINITY;
   await replies.until('a reply decided after the outage', (seen) => {
@@ -20,7 +20,7 @@ async function firstDecisionAfter(replies: Followed, sinceMs: number): Promise<n
 }
 
 test.for(['stopped', 'killed'] as const)(
-  'the only broker is %s and started again under load: everything waits and goes on',
+  'after the only broker was %s and started again under load, everything continues',
   async (what, { annotate }) => {
     const servers = suiteServers();
     await using realm = await Realm.create(servers, { partitions: PARTITIONS });
@@ -40,7 +40,7 @@ test.for(['stopped', 'killed'] as const)(
     } finally {
       await load.stop();
     }
-    const history = await checkWholeHistory(realm, load.asks, replies, () =>
+    const history = await checkWholeHistory(realm, load.requests, replies, () =>
       settledRecords(realm, realm.ledgerTopic, ledger),
     );
     await report(annotate, `broker ${what}: ${JSON.stringify(history)}`);

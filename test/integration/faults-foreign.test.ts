@@ -22,21 +22,21 @@ const ENTRY = encodeLedgerEntry({
   through: -1,
 });
 
-/** The marker under the fingerprint of a schema that nobody has. */
+/** The marker with the fingerprint of an unknown schema. */
 function ofAnotherSchema(): Buffer {
   const value = Buffer.from(MARKER);
   value[2] = (value[2] ?? 0) ^ 0xff;
   return value;
 }
 
-/** One for each ledger partition behind the first, which stays well. */
+/** A foreign entry for each ledger partition after the first, which stays healthy. */
 const FOREIGN = [
   { name: 'text', key: Buffer.from('k'), value: Buffer.from('hello') },
   { name: 'an empty value', key: Buffer.from('k'), value: Buffer.alloc(0) },
   { name: 'a tombstone', key: encodeLedgerKey(CORRELATION_ID), value: null },
   { name: 'a decision without a key', key: null, value: ENTRY },
   { name: 'an entry of an unknown schema', key: null, value: ofAnotherSchema() },
-  { name: 'an entry with bytes behind it', key: null, value: Buffer.concat([MARKER, Buffer.of(0)]) },
+  { name: 'an entry with bytes after its end', key: null, value: Buffer.concat([MARKER, Buffer.of(0)]) },
   { name: 'half an entry', key: encodeLedgerKey(CORRELATION_ID), value: ENTRY.subarray(0, ENTRY.length / 2) },
 ] as const;
 const PARTITIONS = 1 + FOREIGN.length;
@@ -55,7 +55,7 @@ async function ask(realm: Realm, name: string): Promise<void> {
   await realm.send(partitions.map((partition) => ({ correlationId: idOf(name, partition), count: 3 })));
 }
 
-/** Each partition with a foreign entry says why it stands still; the well one goes on, and the worker is not ready. */
+/** Expects that each partition with a foreign entry stops with a reason, the healthy one serves, and the worker is not ready. */
 async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Followed, name: string): Promise<void> {
   await ask(realm, name);
   expect('batch' in (await replies.reply(idOf(name, WELL))).reply).toBe(true);
@@ -74,7 +74,7 @@ async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Follo
   ]);
 }
 
-test('a ledger partition with a foreign entry stops and says why; the others go on, and it too when it is trimmed', async () => {
+test('a ledger partition with a foreign entry stops with the reason until it is trimmed; the others continue', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
   const running = realm.worker();
@@ -88,14 +88,14 @@ test('a ledger partition with a foreign entry stops and says why; the others go 
   );
   await expectStopped(realm, running, replies, 'running');
   await running.stop();
-  // An append may have been under way when the foreign entry came before it: it was not told of, and is the last one.
+  // An append may have been in flight when the foreign entry was written before it: it got no reply, and is the last.
   const decisions = await realm.decisions(ledger);
   const started = realm.worker();
   await started.hasPartitions(PARTITIONS);
   await expectStopped(realm, started, replies, 'started');
 
-  const told = await replies.replies(PARTITIONS + 2);
-  expect(told.size).toBe(PARTITIONS + 2);
+  const answered = await replies.replies(PARTITIONS + 2);
+  expect(answered.size).toBe(PARTITIONS + 2);
   expect(await realm.decisions(ledger)).toBe(decisions + 1);
   await realm.trimLedger();
   await started.ready();

@@ -13,7 +13,7 @@ const PARTITIONS = 6;
 const ANSWERED_BEFORE = 300;
 const ANSWERED_BY_SUCCESSOR = 300;
 
-/** Freezes the victim until the other has taken over, and lets it go on with what it had in hand. */
+/** Freezes the victim until the other has taken over, and resumes it with its work in flight. */
 async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: Followed): Promise<number> {
   const partitions = new Set(victim.partitions());
   victim.kill('SIGSTOP');
@@ -24,23 +24,23 @@ async function freeze(victim: WorkerProcess, successor: WorkerProcess, replies: 
   }
 }
 
-/** The same history as a reader in another language sees it: where Python can be had. */
+/** Checks the same history with the Python example, if Python is available. */
 async function checkByPython(realm: Realm, replies: Followed, requests: number): Promise<string> {
   const tool = await pythonEnvironment();
-  if ('unavailable' in tool) return `not judged by Python: ${tool.unavailable}`;
+  if ('unavailable' in tool) return `not checked with Python: ${tool.unavailable}`;
   const args = ['--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic];
   const { stdout } = await runPython(tool.path, 'ledger.py', suiteServers().brokers, args);
   const { decided, ...found } = JSON.parse(stdout);
-  const told = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
+  const replied = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
     if (first === undefined || 'error' in first.reply) throw new Error(`no batch for ${correlationId}`);
     return [correlationId, expandIds(first.reply.batch).map(String)] as const;
   });
-  expect(decided).toEqual(Object.fromEntries(told));
+  expect(decided).toEqual(Object.fromEntries(replied));
   expect(found).toMatchObject({ faults: [], replies: replies.seen.length });
-  return `read by Python: ${JSON.stringify(found)}`;
+  return `checked with Python: ${JSON.stringify(found)}`;
 }
 
-test('each of two workers is frozen until the other has taken over, and wakes with work in hand: one batch each', async ({
+test('each request gets one batch when each of two workers is frozen until the other has taken over, and resumes its work', async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
@@ -58,12 +58,12 @@ test('each of two workers is frozen until the other has taken over, and wakes wi
     ] as const) {
       const takeoverMs = await freeze(victim, successor, replies);
       await report(annotate, `${takeoverMs} ms from SIGSTOP to the successor's first reply`);
-      await shared(); // the one that woke up is in the group again
+      await shared(); // the worker that was frozen is in the group again
     }
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `frozen twice: ${JSON.stringify(history)}`);

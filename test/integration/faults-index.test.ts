@@ -12,7 +12,7 @@ const PARTITIONS = 3;
 const ANSWERED = 200;
 const wasDiscarded = ({ msg }: LogLine) => msg === 'ledger index was discarded';
 
-/** Workers of a realm come and go on one index directory; what they leave there is exchanged between them. */
+/** Runs two workers of a realm one after the other on one index directory, and `exchange` between them. */
 async function served(realm: Realm, indexDir: string, exchange: () => Promise<void>): Promise<readonly LogLine[]> {
   const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
   const first = realm.worker({ INDEX_DIR: indexDir });
@@ -22,20 +22,20 @@ async function served(realm: Realm, indexDir: string, exchange: () => Promise<vo
     await replies.replies(ANSWERED);
     await first.stop();
     await exchange();
-    // Everything is read again: what the index does not know, the ledger does.
+    // All requests are read again: the ledger has the decisions that the index lacks.
     await realm.rewind();
     const second = realm.worker({ INDEX_DIR: indexDir });
     await second.ready();
-    await replies.replies(load.asks.length + ANSWERED);
+    await replies.replies(load.requests.length + ANSWERED);
     await load.stop();
-    await checkWholeHistory(realm, load.asks, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
+    await checkWholeHistory(realm, load.requests, replies, () => settledRecords(realm, realm.ledgerTopic, ledger));
     return second.lines;
   } finally {
     await load.stop();
   }
 }
 
-test('the index of another ledger is thrown away, and nothing of it is believed', async () => {
+test('the index of another ledger is discarded, and none of its entries count', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-foreign-index-'));
   const [own, others] = [join(directory.path, 'own'), join(directory.path, 'others')];
   const open = () => Realm.create(suiteServers(), { partitions: PARTITIONS });
@@ -49,7 +49,7 @@ test('the index of another ledger is thrown away, and nothing of it is believed'
   expect(lines.some(wasDiscarded)).toBe(true);
 });
 
-test('an index from a while ago, put back, is caught up from the ledger before it is asked', async () => {
+test('an older copy of the index catches up from the ledger before it is queried', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-old-index-'));
   const [own, old] = [join(directory.path, 'own'), join(directory.path, 'old')];
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });

@@ -10,7 +10,7 @@ function whyEnded({ lines }: WorkerProcess): unknown {
   return lines.find(({ level }) => level === FATAL_LEVEL)?.msg;
 }
 
-test('a partition is added to the request topic alone: nothing starts on it, and who runs ends at its next join', async () => {
+test('after a partition was added to the request topic alone, no worker starts, and a running one exits at its next join', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const [staying, leaving] = [realm.worker(), realm.worker()];
   await Promise.all([staying, leaving].map((worker) => worker.hasPartitions(1)));

@@ -8,14 +8,14 @@ import { isProduceTo, TcpProxy } from '../support/tcp-proxy.ts';
 import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
 
 const PARTITIONS = 3;
-/** Longer than a batch may be in hand inside of kafkajs' loop. */
+/** Longer than the pace of requests, so that appends overlap with late answers. */
 const SLOW_ANSWER_MS = 2_000;
 const DELAYS = 3;
-/** Some of them while others are under way on the same connection; more than kafkajs tries again at once. */
+/** Number of cut connections, some with several calls in flight. */
 const CUTS = 12;
 const ANSWERED = 100;
 
-/** A realm with a proxy for the workers that go by it; the test's own clients do not. */
+/** A realm whose workers may connect through a proxy; the test's own clients do not. */
 class Scene implements AsyncDisposable {
   readonly proxy: TcpProxy;
   readonly realm: Realm;
@@ -39,17 +39,17 @@ class Scene implements AsyncDisposable {
     return this.realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
   }
 
-  /** Puts the fault to a running load, and checks everything once all is answered. */
+  /** Injects the fault under load, and checks everything once all requests are answered. */
   async underLoad(fault: (load: Load) => Promise<unknown>): Promise<History> {
     const load = new Load(this.realm, { partitions: PARTITIONS });
     try {
       await this.replies.replies(ANSWERED);
       await fault(load);
-      await this.replies.replies(load.asks.length + ANSWERED);
+      await this.replies.replies(load.requests.length + ANSWERED);
     } finally {
       await load.stop();
     }
-    return checkWholeHistory(this.realm, load.asks, this.replies, () =>
+    return checkWholeHistory(this.realm, load.requests, this.replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
     );
   }
@@ -63,7 +63,7 @@ class Scene implements AsyncDisposable {
 const topics = { ledger: (realm: Realm) => realm.ledgerTopic, reply: (realm: Realm) => realm.replyTopic } as const;
 
 test.for(['ledger', 'reply'] as const)(
-  'answers of the %s topic come late: nothing is appended or told twice',
+  'late answers of the %s topic cause no second append and no second reply',
   async (which, { annotate }) => {
     await using scene = await Scene.open();
     await scene.proxiedWorker().ready();
@@ -77,7 +77,7 @@ test.for(['ledger', 'reply'] as const)(
   },
 );
 
-test('answers of the ledger topic are lost: what was written is read back and decides, and nothing is appended again', async ({
+test('after lost answers of the ledger topic the written entries are read back and decide, and nothing is appended again', async ({
   annotate,
 }) => {
   await using scene = await Scene.open();
@@ -89,7 +89,7 @@ test('answers of the ledger topic are lost: what was written is read back and de
   expect(history).toMatchObject({ losers: 0, doubled: 0 });
 });
 
-test('answers of the reply topic are lost: what was written is sent again, in the same bytes', async ({ annotate }) => {
+test('after lost answers of the reply topic the same replies are sent again, byte for byte', async ({ annotate }) => {
   await using scene = await Scene.open();
   await scene.proxiedWorker().ready();
   const history = await scene.underLoad(() => scene.proxy.cutAnswers(isProduceTo(scene.realm.replyTopic), CUTS));
@@ -97,7 +97,7 @@ test('answers of the reply topic are lost: what was written is sent again, in th
   expect(history.duplicates).toBeGreaterThan(0);
 });
 
-test('an append that comes after another worker has decided the same requests loses, also for who wrote it', async ({
+test('an append that arrives after another worker decided the same requests loses, for its writer too', async ({
   annotate,
 }) => {
   await using scene = await Scene.open();

@@ -12,22 +12,22 @@ const COUNT = 7;
 const ASKED = 20;
 const ERROR_LEVEL = 50;
 
-/** Asks under these names and gives the bytes and IDs of the first replies; a name asked again gives its `nth`. */
+/** Sends requests under these names; returns bytes and IDs of the `nth` reply to each, the first by default. */
 async function ask(realm: Realm, replies: Followed, name: string, nth = 0) {
   const ids = Array.from({ length: ASKED }, (_, i) => `${name}-${i}`);
   await realm.send(ids.map((correlationId) => ({ correlationId, count: COUNT })));
-  const told = await Promise.all(ids.map((correlationId) => replies.reply(correlationId, nth)));
-  return told.map((one) => ({ bytes: one.seen.message.value?.toString('hex'), ids: expandIds(batchOf(one)) }));
+  const answers = await Promise.all(ids.map((correlationId) => replies.reply(correlationId, nth)));
+  return answers.map((one) => ({ bytes: one.seen.message.value?.toString('hex'), ids: expandIds(batchOf(one)) }));
 }
 
-type Told = Awaited<ReturnType<typeof ask>>;
+type Answers = Awaited<ReturnType<typeof ask>>;
 
-function expectDisjoint(...told: readonly Told[]): void {
-  const ids = told.flat().flatMap((one) => one.ids);
+function expectDisjoint(...answers: readonly Answers[]): void {
+  const ids = answers.flat().flatMap((one) => one.ids);
   expect(new Set(ids).size).toBe(ids.length);
 }
 
-test('a request topic that was made anew under an old ledger is refused, until the ledger is made anew as well', async () => {
+test('a recreated request topic with an old ledger is refused, until the ledger is recreated as well', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   const first = realm.worker();
@@ -52,7 +52,7 @@ test('a request topic that was made anew under an old ledger is refused, until t
   expectDisjoint(before, await ask(realm, replies, 'after'));
 });
 
-test('a ledger topic that was made anew while the worker was away: its index is restored, and what it knew is FORGOTTEN', async () => {
+test('when the ledger was recreated while the worker was down, the index is restored, and earlier decisions are FORGOTTEN', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-recreated-'));
   const env = { INDEX_DIR: directory.path };
@@ -74,7 +74,7 @@ test('a ledger topic that was made anew while the worker was away: its index is 
   expect(await ask(realm, replies, 'after', 1)).toEqual(after);
 });
 
-test('a ledger topic that is made anew under a running worker: noticed, restored, and one batch each from then on', async () => {
+test('when the ledger is recreated under a running worker, it restores its index, and each request has one batch again', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   const worker = realm.worker();

@@ -15,15 +15,15 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 const RESETS = 100;
 const PARTITIONS = 3;
 const ANSWERED = 60;
-/** Half a second for each reset where the machine has nothing else to do. */
+/** On an idle machine, each reset takes half a second. */
 const TIMEOUT_MS = 240_000;
 
 /**
- * A worker of its own for each reset, since offsets can be reset only while nobody is in the group. All workers are in
- * this process: a hundred starts of a process would take minutes, and what is read again is the same.
+ * A new worker for each reset, since offsets can be reset only while the group is empty. All workers run in this process:
+ * a hundred starts of a process would take minutes and read the same requests.
  */
 test(
-  `${RESETS} resets of the offsets to the start: the same bytes each time, and nothing decided anew`,
+  `after each of ${RESETS} resets of the offsets to the start, replies are the same bytes and nothing is decided anew`,
   async ({ annotate }) => {
     await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-replay-'));
     await using realm = await Realm.create(suiteServers(), {
@@ -32,23 +32,23 @@ test(
     });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
     const load = new Load(realm, { partitions: PARTITIONS, paceMs: 1 });
-    await expect.poll(() => load.asks.length).toBeGreaterThanOrEqual(ANSWERED);
+    await expect.poll(() => load.requests.length).toBeGreaterThanOrEqual(ANSWERED);
     const asks = await load.stop();
 
     const begunMs = performance.now();
-    let told = 0;
+    let expected = 0;
     for (let round = 0; round <= RESETS; round += 1) {
       const worker = new Worker(loadWorkerConfig(realm.env), {
         log: createLogger({ level: 'silent', destination: 'stderr' }),
         metrics: createMetrics(),
       });
       try {
-        told += asks.length;
-        await replies.until('a reply to each request', (seen) => seen.length >= told);
+        expected += asks.length;
+        await replies.until('a reply to each request', (seen) => seen.length >= expected);
       } finally {
         await worker[Symbol.asyncDispose]();
       }
-      expect(replies.seen.length).toBe(told);
+      expect(replies.seen.length).toBe(expected);
       await realm.rewind();
     }
     await report(annotate, `${Math.round((performance.now() - begunMs) / RESETS)} ms for each reset`);

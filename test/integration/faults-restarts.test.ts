@@ -11,7 +11,7 @@ const STORMS = 2;
 const STORM_WORKERS = 4;
 const ANSWERED = 200;
 
-/** Runs the change under load, and checks everything once all is answered. */
+/** Runs the change under load, and checks everything once all requests are answered. */
 async function underLoad(
   realm: Realm,
   annotate: (text: string) => Promise<unknown>,
@@ -21,17 +21,19 @@ async function underLoad(
   const load = new Load(realm, { partitions: PARTITIONS });
   let what: string;
   try {
-    what = await change((more) => replies.replies(load.asks.length + more));
+    what = await change((more) => replies.replies(load.requests.length + more));
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `${what}: ${JSON.stringify(history)}`);
 }
 
-test(`${RESTARTS} rolling restarts of two workers under load`, async ({ annotate }) => {
+test(`${RESTARTS} rolling restarts of two workers under load leave each request with one batch`, async ({
+  annotate,
+}) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   let pair: readonly [WorkerProcess, WorkerProcess] = [realm.worker(), realm.worker()];
   const shared = () => Promise.all(pair.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
@@ -52,7 +54,7 @@ test(`${RESTARTS} rolling restarts of two workers under load`, async ({ annotate
   });
 });
 
-test(`${STORMS} times ${STORM_WORKERS} workers join one that stays, and leave as soon as they are in`, async ({
+test(`each request gets one batch while ${STORM_WORKERS} workers join and leave another one, ${STORMS} times`, async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });

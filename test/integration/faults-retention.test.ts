@@ -5,7 +5,7 @@ import { BATCH } from '../codec/samples.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
 import { Load } from '../support/load.ts';
-import { type Ask, Realm } from '../support/realm.ts';
+import { Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
@@ -42,12 +42,12 @@ async function codes(replies: Followed, correlationId: string, count: number): P
   return Promise.all(Array.from({ length: count }, async (_, nth) => codeOf(await replies.reply(correlationId, nth))));
 }
 
-/** However often a request was answered: with one batch, or told that it is forgotten; and no ID is in two batches. */
-function checkNeverTwice(asks: readonly Ask[], told: ReadonlyMap<string, readonly DecodedReply[]>) {
+/** Expects that all replies to a request are one batch or FORGOTTEN, and that no ID is in two batches. */
+function checkNeverTwice(requests: readonly TestRequest[], answered: ReadonlyMap<string, readonly DecodedReply[]>) {
   const ids: bigint[] = [];
   let forgotten = 0;
-  for (const { correlationId } of asks) {
-    const all = told.get(correlationId) ?? [];
+  for (const { correlationId } of requests) {
+    const all = answered.get(correlationId) ?? [];
     expect(all.length, `replies to ${correlationId}`).toBeGreaterThan(0);
     const batches = new Map<string | undefined, IdBatch>();
     for (const { reply, seen } of all) {
@@ -59,10 +59,10 @@ function checkNeverTwice(asks: readonly Ask[], told: ReadonlyMap<string, readonl
     for (const batch of batches.values()) ids.push(...expandIds(batch));
   }
   expect(new Set(ids).size).toBe(ids.length);
-  return { requests: asks.length, forgotten };
+  return { requests: requests.length, forgotten };
 }
 
-test('the winner is trimmed while the loser stays: the loser never decides, and nothing is decided anew', async () => {
+test('a loser never decides after its winner was trimmed, and nothing is decided anew', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   await realm.send(['decided', 'never-decided'].map((correlationId) => ({ correlationId, count: COUNT })));
@@ -74,7 +74,7 @@ test('the winner is trimmed while the loser stays: the loser never decides, and 
   const first = realm.worker();
   await first.ready();
   expect(await codes(replies, 'decided', 1)).toEqual(['FORGOTTEN']);
-  // It may have been decided by what was trimmed: nobody can tell.
+  // A trimmed entry may have decided it, so it is forgotten.
   expect(await codes(replies, 'never-decided', 1)).toEqual(['FORGOTTEN']);
   await realm.send([{ correlationId: 'new', count: COUNT }]);
   expect(await codes(replies, 'new', 1)).toEqual(['a batch']);
@@ -85,11 +85,11 @@ test('the winner is trimmed while the loser stays: the loser never decides, and 
   expect(await codes(replies, 'decided', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
   expect(await codes(replies, 'never-decided', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
   expect(await codes(replies, 'new', 2)).toEqual(['a batch', 'a batch']);
-  const [told, again] = await Promise.all([0, 1].map((nth) => replies.reply('new', nth)));
-  expect(again?.seen.message.value).toEqual(told?.seen.message.value);
+  const [answered, again] = await Promise.all([0, 1].map((nth) => replies.reply('new', nth)));
+  expect(again?.seen.message.value).toEqual(answered?.seen.message.value);
 });
 
-test('a request that comes a second way after its decision is gone is forgotten: forwarded again, or from the dead letters', async () => {
+test('a request that is forwarded again or resent from the dead letters after its decision is gone is forgotten', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const replies = await realm.follow();
   const lateTopic = `${realm.replyTopic}.late`;
@@ -107,7 +107,7 @@ test('a request that comes a second way after its decision is gone is forgotten:
   await realm.createTopic(lateTopic);
   const lates = await realm.follow(lateTopic);
   await realm.worker().ready();
-  // The copy at home, read again, and the copy of it that was made anew.
+  // The forwarded copy, read again, and the copy that was forwarded anew.
   expect(await codes(replies, astray, 3)).toEqual(['a batch', 'FORGOTTEN', 'FORGOTTEN']);
   expect(await codes(lates, 'late', 1)).toEqual(['FORGOTTEN']);
   const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes'], realm.env);
@@ -115,7 +115,7 @@ test('a request that comes a second way after its decision is gone is forgotten:
   expect(await codes(lates, 'late', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
 });
 
-test(`${ROUNDS} times the whole ledger is trimmed again and again while entries are settled: never a second batch`, async ({
+test(`no request gets a second batch while the ledger is trimmed continuously and entries are settled, in ${ROUNDS} rounds`, async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
@@ -132,7 +132,7 @@ test(`${ROUNDS} times the whole ledger is trimmed again and again while entries 
   } finally {
     await load.stop();
   }
-  const served = checkNeverTwice(load.asks, await replies.replies(load.asks.length));
+  const served = checkNeverTwice(load.requests, await replies.replies(load.requests.length));
   await report(annotate, `trimmed while serving: ${JSON.stringify(served)}`);
 
   await first.stop();
@@ -140,9 +140,9 @@ test(`${ROUNDS} times the whole ledger is trimmed again and again while entries 
   await realm.rewind();
   const before = replies.seen.length;
   await realm.worker().ready();
-  await replies.until('another reply to each', (seen) => seen.length >= before + load.asks.length);
-  checkNeverTwice(load.asks, await replies.replies(load.asks.length));
-  // Nothing was left of the ledger, so nothing can be told again.
+  await replies.until('another reply to each', (seen) => seen.length >= before + load.requests.length);
+  checkNeverTwice(load.requests, await replies.replies(load.requests.length));
+  // Nothing was left of the ledger, so no batch can be repeated.
   expect(new Set(replies.seen.slice(before).map(decodeReply).map(codeOf))).toEqual(new Set(['FORGOTTEN']));
   await realm.send([{ correlationId: 'new', count: COUNT }]);
   expect(await codes(replies, 'new', 1)).toEqual(['a batch']);

@@ -8,10 +8,10 @@ import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
-/** A process that is stopped is, for itself and others, one whose event loop is blocked. */
+/** How long a process is stopped by SIGSTOP, which has the effects of a blocked event loop. */
 const STALL_MS = 20_000;
 const BURSTS = 8;
-/** Longer than a heartbeat's interval in the group, shorter than anything that anybody gives up after. */
+/** Longer than the heartbeat interval of the group, shorter than all timeouts. */
 const BURST_MS = 1_200;
 const BETWEEN_MS = 300;
 const PARTITIONS = 3;
@@ -31,7 +31,7 @@ async function stall(worker: WorkerProcess, milliseconds: number): Promise<void>
   }
 }
 
-/** The one worker stalls with requests waiting, and serves them by itself after that. */
+/** Stalls the only worker while requests wait, until it has served them by itself. */
 async function stalled(lease: Readonly<Record<string, string>>) {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: lease });
   const replies = await realm.follow();
@@ -43,14 +43,14 @@ async function stalled(lease: Readonly<Record<string, string>>) {
   await realm.send([{ correlationId: 'meanwhile', count: 100 }]);
   await stalling;
   const wokenMs = Date.now();
-  const told = await replies.reply('meanwhile');
-  const after = batchOf(told);
+  const reply = await replies.reply('meanwhile');
+  const after = batchOf(reply);
   await expect.poll(() => worker.gate(), { timeout: 30_000 }).toBe('open');
   const reasons = worker.lines.slice(line).flatMap(({ msg, reason }) => (msg?.startsWith('gate ') ? [reason] : []));
-  return { before, after, reasons, wokenMs, tookMs: Number(told.seen.message.timestamp) - wokenMs };
+  return { before, after, reasons, wokenMs, tookMs: Number(reply.seen.message.timestamp) - wokenMs };
 }
 
-test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadline, and the worker goes on by itself`, async ({
+test(`a worker stalled for ${STALL_MS / 1_000} s allocates nothing past its own deadline, and continues by itself`, async ({
   annotate,
 }) => {
   const [kept, lost] = await Promise.all([stalled({}), stalled(SHORT_LEASE)]);
@@ -59,7 +59,7 @@ test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadl
   expect(kept.reasons[0]).toBe('PROCESS_PAUSED');
   expect(kept.reasons).not.toContain('LEASE_LOST');
   expect(kept.after).toMatchObject({ workerId: kept.before.workerId, fence: kept.before.fence });
-  // That of 10 s is gone, and with it the identity.
+  // The lease of 10 s has expired, and the identity is lost with it.
   expect(lost.reasons).toContain('LEASE_LOST');
   expect(lost.after.fence).toBeGreaterThan(lost.before.fence);
   for (const { before, after, wokenMs } of [kept, lost]) {
@@ -70,7 +70,7 @@ test(`stalled for ${STALL_MS / 1_000} s: nothing is allocated past the own deadl
   await report(annotate, `first decision after a stall: ${kept.tookMs} ms with the lease, ${lost.tookMs} ms without`);
 });
 
-test(`${BURSTS} stalls of ${BURST_MS} ms under load: everything is answered once decided, under one identity`, async ({
+test(`through ${BURSTS} stalls of ${BURST_MS} ms under load each request gets one batch, under one identity`, async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
@@ -87,12 +87,12 @@ test(`${BURSTS} stalls of ${BURST_MS} ms under load: everything is answered once
   } finally {
     await load.stop();
   }
-  const history = await checkWholeHistory(realm, load.asks, replies, () =>
+  const history = await checkWholeHistory(realm, load.requests, replies, () =>
     settledRecords(realm, realm.ledgerTopic, ledger),
   );
   await report(annotate, `stalls in bursts: ${JSON.stringify(history)}`);
   expect(history).toMatchObject({ losers: 0 });
-  // Each stall is noticed, and etcd asked whether the identity is ours still; it always is.
+  // The worker notices each stall and asks etcd whether it still holds its identity, which it always does.
   const closed = worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => reason);
   expect(new Set(closed)).toEqual(new Set(['PROCESS_PAUSED']));
   expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);

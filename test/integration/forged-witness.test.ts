@@ -18,7 +18,7 @@ let issued: readonly bigint[];
 const rebuild = (...more: string[]) => runIdalloc(['namespace', 'rebuild', '--json', ...more], realm.env);
 const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
-/** Somebody else writes a reservation of decades ahead, under the namespace that is in use. */
+/** Writes a forged witness of a reservation decades ahead, for the namespace in use. */
 async function forge(): Promise<void> {
   const [{ uuid } = { uuid: randomUUID() }] = await realm.withWitness();
   const forged = { uuid, workerId: 7, fence: 999n, leaseId: 5n };
@@ -41,14 +41,14 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-test('a rebuild that believes the forged witness would begin decades ahead, and says so before it asks', async () => {
+test('a rebuild that counts the forged witness would start decades ahead, and says so before the confirmation', async () => {
   const { code, stderr } = await runIdalloc(['namespace', 'rebuild', '--now', iso(Date.now())], realm.env);
   expect(code).toBe(1);
   expect(stderr).toMatch(/witness .*, up to 2095-01-01/);
   expect(stderr).toMatch(/NOT_CONFIRMED: .* with IDs from 2095-01-01/);
 });
 
-test('what a worker may have reserved is not taken for forged', async () => {
+test('a rebuild refuses to ignore witnesses that a worker may have written', async () => {
   const { code, stderr } = await rebuild(
     '--yes',
     '--forged-after',
@@ -59,7 +59,7 @@ test('what a worker may have reserved is not taken for forged', async () => {
   expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringMatching(/REBUILD_REFUSED.*--forged-after/) });
 });
 
-test('a rebuild that does not believe it brings back the same process, above all that was issued', async () => {
+test('a rebuild that ignores the forged witness lets the same process continue above all issued IDs', async () => {
   const replies = await realm.follow();
   const { code, stdout, stderr } = await rebuild('--yes', '--forged-after', iso(Date.now() + HOUR_MS));
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -72,7 +72,7 @@ test('a rebuild that does not believe it brings back the same process, above all
   expect((await realm.withWitness()).filter(({ ticks }) => tickStartMs(LAYOUT, ticks) >= FORGED_MS)).toEqual([]);
 });
 
-test('who believed it once comes back under another prefix', async () => {
+test('a rebuild under another prefix recovers from one that counted the forged witness', async () => {
   await forge();
   expect((await rebuild('--yes', '--now', iso(Date.now()))).code).toBe(0);
   const again = await rebuild('--yes', '--now', iso(Date.now()), '--forged-after', iso(Date.now() + HOUR_MS));

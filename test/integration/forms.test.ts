@@ -14,7 +14,7 @@ import { suiteServers } from '../support/servers.ts';
 import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const CORRELATION_ID = 'order-4711';
-/** A worker looks for new keys once a second. */
+/** A worker checks for new keys once a second. */
 const WITHIN = { timeout: 20_000 };
 const OPTIONS = { keys: formKeys(KEY_1), prefix: 'ord' };
 
@@ -55,7 +55,7 @@ async function ask(path: string): Promise<{ value_string: string; value_form: st
 }
 
 test.each(FORM_NAMES)(
-  'the ID of a reply is the same text in form %s by client, command and HTTP, and comes back',
+  'client, command and HTTP write the ID of a reply as the same text in form %s, and read it back',
   async (form) => {
     const text = write(form);
     expect(parse(text, form, OPTIONS)).toBe(id);
@@ -77,7 +77,7 @@ test.each(FORM_NAMES)(
   },
 );
 
-test('a text in a form leads to its request', async () => {
+test('trace finds the request of a text in a form', async () => {
   for (const text of [write('ulid'), write('prefixed'), write('number')]) {
     const { code, stdout, stderr } = await runIdalloc(['trace', '--json', text], env);
     expect(code, stderr).toBe(0);
@@ -85,7 +85,7 @@ test('a text in a form leads to its request', async () => {
   }
 });
 
-test('the libraries of the schemes read its texts, with the time of the ID', () => {
+test("the schemes' own libraries read the texts, with the time of the ID", () => {
   const { timestampMs } = decode(id);
   const seconds = new Date(Math.floor(timestampMs / 1000) * 1000);
   const [four, seven] = [write('uuid4'), write('uuid7')];
@@ -96,9 +96,9 @@ test('the libraries of the schemes read its texts, with the time of the ID', () 
   expect(new ObjectId(write('objectid')).getTimestamp()).toEqual(seconds);
 });
 
-test('new IDs over HTTP come in a form, and a worker takes a new key from its file without a restart', async () => {
+test('new IDs over HTTP come in a form, and a worker uses a new key from its file without a restart', async () => {
   const keys = formKeys(`${KEY_2}\n${KEY_1}`);
-  /** The key numbers of new numbers, each of which stands for its ID. */
+  /** The numbers of the keys with which new IDs in form `number` are written; each text must decode to its ID. */
   const keyNumbers = async () => {
     const response = await fetch(`${await worker.api()}/api/v1/ids?count=20&form=number`);
     const { ids } = (await response.json()) as { ids: { value_string: string; value_form: string }[] };

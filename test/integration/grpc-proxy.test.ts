@@ -57,7 +57,7 @@ test('calls, errors and streams pass through', async () => {
   expect(proxy.dropped).toBe(0);
 });
 
-test('a dropped answer: the call took effect, the client sees an error, and the next call works', async () => {
+test('with a dropped answer the call takes effect, the client gets an error, and the next call works', async () => {
   const key = `proxy/${randomUUID()}`;
   const done = proxy.dropAnswers(TXN, 1);
   await expect(create(through, key, 'lost')).rejects.toThrow();
@@ -77,7 +77,7 @@ test('only the calls that match lose their answer', async () => {
   expect(await direct.get(lost).string()).toBe('x');
 });
 
-test('while blocked no call gets through; after that they do', async () => {
+test('no call gets through while blocked, and later calls do', async () => {
   const key = `proxy/${randomUUID()}`;
   expect(await create(through, `${key}/before`, 'x')).toBe(true);
   proxy.block();
@@ -90,7 +90,7 @@ test('while blocked no call gets through; after that they do', async () => {
   expect(await direct.get(`${key}/after`).string()).toBe('x');
 });
 
-test('slow answers come late and whole; a call that is held comes through when it is released', async () => {
+test('delayed answers arrive complete, and a held call arrives when it is released', async () => {
   const key = `proxy/${randomUUID()}`;
   proxy.slow(SLOW_MS);
   const begunMs = performance.now();

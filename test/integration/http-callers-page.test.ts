@@ -13,13 +13,13 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 const run = promisify(execFile);
 const page = new Page('how-to/http-callers.md', (text) => text);
-/** A worker looks at its files once a second. */
+/** A worker checks its files once a second. */
 const WITHIN = { timeout: 20_000 };
 
 let realm: Realm;
 let dir: string;
 let worker: WorkerProcess | undefined;
-/** What the page has set so far, as bash prints it, by name. */
+/** The variables that the page has set so far, by name, as bash prints them. */
 const set = new Map<string, string>();
 
 beforeAll(async () => {
@@ -32,13 +32,13 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Runs a line of bash in the page's directory, after all that the page has set before. */
+/** Runs a line of bash in the page's directory, with the variables that the page has set before. */
 async function bash(line: string): Promise<string> {
   const { stdout } = await run('bash', ['-ec', [...set.values(), line].join('\n')], { cwd: dir });
   return stdout;
 }
 
-/** The page's variables of idalloc as a worker gets them; it listens on a free port of the loopback address. */
+/** Starts a worker with the page's variables, on a free port of the loopback address. */
 async function startWorker(): Promise<void> {
   await worker?.stop();
   const lines = (await bash('env')).split('\n').map((line) => line.split('=', 2) as [string, string]);
@@ -47,14 +47,14 @@ async function startWorker(): Promise<void> {
   await worker.ready();
 }
 
-/** What curl prints for the caller; the shell expands what the page quotes. */
+/** The output of a curl command of the page, whose arguments the shell expands. */
 async function asked(command: string): Promise<string> {
   if (worker === undefined) throw new Error('the page has started no worker yet');
   const args = (await bash(`printf '%s\\n' ${command.replace(/^curl /, '')}`)).trimEnd().split('\n');
   return await curl(args, worker, dir);
 }
 
-/** Runs a line of the page and keeps what it sets for those after it. */
+/** Runs a line of the page, and keeps the variables that it sets. */
 async function follow(command: string): Promise<void> {
   const [, unset] = /^unset (\w+)$/.exec(command) ?? [];
   if (unset !== undefined) return void set.delete(unset);
@@ -69,7 +69,7 @@ test.for(page.commands.map((command, at) => ({ command, at })))('$at: $command',
   await expect.poll(() => asked(command), WITHIN).toMatch(/^\{"ids":\[\{"value_string":"\d+"/);
 });
 
-test('the page has commands for tokens, TLS and client certificates, and none is left out', () => {
+test('the page has commands for tokens, TLS and client certificates', () => {
   expect(page.commands.filter((command) => command.startsWith('curl '))).toHaveLength(3);
   expect(page.commands.filter((command) => command === 'idalloc worker')).toHaveLength(3);
 });

@@ -13,7 +13,7 @@ import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 const ERROR_LEVEL = 50;
-/** A worker looks once a second. */
+/** A worker checks its files once a second. */
 const WITHIN = { timeout: 20_000 };
 const OLD = 'orders-token-before';
 const NEW = 'orders-token-after-';
@@ -33,7 +33,7 @@ async function start(env: Readonly<Record<string, string>>): Promise<WorkerProce
   return worker;
 }
 
-test('tokens are replaced in their file without a restart, and what a caller does is counted under its name', async () => {
+test('tokens can be replaced in their file without a restart, and requests are counted by caller', async () => {
   const file = join(directory(), 'tokens');
   writeFileSync(file, `orders:${OLD}\nbilling:${BILLING}\n`);
   const worker = await start({ API_TOKEN_FILE: file, API_RATE_LIMIT: '100' });
@@ -64,7 +64,7 @@ test('tokens are replaced in their file without a restart, and what a caller doe
   expect(errors.map(({ variable }) => variable)).toEqual(['API_TOKEN_FILE']);
 });
 
-test('certificates are replaced in their files without a restart, and callers are known by theirs', async () => {
+test('certificates can be replaced in their files without a restart, and identify callers', async () => {
   const dir = directory();
   const authority = new Authority(dir);
   const own = { cert: join(dir, 'shown.crt'), key: join(dir, 'shown.key') };
@@ -84,7 +84,7 @@ test('certificates are replaced in their files without a restart, and callers ar
   const { certFile, keyFile } = authority.issue('orders');
   const ca = readFileSync(authority.own.certFile);
   const client = { ca, cert: readFileSync(certFile), key: readFileSync(keyFile) };
-  /** The status, and whose certificate was shown. */
+  /** The status, and the common name of the certificate that the worker showed. */
   const ask = async (options: AgentOptions) => {
     const asked = request({ host: '127.0.0.1', port, path: '/api/v1/ids', agent: false, ...options }).end();
     const [answer] = (await once(asked, 'response')) as [IncomingMessage];

@@ -10,7 +10,7 @@ import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 
 const ERROR_LEVEL = 50;
-/** Of the time that all answers take: on a busy machine both grow alike. Made in one go they take a quarter of it. */
+/** Limit as a share of the time that all responses take, so that a busy machine affects both. Unsliced, it is a quarter. */
 const STALL_SHARE = 0.1;
 
 async function json(url: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }> {
@@ -18,14 +18,14 @@ async function json(url: string, init?: RequestInit): Promise<{ status: number; 
   return { status: response.status, body: (await response.json()) as Record<string, unknown> };
 }
 
-/** The status of a request for an ID, or 'refused' when nobody listens. */
-const asker = (url: string) => async () => {
+/** Requests an ID; returns the status, or 'refused' if the connection is refused. */
+const requester = (url: string) => async () => {
   const response = await fetch(`${url}/api/v1/ids`).catch(() => undefined);
   await response?.body?.cancel();
   return response?.status ?? 'refused';
 };
 
-test('each route answers as promised, with the identity that the worker has leased', async () => {
+test('each route answers as documented, with the identity that the worker has leased', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker();
   const { workerId } = await worker.ready();
@@ -68,10 +68,10 @@ test('each route answers as promised, with the identity that the worker has leas
   expect(await worker.metric('idalloc_http_request_seconds_count{route="/api/v1/id"}')).toBe(1);
   expect((await worker.ops('/api/v1/ids')).status).toBe(404);
   await worker.stop();
-  expect(await asker(url)()).toBe('refused');
+  expect(await requester(url)()).toBe('refused');
 });
 
-test('IDs over HTTP and over Kafka at once are disjoint, and all are answered', async ({ annotate }) => {
+test('concurrent requests over HTTP and Kafka are all answered, with disjoint IDs', async ({ annotate }) => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker();
   await worker.ready();
@@ -94,7 +94,7 @@ test('IDs over HTTP and over Kafka at once are disjoint, and all are answered', 
     annotate,
     `${requests} requests over Kafka: ${aloneMs} ms alone, ${besideMs} ms beside a flood over HTTP`,
   );
-  await report(annotate, `count=1000 over HTTP: ${requestsPerSecond} requests/s, p99 ${p99Ms} ms, each answer read`);
+  await report(annotate, `count=1000 over HTTP: ${requestsPerSecond} requests/s, p99 ${p99Ms} ms, each response read`);
   for (const reply of replies.seen.map(decodeReply)) for (const id of expandIds(batchOf(reply))) seen.add(id);
   expect(failures).toBe(0);
   expect(seen.duplicates).toBe(0);
@@ -103,7 +103,7 @@ test('IDs over HTTP and over Kafka at once are disjoint, and all are answered', 
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
 });
 
-test('hostile connections get what they are due, and the worker goes on', async ({ annotate }) => {
+test('hostile connections get errors or are cut, and the worker continues', async ({ annotate }) => {
   const limits = { API_MAX_CONNECTIONS: '100', API_REQUEST_TIMEOUT_MS: '500' };
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker(limits);
@@ -122,7 +122,7 @@ test('hostile connections get what they are due, and the worker goes on', async 
       socket.write(input);
     });
 
-  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each look begins anew
+  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each reading resets the maximum
   const flood = 'GET /api/v1/ids?count=1000 HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20_000);
   await Promise.all(Array.from({ length: 90 }, () => answerTo(flood)));
   const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
@@ -142,19 +142,19 @@ test('hostile connections get what they are due, and the worker goes on', async 
   const replies = await realm.follow();
   await realm.send([{ correlationId: 'after', count: 1 }]);
   await replies.reply('after');
-  expect(await asker(url)()).toBe(200);
+  expect(await requester(url)()).toBe(200);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   expect(worker.errors).toBe('');
 });
 
-test('100,000 IDs with their parts, asked for by many at once, do not hold up the event loop', async ({ annotate }) => {
+test('concurrent requests for 100,000 IDs with their fields do not block the event loop', async ({ annotate }) => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();
-  // One key, so that no allocation keeps the answers apart.
+  // One key for all, so that allocations do not spread the responses.
   const load = { url, count: 100_000, requests: 16, connections: 16, headers: { 'idempotency-key': 'shared' } };
-  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each look begins anew
+  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each reading resets the maximum
   const { failures, p99Ms } = await loadHttp(load);
   const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
   const held = `event loop held up by at most ${Math.round(lag * 1_000)} ms`;
@@ -164,7 +164,7 @@ test('100,000 IDs with their parts, asked for by many at once, do not hold up th
   expect(lag * 1_000).toBeLessThan(p99Ms * STALL_SHARE);
 });
 
-test('a revoked lease closes the port and cuts its connections; it opens again by itself, with higher IDs', async ({
+test('a revoked lease closes the HTTP port and cuts its connections; it opens again by itself, with higher IDs', async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { env: SHORT_LEASE });
@@ -185,14 +185,14 @@ test('a revoked lease closes the port and cuts its connections; it opens again b
   await report(annotate, `port closed ${Math.round(performance.now() - revokedMs)} ms after the lease was revoked`);
   await cut;
   await worker.line(({ msg }) => msg === 'the HTTP API is listening', from);
-  await expect.poll(async () => await asker(url)()).toBe(200);
-  await report(annotate, `answered again ${Math.round(performance.now() - revokedMs)} ms after`);
+  await expect.poll(async () => await requester(url)()).toBe(200);
+  await report(annotate, `answered again ${Math.round(performance.now() - revokedMs)} ms after the lease was revoked`);
   const after = await json(`${url}/api/v1/id`, { method: 'POST' });
   expect(BigInt(after.body.id as string)).toBeGreaterThan(BigInt(before.body.id as string));
   expect((await worker.ops('/healthz')).status).toBe(200);
 });
 
-test('while etcd does not answer the port stays open, with 503, Retry-After and the reason; then it serves again', async () => {
+test('while etcd does not answer, the HTTP port answers 503 with Retry-After and the reason, and then serves again', async () => {
   const servers = suiteServers();
   await using realm = await Realm.create(servers, { env: SHORT_LEASE });
   const worker = realm.worker();
@@ -207,10 +207,10 @@ test('while etcd does not answer the port stays open, with 503, Retry-After and 
   } finally {
     await Promise.all([servers.resumeEtcd(0), servers.resumeEtcd(1)]);
   }
-  await expect.poll(async () => await asker(url)(), { timeout: 60_000 }).toBe(200);
+  await expect.poll(async () => await requester(url)(), { timeout: 60_000 }).toBe(200);
 });
 
-test('SIGTERM lets answers under way finish', async () => {
+test('SIGTERM lets responses in progress finish', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker();
   await worker.ready();

@@ -23,7 +23,7 @@ afterAll(() => realm?.[Symbol.asyncDispose]());
 
 const metrics = async (...names: string[]) => await Promise.all(names.map((name) => worker.metric(name)));
 
-test('a transaction that is left open shows as lag and as age of the oldest request, until it ends', async () => {
+test('an open transaction shows as lag and as age of the oldest request, until it ends', async () => {
   await realm.send([{ correlationId: 'before', count: 1 }]);
   batchOf(await replies.reply('before'));
   await expect.poll(() => metrics(LAG, AGE)).toEqual([0, 0]);

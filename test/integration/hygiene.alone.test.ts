@@ -4,10 +4,10 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const ERROR_LEVEL = 50;
-/** Of one worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries. */
+/** Connections of a worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries. */
 const CONNECTIONS_PER_BROKER = 7;
 
-/** Open TCP connections of a process to a port, as Linux lists them. */
+/** The number of open TCP connections of a process to a port, from Linux' connection tables. */
 function connectionsTo(pid: number, port: number): number {
   const inodes = new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
@@ -33,13 +33,13 @@ function linkOf(path: string): string {
   }
 }
 
-test('a worker that serves has few connections to a broker, prints no warnings, and logs no errors when the broker restarts', async () => {
+test('a serving worker has at most one connection per lane and broker, prints no warnings, and logs no errors when the broker restarts', async () => {
   const servers = suiteServers();
   const port = Number(servers.brokers[0]?.split(':').at(-1));
   await using realm = await Realm.create(servers);
   const worker = realm.worker();
   const pid = Number((await worker.ready()).pid);
-  // Counted by the brokers: a consumer of the test's own would have the restart to get over as well.
+  // Replies are counted at the brokers: a consumer of the test would have to recover from the restart as well.
   const ask = async (id: string, nth: number) => {
     await realm.send([{ correlationId: id, count: 1 }]);
     await realm.send([{ correlationId: `${id}-unheard`, count: 1, replyTopic: `${realm.replyTopic}.none` }]);

@@ -4,7 +4,7 @@ import { connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { etcdContract } from '../identity/etcd-contract.ts';
 import { suiteServers } from '../support/servers.ts';
 
-/** etcd looks for leases that are over twice a second, and takes their keys away by way of its log. */
+/** etcd looks for expired leases twice a second, and deletes their keys through its log. */
 const EXPIRY_SLACK_MS = 10_000;
 
 etcdContract('three members of etcd', () => {

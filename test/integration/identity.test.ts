@@ -16,15 +16,15 @@ const WORKER_ID = 7;
 const ONE_ID = { ...SHORT_LEASE, POOL_FIRST: String(WORKER_ID), POOL_LAST: String(WORKER_ID) };
 const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
-/** Reserves more than twice as far ahead as the others. */
+/** A lease with a reservation more than twice as long as in the other tests. */
 const LONG_RESERVATION = { LEASE_TTL_SECONDS: '20', ETCD_REFUSE_AFTER_MS: '10000', RESERVATION_MS: '12000' };
-/** An address and owners as a crash loop leaves them; the records' lease ends long after the test. */
+/** The address of owners as a crash loop leaves them; their lease outlives the test. */
 const CRASHING_IP = '192.0.2.7';
 const LEFTOVERS = 5;
 const LEFTOVERS_TTL_SECONDS = 60;
-/** Nobody listens at the discard port of a test machine. */
+/** Nothing listens on the discard port of a test machine. */
 const DEAD_ENDPOINT = 'http://127.0.0.1:9';
-/** How often a stored ceiling is looked at. */
+/** How often the stored ceiling is read. */
 const POLL_MS = 50;
 
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 100): Promise<IdBatch> {
@@ -37,7 +37,7 @@ function ticksOf(batch: IdBatch): readonly number[] {
   return expandIds(batch).map((id) => decompose(LAYOUT, id).ticks);
 }
 
-/** What the successor of a worker ID may give: IDs above all of before, from behind a ceiling above all of before. */
+/** Expects that a successor's IDs are above all earlier ones, and that the ceiling between them is too. */
 function checkSuccession(before: IdBatch, after: IdBatch, ceilingBetween: number): void {
   expect(after.workerId).toBe(before.workerId);
   expect((expandIds(after)[0] ?? 0n) > (expandIds(before).at(-1) ?? 0n)).toBe(true);
@@ -46,7 +46,7 @@ function checkSuccession(before: IdBatch, after: IdBatch, ceilingBetween: number
   expect(ticksOf(after)[0]).toBeGreaterThanOrEqual(ceilingBetween);
 }
 
-test('of two workers that race for one worker ID one is ready; the other follows it, with higher IDs', async () => {
+test('of two workers that race for one worker ID one becomes ready; the other succeeds it, with higher IDs', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
   const replies = await realm.follow();
   const racers = [realm.worker(), realm.worker()];
@@ -69,7 +69,7 @@ test('of two workers that race for one worker ID one is ready; the other follows
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
 });
 
-test('after kill -9 the worker ID is taken over when the lease has run out, with higher IDs', async () => {
+test('after kill -9 the worker ID is taken over when the lease has expired, with higher IDs', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
   const replies = await realm.follow();
   const first = realm.worker();
@@ -86,11 +86,11 @@ test('after kill -9 the worker ID is taken over when the lease has run out, with
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
 });
 
-test('a process that finds what a crash loop left at its address holds back a second for each but three', async ({
+test('a process that finds recent owners at its address, as after a crash loop, waits a second for each but three', async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { env: { ...SHORT_LEASE, WORKER_IP: CRASHING_IP } });
-  await realm.worker().ready(); // makes the namespace, and is one of those at the address
+  await realm.worker().ready(); // creates the namespace, and is one of the owners at the address
   const leaseId = 4_711n;
   await realm.etcd.grantLease(leaseId, LEFTOVERS_TTL_SECONDS);
   for (let workerId = 0; workerId < LEFTOVERS; workerId += 1) {
@@ -106,11 +106,11 @@ test('a process that finds what a crash loop left at its address holds back a se
   const waiting = await late.line(({ reason }) => reason === 'NO_IDENTITY');
   const acquired = await late.line(({ msg }) => msg === 'worker ID acquired');
   const heldBackMs = acquired.seenMs - waiting.seenMs;
-  await report(annotate, `${owners} young owners at one address: held back ${Math.round(heldBackMs)} ms`);
+  await report(annotate, `${owners} recent owners at one address: waited ${Math.round(heldBackMs)} ms`);
   expect(heldBackMs).toBeGreaterThanOrEqual(1_000 * (owners - 3) - 100);
 });
 
-test('an endpoint that is dead and one that is silent do not keep a worker from starting', async () => {
+test('a worker starts although one etcd endpoint is dead and another is silent', async () => {
   const { etcdEndpoints } = suiteServers();
   await using realm = await Realm.create(suiteServers());
   await using link = await EtcdLink.open(suiteServers());
@@ -121,7 +121,7 @@ test('an endpoint that is dead and one that is silent do not keep a worker from 
   expect(worker.lines.some(({ endpoint }) => endpoint === DEAD_ENDPOINT)).toBe(true);
 });
 
-test('a ceiling far ahead is waited for and never lowered, though the successor would reserve less', async () => {
+test('a successor with a shorter reservation waits for a ceiling far ahead, and never lowers it', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
   const replies = await realm.follow();
   const first = realm.worker(LONG_RESERVATION);
@@ -143,7 +143,7 @@ test('a ceiling far ahead is waited for and never lowered, though the successor 
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
 });
 
-test('under load over several reservations no ID reaches the ceiling stored at its time, and no ceiling falls', async () => {
+test('over several reservations under load every ID is below the ceiling stored at its time, and no ceiling falls', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
   const replies = await realm.follow();
   await realm.worker().ready();
@@ -161,7 +161,7 @@ test('under load over several reservations no ID reaches the ceiling stored at i
   }
 
   for (const batch of batches) {
-    // A poll that was sent after the IDs were made shows what was stored then, or a raise since: the bound is not below.
+    // A poll sent after the allocation shows the ceiling of that time or a higher one, so the check can't fail wrongly.
     const after = polls.find(({ sentMs }) => sentMs >= batch.generatedAtMs);
     expect(ticksOf(batch).at(-1)).toBeLessThan(after?.ticks ?? 0);
   }
@@ -181,14 +181,17 @@ test.for([
     { LAYOUT: 'discord', LAYOUT_EPOCH_MS: '1767225600000' },
     'layout.fields is timestamp:41,datacenter:5,worker:5,sequence:12, configured timestamp:42',
   ],
-] as const)('a namespace that differs in %s refuses the worker, which ends and names it', async ([, env, named]) => {
-  await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
-  await realm.worker().ready();
-  const ceiling = await realm.ceiling(WORKER_ID);
-  const other = realm.worker(env);
-  expect(await other.ended()).toEqual({ code: 1, signal: null });
-  const last = other.lines.find(({ level }) => level === 60);
-  expect(last?.msg).toMatch(/^NAMESPACE_MISMATCH: /);
-  expect(last?.msg).toContain(named);
-  expect((await realm.ceiling(WORKER_ID)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
-});
+] as const)(
+  'a worker whose configuration differs from the namespace in %s exits, and names the difference',
+  async ([, env, named]) => {
+    await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
+    await realm.worker().ready();
+    const ceiling = await realm.ceiling(WORKER_ID);
+    const other = realm.worker(env);
+    expect(await other.ended()).toEqual({ code: 1, signal: null });
+    const last = other.lines.find(({ level }) => level === 60);
+    expect(last?.msg).toMatch(/^NAMESPACE_MISMATCH: /);
+    expect(last?.msg).toContain(named);
+    expect((await realm.ceiling(WORKER_ID)).ticks).toBeGreaterThanOrEqual(ceiling.ticks);
+  },
+);

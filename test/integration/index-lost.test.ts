@@ -3,33 +3,33 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
-import { type Ask, Realm } from '../support/realm.ts';
+import { Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
 const REQUESTS = 300;
 
-function asksFrom(first: number): Ask[] {
+function asksFrom(first: number): TestRequest[] {
   return Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `request-${first + i}`, count: 1 + (i % 7) }));
 }
 
 const wasDiscarded = ({ msg }: LogLine) => msg === 'ledger index was discarded';
 
-/** Each request has had so many replies, all of them the same batch, byte for byte. */
+/** Waits for `records` replies, and expects that all replies to a request are the same bytes. */
 async function expectOneBatchEach(replies: Followed, requests: number, records: number): Promise<void> {
   await replies.until(`${records} replies`, (seen) => seen.length >= records);
   const answered = await replies.replies(requests);
   expect(answered.size).toBe(requests);
-  for (const [id, told] of answered) {
+  for (const [id, own] of answered) {
     expect(
-      told.every(({ reply }) => 'batch' in reply),
+      own.every(({ reply }) => 'batch' in reply),
       `an error for ${id}`,
     ).toBe(true);
-    expect(new Set(told.map(({ seen }) => seen.message.value?.toString('hex'))).size, `batches for ${id}`).toBe(1);
+    expect(new Set(own.map(({ seen }) => seen.message.value?.toString('hex'))).size, `batches for ${id}`).toBe(1);
   }
 }
 
-test('a worker whose index is deleted while it serves, and damaged while it does not, decides nothing twice', async () => {
+test('a worker whose index is deleted while it serves, and damaged while it is down, decides nothing twice', async () => {
   await using realm = await Realm.create(suiteServers());
   const directory = mkdtempSync(join(tmpdir(), 'idalloc-index-lost-'));
   try {

@@ -35,7 +35,7 @@ describe.skipIf(tool.why !== undefined)(`Go${tool.title}`, () => {
     return new Map(answers.map((answer): [string, string[]] => [answer.correlation_id, answer.ids]));
   };
 
-  test('franz-go asks for several batches at once, expands the ranges, and gets the same ones again', async () => {
+  test('franz-go requests several batches at once, expands the ranges, and gets the same ones again', async () => {
     const first = await ask(5_000, ['a', 'b']);
     for (const id of ['a', 'b']) expect(first.get(id)).toEqual(expandIds(await replies.batch(id)).map(String));
     expect(first.get('a')).toHaveLength(5_000);
@@ -47,7 +47,7 @@ describe.skipIf(tool.why !== undefined)(`Go${tool.title}`, () => {
     expect(ids).toEqual(expandIds(await replies.batch(id)).map(String));
   });
 
-  test('a refusal reaches it with code and message, and a topic that is not there is named', async () => {
+  test('an error reaches the client with code and message, and a missing topic is named', async () => {
     await expect(ask(100_001, ['too-many'])).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
     await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/topic nowhere: UNKNOWN_TOPIC_OR_PARTITION/);
   });

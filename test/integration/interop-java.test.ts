@@ -38,21 +38,21 @@ describe.skipIf(tool.why !== undefined)(`Java${tool.title}`, () => {
     const { stdout } = await run('java', [...args, join(ROOT, 'schemas'), ...ids], { timeout: TIMEOUT_MS });
     return stdout.trimEnd().split('\n').sort();
   };
-  const told = async (id: string) => `${id} [${expandIds(await replies.batch(id)).join(', ')}]`;
+  const expected = async (id: string) => `${id} [${expandIds(await replies.batch(id)).join(', ')}]`;
 
-  test('kafka-clients asks for several batches at once, expands the ranges, and gets the same ones again', async () => {
+  test('kafka-clients requests several batches at once, expands the ranges, and gets the same ones again', async () => {
     const first = await ask(5_000, ['a', 'b']);
-    expect(first).toEqual([await told('a'), await told('b')]);
+    expect(first).toEqual([await expected('a'), await expected('b')]);
     expect(await ask(5_000, ['b', 'a'])).toEqual(first);
   });
 
   test('a request without a correlation ID gets one', async () => {
     const [line = ''] = await ask(2, []);
-    expect(line).toBe(await told(line.split(' ')[0] ?? ''));
+    expect(line).toBe(await expected(line.split(' ')[0] ?? ''));
   });
 
-  test('a refusal reaches it with code and message, and a topic that is not there is named', async () => {
+  test('an error reaches the client with code and message, and a missing topic is named', async () => {
     await expect(ask(100_001, ['too-many'])).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
-    await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/there is no topic nowhere/);
+    await expect(ask(1, ['c'], 'nowhere')).rejects.toThrow(/topic nowhere does not exist/);
   });
 });

@@ -37,7 +37,7 @@ describe.skipIf(tool.why !== undefined)(`kcat${tool.title}`, () => {
     expect(seen.message.value).toEqual(value);
   });
 
-  test('a count that is none is told by a reply too', async () => {
+  test('an invalid count gets an error reply', async () => {
     expect(decodeIdReply(await ask('seven'))).toMatchObject({ error: { code: 'INVALID_COUNT' } });
   });
 });

@@ -39,7 +39,7 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
     return run(process.execPath, [...args, join(ROOT, 'schemas')], { cwd: directory, timeout: TIMEOUT_MS });
   };
 
-  test("ClientKafka's request is answered on its own reply topic, and its observable ends", async () => {
+  test("ClientKafka's request is answered on its own reply topic, and its observable completes", async () => {
     const { stdout } = await ask(5_000);
     await replies.until('the reply', (seen) => seen.length > 0);
     const [seen] = replies.seen;
@@ -49,7 +49,7 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
     expect(countIds(batch.ranges)).toBe(5_000);
   });
 
-  test('a refusal is an error of the observable', async () => {
+  test('an error reply is an error of the observable', async () => {
     await expect(ask(100_001)).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/INVALID_COUNT: count 100001 is above 100000/),

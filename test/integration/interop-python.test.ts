@@ -25,7 +25,7 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
     return JSON.parse(stdout) as { readonly ids: readonly string[]; readonly replayed: boolean };
   };
 
-  test('confluent-kafka and fastavro ask for IDs, expand the ranges, and get the same ones again', async () => {
+  test('confluent-kafka and fastavro request IDs, expand the ranges, and get the same ones again', async () => {
     const first = await ask('from-python', 5_000);
     const batch = await replies.batch('from-python');
     expect(first).toEqual({ ids: expandIds(batch).map(String), replayed: false });
@@ -33,17 +33,17 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
     expect(await ask('from-python', 5_000)).toEqual({ ids: first.ids, replayed: true });
   });
 
-  test('a refusal reaches it with code and message', async () => {
+  test('an error reaches the client with code and message', async () => {
     await expect(ask('too-many', 100_001)).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
   });
 
-  test('a topic that is not there is named, and not taken for an empty one', async () => {
+  test('a missing topic is named, and not mistaken for an empty one', async () => {
     const nowhere = ['--ledger-topic', 'nowhere', realm.replyTopic];
-    await expect(script('ledger.py', ...nowhere)).rejects.toThrow(/topic nowhere: .*make it/);
-    await expect(script('request.py', '--reply-topic', 'nowhere')).rejects.toThrow(/topic nowhere: .*make it/);
+    await expect(script('ledger.py', ...nowhere)).rejects.toThrow(/topic nowhere: .*create it/);
+    await expect(script('request.py', '--reply-topic', 'nowhere')).rejects.toThrow(/topic nowhere: .*create it/);
   });
 
-  test('it reads in the ledger what was decided, and finds a reply that tells something else', async () => {
+  test('ledger.py reads decisions from the ledger, and finds a reply that differs', async () => {
     const { ids } = await ask('in-the-ledger', 3);
     const check = () => script('ledger.py', '--ids', '--ledger-topic', realm.ledgerTopic, realm.replyTopic);
     const said = JSON.parse((await check()).stdout);
@@ -56,7 +56,7 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
     await realm.sendRaw([{ key: 'forged', value: forged }], realm.replyTopic);
     await expect(check()).rejects.toMatchObject({
       code: 1,
-      stdout: expect.stringMatching(/not what the ledger decided/),
+      stdout: expect.stringMatching(/differs from the ledger.s decision/),
     });
   });
 });

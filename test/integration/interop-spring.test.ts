@@ -50,7 +50,7 @@ describe.skipIf(tool.why !== undefined)(`Spring${tool.title}`, () => {
     expect(seen.partition).toBe(PARTITION);
   });
 
-  test('a refusal reaches it with code and message', async () => {
+  test('an error reaches the client with code and message', async () => {
     await expect(ask(100_001)).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
   });
 });

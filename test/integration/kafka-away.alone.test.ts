@@ -7,7 +7,7 @@ import { TcpProxy } from '../support/tcp-proxy.ts';
 const AT_ONCE_MS = 2_500;
 const READY_WAIT_MS = 60_000;
 
-test('a worker that starts while Kafka is away waits and says why, and stops at once when it is asked to', async () => {
+test('a worker that starts while Kafka is down waits, logs the reason, and stops immediately on SIGTERM', async () => {
   await using realm = await Realm.create(suiteServers());
   const [port] = await freePorts(1);
   const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${port}` });
@@ -22,7 +22,7 @@ test('a worker that starts while Kafka is away waits and says why, and stops at 
   expect(performance.now() - begunMs).toBeLessThan(AT_ONCE_MS);
 });
 
-test('a worker that starts while Kafka is away serves once it is there', async () => {
+test('a worker that starts while Kafka is down serves once Kafka is up', async () => {
   await using realm = await Realm.create(suiteServers());
   const replies = await realm.follow();
   await using proxy = await TcpProxy.start(suiteServers().proxied);
@@ -35,7 +35,7 @@ test('a worker that starts while Kafka is away serves once it is there', async (
   await replies.reply('late');
 });
 
-test('a worker that is cut off from Kafka is not ready, and is again once it is back', async () => {
+test('a worker that is cut off from Kafka is not ready until Kafka is back', async () => {
   await using realm = await Realm.create(suiteServers());
   await using proxy = await TcpProxy.start(suiteServers().proxied);
   const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });

@@ -13,7 +13,7 @@ const USER = 'id-worker';
 const PLAIN_PASSWORD = 'plain-pass';
 const CLIENT_SECRET = 'client:secret';
 const PARTITIONS = 2;
-/** Brokers demand so often that a client logs in again. */
+/** How often brokers demand a new login. */
 const SESSION_MS = 3_000;
 const SESSIONS = 3;
 const TOKEN_LIFE_S = 6;
@@ -52,7 +52,7 @@ beforeAll(async () => {
 
 afterAll(() => stack.disposeAsync());
 
-/** What a worker of each kind of login is told. */
+/** The settings of a worker for each kind of login. */
 const LOGINS: Record<string, () => Record<string, string>> = {
   plain: () => ({ KAFKA_SASL_USERNAME: USER, KAFKA_SASL_PASSWORD: PLAIN_PASSWORD }),
   'scram-sha-512': () => ({ KAFKA_SASL_USERNAME: USER, KAFKA_SASL_PASSWORD_FILE: secretFile('password') }),
@@ -78,29 +78,32 @@ async function start(env: Record<string, string>): Promise<LoadedWorker> {
 }
 
 describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, () => {
-  test.for(Object.keys(LOGINS))('by %s are renewed for each session, and nobody notices', async (mechanism) => {
-    if (mechanism === 'scram-sha-512') await kafka.setPassword(USER, 'first');
-    writeFileSync(secretFile('password'), 'first');
-    writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
-    await using stage = await start({ KAFKA_SASL_MECHANISM: mechanism, ...LOGINS[mechanism]?.() });
-    const { worker } = stage;
-    const from = worker.lines.length;
-    const asked = tokens.asked;
-    const untilMs = performance.now() + SESSIONS * SESSION_MS;
-    while (performance.now() < untilMs) {
-      await stage.answered(5);
-      expect(await readiness(worker)).toMatchObject({ status: 200 });
-    }
-    await stage.check();
-    expect(worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL)).toEqual([]);
-    if (mechanism === 'oauthbearer') {
-      const most = (SESSIONS * SESSION_MS) / (TOKEN_LIFE_S * 400) + 8;
-      expect(tokens.asked - asked).toBeGreaterThan(1);
-      expect(tokens.asked - asked).toBeLessThan(most);
-    }
-  });
+  test.for(Object.keys(LOGINS))(
+    'by %s are renewed for each session, without an effect on requests',
+    async (mechanism) => {
+      if (mechanism === 'scram-sha-512') await kafka.setPassword(USER, 'first');
+      writeFileSync(secretFile('password'), 'first');
+      writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
+      await using stage = await start({ KAFKA_SASL_MECHANISM: mechanism, ...LOGINS[mechanism]?.() });
+      const { worker } = stage;
+      const from = worker.lines.length;
+      const asked = tokens.asked;
+      const untilMs = performance.now() + SESSIONS * SESSION_MS;
+      while (performance.now() < untilMs) {
+        await stage.answered(5);
+        expect(await readiness(worker)).toMatchObject({ status: 200 });
+      }
+      await stage.check();
+      expect(worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL)).toEqual([]);
+      if (mechanism === 'oauthbearer') {
+        const most = (SESSIONS * SESSION_MS) / (TOKEN_LIFE_S * 400) + 8;
+        expect(tokens.asked - asked).toBeGreaterThan(1);
+        expect(tokens.asked - asked).toBeLessThan(most);
+      }
+    },
+  );
 
-  test('a password that is replaced at the broker first, then an authority that is not theirs, are named and waited out', async () => {
+  test('with a wrong password or CA are reported with the variable, and succeed once the file is right', async () => {
     await kafka.setPassword(USER, 'first');
     const [password, ca] = [secretFile('password'), secretFile('ca')];
     writeFileSync(password, 'first\n');
@@ -133,7 +136,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     expect(JSON.stringify(worker.lines)).not.toMatch(/"(first|second)"/);
   });
 
-  test('a client that the token endpoint refuses any more is named, and works again by itself', async () => {
+  test('of a client that the token endpoint refuses are reported, and succeed again by themselves', async () => {
     writeFileSync(secretFile('client-secret'), CLIENT_SECRET);
     await using stage = await start({ KAFKA_SASL_MECHANISM: 'oauthbearer', ...LOGINS.oauthbearer?.() });
     tokens.refuses = true;
@@ -144,7 +147,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     expect(JSON.stringify(stage.worker.lines)).not.toContain(CLIENT_SECRET);
   });
 
-  test('by a certificate are taken where brokers demand one, and one that expires is replaced on disk', async () => {
+  test('by certificate are accepted where brokers require one, and an expiring certificate can be replaced on disk', async () => {
     const [cert, key] = [secretFile('cert'), secretFile('key')];
     const show = ({ certFile, keyFile }: Certificate) => {
       copyFileSync(certFile, cert);
@@ -164,7 +167,7 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     await stage.check();
   });
 
-  test('a host that the certificate does not name is reported, and waited for', async () => {
+  test('to a host that the certificate does not name are reported, and retried', async () => {
     await using realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] });
     const worker = realm.worker({
       KAFKA_BROKERS: kafka.byCertificate.replace('127.0.0.1', 'localhost'),
@@ -179,21 +182,24 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
   test.for([
     ['no certificate', () => ({})],
     [
-      'a certificate of another authority',
+      'a certificate of another CA',
       () => {
         const { certFile, keyFile } = new Authority(kafka.mkdir()).issue(USER);
         return { KAFKA_CERT_FILE: certFile, KAFKA_KEY_FILE: keyFile };
       },
     ],
-  ] as const)('%s ends the start where brokers demand one, and the variable is named', async ([, env]) => {
-    await using realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] });
-    const worker = realm.worker({
-      KAFKA_BROKERS: kafka.byCertificate,
-      KAFKA_TLS: '1',
-      KAFKA_CA_FILE: kafka.authority.own.certFile,
-      ...env(),
-    });
-    expect(await worker.ended()).toMatchObject({ code: 78 });
-    expect(JSON.stringify(worker.lines)).toMatch(/CONFIG_INVALID: .*KAFKA_CERT/);
-  });
+  ] as const)(
+    'with %s end the start where brokers require a certificate, and the variable is named',
+    async ([, env]) => {
+      await using realm = await Realm.create({ ...suiteServers(), brokers: [kafka.plaintext] });
+      const worker = realm.worker({
+        KAFKA_BROKERS: kafka.byCertificate,
+        KAFKA_TLS: '1',
+        KAFKA_CA_FILE: kafka.authority.own.certFile,
+        ...env(),
+      });
+      expect(await worker.ended()).toMatchObject({ code: 78 });
+      expect(JSON.stringify(worker.lines)).toMatch(/CONFIG_INVALID: .*KAFKA_CERT/);
+    },
+  );
 });

@@ -11,9 +11,9 @@ const PASSWORD = 'kafka-pass';
 const PARTITIONS = 2;
 const ERROR_LEVEL = 50;
 const WARN_LEVEL = 40;
-/** Lines at level warn and above that one fault is worth: each loop that meets it says so once in 10 s. */
+/** The most lines at level warn and above about one fault: each loop that meets it logs once in 10 s. */
 const MAX_LINES = 12;
-/** Records that are no requests, so that they become dead letters. */
+/** Number of malformed records, which become dead letters. */
 const BAD = 5;
 const why = whyNoProcesses('kafka', 'etcd', 'openssl');
 
@@ -28,7 +28,7 @@ beforeAll(async () => {
 
 afterAll(() => stack.disposeAsync());
 
-/** A worker with what the list of rights has for it, under a load of which half has to be forwarded. */
+/** Starts a worker with exactly the rights of the list, under a load of which half must be forwarded. */
 async function start(): Promise<LoadedWorker> {
   const realm = await Realm.create(
     { ...suiteServers(), brokers: [kafka.plaintext] },
@@ -43,11 +43,11 @@ async function start(): Promise<LoadedWorker> {
     KAFKA_SASL_USERNAME: USER,
     KAFKA_SASL_PASSWORD: PASSWORD,
   };
-  return stack.use(await LoadedWorker.start(realm, login, { goesAstray: true }));
+  return stack.use(await LoadedWorker.start(realm, login, { misroutes: true }));
 }
 
 interface Right {
-  /** As the metric calls what it is about. */
+  /** The resource as the metric names it. */
   readonly resource: string;
   readonly name: (realm: Realm) => string;
   readonly remedy: RegExp;
@@ -86,7 +86,7 @@ const ON_DEAD_LETTERS: Right = {
 const WRITE_ON_REQUESTS: Right = { ...REQUESTS, acl: ({ requests }) => requests.filter(isOperation('Write')) };
 const WRITE_ON_LEDGER: Right = { ...LEDGER, acl: ({ ledger }) => ledger.filter(isOperation('Write')) };
 
-/** Takes a right away until requests pile up, and gives it back; `play` is what needs the right beside the load. */
+/** Revokes a right until requests pile up, and grants it again; `play` does what needs the right beside the load. */
 async function without(loaded: LoadedWorker, right: Right, play = async () => {}): Promise<void> {
   const { realm, worker } = loaded;
   const acl = right.acl(workerRights(realm, USER));
@@ -100,20 +100,20 @@ async function without(loaded: LoadedWorker, right: Right, play = async () => {}
   expect(await worker.metric(metric)).toBe(1);
   const line = await worker.line(({ msg }) => msg === 'the brokers refuse this worker', from);
   expect(line).toMatchObject({ level: ERROR_LEVEL, code: 'KAFKA_REFUSED', resource: right.resource });
-  const told = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
-  expect(told.length, told.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
+  const warnings = worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL);
+  expect(warnings.length, warnings.map((one) => JSON.stringify(one)).join('\n')).toBeLessThan(MAX_LINES);
   expect(await readiness(worker)).toMatchObject({ reason: 'KAFKA_REFUSED' });
 
   await grant(realm, acl);
   await loaded.ready();
   expect(await worker.metric(metric)).toBe(0);
-  await loaded.answered(loaded.load.asks.length - loaded.answers);
+  await loaded.answered(loaded.load.requests.length - loaded.answers);
 }
 
-const TITLE = 'the worker says what it lacks, and goes on by itself when it is given back';
+const TITLE = 'the worker logs which right it lacks, and continues by itself when it is granted again';
 
-describe.skipIf(why !== undefined)(`rights that are taken away under load${why ? `: ${why}` : ''}`, () => {
-  describe('all on one resource after the other', () => {
+describe.skipIf(why !== undefined)(`rights that are revoked under load${why ? `: ${why}` : ''}`, () => {
+  describe('all rights on one resource at a time', () => {
     let loaded: LoadedWorker;
     const bad = Array.from({ length: BAD }, (_, i) => `bad-${i}`);
 
@@ -136,7 +136,7 @@ describe.skipIf(why !== undefined)(`rights that are taken away under load${why ?
       });
     });
 
-    test('in the end every request has one batch, and every bad record is a dead letter', async () => {
+    test('after all that, every request has one batch, and every bad record is a dead letter', async () => {
       await loaded.check();
       const letters = await loaded.realm.follow(loaded.realm.deadLetterTopic);
       const all = await loaded.realm.records(loaded.realm.deadLetterTopic);
@@ -153,11 +153,11 @@ describe.skipIf(why !== undefined)(`rights that are taken away under load${why ?
     });
 
     test.for([
-      ['requests, of which half have to be forwarded', WRITE_ON_REQUESTS],
+      ['requests, of which half must be forwarded', WRITE_ON_REQUESTS],
       ['the ledger', WRITE_ON_LEDGER],
     ] as const)(`on %s: ${TITLE}`, ([, right]) => without(loaded, right));
 
-    test('in the end every request has one batch, and none is a dead letter', async () => {
+    test('after all that, every request has one batch, and none is a dead letter', async () => {
       await loaded.check();
       expect(await loaded.realm.records(loaded.realm.deadLetterTopic)).toBe(0);
     });

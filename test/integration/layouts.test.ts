@@ -11,7 +11,7 @@ import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 const COUNT = 20;
-/** A clock that is read after an ID was made is not before the ID's tick. */
+/** Reserve for the comparison of an ID's time with a clock that is read after its allocation. */
 const SKEW_MS = 2_000;
 
 interface View {
@@ -20,7 +20,7 @@ interface View {
   readonly breakdown: { readonly datacenter_id: number; readonly worker_id: number } | null;
 }
 
-/** The ends of one command line, which must print one line of JSON. */
+/** Runs a command, which must print one line of JSON; returns that, parsed. */
 async function json(args: readonly string[], env: Readonly<Record<string, string>>) {
   const { code, stdout, stderr } = await runIdalloc([...args, '--json'], env);
   expect(stdout, stderr).toMatch(/^\{.*\}\n$/);
@@ -28,7 +28,7 @@ async function json(args: readonly string[], env: Readonly<Record<string, string
 }
 
 describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[])('in layout %s', (name) => {
-  test('Kafka, HTTP, client and commands give IDs of one worker that each of them takes apart', async () => {
+  test('Kafka, HTTP, client and commands return IDs of one worker that each of them can decode', async () => {
     await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS[name] });
     const layout = layoutOfEnv(realm.env);
     const replies = await realm.follow();
@@ -85,7 +85,7 @@ describe.each(['js-safe', 'regional', 'seconds'] as const satisfies TestLayout[]
   });
 });
 
-test('the smallest layout, two workers with two IDs in a second, answers every request', async () => {
+test('in the smallest layout, with two IDs in a second, two workers answer every request', async () => {
   const LAYOUT_FIELDS = 'timestamp:32,worker:1,sequence:1';
   const env = { LAYOUT: 'custom', LAYOUT_FIELDS, LAYOUT_TICK_MS: '1000', LAYOUT_EPOCH_MS: '0', DATACENTER_ID: '0' };
   await using realm = await Realm.create(suiteServers(), { env });
@@ -94,10 +94,10 @@ test('the smallest layout, two workers with two IDs in a second, answers every r
   await Promise.all([realm.worker().ready(), realm.worker().ready()]);
   const asks = Array.from({ length: 12 }, (_, i) => ({ correlationId: `c${i}`, count: 1 + (i % 2) }));
   await realm.send([...asks, { correlationId: 'large', count: 3 }]);
-  const told = await replies.replies(asks.length + 1);
-  expect(told.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
+  const answered = await replies.replies(asks.length + 1);
+  expect(answered.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
   const ids = asks.flatMap(({ correlationId }) => {
-    const [{ reply }] = told.get(correlationId) as [DecodedReply];
+    const [{ reply }] = answered.get(correlationId) as [DecodedReply];
     if ('error' in reply) throw new Error(`${correlationId}: ${reply.error.message}`);
     return expandIds(reply.batch);
   });
@@ -106,10 +106,10 @@ test('the smallest layout, two workers with two IDs in a second, answers every r
   expect(Math.max(...[...ofTicks.values()].map(({ length }) => length))).toBeLessThanOrEqual(layout.sequencesPerTick);
 });
 
-test('a custom layout that differs in one part is refused, and the part is named with both values', async () => {
+test('a custom layout that differs in one property is refused, and both values are named', async () => {
   await using realm = await Realm.create(suiteServers(), { env: LAYOUT_ENVS.seconds });
   await realm.worker().ready();
-  for (const [env, told] of [
+  for (const [env, difference] of [
     [
       { LAYOUT_FIELDS: 'timestamp:32,worker:5,sequence:16' },
       'layout.fields is timestamp:32,worker:6,sequence:15, configured timestamp:32,worker:5,sequence:16',
@@ -119,7 +119,7 @@ test('a custom layout that differs in one part is refused, and the part is named
   ] as const) {
     const other = realm.worker(env);
     expect(await other.ended()).toEqual({ code: 1, signal: null });
-    expect(other.lines.find(({ level }) => level === 60)?.msg).toContain(told);
+    expect(other.lines.find(({ level }) => level === 60)?.msg).toContain(difference);
   }
 });
 

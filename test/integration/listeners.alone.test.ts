@@ -18,10 +18,10 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 const HOST = '127.0.0.1';
 const MAX_RSS_MB = 600;
-/** As an orchestrator's probe by default. */
+/** The default time-out of an orchestrator's probe. */
 const PROBE_LIMIT_MS = 1_000;
 const PROBE_PAUSE_MS = 50;
-/** What the API's listener takes by default. */
+/** The default limit of connections of the API's listener. */
 const API_CONNECTIONS = 512;
 const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
 
@@ -42,21 +42,21 @@ interface Probed {
   readonly failed: readonly string[];
 }
 
-type Ask = (signal: AbortSignal) => Promise<{ readonly status: number; readonly body: string }>;
+type Send = (signal: AbortSignal) => Promise<{ readonly status: number; readonly body: string }>;
 
 const overHttp =
-  (port: number, path: string): Ask =>
+  (port: number, path: string): Send =>
   async (signal) => {
     const response = await fetch(`http://${HOST}:${port}${path}`, { signal, headers: { connection: 'close' } });
     return { status: response.status, body: await response.text() };
   };
 
-/** Asks on a new connection each time, as orchestrators do, until it is told to end and has asked often enough. */
+/** Sends probes on new connections, as orchestrators do, until the returned function is called and enough were sent. */
 function probe(port: number, path: string): () => Promise<Probed> {
   return probeBy(overHttp(port, path));
 }
 
-function probeBy(ask: Ask, least = 25): () => Promise<Probed> {
+function probeBy(send: Send, least = 25): () => Promise<Probed> {
   const failed: string[] = [];
   let probes = 0;
   let slowestMs = 0;
@@ -64,7 +64,7 @@ function probeBy(ask: Ask, least = 25): () => Promise<Probed> {
   const once = async () => {
     const beganMs = performance.now();
     const signal = AbortSignal.timeout(PROBE_LIMIT_MS);
-    const answer = await ask(signal)
+    const answer = await send(signal)
       .then(({ status, body }) => `${status} ${status === 200 ? '' : body}`.trim())
       .catch((error: Error) => error.name);
     slowestMs = Math.max(slowestMs, performance.now() - beganMs);
@@ -84,20 +84,20 @@ function probeBy(ask: Ask, least = 25): () => Promise<Probed> {
   };
 }
 
-/** The most memory that the process ever had. */
+/** The peak memory of the process. */
 function peakRssMb(pid: number): number {
   const kilobytes = /VmHWM:\s*(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
   return Math.round(Number(kilobytes) / 1_024);
 }
 
-function told({ probes, slowestMs, failed }: Probed): string {
+function described({ probes, slowestMs, failed }: Probed): string {
   return `${probes - failed.length} of ${probes} probes answered, the slowest after ${slowestMs} ms`;
 }
 
 const gateClosings = (worker: WorkerProcess) =>
   worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => reason);
 
-test('3,000 pipelined requests for metrics on one connection of the ops port do not hold the worker up', async ({
+test('3,000 pipelined requests for metrics on one connection of the ops port do not delay the worker', async ({
   annotate,
 }) => {
   const { worker, opsPort, pid } = await startWorker();
@@ -105,13 +105,13 @@ test('3,000 pipelined requests for metrics on one connection of the ops port do 
   const flood = new Flood(opsPort, 1, METRICS.repeat(3_000), true);
   await flood.settled();
   const probed = await end();
-  await report(annotate, `3,000 pipelined /metrics: ${told(probed)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `3,000 pipelined /metrics: ${described(probed)}; ${peakRssMb(pid)} MB`);
   expect(probed.failed).toEqual([]);
   expect(gateClosings(worker)).toEqual([]);
   await expect.poll(() => flood.open).toBe(0);
 });
 
-test('6 MB of requests for metrics over 60 connections of the ops port that read nothing take little memory', async ({
+test('6 MB of requests for metrics over 60 connections to the ops port that read nothing take little memory', async ({
   annotate,
 }) => {
   const { worker, opsPort, pid } = await startWorker();
@@ -119,7 +119,7 @@ test('6 MB of requests for metrics over 60 connections of the ops port that read
   const flood = new Flood(opsPort, 60, METRICS.repeat(Math.ceil(100_000 / METRICS.length)), false);
   await flood.settled();
   const probed = await end();
-  await report(annotate, `6 MB of /metrics over 60 connections: ${told(probed)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `6 MB of /metrics over 60 connections: ${described(probed)}; ${peakRssMb(pid)} MB`);
   expect(probed.failed).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
   expect(gateClosings(worker)).toEqual([]);
@@ -136,24 +136,24 @@ test.for([
   const flood = new Flood(opsPort, 700, input, true);
   await flood.settled();
   const [alive, ready] = await Promise.all([probe(opsPort, '/healthz')(), probe(opsPort, '/readyz')()]);
-  await report(annotate, `700 ${kind} connections to the ops port: ${told(alive)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `700 ${kind} connections to the ops port: ${described(alive)}; ${peakRssMb(pid)} MB`);
   expect([...alive.failed, ...ready.failed]).toEqual([]);
   expect(gateClosings(worker)).toEqual([]);
 });
 
-test('700 slow senders leave the API its room', async ({ annotate }) => {
+test('700 slow senders do not lock others out of the API', async ({ annotate }) => {
   const { worker, apiPort, opsPort, pid } = await startWorker();
   const flood = new Flood(apiPort, 700, 'GET /api/v1/ids HTTP/1.1\r\nA: ', true);
   await flood.settled();
   const [asked, ready] = await Promise.all([probe(apiPort, '/api/v1/ids')(), probe(opsPort, '/readyz')()]);
-  await report(annotate, `700 slow senders to the API: ${told(asked)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `700 slow senders to the API: ${described(asked)}; ${peakRssMb(pid)} MB`);
   expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(gateClosings(worker)).toEqual([]);
 });
 
 const TLS = { connections: 700, slow: 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ' };
 
-/** A worker whose API is for those with a certificate, and one of them. */
+/** A worker whose API requires client certificates, and a client with one. */
 async function startMutual() {
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-listeners-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
@@ -171,15 +171,15 @@ async function startMutual() {
     host: HOST,
     port: apiPort,
   };
-  const ask: Ask = async (signal) => {
+  const send: Send = async (signal) => {
     const asked = get({ ...own, path: '/api/v1/ids', signal, agent: new Agent({ keepAlive: false }) });
     const [answer] = (await once(asked, 'response')) as [IncomingMessage];
     return { status: answer.statusCode ?? 0, body: await text(answer) };
   };
-  return { ...rest, opsPort, apiPort, own, ask };
+  return { ...rest, opsPort, apiPort, own, send };
 }
 
-/** What a client says first in a handshake. */
+/** The first bytes of a client in a TLS handshake. */
 async function clientHello(): Promise<Buffer> {
   const { promise, resolve } = Promise.withResolvers<Buffer>();
   const wire = new Duplex({
@@ -201,22 +201,22 @@ test.for([
   ['that begin no handshake', async () => Buffer.alloc(0), true],
   ['that leave a handshake half-open', clientHello, true],
   ['that leave a handshake half-open and read nothing', clientHello, false],
-  ['that say what is no handshake', async () => Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), true],
+  ['that send something else than a handshake', async () => Buffer.from('GET / HTTP/1.1\r\nHost: x\r\n\r\n'), true],
 ] as const)(
-  '700 connections to the API over TLS %s leave callers and probes their room',
+  '700 connections to the API over TLS %s do not lock out callers and probes',
   async ([kind, input, reads], { annotate }) => {
-    const { worker, opsPort, apiPort, ask, pid } = await startMutual();
+    const { worker, opsPort, apiPort, send, pid } = await startMutual();
     const flood = new Flood(apiPort, TLS.connections, await input(), reads);
     await flood.settled();
-    const [asked, ready] = await Promise.all([probeBy(ask)(), probe(opsPort, '/readyz')()]);
-    await report(annotate, `700 connections over TLS ${kind}: ${told(asked)}; ${peakRssMb(pid)} MB`);
+    const [asked, ready] = await Promise.all([probeBy(send)(), probe(opsPort, '/readyz')()]);
+    await report(annotate, `700 connections over TLS ${kind}: ${described(asked)}; ${peakRssMb(pid)} MB`);
     expect([...asked.failed, ...ready.failed]).toEqual([]);
     expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
     expect(gateClosings(worker)).toEqual([]);
   },
 );
 
-/** Handshakes that are begun and dropped without a pause, so many at once, until it is told to end or has begun the most. */
+/** Starts and drops handshakes continuously, `atOnce` at a time, until the returned function is called or after `most`. */
 function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: number): () => Promise<number> {
   let begun = 0;
   let ended = false;
@@ -236,28 +236,26 @@ function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: numb
   };
 }
 
-test('32 clients that begin one handshake after the other hold neither callers nor probes up', async ({ annotate }) => {
-  const { worker, opsPort, apiPort, ask, pid } = await startMutual();
+test('32 clients that start one handshake after the other delay neither callers nor probes', async ({ annotate }) => {
+  const { worker, opsPort, apiPort, send, pid } = await startMutual();
   const end = beginHandshakes(apiPort, await clientHello(), 32, 20_000);
-  const [asked, ready] = await Promise.all([probeBy(ask)(), probe(opsPort, '/readyz')()]);
+  const [asked, ready] = await Promise.all([probeBy(send)(), probe(opsPort, '/readyz')()]);
   const begun = await end();
-  await report(annotate, `${begun} handshakes: ${told(asked)}, ${told(ready)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `${begun} handshakes: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
   expect(begun).toBeGreaterThan(TLS.connections);
   expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
   expect(gateClosings(worker)).toEqual([]);
 });
 
-test('700 callers with a certificate that send slowly leave others and probes their room, and are counted', async ({
-  annotate,
-}) => {
-  const { worker, opsPort, apiPort, own, ask, pid } = await startMutual();
+test('700 slow callers with a certificate do not lock out others and probes, and are counted', async ({ annotate }) => {
+  const { worker, opsPort, apiPort, own, send, pid } = await startMutual();
   const end = probe(opsPort, '/readyz');
   const flood = new Flood(apiPort, TLS.connections, TLS.slow, true, () => connectTls(own));
   await flood.settled();
-  const asked = await probeBy(ask)();
+  const asked = await probeBy(send)();
   const ready = await end();
-  await report(annotate, `700 slow callers over TLS: ${told(asked)}, ${told(ready)}; ${peakRssMb(pid)} MB`);
+  await report(annotate, `700 slow callers over TLS: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
   expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
   expect(gateClosings(worker)).toEqual([]);

@@ -10,7 +10,7 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 const TXN = '/etcdserverpb.KV/Txn';
 const POOL = [0, 1, 2];
-/** Extends often, and goes on without etcd for long enough to connect anew. */
+/** Raises the ceiling often, and tolerates enough time without etcd to connect again. */
 const OFTEN = {
   LEASE_TTL_SECONDS: '20',
   LEASE_HEARTBEAT_MS: '1500',
@@ -18,11 +18,11 @@ const OFTEN = {
   RESERVATION_MS: '12000',
 } as const;
 
-/** Reads are transactions too. Of the writes, a claim puts a lease record, and an extension a raised ceiling alone. */
+/** Reads are transactions too. Of the writes, a claim puts a lease record, and an extension only a raised ceiling. */
 const isClaim = (request: Buffer) => request.includes('"heartbeat_token"');
 const isExtension = (request: Buffer) => /\d{9,} [\w-]{36}/.test(request.toString('latin1')) && !isClaim(request);
 
-/** A worker whose only way to etcd is the proxy. */
+/** A worker that reaches etcd only through the proxy. */
 class Scene implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
   readonly proxy: GrpcProxy;
@@ -55,7 +55,7 @@ class Scene implements AsyncDisposable {
   }
 }
 
-/** IDs that were just made lie below the ceiling that is stored now. */
+/** Expects that IDs allocated just now are below the ceiling that is stored now. */
 async function checkCovered(realm: Realm, batch: IdBatch): Promise<void> {
   const { ticks } = await realm.ceiling(batch.workerId);
   expect(decompose(LAYOUT, expandIds(batch).at(-1) ?? 0n).ticks).toBeLessThan(ticks);
@@ -65,7 +65,7 @@ function readBackFrom(worker: WorkerProcess, line: number) {
   return worker.line(({ msg }) => msg === 'no response to a write: reading back whether it took effect', line);
 }
 
-test('the answer to an acquire is lost: what is read back is the identity, and no second one is taken', async () => {
+test('after a lost answer to an acquire the worker reads back its identity, and takes no second one', async () => {
   await using scene = await Scene.open({});
   const { proxy, realm } = scene;
   const lost = proxy.dropAnswers(TXN, 1, isClaim);
@@ -86,7 +86,7 @@ test('the answer to an acquire is lost: what is read back is the identity, and n
   await checkCovered(realm, batch);
 });
 
-test('the answer to an extension is lost: the worker goes on under its fence, and extends from there', async () => {
+test('after a lost answer to an extension the worker continues under its fence, and extends from there', async () => {
   await using scene = await Scene.open(OFTEN);
   const { proxy, realm } = scene;
   const worker = realm.worker();
@@ -98,7 +98,7 @@ test('the answer to an extension is lost: the worker goes on under its fence, an
   await proxy.dropAnswers(TXN, 1, isExtension);
   const raised = await ceilingMs();
   await readBackFrom(worker, line);
-  // Each extension compares the revision of the one before: the next one took the lost one for its own.
+  // Each extension compares the revision of the previous one: so the worker has recognised the lost one as its own.
   await expect.poll(ceilingMs, { timeout: 20_000 }).toBeGreaterThan(raised);
 
   const after = await scene.ask('after');

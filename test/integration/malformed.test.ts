@@ -6,15 +6,15 @@ import { suiteServers } from '../support/servers.ts';
 
 type Headers = Readonly<Record<string, Buffer | string | (Buffer | string)[]>>;
 
-/** A record of the request topic, and what is to come of it. */
+/** A record of the request topic, and the expected outcome. */
 interface Case {
   readonly name: string;
   readonly value: Buffer | null;
   readonly headers?: Headers;
-  /** The code that its dead letter has; without one it is served. */
+  /** The code of its dead letter; undefined if it is served. */
   readonly code?: string;
-  /** Whether the sender hears of it. */
-  readonly told: boolean;
+  /** Whether the sender gets a reply. */
+  readonly isReported: boolean;
 }
 
 const PARTITION = 1;
@@ -38,28 +38,28 @@ function withByte(bytes: Buffer, at: number, byte: number): Buffer {
   return copy;
 }
 
-/** Where the sender is told, by headers, so that a body that can't be read does not hide it. */
+/** The reply address in headers, so that an unreadable body does not hide it. */
 function addressed(name: string): Headers {
   return { kafka_correlationId: name, kafka_replyTopic: realm.replyTopic };
 }
 
 function good(name: string, headers: Headers = {}): Case {
-  return { name, value: request(name), headers, told: true };
+  return { name, value: request(name), headers, isReported: true };
 }
 
 function makeCases(): readonly Case[] {
-  const bad = (name: string, code: string, value: Buffer | null, headers?: Headers, told = true): Case => {
-    return { name, code, value, told, ...(headers === undefined ? {} : { headers }) };
+  const bad = (name: string, code: string, value: Buffer | null, headers?: Headers, isReported = true): Case => {
+    return { name, code, value, isReported, ...(headers === undefined ? {} : { headers }) };
   };
-  const unheard = (...args: [string, string, Buffer | null, Headers?]) =>
+  const unreported = (...args: [string, string, Buffer | null, Headers?]) =>
     bad(args[0], args[1], args[2], args[3], false);
   const anonymous = encodeIdRequest({ count: 2, replyTopic: realm.replyTopic });
   const junk = Buffer.alloc(HUGE_BYTES, 'x');
   const malformed = [
-    unheard('null', 'MALFORMED_REQUEST', null),
+    unreported('null', 'MALFORMED_REQUEST', null),
     bad('null-addressed', 'MALFORMED_REQUEST', null, addressed('null-addressed')),
     bad('truncated', 'MALFORMED_REQUEST', request('truncated').subarray(0, -3), addressed('truncated')),
-    unheard('truncated-unaddressed', 'MALFORMED_REQUEST', request('truncated-unaddressed').subarray(0, -3)),
+    unreported('truncated-unaddressed', 'MALFORMED_REQUEST', request('truncated-unaddressed').subarray(0, -3)),
     bad('trailing', 'MALFORMED_REQUEST', Buffer.concat([request('trailing'), Buffer.of(0)]), addressed('trailing')),
     bad('unframed', 'MALFORMED_REQUEST', Buffer.from('{"count":2}'), addressed('unframed')),
     bad('fingerprint', 'UNKNOWN_SCHEMA', withByte(request('fingerprint'), 2, 0), addressed('fingerprint')),
@@ -69,13 +69,13 @@ function makeCases(): readonly Case[] {
     bad('count-0', 'INVALID_COUNT', request('count-0', { count: 0 })),
     bad('count-100001', 'INVALID_COUNT', request('count-100001', { count: 100_001 })),
     bad('twice', 'MALFORMED_REQUEST', request('twice'), { kafka_correlationId: ['twice', 'twice'] }),
-    unheard('anonymous', 'INVALID_CORRELATION_ID', anonymous),
-    unheard('long-id', 'INVALID_CORRELATION_ID', anonymous, { kafka_correlationId: 'x'.repeat(257) }),
-    unheard('denied', 'INVALID_REPLY_TOPIC', request('denied', { replyTopic: denied })),
-    unheard('internal', 'INVALID_REPLY_TOPIC', request('internal', { replyTopic: '__consumer_offsets' })),
-    unheard('ledger', 'INVALID_REPLY_TOPIC', request('ledger', { replyTopic: realm.ledgerTopic })),
-    unheard('nameless', 'INVALID_REPLY_TOPIC', request('nameless', { replyTopic: '' })),
-    unheard('missing', 'REPLY_UNDELIVERABLE', request('missing', { replyTopic: `${realm.replyTopic}.none` })),
+    unreported('anonymous', 'INVALID_CORRELATION_ID', anonymous),
+    unreported('long-id', 'INVALID_CORRELATION_ID', anonymous, { kafka_correlationId: 'x'.repeat(257) }),
+    unreported('denied', 'INVALID_REPLY_TOPIC', request('denied', { replyTopic: denied })),
+    unreported('internal', 'INVALID_REPLY_TOPIC', request('internal', { replyTopic: '__consumer_offsets' })),
+    unreported('ledger', 'INVALID_REPLY_TOPIC', request('ledger', { replyTopic: realm.ledgerTopic })),
+    unreported('nameless', 'INVALID_REPLY_TOPIC', request('nameless', { replyTopic: '' })),
+    unreported('missing', 'REPLY_UNDELIVERABLE', request('missing', { replyTopic: `${realm.replyTopic}.none` })),
     bad('huge', 'MALFORMED_REQUEST', null, { ...addressed('huge'), junk }),
   ];
   const served = [good('huge-good', { junk }), good('proto', JSON.parse('{"__proto__":"x","constructor":"y"}'))];
@@ -92,7 +92,7 @@ beforeAll(async () => {
   const messages = cases.map(({ name, value, headers }) => {
     return { key: `key-${name}`, value, partition: PARTITION, ...(headers === undefined ? {} : { headers }) };
   });
-  // The huge ones go alone: a record batch may have 1 MiB.
+  // Huge records are sent alone: a record batch may have 1 MiB.
   const small = messages.filter(({ headers }) => headers?.junk === undefined);
   const huge = messages.filter(({ headers }) => headers?.junk !== undefined);
   const sent = await realm.sendRaw(small);
@@ -111,10 +111,10 @@ test('every good record among the bad ones is served', async () => {
   }
 });
 
-test('every bad record is told to its sender where the address is known and allowed, and to nobody else', async () => {
-  const heard = cases.filter(({ told }) => told);
-  await replies.replies(heard.length);
-  for (const { name, code } of heard.filter((one) => one.code !== undefined)) {
+test('every bad record gets an error reply if its address is known and allowed, and none otherwise', async () => {
+  const reported = cases.filter(({ isReported }) => isReported);
+  await replies.replies(reported.length);
+  for (const { name, code } of reported.filter((one) => one.code !== undefined)) {
     const { reply } = await replies.reply(name);
     expect('error' in reply ? reply.error : undefined, name).toMatchObject({
       code,
@@ -122,11 +122,11 @@ test('every bad record is told to its sender where the address is known and allo
     });
   }
   // The last records of the partition are answered by now, and so are all before them.
-  const told = new Set(replies.seen.map(({ message }) => String(message.key)));
-  expect(told).toEqual(new Set(heard.map(({ name }) => name)));
+  const replied = new Set(replies.seen.map(({ message }) => String(message.key)));
+  expect(replied).toEqual(new Set(reported.map(({ name }) => name)));
 });
 
-test('every bad record is a dead letter: its bytes and headers as they came, where it stood, and why', async () => {
+test('every bad record is a dead letter with its original bytes, headers and place, and the reason', async () => {
   const bad = cases.flatMap((one, i) => (one.code === undefined ? [] : [{ ...one, offset: baseOffset + i }]));
   await letters.until(`${bad.length} dead letters`, (seen) => seen.length >= bad.length);
   for (const { name, value, headers: own = {}, code, offset } of bad) {
@@ -142,7 +142,7 @@ test('every bad record is a dead letter: its bytes and headers as they came, whe
       numbers('kafka_dlt-original-partition').readInt32BE(),
       Number(numbers('kafka_dlt-original-offset').readBigInt64BE()),
     ];
-    // One that was forwarded before it turned out to be bad says where it came in.
+    // A record that was forwarded before it was rejected has its first place in a header.
     const [cameTo, cameAt] = String(headers['idalloc-origin'] ?? place.join('/')).split('/');
     expect([Number(cameTo), Number(cameAt)], name).toEqual([PARTITION, offset]);
     expect(Number(numbers('kafka_dlt-original-timestamp').readBigInt64BE()), name).toBeGreaterThan(0);
@@ -153,7 +153,7 @@ test('every bad record is a dead letter: its bytes and headers as they came, whe
 });
 
 test('nothing is written to a topic that is not allowed', async () => {
-  // The partition's last record: whatever was written for those before it is written.
+  // The reply to the partition's last record: everything for earlier records was written before it.
   await replies.reply('huge-good');
   expect(await realm.records(denied)).toBe(0);
   const decided = cases.filter(({ name, code }) => code === undefined || name === 'missing');

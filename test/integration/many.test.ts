@@ -3,7 +3,7 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, tickStartMs } from '../../src/core/layout.ts';
 import { batchOf, type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
-import { type Ask, LAYOUT, Realm } from '../support/realm.ts';
+import { LAYOUT, Realm, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
@@ -11,10 +11,10 @@ const REQUESTS = 10_000;
 const PARTITIONS = 12;
 const ISSUED = 'idalloc_ids_total';
 const REPLAYED = 'idalloc_replays_total';
-/** How long a send is tried again before its requests are left for later: no reply is older than its batch by more. */
+/** How long a worker retries to send a reply: no reply is appended later after its allocation. */
 const LONGEST_SEND_MS = 10_000;
 
-/** IDs of a reply, and when its record was appended by the broker's clock, which here is the workers' too. */
+/** IDs of a reply, and the append time of its record by the broker's clock, which the workers share here. */
 interface Visible {
   readonly ids: readonly bigint[];
   readonly generatedAtMs: number;
@@ -31,7 +31,7 @@ function timeOf(id: bigint | undefined): number {
   return tickStartMs(LAYOUT, decompose(LAYOUT, id ?? 0n).ticks);
 }
 
-/** How far, at most, the time of an ID lies below that of an ID that was visible before it. */
+/** The most by which the time of an ID lies below the time of an ID that was visible earlier. */
 function disorderMs(replies: readonly Visible[]): number {
   let highestMs = 0;
   let disorder = 0;
@@ -53,8 +53,8 @@ async function sumOf(workers: readonly WorkerProcess[], metric: string): Promise
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** All replies go to one partition whose records have the broker's time: their order is the order of being visible. */
-async function askThem(realm: Realm, replyTopic: string): Promise<readonly Ask[]> {
+/** Sends all requests. Their replies go to one partition, with the broker's time: its order is the order of visibility. */
+async function sendAll(realm: Realm, replyTopic: string): Promise<readonly TestRequest[]> {
   await realm.createTopic(replyTopic, { configs: { 'message.timestamp.type': 'LogAppendTime' } });
   const asks = Array.from({ length: REQUESTS }, (_, i) => ({
     correlationId: `request-${i}`,
@@ -66,7 +66,7 @@ async function askThem(realm: Realm, replyTopic: string): Promise<readonly Ask[]
   return asks;
 }
 
-function checkUnique(asks: readonly Ask[], answered: ReadonlyMap<string, readonly DecodedReply[]>): number {
+function checkUnique(asks: readonly TestRequest[], answered: ReadonlyMap<string, readonly DecodedReply[]>): number {
   const all = asks.flatMap(({ correlationId, count }) => {
     const [first] = answered.get(correlationId) ?? [];
     if (first === undefined) throw new Error(`no reply to ${correlationId}`);
@@ -79,9 +79,9 @@ function checkUnique(asks: readonly Ask[], answered: ReadonlyMap<string, readonl
 }
 
 /**
- * An ID is visible later than its time by the back-fill window and the time from its allocation to the reply's append.
- * The workers share one clock and take no ID of the future, so nothing visible before can be above that append. Whatever
- * is visible out of order is therefore so by no more than the age of the oldest IDs when their reply was appended.
+ * An ID becomes visible after its time: by at most the back-fill window plus the time from its allocation to the append of
+ * the reply. The workers share one clock and use no future ticks, so no earlier visible ID has a time after that append. So
+ * the disorder is at most the age of the oldest IDs when their reply was appended.
  */
 function checkOrder(replies: readonly Visible[]): number {
   for (const { ids, generatedAtMs } of replies) expect(timeOf(ids.at(-1))).toBeLessThanOrEqual(generatedAtMs);
@@ -92,7 +92,7 @@ function checkOrder(replies: readonly Visible[]): number {
   return disorder;
 }
 
-/** Each request is answered again, by new processes: with the same bytes, marked as a replay. */
+/** Expects that new processes answer each request again, with the same bytes, marked as a replay. */
 async function checkReplay(replies: Followed, before: number): Promise<void> {
   const answeredAgain = new Set<string>();
   let counted = before;
@@ -109,14 +109,14 @@ async function checkReplay(replies: Followed, before: number): Promise<void> {
   }
 }
 
-test('10,000 requests over 12 partitions and two workers; read again from the start, the same bytes', async ({
+test('10,000 requests over 12 partitions and two workers get one batch each, and the same bytes when they are read again', async ({
   annotate,
 }) => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const replyTopic = `${realm.replyTopic}.visible`;
   const workers = await startTwo(realm);
   const askedMs = performance.now();
-  const asks = await askThem(realm, replyTopic);
+  const asks = await sendAll(realm, replyTopic);
   const replies = await realm.follow(replyTopic);
   const answered = await replies.replies(REQUESTS);
   await annotate(`all answered after ${Math.round(performance.now() - askedMs)} ms`);

@@ -19,7 +19,7 @@ const ms = (value: number) => `${value.toFixed(1)} ms`;
 const complete = (partitions: readonly number[]) =>
   new Map<number, Copy>(partitions.map((at) => [at, { end: LOG_END, logEnd: LOG_END }]));
 
-/** A process that has those copies, and more when a test says so. */
+/** A process with those copies, to which the test can add. */
 function keeper(stage: Stage, copies: Map<number, Copy>, options: { readonly instanceId?: string }): Process {
   return new Process(stage, {
     ...options,
@@ -39,7 +39,7 @@ afterAll(async () => {
   await cluster.close();
 });
 
-/** Long after the last rebalance, so that only what comes now can begin another one. */
+/** Waits until long after the last rebalance, so that only the next action can start another one. */
 async function quiet(stage: Stage, ...processes: readonly Process[]): Promise<number> {
   const generations = () => processes.map(({ member }) => member.generation);
   await stage.when(() => new Set(generations()).size === 1, 'one generation');
@@ -75,7 +75,7 @@ describe.each([
     expect([...a.lost, ...b.lost]).toEqual([]);
   });
 
-  test('plan anew when the leader joins again, and nothing moves where nothing has changed', async () => {
+  test('plan again when the leader rejoins, and nothing moves if nothing has changed', async () => {
     await using stage = await openStage(cluster);
     const a = keeper(stage, complete(ALL), named('a'));
     await stage.when(() => a.held.length === PARTITIONS, 'a first member');
@@ -91,7 +91,7 @@ describe.each([
   });
 });
 
-test('a static leader that has restarted plans by what another member tells', async () => {
+test('follow a restarted static leader, which plans by the report of another member', async () => {
   await using stage = await openStage(cluster);
   const a = keeper(stage, complete(ALL), { instanceId: 'a' });
   await stage.when(() => a.held.length === PARTITIONS, 'a first member');

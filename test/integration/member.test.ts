@@ -24,7 +24,7 @@ afterAll(async () => {
   await cluster.close();
 });
 
-/** The group as Kafka's own tools see it: who has which partitions, by the bytes of the assignments. */
+/** The group as Kafka's own tools see it: the partitions of each member, decoded from the assignments. */
 async function describeGroup(groupId: string) {
   const node = await cluster.coordinator(groupId);
   const answer = await cluster.call(node, 'control', 5_000, (link) => link.describeGroups({ groupIds: [groupId] }));
@@ -37,7 +37,7 @@ async function describeGroup(groupId: string) {
 const ms = (value: number) => `${Math.round(value)} ms`;
 
 describe('members of a group on real brokers', () => {
-  test('share the topic as they come and go, and nobody waits for a partition that stays', async ({ annotate }) => {
+  test("share the topic as they join and leave, and partitions that don't move stay served", async ({ annotate }) => {
     await using stage = await openStage(cluster);
     let beganMs = stage.watch();
     const a = new Process(stage);
@@ -68,7 +68,7 @@ describe('members of a group on real brokers', () => {
     expect([a.removed.length + b.removed.length, a.lost, b.lost]).toEqual([10, [], []]);
   });
 
-  test('take over from one that dies when its session ends, and keep what they have meanwhile', async ({
+  test('take over from a killed member when its session expires, and keep their own partitions meanwhile', async ({
     annotate,
   }) => {
     await using stage = await openStage(cluster);
@@ -87,7 +87,7 @@ describe('members of a group on real brokers', () => {
     expect([...a.lost, ...b.lost]).toEqual([]);
   });
 
-  test('take over from one that dies and stays away', async ({ annotate }) => {
+  test('take over from a killed member that does not restart', async ({ annotate }) => {
     await using stage = await openStage(cluster);
     const [a, b] = [new Process(stage, { instanceId: 'a' }), new Process(stage, { instanceId: 'b' })];
     await stage.shared();
@@ -125,7 +125,7 @@ describe('members of a group on real brokers', () => {
     await stage.shared();
   });
 
-  test('lose their instance ID to a later process, and end', async () => {
+  test('end when a later process takes their instance ID', async () => {
     await using stage = await openStage(cluster);
     const a = new Process(stage, { instanceId: 'a' });
     await stage.shared();
@@ -136,7 +136,7 @@ describe('members of a group on real brokers', () => {
     expect(thief.held).toHaveLength(PARTITIONS);
   });
 
-  test('share with a consumer of kafkajs, as an earlier release is one, and keep what they have without it', async () => {
+  test('share with a kafkajs consumer, like that of an earlier release, and keep their partitions when it leaves', async () => {
     await using stage = await openStage(cluster);
     const a = new Process(stage);
     await stage.shared();
@@ -170,7 +170,7 @@ describe('members of a group on real brokers', () => {
     const [a, b] = [new Process(stage), new Process(stage, { instanceId: 'b' })];
     await stage.shared();
     const [mine = 0, theirs = 0] = [a.held[0], b.held[0]];
-    // The broker of the group may not have heard of the topic yet.
+    // The broker that coordinates the group may not know the topic yet.
     const commit = ({ member }: Process, partition: number, offset: number) =>
       vi.waitFor(() => member.commit(new Map([[partition, offset]])), { timeout: 10_000 });
     await Promise.all([commit(a, mine, 7), commit(b, theirs, 9)]);

@@ -15,7 +15,7 @@ const FATAL_LEVEL = 60;
 let realm: Realm;
 let replies: Followed;
 let first: readonly WorkerProcess[];
-/** Of the second pair, as the page sets them. */
+/** The variables of the second pair of topics, as the page sets them. */
 let second: Env;
 
 beforeAll(async () => {
@@ -27,12 +27,12 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-/** The page's names as this realm has them. */
+/** The page's commands with the names of this realm. */
 function here(text: string): string {
   return text.replaceAll(/\bid\./g, `${realm.groupId}.`).replaceAll('idalloc.2', `${realm.groupId}.2`);
 }
 
-/** Asks as the callers of one pair do. */
+/** Sends requests to one pair of topics, as its callers do. */
 async function ask(env: Env, names: readonly string[]): Promise<void> {
   const messages = names.map((name) => {
     const correlationId = Buffer.from(name);
@@ -48,13 +48,13 @@ async function groupOf(env: Env): Promise<string> {
   return JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'consumer group').detail;
 }
 
-/** How many batches each of these has, over all replies so far. */
+/** The number of different batches of each correlation ID, over all replies so far. */
 async function batchesOf(asked: readonly string[]): Promise<readonly number[]> {
   const all = await replies.replies(asked.length);
   return asked.map((name) => new Set(all.get(name)?.map((reply) => String(expandIds(batchOf(reply))))).size);
 }
 
-test('the page has these commands, in this order', () => {
+test('the page shows exactly these commands, in this order', () => {
   expect(page.commands.filter((command) => !command.startsWith('export '))).toEqual([
     'idalloc leases',
     'idalloc topics init',
@@ -66,7 +66,7 @@ test('the page has these commands, in this order', () => {
   ]);
 });
 
-test('steps 1 to 3: a second pair is made and served while the first one is asked', async () => {
+test('after steps 1 to 3 a second pair is served while the first one gets requests', async () => {
   await ask(realm.env, names('before'));
   second = { ...realm.env, ...page.exported() };
   expect(await page.run('idalloc leases', second)).toContain('2 of 32 worker IDs');
@@ -79,14 +79,14 @@ test('steps 1 to 3: a second pair is made and served while the first one is aske
   expect(first.map((worker) => worker.gate())).toEqual(['open', 'open']);
 });
 
-test('a worker of the second pair is refused with the group of the first', async () => {
+test('a worker of the second pair that uses the group of the first is refused', async () => {
   const mixed = realm.worker({ ...second, KAFKA_GROUP_ID: realm.groupId });
   await mixed.ended();
   const last = mixed.lines.find(({ level }) => level === FATAL_LEVEL);
   expect(last?.msg).toMatch(/^NAMESPACE_MISMATCH: The group .* KAFKA_GROUP_ID/);
 });
 
-test('steps 4 to 6: callers move one by one, the first pair is drained and stopped, and every ID is there once', async () => {
+test('after steps 4 to 6 callers have moved, the first pair is drained and stopped, and no ID is in two batches', async () => {
   await Promise.all([ask(realm.env, names('last')), ask(second, names('moved'))]);
   const asked = ['before', 'last', 'moved'].flatMap(names);
   const all = await replies.replies(asked.length);
@@ -102,7 +102,7 @@ test('steps 4 to 6: callers move one by one, the first pair is drained and stopp
   expect(await page.run('idalloc audit --ledger-topic id.ledger', second)).toMatch(/nothing wrong was found/);
 });
 
-test('replies of the other pair are findings of an audit that does not read its ledger', async () => {
+test('an audit that does not read the ledger of the other pair reports the replies of that pair', async () => {
   const { code, stdout } = await runIdalloc(['audit', '--json'], second);
   expect({ code, counts: JSON.parse(stdout).finding_counts }).toEqual({
     code: 1,
@@ -110,7 +110,7 @@ test('replies of the other pair are findings of an audit that does not read its 
   });
 });
 
-test('a request of the first pair gets its batch there, and a second one on the second pair, which an audit tells', async () => {
+test('a request sent to both pairs gets one batch on each, which an audit reports', async () => {
   const back = realm.worker();
   await back.ready();
   await ask(realm.env, ['before-0']);
@@ -122,7 +122,7 @@ test('a request of the first pair gets its batch there, and a second one on the 
   expect(JSON.parse(audit.stdout).finding_counts).toEqual({ SPLIT: 1 });
 });
 
-test('a rebuild reads the ledgers of both pairs, and leaves out one that is named as gone', async () => {
+test('a rebuild reads the ledgers of both pairs, and skips one that is named as gone', async () => {
   await using own = await Realm.create(suiteServers());
   const worker = own.worker();
   await own.send([{ correlationId: 'w', count: 1 }]);

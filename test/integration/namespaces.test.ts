@@ -5,17 +5,17 @@ import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 const FATAL_LEVEL = 60;
 
-/** The last words of a worker that refuses to start. */
-async function lastWords(worker: WorkerProcess): Promise<string> {
+/** The error of a worker that refuses to start. */
+async function refusal(worker: WorkerProcess): Promise<string> {
   await worker.ended();
   return `${worker.lines.find(({ level }) => level === FATAL_LEVEL)?.msg ?? ''}${worker.errors}`;
 }
 
-test('a second namespace of one datacenter is refused in the same etcd, and told whose the datacenter is', async () => {
+test('a second namespace of one datacenter in the same etcd is refused, and the owner of the datacenter is named', async () => {
   await using realm = await Realm.create(suiteServers());
   const first = realm.worker();
   await first.ready();
-  const said = await lastWords(realm.worker({ ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-second` }));
+  const said = await refusal(realm.worker({ ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-second` }));
   expect(said).toMatch(/^NAMESPACE_MISMATCH: /);
   expect(said).toContain(realm.keys.root);
   expect(first.gate()).toBe('open');
@@ -26,12 +26,12 @@ test('another witness topic is refused, since it would not show what the first n
   await realm.worker().ready();
   const other = `${realm.witnessTopic}.second`;
   await realm.createTopic(other, { configs: { 'cleanup.policy': 'compact' } });
-  const said = await lastWords(realm.worker({ ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-second`, WITNESS_TOPIC: other }));
+  const said = await refusal(realm.worker({ ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-second`, WITNESS_TOPIC: other }));
   expect(said).toMatch(/CONFIG_INVALID|configuration/);
   expect(said).toContain('WITNESS_TOPIC');
 });
 
-test('doctor and namespace show tell a datacenter that is another namespace has', async () => {
+test('doctor and namespace show report a datacenter that belongs to another namespace', async () => {
   await using realm = await Realm.create(suiteServers());
   await realm.worker().ready();
   const env = { ...realm.env, ETCD_PREFIX: `${realm.env.ETCD_PREFIX}-second` };
@@ -55,7 +55,7 @@ test('partitions added to both topics, and to the configuration, are refused, an
   const topicPartitions = [realm.requestTopic, realm.ledgerTopic].map((topic) => ({ topic, count: 6 }));
   await realm.admin.createPartitions({ topicPartitions });
   const env = { REQUEST_PARTITIONS: '6' };
-  const said = await lastWords(realm.worker(env));
+  const said = await refusal(realm.worker(env));
   expect(said).toMatch(
     /^NAMESPACE_MISMATCH: .*created with 3 partitions, but REQUEST_PARTITIONS is 6.*more-partitions/,
   );
@@ -64,7 +64,7 @@ test('partitions added to both topics, and to the configuration, are refused, an
   expect(faults).toMatchObject([{ state: 'fault', detail: expect.stringContaining('with 3 partitions') }]);
 });
 
-test('a namespace of before learns its partition count at the next start, and holds on to it', async () => {
+test('a namespace of an earlier release stores its partition count at the next start, and keeps it', async () => {
   await using realm = await Realm.create(suiteServers());
   const first = realm.worker();
   await first.ready();

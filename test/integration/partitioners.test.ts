@@ -9,17 +9,17 @@ const PARTITIONS = 6;
 const IDS = 200;
 const COUNT = 3;
 
-/** Where clients put a record, and under which key. */
+/** The partition and key that each kind of client chooses. */
 const CLIENTS: Readonly<Record<string, (id: string, i: number) => { partition?: number; key: string | null }>> = {
   'murmur2 of the correlation ID, as Java does': (id) => ({ key: id }),
-  'CRC-32 of it, as librdkafka does': (id) => ({ key: id, partition: crc32(id) % PARTITIONS }),
+  'CRC-32 of the correlation ID, as librdkafka does': (id) => ({ key: id, partition: crc32(id) % PARTITIONS }),
   'no key, in turn': (_, i) => ({ key: null, partition: i % PARTITIONS }),
   'a key of the sender': (_, i) => ({ key: `customer ${i % 7}` }),
 };
 
 const ids = Array.from({ length: IDS }, (_, i) => `order-${i}`);
 
-/** Asks for each correlation ID once, as this client does. */
+/** Sends a request for each correlation ID, as this kind of client does. */
 function askAs(realm: Realm, place: (id: string, i: number) => { partition?: number; key: string | null }) {
   return realm.sendRaw(
     ids.map((id, i) => {
@@ -29,7 +29,7 @@ function askAs(realm: Realm, place: (id: string, i: number) => { partition?: num
   );
 }
 
-/** Each correlation ID has so many replies at least, all with one batch. */
+/** Waits for `times` replies to each correlation ID, and expects that all have the same batch. */
 async function expectOneBatchEach(replies: Followed, times: number): Promise<void> {
   await replies.until(`${times} replies for each`, (seen) => {
     const counts = new Map<string, number>();
@@ -37,13 +37,13 @@ async function expectOneBatchEach(replies: Followed, times: number): Promise<voi
     return ids.every((id) => (counts.get(id) ?? 0) >= times);
   });
   const all = await replies.replies(IDS);
-  const several = [...all].filter(([, told]) => new Set(told.map(firstId)).size > 1);
+  const several = [...all].filter(([, own]) => new Set(own.map(firstId)).size > 1);
   expect(several.map(([id]) => id)).toEqual([]);
 }
 
-const firstId = (told: DecodedReply) => batchOf(told).ranges[0]?.first;
+const firstId = (reply: DecodedReply) => batchOf(reply).ranges[0]?.first;
 
-test('one correlation ID has one batch, whichever partitioner its records had, across a replay, a kill and a new worker', async () => {
+test('one correlation ID has one batch, whichever partitioner its records used, across a replay, a kill and a new worker', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const [replies, ledger] = [await realm.follow(), await realm.follow(realm.ledgerTopic)];
   const first = realm.worker();

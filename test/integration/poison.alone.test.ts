@@ -14,20 +14,20 @@ const STALL_LIMIT_SECONDS = 0.1;
 const LEAST_CASES = 40;
 const ERROR_LEVEL = 50;
 const BOMB_BYTES = 100_000_000;
-/** Other work on the machine may stop the worker for longer than any record does, but hardly at one case in each round. */
+/** Rounds that measure stalls: other work on the machine may stall the worker too, but hardly in the same case each time. */
 const MEASURED_ROUNDS = 3;
 
 interface Sent {
   readonly one: PoisonCase;
-  /** Undefined where the broker refused it. */
+  /** Where the record is; undefined if the broker refused it. */
   readonly place: string | undefined;
-  /** The correlation ID of the good request behind it. */
+  /** The correlation ID of the good request after it. */
   readonly good: string;
 }
 
 const placeOf = (partition: number, offset: number) => `${partition}:${offset}`;
 
-/** Sends each case, and a good request behind it in the same partition. */
+/** Sends each case, and a good request after it in the same partition. */
 async function sendAll(
   realm: Realm,
   cases: readonly PoisonCase[],
@@ -46,13 +46,13 @@ async function sendAll(
   return sent;
 }
 
-/** What came of each record, in the words of the table. */
+/** The outcome of each record, in the terms of the table. */
 function outcomes(sent: readonly Sent[], replies: Followed, letters: Followed) {
   const letterAt = new Map(
     letters.seen.map(({ message: { headers = {} } }) => {
       const partition = (headers['kafka_dlt-original-partition'] as Buffer).readInt32BE();
       const offset = Number((headers['kafka_dlt-original-offset'] as Buffer).readBigInt64BE());
-      // One that was forwarded before it turned out to be bad says where it came in.
+      // A record that was forwarded before it was rejected has its first place in a header.
       const [cameTo, cameAt] = String(headers['idalloc-origin'] ?? '').split('/');
       return [cameAt === undefined ? placeOf(partition, offset) : `${cameTo}:${cameAt}`, headers] as const;
     }),
@@ -87,7 +87,7 @@ async function checkAll(realm: Realm, sent: readonly Sent[], replies: Followed, 
   expect(outcomes(sent, replies, letters)).toEqual(table);
 }
 
-test('no record of any kind ends the worker, blocks a partition, stalls the event loop or holds up a good one', async () => {
+test('no record of any kind stops the worker, blocks a partition, stalls the event loop or delays a good request', async () => {
   const servers = suiteServers();
   await using realm = await Realm.create(servers, { partitions: PARTITIONS });
   await realm.setTopicConfig(realm.requestTopic, 'message.timestamp.after.max.ms', String(2n ** 63n - 1n));
@@ -102,7 +102,7 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
   const together = await sendAll(realm, cases, async () => {});
   await checkAll(realm, together, replies, letters);
 
-  // Metrics are rendered once a second, so only what stalled is looked at again.
+  // Metrics are rendered once a second, so later rounds repeat only the cases that seemed to stall.
   let stalling = cases.map((_, i) => i);
   for (let round = 1; round <= MEASURED_ROUNDS && stalling.length > 0; round += 1) {
     const all = poisonCases({ realm, kafka, handmade, round });
@@ -121,7 +121,7 @@ test('no record of any kind ends the worker, blocks a partition, stalls the even
   expect((await worker.ops('/readyz')).status).toBe(200);
 });
 
-test('a topic that stores compressed batches after all, against the check at the start, stops nobody', async () => {
+test('a request topic that becomes compressed after the start does not stop the worker', async () => {
   const servers = suiteServers();
   await using realm = await Realm.create(servers, { partitions: 1 });
   const kafka = testKafka(servers.brokers);

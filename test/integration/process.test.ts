@@ -5,14 +5,14 @@ import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
-/** Draining is bounded by 10 s, and giving the identity back by another 10 s. */
+/** Draining takes at most 10 s, and releasing the identity another 10 s. */
 const STOP_LIMIT_MS = 20_000;
-/** Giving an identity back to a silent etcd takes 4 s. */
+/** Less than the 4 s that releasing an identity takes while etcd is silent. */
 const AT_ONCE_MS = 2_500;
 const REQUESTS = 3_000;
 const ERROR_LEVEL = 50;
 
-test('SIGTERM under load: what was answered is committed, the group is left, the worker ID is free at once', async () => {
+test('SIGTERM under load commits what was answered, leaves the group and frees the worker ID immediately', async () => {
   await using realm = await Realm.create(suiteServers());
   const replies = await realm.follow();
   const worker = realm.worker();
@@ -43,12 +43,12 @@ test('SIGTERM under load: what was answered is committed, the group is left, the
   expect(await next.metric('idalloc_replays_total')).toBe(0);
 });
 
-test('a second SIGTERM ends at once what the first one left in the middle', async ({ annotate }) => {
+test('a second SIGTERM ends a stop in progress immediately', async ({ annotate }) => {
   await using realm = await Realm.create(suiteServers());
   await using link = await EtcdLink.open(suiteServers());
   const worker = realm.worker(link.env);
   await worker.ready();
-  link.silence(); // so that giving the identity back takes its whole time
+  link.silence(); // so that releasing the identity takes its whole time
   worker.kill('SIGTERM');
   await worker.line(({ msg }) => msg === 'stopping: finishing the requests in progress');
   const begunMs = performance.now();
@@ -59,7 +59,7 @@ test('a second SIGTERM ends at once what the first one left in the middle', asyn
   await report(annotate, `a second SIGTERM ended the worker in ${Math.round(performance.now() - begunMs)} ms`);
 });
 
-test('health, readiness and metrics of a worker that serves, and nothing worse than news in its log', async () => {
+test('a serving worker is healthy and ready, has metrics, and logs nothing above level info', async () => {
   await using realm = await Realm.create(suiteServers());
   const replies = await realm.follow();
   const worker = realm.worker();
@@ -93,7 +93,7 @@ test('health, readiness and metrics of a worker that serves, and nothing worse t
   expect(worker.lines.filter(({ level = ERROR_LEVEL }) => level >= ERROR_LEVEL)).toEqual([]);
 });
 
-test('a worker without configuration names every variable at once and exits with 78', async () => {
+test('a worker without configuration names all missing variables together and exits with 78', async () => {
   const { code, stderr } = await runIdalloc(['worker'], { LEASE_TTL_SECONDS: 'soon', OPS_PORT: '70000' });
   expect(code).toBe(78);
   expect(stderr).toMatch(/^CONFIG_INVALID: 5 configuration errors/);
@@ -102,7 +102,7 @@ test('a worker without configuration names every variable at once and exits with
   }
 });
 
-test('a worker whose topics do not exist ends, names each, and says how to make them', async () => {
+test('a worker whose topics do not exist exits, names each, and names the command that creates them', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker({ REQUEST_TOPIC: 'no-such.requests', LEDGER_TOPIC: 'no-such.ledger' });
   expect(await worker.ended()).toEqual({ code: 1, signal: null });
@@ -113,14 +113,14 @@ test('a worker whose topics do not exist ends, names each, and says how to make 
   }
 });
 
-test('a ledger on one broker is refused unless that is accepted', async () => {
+test('a ledger on one broker is refused without ALLOW_WEAK_LEDGER', async () => {
   await using realm = await Realm.create(suiteServers());
   const worker = realm.worker({ ALLOW_WEAK_LEDGER: '0' });
   expect(await worker.ended()).toEqual({ code: 1, signal: null });
   expect(worker.lines.find(({ level }) => level === 60)?.msg).toMatch(/^LEDGER_WEAK: .*ALLOW_WEAK_LEDGER=1/);
 });
 
-test('two workers with one index directory: the second is refused', async () => {
+test('a second worker with the same index directory is refused', async () => {
   await using realm = await Realm.create(suiteServers());
   const first = realm.worker();
   await first.ready();

@@ -48,15 +48,15 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
   });
 
-  test('`topics init` registers both schemas, and again the same ids', async () => {
+  test('`topics init` registers both schemas, with the same ids when it runs again', async () => {
     const init = async () => JSON.parse((await runIdalloc(['topics', 'init', '--json'], realm.env)).stdout).schemas;
-    const made = await init();
-    expect(Object.keys(made)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
-    expect(await init()).toEqual(made);
-    [requestId = 0, replyId = 0] = Object.values(made as Record<string, number>);
+    const registered = await init();
+    expect(Object.keys(registered)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
+    expect(await init()).toEqual(registered);
+    [requestId = 0, replyId = 0] = Object.values(registered as Record<string, number>);
   });
 
-  test('`topics check` and `doctor` tell which schemas the registry lacks, and that it is away', async () => {
+  test('`topics check` and `doctor` report schemas that the registry lacks, and a registry that is down', async () => {
     const check = (env: Readonly<Record<string, string>>) => runIdalloc(['topics', 'check'], { ...realm.env, ...env });
     expect(await check({})).toMatchObject({ code: 0 });
     const lacking = expect.stringContaining(`fault registry: no schema of this version for ${realm.ledgerTopic}-value`);
@@ -74,7 +74,7 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     });
   });
 
-  test('a subject that has another schema already is refused, with exit code 1', async () => {
+  test('`topics init` refuses a subject that already has another schema, with exit code 1', async () => {
     const REQUEST_TOPIC = `${realm.requestTopic}.taken`;
     const other = { schema: '{"type":"record","name":"Other","fields":[{"name":"x","type":"string"}]}' };
     const call = (method: string, path: string, body: object) =>
@@ -89,7 +89,7 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     expect(end).toMatchObject({ code: 1, stderr: expect.stringMatching(/^SCHEMA_INCOMPATIBLE: .*taken-value/) });
   });
 
-  test('a request in Confluent framing is answered so, the other kind as before; an unknown id is a dead letter', async () => {
+  test('a request is answered in its own framing, Confluent or ours; an unknown schema id makes it a dead letter', async () => {
     worker = realm.worker();
     await worker.ready();
     await realm.sendRaw([framed('framed', requestId), framed('nobody-knows', NEVER_REGISTERED)]);
@@ -117,7 +117,7 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     expect({ code, stdout }).toMatchObject({ code: 0 });
   });
 
-  test('while the registry is away, known ids are served and other partitions go on; a new id waits until it is back', async () => {
+  test('while the registry is down, known ids and other partitions are served, and a new id waits until it is back', async () => {
     process.kill(registry.pid, 'SIGSTOP');
     try {
       await realm.sendRaw([framed('known', requestId), framed('waiting', NEVER_REGISTERED + 1)]);

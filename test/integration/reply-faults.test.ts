@@ -24,13 +24,13 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-/** Asks for a reply on the topic that is well, and gets it. */
+/** Requests a reply on the healthy topic, and waits for it. */
 async function asksWell(correlationId: string, partition: number): Promise<void> {
   await realm.send([{ correlationId, count: 1, partition }]);
   expect('batch' in (await replies.reply(correlationId)).reply, correlationId).toBe(true);
 }
 
-/** Resolves with why the `nth` reply to a request could not be delivered. */
+/** The reason why the `nth` reply to a request could not be delivered. */
 async function undeliverable(correlationId: string, nth = 0): Promise<string> {
   const found = () => letters.seen.filter(({ message }) => String(message.key) === correlationId)[nth];
   await letters.until(`dead letter ${nth} of ${correlationId}`, () => found() !== undefined);
@@ -39,7 +39,7 @@ async function undeliverable(correlationId: string, nth = 0): Promise<string> {
   return String(headers['kafka_dlt-exception-message']);
 }
 
-test('a reply topic that is deleted while it is in use takes no other with it, and can come back', async () => {
+test('a reply topic that is deleted while in use affects no other, and works again when it is recreated', async () => {
   const gone = topicOf('gone');
   await realm.createTopic(gone);
   const before = await realm.follow(gone);
@@ -51,7 +51,7 @@ test('a reply topic that is deleted while it is in use takes no other with it, a
   await realm.admin.deleteTopics({ topics: [gone] });
   await realm.send([{ correlationId: 'late', count: 3, replyTopic: gone, partition: 0 }]);
   expect(await undeliverable('late')).toMatch(/does not exist|UNKNOWN_TOPIC_OR_PARTITION/);
-  // A topic that is new to the producer has it ask for the metadata of all its topics.
+  // A topic that is new to the producer makes it request the metadata of all its topics.
   for (const name of ['new-1', 'new-2']) {
     await realm.createTopic(topicOf(name));
     const follower = await realm.follow(topicOf(name));
@@ -97,7 +97,7 @@ test('a reply that is too large for its topic fails alone', async () => {
   for (const id of ['small-20', 'small-41']) expect(await undeliverable(id)).toContain('MESSAGE_TOO_LARGE');
 });
 
-test('100,000 IDs one by one fit the usual limit of a topic, several to one partition too', async () => {
+test('replies with 100,000 single IDs fit the default limit of a topic, even several to one partition', async () => {
   const ids = ['large-1', 'large-2', 'large-3'];
   const asks = ids.map((correlationId) => ({ correlationId, count: 100_000, encoding: 'IDS' as const, partition: 2 }));
   await realm.send(asks);
@@ -109,6 +109,6 @@ test('100,000 IDs one by one fit the usual limit of a topic, several to one part
   expect(all.size).toBe(300_000);
 });
 
-test('none of it was an error for the operator', () => {
+test('none of these faults was logged as an error for the operator', () => {
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
 });

@@ -8,14 +8,14 @@ import { isFetchOf, type KafkaRequest, TcpProxy } from '../support/tcp-proxy.ts'
 import { report } from '../support/whole-history.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
-/** So many that reading them takes more than `FETCHES_BEFORE` fetches. */
+/** Enough entries that reading them takes more than `FETCHES_BEFORE` fetches. */
 const ENTRIES = 40_000;
-/** What the worker has read of them when retention comes. */
+/** Fetches that the worker has made when retention deletes the rest. */
 const FETCHES_BEFORE = 2;
 const SEND_AT_ONCE = 5_000;
 const COUNT = 5;
 
-/** By the log's start, or by an entry behind the gap: the worker's own question for the brokers' time, if it comes first. */
+/** Whether the cause names the log's start, or an entry after the gap, as the worker's own marker if that is read first. */
 const wasOvertaken = ({ cause }: LogLine) =>
   /^(the log now starts at offset|reading continued at offset|offset \d+ was expected)/.test(String(cause));
 
@@ -42,7 +42,7 @@ async function fillLedger(realm: Realm, entries: number): Promise<void> {
   }
 }
 
-/** Every fetch of this topic behind the first `times`. */
+/** Matches every fetch of this topic after the first `times`. */
 function laterFetchOf(topic: string, times: number): (request: KafkaRequest) => boolean {
   const isFetch = isFetchOf(topic);
   let seen = 0;
@@ -63,13 +63,13 @@ async function ask(realm: Realm, replies: Followed, correlationId: string) {
   return (await replies.reply(correlationId)).reply;
 }
 
-test('a restore that retention overtakes begins anew and ends, though the ledger has nothing left', async ({
+test('a restore that retention overtakes starts again and completes, though the ledger has nothing left', async ({
   annotate,
 }) => {
   await using proxy = await TcpProxy.start(suiteServers().proxied);
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
-  await realm.send([{ correlationId: 'the first one', count: COUNT }]); // which the entries say to have decided
+  await realm.send([{ correlationId: 'the first one', count: COUNT }]); // the entries claim to have decided it
   await fillLedger(realm, ENTRIES);
   const emptied = Promise.withResolvers<void>();
   const hasReadSome = proxy.holdRequest(laterFetchOf(realm.ledgerTopic, FETCHES_BEFORE), emptied.promise);
@@ -81,25 +81,25 @@ test('a restore that retention overtakes begins anew and ends, though the ledger
   const { cause } = await worker.line(wasOvertaken);
   await report(annotate, `${cause}; seen after ${Math.round(performance.now() - sinceMs)} ms`);
   const ledger = await realm.follow(realm.ledgerTopic);
-  await ledger.until('the marker that tells what may be decided', (seen) => seen.some(isAnchor));
+  await ledger.until('the marker after which decisions are allowed', (seen) => seen.some(isAnchor));
   expect(await ask(realm, replies, 'new')).toHaveProperty('batch');
 });
 
-test('a worker that serves is restored when retention takes entries that it had not read', async () => {
+test('a serving worker restores its index when retention deletes entries that it had not read', async () => {
   await using proxy = await TcpProxy.start(suiteServers().proxied);
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
   await worker.ready();
   expect(await ask(realm, replies, 'first')).toHaveProperty('batch');
-  // A fetch that waits at the broker may bring all that is written meanwhile, so the next one is kept from it.
+  // A fetch that waits at the broker may return everything written meanwhile, so the next fetch is delayed.
   const trimmed = Promise.withResolvers<void>();
   await proxy.holdRequest(isFetchOf(realm.ledgerTopic), trimmed.promise);
   await fillLedger(realm, 1);
   await realm.trimLedger();
   trimmed.resolve();
   await worker.line(wasOvertaken);
-  // Nobody can tell whether what the worker had not read has decided this one.
+  // A deleted entry that the worker had not read may have decided this request.
   expect(await ask(realm, replies, 'second')).toMatchObject({ error: { code: 'FORGOTTEN' } });
   expect(await ask(realm, replies, 'third')).toHaveProperty('batch');
 });

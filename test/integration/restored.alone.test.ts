@@ -16,7 +16,7 @@ async function ask(realm: Realm, replies: Followed, correlationId: string, count
 }
 
 test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
-  'an etcd that was %s stops every worker, and a rebuild brings the same processes back above all that was issued',
+  'an etcd that was %s stops every worker, and after a rebuild the same processes continue above all issued IDs',
   async (harm, { annotate }) => {
     await using etcd = await OwnEtcd.start();
     const env = { ...SHORT_LEASE, ETCD_ENDPOINTS: etcd.endpoints.join(','), POOL_FIRST: '0', POOL_LAST: '2' };
@@ -87,13 +87,13 @@ test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
 
     await report(
       annotate,
-      `etcd ${harm}: RESTORED ${noticedMs.toFixed(0)} ms after etcd was back, first reply ` +
+      `etcd ${harm}: gate closed with RESTORED ${noticedMs.toFixed(0)} ms after etcd was back, first reply ` +
         `${servedMs.toFixed(0)} ms after the rebuild, whose floor lies ${RESERVE_MS} ms ahead`,
     );
   },
 );
 
-test('Kafka out for longer than a reservation stops a worker that etcd confirms, and it comes back by itself', async ({
+test('an outage of Kafka longer than a reservation stops a worker that etcd confirms, and it resumes by itself', async ({
   annotate,
 }) => {
   const servers = suiteServers();

@@ -25,7 +25,7 @@ let next: Authority;
 
 const shownBy = (node: NodeId) => join(dir, `broker-${node}.pem`);
 
-/** What a broker shows from its next start on. */
+/** Sets the certificate of a broker from its next start on. */
 function show(node: NodeId, by: Authority): void {
   copyFileSync(by.issue(`broker-${node}`).bothFile, shownBy(node));
 }
@@ -39,7 +39,7 @@ function propertiesOf(node: NodeId): Record<string, string> {
     'listener.name.client.plain.sasl.jaas.config': `${SECURITY}.plain.PlainLoginModule required user_${USER}="${PASSWORD}";`,
     'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
     'super.users': 'User:ANONYMOUS',
-    // A broker that is back leads again what it led before, within seconds.
+    // A broker that is back becomes the leader of its partitions again within seconds.
     'leader.imbalance.check.interval.seconds': '3',
     'leader.imbalance.per.broker.percentage': '0',
   };
@@ -57,7 +57,7 @@ beforeAll(async () => {
 afterAll(() => stack.disposeAsync());
 
 describe.skipIf(why !== undefined)(`three brokers with logins and certificates${why ? `: ${why}` : ''}`, () => {
-  test('a broker that comes back with a certificate of a new authority holds up what it leads until KAFKA_CA has both, and loses nothing', async () => {
+  test('a broker that restarts with a certificate of a new CA delays its partitions until KAFKA_CA has both, and loses nothing', async () => {
     const realm = await Realm.create(
       { ...suiteServers(), brokers: cluster.internal },
       { partitions: REPLICAS, replicas: REPLICAS },
@@ -88,12 +88,12 @@ describe.skipIf(why !== undefined)(`three brokers with logins and certificates${
     expect(detail).toMatch(/certificate.*KAFKA_CA/);
     expect(await leads(2)).toBe(true);
     expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(1);
-    await loaded.answered(ANSWERED); // of the partitions that others lead
+    await loaded.answered(ANSWERED); // requests of the partitions that others lead
 
     writeFileSync(ca, authority.own.certPem + next.own.certPem);
     await loaded.ready();
     expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(0);
-    await loaded.answered(loaded.load.asks.length - loaded.answers);
+    await loaded.answered(loaded.load.requests.length - loaded.answers);
 
     const from = worker.lines.length;
     show(3, next);

@@ -4,7 +4,7 @@ import { whyNoProcesses } from '../support/why-no-processes.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
 const why = whyNoProcesses('kafka', 'etcd', 'openssl');
-/** What the machine that the tests run on has to say is its own affair. */
+/** Checks of the machine that the tests run on, whose results don't matter here. */
 const MACHINE = ['NTP', 'NTP steps', 'limits', 'index directory'];
 
 const stack = new AsyncDisposableStack();
@@ -33,7 +33,7 @@ async function doctor(user: User, more: Record<string, string> = {}) {
 }
 
 describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why ? `: ${why}` : ''}`, () => {
-  test('a worker with the documented rights has no fault, and is known to be one', async () => {
+  test('doctor finds no fault for a worker with the documented rights, which it can check', async () => {
     const { faults, named } = await doctor('worker');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('reply topic') }]);
@@ -41,7 +41,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(named('permissions')).toMatchObject([{ state: 'ok', detail: expect.stringContaining(hidden) }]);
   });
 
-  test('an operator with the documented rights has no fault, and is told what it can not know', async () => {
+  test("doctor finds no fault for an operator with the documented rights, and reports what it can't check", async () => {
     const { faults, named } = await doctor('operator');
     expect(faults).toEqual([]);
     expect(named('rights')).toMatchObject([
@@ -49,12 +49,12 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     ]);
   });
 
-  test("the clock of an etcd behind a private CA that asks for a certificate is compared with this machine's", async () => {
+  test("doctor compares the clock of an etcd behind a private CA and mutual TLS with this machine's", async () => {
     const { named } = await doctor('worker');
     expect(named('clock against https:')).toMatchObject([{ state: 'ok' }]);
   });
 
-  test('each certificate that ends within two weeks is a warning by the name of its variable', async () => {
+  test('doctor warns about each certificate that expires within two weeks, by its variable', async () => {
     const { named } = await doctor('worker');
     const ends = expect.stringMatching(/^expires on .* UTC, in (1 day|less than a day)$/);
     expect(named('certificate ')).toMatchObject(
@@ -66,7 +66,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     );
   });
 
-  test('a worker that may not write replies has a fault that names the topic and the remedy', async () => {
+  test('doctor reports a fault with topic and remedy for a worker that may not write replies', async () => {
     const { realm } = servers;
     const forbidden = `${realm.env.REPLY_TOPIC_PREFIX}forbidden`;
     await realm.createTopic(forbidden);
@@ -77,7 +77,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     ]);
   });
 
-  test('an admin with the documented rights makes topics and reads the namespace', async () => {
+  test('an admin with the documented rights creates topics and reads the namespace', async () => {
     const env = servers.login('admin');
     const name = `${servers.realm.env.REPLY_TOPIC_PREFIX}made`;
     const init = await runIdalloc(['topics', 'init', '--reply-topic', name, '--json'], env);
@@ -93,7 +93,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(await runIdalloc(['namespace', 'show', '--json'], env)).toMatchObject({ code: 0 });
   });
 
-  test('rights are granted once and for all, by whoever may grant them and nobody else', async () => {
+  test('topics acls --apply grants rights, but only for a user who may grant them', async () => {
     const args = ['topics', 'acls', '--principal', `User:${USERS.operator.name}`, '--role', 'operator', '--apply'];
     expect(await runIdalloc(args, servers.superUser)).toMatchObject({ code: 0, stderr: '' });
     const refused = await runIdalloc(args, servers.login('operator'));

@@ -15,7 +15,7 @@ const PREFIX = '/secured';
 const ID_SPACE = 'secured';
 const PASSWORDS = ['first-pass', 'second-pass'] as const;
 const TOKEN_SECONDS = 1;
-/** Short, but longer than an election and a call that waits for one on a busy machine. */
+/** A lease that is short, but longer than an election and a call that waits for one on a busy machine. */
 const LEASE = {
   LEASE_TTL_SECONDS: '15',
   LEASE_HEARTBEAT_MS: '1500',
@@ -29,11 +29,11 @@ const why = whyNoProcesses('etcd', 'openssl');
 const stack = new AsyncDisposableStack();
 let etcd: SecuredEtcd;
 let own: Certificate;
-/** What the worker shows to etcd. */
+/** The client certificate of the worker. */
 let shown: ShownCertificate;
 let files: { readonly password: string; readonly ca: string };
 let env: Record<string, string>;
-/** The same worker and the same load for all tests: nothing here takes a restart. */
+/** The same worker and load for all tests: nothing here needs a restart. */
 let loaded: LoadedWorker;
 
 beforeAll(async () => {
@@ -76,7 +76,7 @@ async function heartbeats(count = HEARTBEATS): Promise<void> {
   }
 }
 
-/** The worker's own certificate is replaced by a good one, so that its next call is over new connections. */
+/** Replaces the worker's certificate by another valid one, so that its next call uses new connections. */
 function connectAnew(): void {
   shown.show(etcd.authority.issue('worker'));
 }
@@ -85,46 +85,46 @@ function closings(from: number): readonly LogLine[] {
   return loaded.worker.lines.slice(from).filter(({ msg }) => msg === 'gate closed');
 }
 
-/** Waits until the worker refuses and requests wait, and checks that what it says names the variables to look at. */
+/** Waits until the worker is suspended and requests wait, and expects that its log names the variables to check. */
 async function refuses(remedy: RegExp, from: number): Promise<void> {
   expect(await loaded.stopped('LEASE_SUSPENDED')).toMatch(remedy);
-  const isAlarm = ({ level, remedy: told }: LogLine) => level === ERROR_LEVEL && remedy.test(String(told));
+  const isAlarm = ({ level, remedy: logged }: LogLine) => level === ERROR_LEVEL && remedy.test(String(logged));
   expect(loaded.worker.lines.slice(from).some(isAlarm)).toBe(true);
 }
 
-/** Waits until requests are answered again, those that waited among them. */
-async function goesOn(): Promise<void> {
+/** Waits until requests are answered again, including those that waited. */
+async function resumes(): Promise<void> {
   await loaded.ready();
-  await loaded.answered(loaded.load.asks.length - loaded.answers);
+  await loaded.answered(loaded.load.requests.length - loaded.answers);
 }
 
 describe.skipIf(why !== undefined)(`three secured etcd members under load${why ? `: ${why}` : ''}`, () => {
-  test('a token that ends between two heartbeats stops nothing', async () => {
+  test('a token that expires between two heartbeats stops nothing', async () => {
     const from = loaded.worker.lines.length;
     await heartbeats();
     expect(closings(from)).toEqual([]);
   });
 
-  test('a password that is changed in etcd first suspends the worker until its file has it', async () => {
+  test('a password that is changed in etcd suspends the worker until its file has the new one', async () => {
     const from = loaded.worker.lines.length;
     await etcd.setPassword(PASSWORDS[1]);
     await refuses(/ETCD_USERNAME and ETCD_PASSWORD/, from);
     replaceFile(files.password, `${PASSWORDS[1]}\n`);
-    await goesOn();
+    await resumes();
   });
 
   test.for([
-    ['of another authority', () => new Authority(mkdtempSync(join(etcd.dir, 'other-'))).issue('worker')],
+    ['of another CA', () => new Authority(mkdtempSync(join(etcd.dir, 'other-'))).issue('worker')],
     ['that has expired', () => etcd.authority.issueExpired('worker')],
-  ] as const)('a certificate %s suspends the worker until its file has a good one', async ([, certificate]) => {
+  ] as const)('a certificate %s suspends the worker until its file has a valid one', async ([, certificate]) => {
     const from = loaded.worker.lines.length;
     shown.show(certificate());
     await refuses(/ETCD_CERT/, from);
     shown.show(own);
-    await goesOn();
+    await resumes();
   });
 
-  test('a host that the certificates do not name leaves a worker without an identity, and is named', async () => {
+  test('a worker whose endpoint is not in the certificates gets no identity, and logs the host', async () => {
     const elsewhere = loaded.realm.worker({
       ...env,
       KAFKA_GROUP_ID: `${loaded.realm.groupId}-elsewhere`,
@@ -136,15 +136,15 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
       .toMatchObject({ reason: 'NO_IDENTITY', detail: expect.stringMatching(/altnames.*ETCD_ENDPOINTS/) });
   });
 
-  test('a right that is revoked suspends the worker until it is given back', async () => {
+  test('a revoked right suspends the worker until it is granted again', async () => {
     const from = loaded.worker.lines.length;
     await etcd.revoke();
     await refuses(/grant ETCD_USERNAME/, from);
     await etcd.grant();
-    await goesOn();
+    await resumes();
   });
 
-  test('a file that is emptied for a moment stops nothing, and is reported', async () => {
+  test('a secret file that is briefly empty stops nothing, and is reported', async () => {
     const from = loaded.worker.lines.length;
     replaceFile(files.password, '');
     const { variable, problem } = await loaded.worker.line(({ msg }) => /^secret file invalid/.test(String(msg)), from);
@@ -154,14 +154,14 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
     expect(closings(from)).toEqual([]);
   });
 
-  test('a certificate that is replaced by a good one stops nothing', async () => {
+  test('replacing the certificate by another valid one stops nothing', async () => {
     const from = loaded.worker.lines.length;
     connectAnew();
     await heartbeats();
     expect(closings(from)).toEqual([]);
   });
 
-  test('a member that shows a certificate of an unknown authority is passed over, and named', async () => {
+  test('a member with a certificate of an unknown CA is skipped, and named', async () => {
     const from = loaded.worker.lines.length;
     const unknown = etcd.nextAuthority.issue('server');
     const named = () =>
@@ -170,7 +170,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
         .find(({ msg, remedy }) => msg === 'etcd failed a call' && /ETCD_CA/.test(String(remedy)));
     const before = etcd.authority.issue('server');
     for (const member of etcd.shown) {
-      member.show(unknown); // only the one that the worker asks first is noticed
+      member.show(unknown); // the worker notices only the member that it asks first
       connectAnew();
       await heartbeats(2);
       member.show(before);
@@ -182,7 +182,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
     expect(closings(from)).toEqual([]);
   });
 
-  test('a new authority for all members, one after the other, and a member that restarts stop nothing', async () => {
+  test('changing the CA of all members, one after the other, with a restart of one, stops nothing', async () => {
     const from = loaded.worker.lines.length;
     const { certPem: next } = etcd.nextAuthority.own;
     replaceFile(files.ca, etcd.authority.own.certPem + next);
@@ -199,7 +199,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
     expect(await readiness(loaded.worker)).toMatchObject({ status: 200 });
   });
 
-  test('every request that was sent meanwhile has one batch, and no batch was made while the worker was refused', async () => {
+  test('after all that, every request has one batch, and none was allocated while the worker was suspended', async () => {
     const { requests } = await loaded.check();
     expect(requests).toBeGreaterThan(100);
   });

@@ -16,7 +16,7 @@ const stack = new AsyncDisposableStack();
 let realm: Realm;
 let worker: WorkerProcess;
 let replies: Followed;
-/** What a worker needs to be let in. */
+/** The credentials of a worker. */
 let env: Record<string, string>;
 let operator: Record<string, string>;
 
@@ -43,12 +43,12 @@ function connect(password: string): Promise<IdClient> {
   return IdClient.connect({ kafka, requestTopic, replyTopic, prefetch: false });
 }
 
-/** Runs a command as somebody who may read. */
+/** Runs a command as a user who may read. */
 function command(args: readonly string[], more: Record<string, string> = {}): ReturnType<typeof runIdalloc> {
   return runIdalloc(args, { ...operator, ...more });
 }
 
-/** Ends the worker, and resolves with its last words. */
+/** Starts a worker that exits; returns its exit code and its error. */
 async function refusal(more: Record<string, string>): Promise<{ code: number | null; said: string }> {
   const refused = realm.worker({ ...env, ...more });
   const { code } = await refused.ended();
@@ -56,7 +56,7 @@ async function refusal(more: Record<string, string>): Promise<{ code: number | n
 }
 
 describe.skipIf(why !== undefined)(`servers with logins, certificates and rights${why ? `: ${why}` : ''}`, () => {
-  test('a worker with the documented rights answers, without an error for the operator', async () => {
+  test('a worker with the documented rights serves, without an error for the operator', async () => {
     await worker.ready();
     await realm.send([{ correlationId: 'let-in', count: 3, partition: 0 }]);
     expect('batch' in (await replies.reply('let-in')).reply).toBe(true);
@@ -102,18 +102,18 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect((await command(['deadletters', 'list', '--json'])).code).toBe(0);
   });
 
-  test('replay looks at the group and may set its offsets, with the documented rights', async () => {
+  test('replay reads the group and may set its offsets, with the documented rights', async () => {
     await worker.ready();
     const { code, stderr } = await command(['replay', '--from', '1h', '--dry-run']);
     expect({ code, stderr }).toMatchObject({ code: 0 });
   });
 
-  test('replay says which right it lacks on the group', async () => {
+  test('replay names the right that it lacks on the group', async () => {
     const refused = await command(['replay', '--from', '1h', '--dry-run'], { KAFKA_GROUP_ID: 'of-others' });
     expect(refused).toMatchObject({ code: 69, stderr: expect.stringMatching(/group/i) });
   });
 
-  test('a command whose password is wrong ends at once, and says which variables to look at', async () => {
+  test('a command with a wrong password exits immediately, and names the variables to check', async () => {
     const { code, stderr } = await command(['audit'], { KAFKA_SASL_PASSWORD: 'wrong' });
     expect({ code, stderr }).toMatchObject({
       code: 78,
@@ -121,7 +121,7 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     });
   });
 
-  test('a client whose password is wrong is refused at once', async () => {
+  test('a client with a wrong password is refused immediately', async () => {
     const beganMs = performance.now();
     await expect(connect('wrong')).rejects.toMatchObject({
       code: 'CONFIG_INVALID',
@@ -130,14 +130,14 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect(performance.now() - beganMs).toBeLessThan(5_000);
   });
 
-  test('a wrong password for Kafka ends the start, and tells which variables to look at', async () => {
+  test('a worker with a wrong password for Kafka exits at the start, and names the variables to check', async () => {
     const { code, said } = await refusal({ KAFKA_SASL_PASSWORD: 'wrong' });
     expect(said).toMatch(/^CONFIG_INVALID: .*'id-worker'.*KAFKA_SASL_PASSWORD/);
     expect(said).not.toContain('wrong');
     expect(code).toBe(78);
   });
 
-  test('a broker whose certificate is not trusted is waited for, and the log names the cause and the variable', async () => {
+  test('a worker waits for a broker whose certificate is not trusted, and logs the cause and the variable', async () => {
     const waiting = realm.worker({ ...env, KAFKA_CA_FILE: '' });
     const { error } = await waiting.line(({ msg }) => msg === 'waiting for Kafka');
     expect(error).toMatch(/^KAFKA_UNAVAILABLE: .*verify the first certificate.*KAFKA_CA/);
@@ -150,7 +150,7 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     ['no certificate', { ETCD_CERT_FILE: '', ETCD_KEY_FILE: '' }, /certificate|No connection|UNAVAILABLE/],
     ['a prefix that the user has no right to', { ETCD_PREFIX: '/elsewhere' }, /permission denied/],
     ['a datacenter that the user may not claim', { DATACENTER_ID: '5' }, /datacenter\/5.*permission denied/],
-  ] as const)('%s for etcd leaves the worker without an identity, and its log tells why', async ([, more, cause]) => {
+  ] as const)('with %s for etcd the worker gets no identity, and its log has the reason', async ([, more, cause]) => {
     const refused = realm.worker({ ...env, ...more });
     await refused.line(({ msg, error }) => /etcd|namespace/.test(String(msg)) && cause.test(String(error)));
     expect(refused.gate()).not.toBe('open');

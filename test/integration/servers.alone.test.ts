@@ -8,7 +8,7 @@ import { ETCD_SIZE, etcdLeader, suiteServers } from '../support/servers.ts';
 const servers = suiteServers();
 const ANSWER_MS = 2_000;
 
-/** Asks one member only: etcd3's own rotation and circuit breakers would hide which one answers. */
+/** A client of one member only: etcd3's rotation and circuit breakers would hide which member answers. */
 async function withMember<T>(index: number, use: (etcd: Etcd3) => Promise<T>): Promise<T> {
   const etcd = new Etcd3({
     hosts: servers.etcdEndpoints[index] ?? '',
@@ -45,7 +45,7 @@ async function withAdmin<T>(use: (admin: ReturnType<Kafka['admin']>) => Promise<
   }
 }
 
-test('Kafka creates a topic and advertises the address that it was given', async () => {
+test('Kafka creates a topic and advertises its configured address', async () => {
   const topic = `servers-${randomUUID()}`;
   await withAdmin(async (admin) => {
     await admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: 3 }] });
@@ -55,7 +55,7 @@ test('Kafka creates a topic and advertises the address that it was given', async
   });
 });
 
-test('a killed Kafka comes back on its port with its data', async () => {
+test('a killed Kafka restarts on its port with its data', async () => {
   const topic = `servers-${randomUUID()}`;
   await withAdmin((admin) => admin.createTopics({ waitForLeaders: true, topics: [{ topic }] }));
   try {
@@ -73,7 +73,7 @@ test('the three etcd members are one cluster', async () => {
   expect(await withMember(ETCD_SIZE - 1, (etcd) => etcd.get(key).string())).toBe('v');
 });
 
-test.for([0, 1, 2])('etcd serves with member %i frozen, which answers again after that', async (frozen) => {
+test.for([0, 1, 2])('etcd serves with member %i frozen, and that member answers again when resumed', async (frozen) => {
   const key = `servers/${randomUUID()}`;
   const others = [0, 1, 2].filter((index) => index !== frozen);
   await servers.pauseEtcd(frozen);
@@ -88,7 +88,7 @@ test.for([0, 1, 2])('etcd serves with member %i frozen, which answers again afte
   await expect.poll(() => put(frozen, key), { timeout: 30_000 }).toBe(true);
 });
 
-test('a killed etcd leader is followed by another, and comes back on its address with its data', async () => {
+test('a killed etcd leader is replaced by another, and restarts on its address with its data', async () => {
   const key = `servers/${randomUUID()}`;
   const leader = await etcdLeader(servers);
   expect(await put(leader, key)).toBe(true);

@@ -17,11 +17,11 @@ import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 const PARTITIONS = 6;
 const SESSION_MS = 6_000;
 const LINGER_MS = 1_000;
-/** So many in each partition that a restore takes a moment. */
+/** Entries of each partition, enough that a restore takes a moment. */
 const ENTRIES = 15_000;
 const ANSWERED = 300;
 const WAIT = { timeout: 60_000, interval: 50 };
-/** Partitions that are not to wait: whoever waited for a session to end, or for a restore of all, would wait longer. */
+/** Limit for partitions that must not wait: for a session to expire or for a restore, they would wait longer. */
 const UNANSWERED_MS = SESSION_MS / 2;
 const NUMBERS = Array.from({ length: PARTITIONS }, (_, partition) => partition);
 
@@ -41,7 +41,7 @@ async function readiness(worker: WorkerProcess): Promise<Readiness> {
   return (await (await worker.ops('/readyz')).json()) as Readiness;
 }
 
-/** Workers that share the partitions. */
+/** Workers that share the partitions of a realm. */
 class Fleet implements AsyncDisposable {
   readonly realm: Realm;
   readonly replies: Followed;
@@ -53,7 +53,7 @@ class Fleet implements AsyncDisposable {
     this.replies = replies;
   }
 
-  /** Resolves when so many workers have equal shares of the partitions, each with `entries` in the ledger, and no copies else. */
+  /** Opens workers; resolves when they have equal shares of the partitions, with `entries` each, and no other copies. */
   static async open(size: number, { entries = 0, env = {} }: { entries?: number; env?: Env } = {}): Promise<Fleet> {
     const always = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS), INDEX_LINGER_MS: '0' };
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...always, ...env } });
@@ -71,7 +71,7 @@ class Fleet implements AsyncDisposable {
     return worker;
   }
 
-  /** Kills one as a power cut would. */
+  /** Kills a worker with SIGKILL. */
   async kill(worker: WorkerProcess): Promise<void> {
     this.workers.splice(this.workers.indexOf(worker), 1);
     worker.kill('SIGKILL');
@@ -82,7 +82,7 @@ class Fleet implements AsyncDisposable {
     return Promise.all(this.workers.map((worker) => worker.hasPartitions(PARTITIONS / this.workers.length)));
   }
 
-  /** Resolves when the metrics of all workers tell of the copies that follow from their shares, and of no others. */
+  /** Resolves when all workers have exactly the copies of their shares, by their metrics. */
   async inOrder(): Promise<void> {
     const differing = async () => {
       const pairs = await Promise.all(
@@ -93,18 +93,18 @@ class Fleet implements AsyncDisposable {
     await expect.poll(differing, WAIT).toEqual([]);
   }
 
-  /** Requests from now on. */
+  /** The load. */
   get load(): Load {
     this.#load ??= new Load(this.realm, { partitions: PARTITIONS });
     return this.#load;
   }
 
-  /** Resolves when all that was asked by now, and some more, has been answered. */
+  /** Resolves when all requests sent so far, and some more, are answered. */
   answered(): Promise<unknown> {
-    return this.replies.replies(this.load.asks.length + ANSWERED);
+    return this.replies.replies(this.load.requests.length + ANSWERED);
   }
 
-  /** How long a request of each partition waited at the most, of those since then; all are answered first. */
+  /** The longest wait of a request since `fromMs`, for each partition; waits until all are answered. */
   async longestWaits(fromMs: number): Promise<ReadonlyMap<number, number>> {
     const asks = await this.load.stop();
     await this.replies.replies(asks.length);
@@ -117,7 +117,7 @@ class Fleet implements AsyncDisposable {
   }
 }
 
-/** The partitions of which an index directory that nobody uses has a copy. */
+/** The partitions of which an unused index directory has a copy. */
 function partitionsOnDisk(directory: string): readonly number[] {
   using db = new DatabaseSync(join(directory, 'ledger-index.sqlite'), { readOnly: true });
   const tables = db
@@ -126,7 +126,7 @@ function partitionsOnDisk(directory: string): readonly number[] {
   return sorted(tables.map(({ name }) => Number(/^run_(\d+)$/.exec(String(name))?.[1])));
 }
 
-test('with one standby a worker keeps copies of what it owns and stands by for, and deletes others after a while', async () => {
+test('with one standby a worker keeps copies of what it owns and stands by for, and deletes others after INDEX_LINGER_MS', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'idalloc-shares-'));
   try {
     await using fleet = await Fleet.open(1, { env: { INDEX_LINGER_MS: String(LINGER_MS) } });
@@ -138,9 +138,9 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
 
     await fleet.inOrder();
     const shares = fleet.workers.map(shareOf);
-    const told = await sharesOfGroup(fleet.realm);
-    expect(told).toHaveLength(shares.length);
-    expect(told).toEqual(expect.arrayContaining(shares));
+    const reported = await sharesOfGroup(fleet.realm);
+    expect(reported).toHaveLength(shares.length);
+    expect(reported).toEqual(expect.arrayContaining(shares));
     const all = shares.flatMap(({ partitions, standbys }) => [...partitions, ...standbys]);
     expect(sorted(all)).toEqual(sorted([...NUMBERS, ...NUMBERS]));
 
@@ -162,14 +162,14 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
   }
 });
 
-test('kill -9: those who stand by answer for the partitions of the dead, without a restore and with its batches', async ({
+test('after kill -9 the standbys serve the partitions of the killed worker, without a restore and with its batches', async ({
   annotate,
 }) => {
   await using fleet = await Fleet.open(3, { env: { INDEX_ACCEPTABLE_LAG: '0' } });
   const [dead, ...others] = fleet.workers as [WorkerProcess, ...WorkerProcess[]];
   await fleet.answered();
   const lost = shareOf(dead).partitions;
-  const known = fleet.load.asks.filter(({ correlationId }) => lost.includes(partitionOf(correlationId)));
+  const known = fleet.load.requests.filter(({ correlationId }) => lost.includes(partitionOf(correlationId)));
   const before = others.map((worker) => ({ worker, ...shareOf(worker), from: worker.lines.length }));
   const killedMs = performance.now();
   await fleet.kill(dead);
@@ -185,7 +185,7 @@ test('kill -9: those who stand by answer for the partitions of the dead, without
   const waits = await fleet.longestWaits(killedMs);
   await report(
     annotate,
-    `kill -9 with a session of ${SESSION_MS} ms: partitions with a standby waited ${longestOf(waits, lost)} ms at the most`,
+    `kill -9 with a session of ${SESSION_MS} ms: partitions with a standby waited at most ${longestOf(waits, lost)} ms`,
   );
   await fleet.realm.send(known);
   for (const { correlationId } of known) {
@@ -196,7 +196,7 @@ test('kill -9: those who stand by answer for the partitions of the dead, without
   }
 });
 
-test('a worker with nothing joins under load: it gets partitions when its copies are complete, and nobody waits', async ({
+test('a worker with an empty index that joins under load gets partitions once its copies are complete, and nothing waits', async ({
   annotate,
 }) => {
   await using fleet = await Fleet.open(2, { entries: ENTRIES, env: { INDEX_ACCEPTABLE_LAG: '0' } });
@@ -209,7 +209,7 @@ test('a worker with nothing joins under load: it gets partitions when its copies
   let restoring = 0;
   const untilMs = performance.now() + WAIT.timeout;
   for (; joiner.partitions().length === 0; looks += 1) {
-    if (performance.now() > untilMs) throw new Error('the worker that joined got no partition');
+    if (performance.now() > untilMs) throw new Error('the worker that joined got no partition in time');
     const { reason } = await readiness(joiner);
     expect(reason).not.toBe('INDEX_RESTORING');
     const copies = [...(await copiesOf(joiner)).values()];
@@ -230,7 +230,7 @@ test('a worker with nothing joins under load: it gets partitions when its copies
   expect(longestMs).toBeLessThan(UNANSWERED_MS);
 });
 
-test("without standbys a dead worker's partitions wait for their restore, others and HTTP do not, and /readyz says so", async ({
+test("without standbys a killed worker's partitions wait for a restore, which /readyz reports; others and HTTP do not wait", async ({
   annotate,
 }) => {
   await using fleet = await Fleet.open(2, { entries: 4 * ENTRIES, env: { INDEX_STANDBYS: '0' } });
@@ -252,9 +252,9 @@ test("without standbys a dead worker's partitions wait for their restore, others
   }
   const restoredMs = performance.now();
   expect(new Set(seen.map(({ reason }) => reason))).toEqual(new Set(['INDEX_RESTORING']));
-  const told = seen.flatMap(({ detail = '' }) => detail.split('; '));
-  expect(told.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
-  expect(told.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
+  const details = seen.flatMap(({ detail = '' }) => detail.split('; '));
+  expect(details.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
+  expect(details.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
   expect(ids).toBe(seen.length);
   await fleet.answered();
   const waits = await fleet.longestWaits(killedMs);

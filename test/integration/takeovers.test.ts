@@ -12,7 +12,7 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const PARTITIONS = 6;
 const WORKERS = 3;
 const SESSION_MS = 6_000;
-/** A process starts within it on any machine. */
+/** A session longer than the start of a process on any machine. */
 const LONG_SESSION_MS = 60_000;
 const ANSWERED = 300;
 
@@ -49,14 +49,14 @@ class Fleet implements AsyncDisposable {
     return worker;
   }
 
-  /** Resolves when each worker has its share. */
+  /** Resolves when each worker has its share of the partitions. */
   shared(): Promise<unknown> {
     return Promise.all(this.workers.map((worker) => worker.hasPartitions(PARTITIONS / WORKERS)));
   }
 
-  /** Resolves when all that was asked by now, and some more, has been answered. */
+  /** Resolves when all requests sent so far, and some more, are answered. */
   answered(): Promise<unknown> {
-    return this.replies.replies(this.load.asks.length + ANSWERED);
+    return this.replies.replies(this.load.requests.length + ANSWERED);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -66,7 +66,7 @@ class Fleet implements AsyncDisposable {
   }
 }
 
-test('kill -9 of a worker: its partitions are answered once its session is over, the others all the time', async ({
+test('after kill -9 of a worker its partitions are served once its session has expired, and the others all the time', async ({
   annotate,
 }) => {
   await using fleet = await Fleet.open();
@@ -84,13 +84,15 @@ test('kill -9 of a worker: its partitions are answered once its session is over,
   const [ownMs, otherMs] = [longestOf(waits, lost), longestOf(waits, kept)];
   await report(
     annotate,
-    `kill -9 with a session of ${SESSION_MS} ms: its partitions waited ${ownMs} ms at the most, the others ${otherMs} ms`,
+    `kill -9 with a session of ${SESSION_MS} ms: its partitions waited at most ${ownMs} ms, the others ${otherMs} ms`,
   );
-  // Had the others waited for the dead member, they would have waited for its session to end.
+  // If the others had waited for the killed member, they would have waited for its session to expire.
   expect(otherMs).toBeLessThan(SESSION_MS / 2);
 });
 
-test('kill -9 and restart at once: the worker has its partitions back without a rebalance', async ({ annotate }) => {
+test('a worker that is killed and restarted immediately gets its partitions back without a rebalance', async ({
+  annotate,
+}) => {
   await using fleet = await Fleet.open(LONG_SESSION_MS);
   const [dead, ...others] = fleet.workers;
   const own = [...(dead?.partitions() ?? [])].sort();
@@ -110,12 +112,12 @@ test('kill -9 and restart at once: the worker has its partitions back without a 
   const kept = [...waits.keys()].filter((partition) => !own.includes(partition));
   await report(
     annotate,
-    `kill -9 and restart at once: its partitions waited ${longestOf(waits, own)} ms at the most, the others ${longestOf(waits, kept)} ms`,
+    `kill -9 and restart at once: its partitions waited at most ${longestOf(waits, own)} ms, the others ${longestOf(waits, kept)} ms`,
   );
   expect(rebalances()).toEqual(before);
 });
 
-test('ten rolling restarts: no partition waits for a session to end', async ({ annotate }) => {
+test('no partition waits for a session to expire in ten rolling restarts', async ({ annotate }) => {
   await using fleet = await Fleet.open();
   const begunMs = performance.now();
   let moved = 0;
@@ -140,7 +142,7 @@ test('ten rolling restarts: no partition waits for a session to end', async ({ a
   expect(longestMs).toBeLessThan(SESSION_MS);
 });
 
-test('two processes with one instance ID: the one that is fenced says so and ends', async () => {
+test('of two processes with one instance ID, the fenced one logs that and exits', async () => {
   await using realm = await Realm.create(suiteServers());
   const first = realm.worker();
   await first.ready();

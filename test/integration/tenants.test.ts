@@ -25,12 +25,12 @@ beforeAll(async () => {
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
 
-/** The page's names as this realm has them. */
+/** The page's commands with the names of this realm. */
 function here(text: string): string {
   return text.replaceAll(/\bid\./g, `${realm.groupId}.`).replaceAll(/\bacme\b(?!-check)/g, `${realm.groupId}-acme`);
 }
 
-test('the page has these commands, in this order', () => {
+test('the page shows exactly these commands, in this order', () => {
   expect(page.commands.filter((command) => !command.startsWith('export '))).toEqual([
     'idalloc leases',
     'idalloc topics init',
@@ -43,7 +43,7 @@ test('the page has these commands, in this order', () => {
   ]);
 });
 
-test('a tenant with topics of its own is served beside the others, and reaches none of their reply topics', async () => {
+test('a tenant with its own topics is served beside the others, and has no right to their topics', async () => {
   const acme: Env = { ...realm.env, ...page.exported((command) => !command.startsWith('export QUOTAS')) };
   expect(await page.run('idalloc leases', acme)).toContain('1 of 32 worker IDs');
   expect(await page.run('idalloc topics init', acme)).toContain(`created ${acme.REQUEST_TOPIC}`);
@@ -76,12 +76,12 @@ test('a tenant with topics of its own is served beside the others, and reaches n
 const FLOOD = 2_000;
 const FLOOD_COUNT = 100_000;
 const PROBES = 200;
-/** Far more than a small request takes on a busy machine, and a tenth of what the flood takes. */
+/** Much longer than a small request takes on a busy machine, and a tenth of the time that the flood takes. */
 const HELD_UP_MS = 5_000;
 const PROBE_EVERY_MS = 20;
 const ERROR_LEVEL = 50;
 
-/** A shared deployment of twelve partitions: what it floods with goes to acme's topic, what is measured to beta's. */
+/** A shared deployment of twelve partitions: replies to the flood go to acme's topic, measured ones to beta's. */
 class Shared implements AsyncDisposable {
   readonly own: Realm;
   readonly acme: string;
@@ -106,7 +106,7 @@ class Shared implements AsyncDisposable {
     return shared;
   }
 
-  /** By a sender of its own: what is measured must not wait behind it before it is sent. */
+  /** Uses a separate sender, so that measured requests do not queue behind the flood before they are sent. */
   async flood(requests: number): Promise<void> {
     const messages = Array.from({ length: requests }, () => {
       const correlationId = Buffer.from(`flood-${this.#flooded++}`);
@@ -116,7 +116,7 @@ class Shared implements AsyncDisposable {
     await this.#sender.send({ topic: this.own.requestTopic, messages });
   }
 
-  /** The time in which 99 of 100 small requests of beta are answered that are sent one by one. */
+  /** The 99th percentile of the latency of beta's small requests, which are sent one by one. */
   async p99(answers: Followed, beside: () => Promise<void> = async () => {}): Promise<number> {
     const sentMs = new Map<string, number>();
     const sent: Promise<void>[] = [];
@@ -152,14 +152,16 @@ async function measured(
 ) {
   const [answers, worker] = [await shared.own.follow(shared.beta), shared.own.worker(env)];
   await worker.ready();
-  await shared.p99(answers); // code and connections are warm from here on
+  await shared.p99(answers); // warms up code and connections
   const aloneMs = await shared.p99(answers);
   const besideMs = await flooded(answers);
   await report(annotate, `p99 of others ${Math.round(aloneMs)} ms alone, ${Math.round(besideMs)} ms beside the flood`);
   return { besideMs, worker };
 }
 
-test('2,000 requests for 100,000 IDs each, 49 s of work, hold up no small ones behind them', async ({ annotate }) => {
+test('2,000 requests for 100,000 IDs each, 49 s of work, do not delay small requests behind them', async ({
+  annotate,
+}) => {
   await using shared = await Shared.open();
   const { besideMs } = await measured(shared, {}, annotate, async (answers) => {
     await shared.flood(FLOOD);
@@ -168,15 +170,15 @@ test('2,000 requests for 100,000 IDs each, 49 s of work, hold up no small ones b
   expect(besideMs).toBeLessThan(HELD_UP_MS);
 });
 
-test('quotas answer a flood that goes on, and others are served beside it', async ({ annotate }) => {
+test('quotas refuse a continuing flood, and other tenants are served beside it', async ({ annotate }) => {
   await using shared = await Shared.open();
   const prefix = `${shared.own.groupId}.replies.acme.`;
   const { besideMs, worker } = await measured(shared, { QUOTAS: `${prefix} 100000 50` }, annotate, (answers) =>
     shared.p99(answers, () => shared.flood(FLOOD / PROBES)),
   );
   expect(besideMs).toBeLessThan(HELD_UP_MS);
-  const told = await (await shared.own.follow(shared.acme)).replies(FLOOD, 60_000);
-  const refused = [...told].filter(([, [first]]) => first !== undefined && 'error' in first.reply);
+  const answered = await (await shared.own.follow(shared.acme)).replies(FLOOD, 60_000);
+  const refused = [...answered].filter(([, [first]]) => first !== undefined && 'error' in first.reply);
   expect(new Set(refused.map(([, [first]]) => first && 'error' in first.reply && first.reply.error.code))).toEqual(
     new Set(['QUOTA_EXCEEDED']),
   );
@@ -185,7 +187,7 @@ test('quotas answer a flood that goes on, and others are served beside it', asyn
   expect(worker.lines.filter(({ prefix: of }) => of === prefix).length).toBeLessThan(5);
 });
 
-test('quotas of a file change without a restart, and a faulty text leaves those before', async () => {
+test('quotas from a file change without a restart, and an invalid text leaves the last valid ones', async () => {
   await using shared = await Shared.open();
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-quotas-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
@@ -200,7 +202,7 @@ test('quotas of a file change without a restart, and a faulty text leaves those 
   await worker.ready();
   const answers = await shared.own.follow(shared.acme);
   let asked = 0;
-  /** The code of the refusal of a request for more than the quota of a second, or nothing. */
+  /** The error code of a request for more than a second's quota; undefined if it is served. */
   const ask = async () => {
     const correlationId = `ask-${asked++}`;
     await shared.own.send([{ correlationId, count: 5_000, replyTopic: shared.acme }]);
@@ -218,7 +220,7 @@ test('quotas of a file change without a restart, and a faulty text leaves those 
   await expect.poll(ask).toBeUndefined();
 });
 
-test('a request over its quota gets its batch when it is sent again later, and a known one at any time', async () => {
+test('a request over its quota gets its batch when it is sent again later, and a known request at any time', async () => {
   await using shared = await Shared.open();
   await shared.own.worker({ QUOTAS: `${shared.own.groupId}.replies.acme. 1000 -` }).ready();
   const answers = await shared.own.follow(shared.acme);
@@ -226,8 +228,8 @@ test('a request over its quota gets its batch when it is sent again later, and a
   await ask('first');
   const first = batchOf(await answers.reply('first'));
   await ask('second');
-  const told = await answers.reply('second');
-  expect(told.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
+  const second = await answers.reply('second');
+  expect(second.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
   await ask('first');
   expect(batchOf(await answers.reply('first', 1))).toEqual(first);
   let tries = 0;

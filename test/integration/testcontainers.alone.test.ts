@@ -15,7 +15,7 @@ import { report } from '../support/whole-history.ts';
 
 const BUILD_MS = 900_000;
 const WITHIN = { timeout: 60_000, interval: 50 };
-/** So many that some of them reach the partitions of each worker. */
+/** Enough requests that some reach the partitions of each worker. */
 const REQUESTS = 24;
 const STEP_MS = -5_000;
 const { noEngine } = inject('servers');
@@ -57,7 +57,7 @@ function reason(worker: StartedIdAllocContainer): Promise<string> {
   return worker.readiness().then(({ ready, reason: why }) => (ready ? 'ready' : (why ?? 'none')));
 }
 
-test('a worker that is paused, a clock that steps and a lease that is lost are seen, and no ID is given twice', async (context) => {
+test('a paused worker, a clock step and a lost lease have their effects, and no ID is allocated twice', async (context) => {
   needsEngine(context);
   const [first, second] = env.workers;
   if (first === undefined || second === undefined) throw new TypeError('there are two workers');
@@ -74,7 +74,7 @@ test('a worker that is paused, a clock that steps and a lease that is lost are s
     seen.push(...expandIds(batch));
   }
   await env.resumeWorker(0);
-  // Right after it wakes it may still call itself ready, and gives nothing all the same.
+  // Right after it resumes it may still report ready, but allocates nothing.
   const { ids, workerId } = await vi.waitFor(() => idsOf(first), WITHIN);
   seen.push(...ids);
 
@@ -95,7 +95,7 @@ test('a worker that is paused, a clock that steps and a lease that is lost are s
   await report(context.annotate, `three faults and their ends in ${Math.round(performance.now() - beginMs)} ms`);
 });
 
-test('a worker of its own joins servers by an address and by a container, and says that its clock can not be stepped', async (context) => {
+test("a separate worker joins servers by address and by container, and reports that its clock can't be stepped", async (context) => {
   needsEngine(context);
   await using worker = await new IdAllocContainer()
     .withKafka('kafka:19092')
@@ -111,13 +111,13 @@ test('a worker of its own joins servers by an address and by a container, and sa
   expect(await worker.readiness()).toEqual({ ready: true });
 });
 
-test('an environment whose workers do not start says why, and leaves nothing behind', async (context) => {
+test('an environment whose workers do not start reports the reason, and leaves nothing behind', async (context) => {
   needsEngine(context);
   const label = { 'idalloc.test.case': randomUUID() };
   const client = await getContainerRuntimeClient();
   const { dockerode } = client.container;
   const { sessionId } = await getReaper(client);
-  // Of this process: others may use the same engine.
+  // Only containers of this process: others may use the same engine.
   const ours = JSON.stringify({ label: [`${LABEL_TESTCONTAINERS_SESSION_ID}=${sessionId}`] });
   const networks = async () => (await dockerode.listNetworks({ filters: ours })).map(({ Id }) => Id).sort();
   const before = await networks();

@@ -6,7 +6,7 @@ import { type DecodedReply, decodeReply, type Followed } from '../support/follow
 import { idFor } from '../support/home.ts';
 import { KafkaCluster } from '../support/kafka-cluster.ts';
 import { Load } from '../support/load.ts';
-import { type Ask, Realm, type RealmOptions } from '../support/realm.ts';
+import { Realm, type RealmOptions, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { Watchers } from '../support/watchers.ts';
 import { checkWholeHistory, type History, report, settledRecords } from '../support/whole-history.ts';
@@ -20,7 +20,7 @@ const ASKS = 20;
 const ERROR_LEVEL = 50;
 const UNCLEAN = 'unclean.leader.election.enable';
 const WAIT_MS = 60_000;
-/** A broker that is silent loses its leaderships after 6 s here; what is asked of it ends at deadlines of seconds. */
+/** A silent broker loses its leaderships after 6 s here; calls to it end at deadlines of seconds. */
 const FROZEN_LIMIT_MS = 15_000;
 const HTTP_PACE_MS = 100;
 const REQUEST_PACE_MS = 20;
@@ -43,7 +43,7 @@ afterAll(() => cluster?.[Symbol.asyncDispose]());
 const servers = () => ({ ...suiteServers(), brokers: cluster.brokers });
 const bytesOf = ({ seen }: DecodedReply) => seen.message.value?.toString('hex');
 
-/** A realm on the three brokers, with a worker at work. */
+/** A realm on the three brokers, with a worker. */
 class Scene implements AsyncDisposable {
   readonly realm: Realm;
   readonly worker: WorkerProcess;
@@ -64,7 +64,7 @@ class Scene implements AsyncDisposable {
     return new Scene(realm, worker, replies, ledger);
   }
 
-  /** Leader and replicas in sync of each partition, by its number. */
+  /** Leader and in-sync replicas of each partition, by its number. */
   async places(topic: string): Promise<ReadonlyMap<number, { leader: number; isr: readonly number[] }>> {
     const { topics } = await this.realm.admin.fetchTopicMetadata({ topics: [topic] });
     return new Map(topics.flatMap(({ partitions }) => partitions.map((one) => [one.partitionId, one])));
@@ -78,7 +78,7 @@ class Scene implements AsyncDisposable {
     }
   }
 
-  history(asks: readonly Ask[]): Promise<History> {
+  history(asks: readonly TestRequest[]): Promise<History> {
     return checkWholeHistory(this.realm, asks, this.replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
     );
@@ -89,9 +89,9 @@ class Scene implements AsyncDisposable {
   }
 }
 
-/** Requests by the client library, one after the other without waiting, which gets past a broker that is frozen. */
+/** A load that does not wait for replies, by the client library, which finds other brokers when one is frozen. */
 class RequestLoad implements AsyncDisposable {
-  readonly asks: Ask[] = [];
+  readonly sent: TestRequest[] = [];
   longestMs = 0;
   readonly #client: IdClient;
   readonly #running: Promise<void>;
@@ -109,9 +109,9 @@ class RequestLoad implements AsyncDisposable {
     return new RequestLoad(await IdClient.connect({ brokers, requestTopic, replyTopic, prefetch: false }));
   }
 
-  /** Resolves once every request that was sent by now, and so many more, has its batch. */
+  /** Resolves once every request sent so far, and `more` others, have a batch. */
   async answered(more: number): Promise<void> {
-    const wanted = this.asks.length + more;
+    const wanted = this.sent.length + more;
     const look = () => (this.#answered >= wanted ? true : undefined);
     await this.#watchers.wait({ what: () => `${wanted} answers; ${this.#answered} came`, look, timeoutMs: WAIT_MS });
   }
@@ -128,15 +128,15 @@ class RequestLoad implements AsyncDisposable {
 
   async #run(): Promise<void> {
     while (!this.#stopping) {
-      const ask = { correlationId: `asked-${this.asks.length}`, count: 3 };
-      this.asks.push(ask);
+      const ask = { correlationId: `asked-${this.sent.length}`, count: 3 };
+      this.sent.push(ask);
       const asked = this.#ask(ask).finally(() => this.#under.delete(asked));
       this.#under.add(asked);
       await pause(REQUEST_PACE_MS);
     }
   }
 
-  async #ask(ask: Ask): Promise<void> {
+  async #ask(ask: TestRequest): Promise<void> {
     const sentMs = performance.now();
     await this.#client.request({ ...ask, timeoutMs: WAIT_MS });
     this.longestMs = Math.max(this.longestMs, Math.round(performance.now() - sentMs));
@@ -145,7 +145,7 @@ class RequestLoad implements AsyncDisposable {
   }
 }
 
-/** Takes an ID over HTTP again and again, and keeps what was not answered with one. */
+/** Requests an ID over HTTP continuously, and records the requests that did not get one. */
 class HttpLoad {
   readonly refused: string[] = [];
   answered = 0;
@@ -171,7 +171,7 @@ class HttpLoad {
   }
 }
 
-/** By the brokers' clock, which is ours: when the first decision since `sinceMs` stood in one of the partitions. */
+/** The time from `sinceMs` to the first decision in one of the partitions, by the brokers' clock, which is ours. */
 async function firstDecision(ledger: Followed, partitions: ReadonlySet<number>, sinceMs: number): Promise<number> {
   const timesOf = (seen: Followed['seen']) =>
     seen
@@ -183,7 +183,7 @@ async function firstDecision(ledger: Followed, partitions: ReadonlySet<number>, 
 }
 
 describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '' : `: ${noKafka}`}`, () => {
-  test('kill -9 of a broker that leads ledger partitions, under load: the worker goes on by itself, one batch each', async ({
+  test('after kill -9 of a broker that leads ledger partitions under load the worker continues, with one batch per request', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
@@ -199,21 +199,21 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await cluster.kill(2);
       const ms = await firstDecision(ledger, partitions, Date.now());
       await report(annotate, `${ms} ms from kill -9 of a leader to the next decision in its partitions`);
-      await replies.replies(load.asks.length);
+      await replies.replies(load.requests.length);
     } finally {
       await load.stop();
       await cluster.startNode(2);
     }
-    await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.asks))}`);
+    await report(annotate, `a leader killed: ${JSON.stringify(await scene.history(load.requests))}`);
     expect(worker.gate()).toBe('open');
   });
 
-  test('one of three brokers frozen, leader of ledger and witness, under load: decisions go on, HTTP never stops', async ({
+  test('while the leader of ledger and witness is frozen under load, decisions continue and HTTP never stops', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
     const { realm, worker, replies, ledger } = scene;
-    // The controller can't be frozen, so the witness must be led by another one; the leader stays where it then is.
+    // The controller can't be frozen, so another broker must lead the witness topic; it is then frozen.
     const placeWitness = async (replicas: number[]) => {
       const partitionAssignment = [{ partition: 0, replicas }];
       await realm.admin.alterPartitionReassignments({ topics: [{ topic: realm.witnessTopic, partitionAssignment }] });
@@ -242,7 +242,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await http.stop();
       await requests.stop();
     }
-    // The readers of the test may be stuck until the broker is back; the ledger says when it was decided.
+    // The test's consumers may be stuck until the broker is back; append times in the ledger show when decisions were made.
     const ms = await firstDecision(ledger, partitions, frozenMs);
     await report(annotate, `${ms} ms from SIGSTOP of a leader to the next decision in its partitions`);
     await report(annotate, `a leader frozen: no request waited longer than ${requests.longestMs} ms`);
@@ -250,18 +250,18 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     expect(http.refused).toEqual([]);
     await report(
       annotate,
-      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.asks))}`,
+      `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.sent))}`,
     );
     expect(worker.gate()).toBe('open');
   });
 
-  test('two of three brokers down: nothing is decided or told, nothing is lost, and all is answered once they are back', async ({
+  test('while two of three brokers are down nothing is decided or replied; nothing is lost, and all is answered after that', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
     const { realm, worker, replies, ledger } = scene;
     await worker.ready();
-    const load = new Load(realm, { partitions: PARTITIONS, burst: 6 }); // it goes on all the time
+    const load = new Load(realm, { partitions: PARTITIONS, burst: 6 }); // continues through the outage
     const dark = [0, 1, 2].map((partition) => ({ correlationId: `dark-${partition}`, count: 1, partition }));
     let backMs = 0;
     try {
@@ -272,7 +272,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await expect.poll(alone, { timeout: WAIT_MS, interval: POLL_MS }).toEqual(['1', '1', '1']);
       const from = worker.lines.length;
       await realm.send(dark);
-      // A leader without enough replicas may not show its last entries: then a request that is known waits for its own.
+      // A leader without enough replicas may not return its last entries: then a known request waits for its entry.
       await worker.line(
         ({ code, error }) =>
           code === 'LEDGER_UNANSWERED' || (code === 'APPEND_UNANSWERED' && /NOT_ENOUGH_REPLICAS/.test(String(error))),
@@ -286,21 +286,21 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     }
     const ms = await firstDecision(ledger, new Set([0, 1, 2]), backMs);
     await report(annotate, `${ms} ms from the start of two brokers to the next decision`);
-    const history = await scene.history([...load.asks, ...dark]);
+    const history = await scene.history([...load.requests, ...dark]);
     await report(annotate, `two of three brokers killed: ${JSON.stringify(history)}`);
     for (const { message } of ledger.seen.filter(({ message }) => String(message.key).includes('dark-'))) {
       expect(Number(message.timestamp)).toBeGreaterThan(backMs);
     }
   });
 
-  test('a known request waits while nobody leads the ledger partition of its entry, and gets its batch once the leader is back', async ({
+  test('a known request waits while the ledger partition of its entry has no leader, and then gets its batch', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
     const { realm, worker, replies } = scene;
     const [known, other] = [0, 1].map((at) => ({ correlationId: idFor('known', at, PARTITIONS), count: 3 })) as [
-      Ask,
-      Ask,
+      TestRequest,
+      TestRequest,
     ];
     await worker.ready();
     await realm.send([known, other]);
@@ -310,7 +310,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await realm.admin.alterPartitionReassignments({ topics: [{ topic: realm.ledgerTopic, partitionAssignment }] });
     const leader = async () => (await scene.places(realm.ledgerTopic)).get(0);
     await expect.poll(leader, { timeout: WAIT_MS, interval: POLL_MS }).toMatchObject({ leader: 2, isr: [2] });
-    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1'); // with two, nobody would lead it after a crash
+    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1'); // with two, it would have no leader after a crash
     const from = worker.lines.length;
     await cluster.kill(2);
     let backMs = 0;
@@ -326,13 +326,13 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     const again = await replies.reply(known.correlationId, 1);
     await report(
       annotate,
-      `a known request was told ${Math.round(again.seen.atMs - backMs)} ms from its leader's start`,
+      `a known request was answered ${Math.round(again.seen.atMs - backMs)} ms from its leader's start`,
     );
     expect(again.replayed).toBe(true);
     expect(bytesOf(again)).toBe(bytesOf(first));
   });
 
-  test('a reply topic without a leader fails alone: all others are told meanwhile, and it takes its replies again', async ({
+  test('a reply topic without a leader fails alone: others get replies meanwhile, and it gets its replies once it is back', async ({
     annotate,
   }) => {
     await using scene = await Scene.open();
@@ -355,20 +355,20 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       for (const round of [0, 1]) {
         const begunMs = performance.now();
         await realm.send([ask(`lonely-${round}`, 0, lonely), ...[0, 1, 2].map((p) => ask(`well-${round}-${p}`, p))]);
-        const told = await Promise.all([0, 1, 2].map((p) => replies.reply(idOf(`well-${round}-${p}`, p))));
+        const wellReplies = await Promise.all([0, 1, 2].map((p) => replies.reply(idOf(`well-${round}-${p}`, p))));
         const letterOf = () => letters.seen.find(({ message }) => String(message.key) === idOf(`lonely-${round}`, 0));
         await letters.until('a dead letter', () => letterOf() !== undefined);
         const letter = letterOf();
         expect(String(letter?.message.headers?.['kafka_dlt-exception-fqcn'])).toBe('REPLY_UNDELIVERABLE');
         expect(String(letter?.message.headers?.['kafka_dlt-exception-message'])).toContain('no leader');
-        const [own = 0, ...others] = told.map(({ seen }) => Math.round(seen.atMs - begunMs));
+        const [own = 0, ...others] = wellReplies.map(({ seen }) => Math.round(seen.atMs - begunMs));
         const letterMs = Math.round((letter?.atMs ?? 0) - begunMs);
         await report(
           annotate,
-          `leaderless reply topic, round ${round}: given up after ${letterMs} ms; others told after ${own} ms in its partition, ${others} ms in other ones`,
+          `leaderless reply topic, round ${round}: given up after ${letterMs} ms; other topics got replies after ${own} ms in its partition, after ${others} ms in other partitions`,
         );
-        // The first time its leader is waited for; from then on it is given up at once, and nobody can wait for it.
-        if (round === 0) for (const { seen } of told) expect(seen.atMs).toBeLessThan(letter?.atMs ?? 0);
+        // In the first round the worker waits for the leader; later it gives up immediately, and delays nothing.
+        if (round === 0) for (const { seen } of wellReplies) expect(seen.atMs).toBeLessThan(letter?.atMs ?? 0);
       }
     } finally {
       await cluster.startNode(3);
@@ -392,14 +392,14 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     expect(last).toMatch(/^LEDGER_WEAK: .*unclean\.leader\.election\.enable=false, not true/);
   });
 
-  test('a ledger cut short by an unclean election is restored: what it still has is told again, no ID twice', async ({
+  test('a ledger truncated by an unclean election is restored: decisions that it still has are replied again, no ID twice', async ({
     annotate,
   }) => {
     await using scene = await Scene.open({ partitions: 1, env: { ALLOW_WEAK_LEDGER: '1' } });
     const { realm, worker, replies } = scene;
     const asks = (name: string) =>
       Array.from({ length: ASKS }, (_, i) => ({ correlationId: `${name}-${i}`, count: 3 }));
-    const told = async (name: string, nth = 0) => {
+    const answered = async (name: string, nth = 0) => {
       await realm.send(asks(name));
       return Promise.all(asks(name).map(({ correlationId }) => replies.reply(correlationId, nth)));
     };
@@ -413,22 +413,25 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await worker.ready();
     await realm.setTopicConfig(realm.ledgerTopic, UNCLEAN, 'true');
 
-    await told('kept');
+    await answered('kept');
     await cluster.kill(3);
     await becomes([2]);
-    await told('lost');
+    await answered('lost');
     await cluster.kill(2);
     const from = worker.lines.length;
     await cluster.startNode(3);
     const begunMs = performance.now();
-    await told('after');
+    await answered('after');
     const afterMs = Math.round(performance.now() - begunMs);
     const { cause } = await worker.line(({ msg }) => msg === 'restoring a ledger partition from the log', from);
     await cluster.startNode(2);
-    await told('kept', 1);
-    await told('lost', 1);
-    await told('end'); // so that all before it, in the one partition, are told
-    await report(annotate, `a truncated ledger: ${cause}; new requests told ${afterMs} ms after the stale leader came`);
+    await answered('kept', 1);
+    await answered('lost', 1);
+    await answered('end'); // so that all earlier requests of the one partition have replies
+    await report(
+      annotate,
+      `a truncated ledger: ${cause}; new requests answered ${afterMs} ms after the stale leader came`,
+    );
 
     const batches = (name: string) => {
       const replies = seen.filter(({ message }) => String(message.key).startsWith(`${name}-`)).map(decodeReply);

@@ -47,7 +47,7 @@ function properties([client, broker, controller]: readonly number[], keystore: s
   };
 }
 
-/** Stores the password for SCRAM in the broker, which accepts one kind of it at a time. */
+/** Stores the passwords for SCRAM in the broker, which accepts one mechanism at a time. */
 async function addScramUser(): Promise<void> {
   const { env } = process;
   const libs = await installKafka(env, { cache: cacheDir(env), log: () => {}, signal: undefined });
@@ -90,7 +90,7 @@ function dial(config: ConnectionConfig, to = secured): Promise<BrokerLink> {
   return dialerOf({ clientId: 'wire', ...config }).dial(to, AbortSignal.timeout(20_000));
 }
 
-/** What a dial, or the first call after it, fails with. */
+/** The error of a dial, or of the first call after it. */
 async function refusal(config: ConnectionConfig, to = secured): Promise<string> {
   let link: BrokerLink | undefined;
   try {
@@ -101,7 +101,7 @@ async function refusal(config: ConnectionConfig, to = secured): Promise<string> 
   } finally {
     link?.close();
   }
-  return 'it was let in';
+  return 'the login succeeded';
 }
 
 /** Appends one batch, and reads it back. */
@@ -130,21 +130,21 @@ const token = (sub: string) => {
 };
 
 describe.skipIf(why !== undefined)(`brokers behind TLS and logins${why ? `: ${why}` : ''}`, () => {
-  test.for(['plain', 'scram-sha-256', 'scram-sha-512'] as const)('let in who logs in by %s', async (mechanism) => {
+  test.for(['plain', 'scram-sha-256', 'scram-sha-512'] as const)('accept a login by %s', async (mechanism) => {
     const link = await dial({ ssl: { ca: [ca] }, sasl: login(mechanism) });
     await roundTrip(link);
     link.close();
     await link.ended;
   });
 
-  test('let in who has a token', async () => {
+  test('accept a login by token', async () => {
     const sasl = { mechanism: 'oauthbearer', oauthBearerProvider: async () => ({ value: token(USER) }) } as const;
     const link = await dial({ ssl: { ca: [ca] }, sasl });
     await roundTrip(link);
     link.close();
   });
 
-  test('let in a worker by its own settings', async () => {
+  test("accept a connection with a worker's settings", async () => {
     const sasl = { mechanism: 'scram-sha-512', username: USER, password: () => PASSWORD } as const;
     const dialer = kafkaDialer({ clientId: 'worker', tls: true, ca: () => ca, sasl });
     const link = await dialer.dial(secured, AbortSignal.timeout(20_000));
@@ -191,7 +191,7 @@ describe.skipIf(why !== undefined)(`brokers behind TLS and logins${why ? `: ${wh
     const fault = await kafkaDialer(settings)
       .dial(secured, AbortSignal.timeout(20_000))
       .then(
-        () => new Error('it was let in'),
+        () => new Error('the login succeeded'),
         (error: unknown) => unreachable(error, settings),
       );
     expect([(fault as { code?: string }).code, fault.message]).toEqual([

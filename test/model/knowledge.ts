@@ -27,7 +27,7 @@ export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index
     if (since === UNKNOWN && (isAnchor || rule.since === 'oldest')) since = entry.appendedAt;
     if (isUndated && rule.trimmedAge !== undefined && since !== UNKNOWN) {
       since = Math.min(since, entry.appendedAt - rule.trimmedAge);
-      isUndated = rule.trimmedAgeTold === 'always';
+      isUndated = rule.trimmedAgeApplies === 'always';
     }
     if (horizon === UNKNOWN && isAnchor) horizon = entry.through;
     through = Math.max(through, entry.through, entry.requestOffset);
@@ -40,7 +40,7 @@ export function expired(rule: Rule, index: Index, { low, entries }: Log): Index 
   const gone = entries.slice(index.origin, low);
   const since = rule.expiryRaises ? Math.max(index.since, ...gone.map(({ appendedAt }) => appendedAt)) : index.since;
   const horizon = Math.max(index.horizon, ...gone.map(({ requestOffset }) => requestOffset));
-  const isUndated = index.isUndated && rule.trimmedAgeTold === 'always';
+  const isUndated = index.isUndated && rule.trimmedAgeApplies === 'always';
   return { ...index, origin: low, since, horizon, isUndated };
 }
 

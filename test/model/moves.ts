@@ -30,7 +30,7 @@ export interface Observer {
   /** A step to another state; `which` identifies it among steps of the same name. */
   step(next: State, name: string, ...which: readonly number[]): void;
   /** A worker replies with the batch of an ID: `partition * 64 + offset` of its entry. */
-  told(state: State, id: number, batch: number): void;
+  replied(state: State, id: number, batch: number): void;
   /** A verdict, for the counts that show that the checks had work. */
   judged(judgement: Judgement): void;
 }
@@ -73,12 +73,12 @@ function sendings(rule: Rule, world: World, state: State, { step }: Observer): v
   }
 }
 
-/** Nothing is decided outside the home partition; a resend that arrives there is as one sent home directly. */
+/** Whether records are sent to a partition: nothing is decided outside the home partition, so other ones add no cases. */
 function isUsed(rule: Rule, { homes }: World, partition: number): boolean {
   return rule.elsewhere === 'decide' || homes.includes(partition);
 }
 
-/** The forms of a later record of a request. */
+/** The possible later records of a request. */
 function copies(
   rule: Rule,
   world: World,
@@ -88,7 +88,7 @@ function copies(
   isForward: boolean,
 ): Request[] {
   if (rule.timeOf === 'record') return [{ id, time: appendedAt, hasOrigin: true }];
-  const claims = world.madeUp === id ? [first, appendedAt] : [first, first + world.excess];
+  const claims = world.forged === id ? [first, appendedAt] : [first, first + world.excess];
   const honest = claims.map((claim) => ({ id, time: Math.min(claim, appendedAt), hasOrigin: true }));
   if (rule.resend === 'origin') return honest;
   const nameless = { id, time: appendedAt, hasOrigin: false };
@@ -148,7 +148,7 @@ function decide(
   const found = lookUp(rule, index, log.entries, request.id);
   if (found === UNKNOWN) return;
   if (found !== NONE) {
-    observer.told(state, request.id, partition * 64 + found);
+    observer.replied(state, request.id, partition * 64 + found);
     return;
   }
   const verdict = judge(rule, index, request, requestOffset);
@@ -171,12 +171,12 @@ function mark(rule: Rule, world: World, state: State, w: number, partition: numb
   observer.step(sending(state, w, partition, draft), 'sends a marker', w, partition);
 }
 
-/** Where nothing asks what a marker says, one that is late is as one that is sent when it arrives. */
+/** Whether the content of a marker does not matter, so that a late marker equals one sent at its arrival. */
 function saysNothing({ since, byOffset }: Rule): boolean {
   return since === 'oldest' && !byOffset;
 }
 
-/** What can become of an append: answered or not, and a second copy of it may come at any time. */
+/** The outcomes of an append: answered or not, and a second copy of it may arrive at any time. */
 function waiting(rule: Rule, world: World, state: State, w: number, partition: number, observer: Observer): void {
   const worker = at(state.workers, w);
   const draft = at(worker.drafts, partition) as Draft;
@@ -189,7 +189,7 @@ function waiting(rule: Rule, world: World, state: State, w: number, partition: n
   if (hasRoom) arrive(rule, world, { ...given, strays }, w, partition, draft, observer);
 }
 
-/** An append of a worker comes to the log, and its answer to the worker, or not. */
+/** An append of a worker reaches the log, and its answer reaches the worker or is lost. */
 function arrive(
   rule: Rule,
   world: World,
@@ -208,14 +208,14 @@ function arrive(
   }
 }
 
-function settle(rule: Rule, state: State, w: number, partition: number, draft: Draft, { told }: Observer): State {
+function settle(rule: Rule, state: State, w: number, partition: number, draft: Draft, { replied }: Observer): State {
   const worker = at(state.workers, w);
   const log = at(state.logs, partition);
   const before = at(worker.indexes, partition);
   if (before.end < log.low) return withWorker(state, w, knowing(worker, partition, restored(rule, log)));
   const index = read(rule, before, log.entries);
   const found = lookUp(rule, index, log.entries, draft.key);
-  if (found >= 0) told(state, draft.key, partition * 64 + found);
+  if (found >= 0) replied(state, draft.key, partition * 64 + found);
   return withWorker(state, w, knowing(worker, partition, index));
 }
 
@@ -236,7 +236,7 @@ function append(state: State, partition: number, draft: Draft, appendedAt: numbe
   return { ...state, logs, batches: replaced(state.batches, draft.key, partition * 64 + log.entries.length) };
 }
 
-/** What the leader's clock may show: leaders move between a right and a fast one. */
+/** The times that the leader's clock may show: leadership moves between a correct and a fast clock. */
 function clocks({ skew }: World, { now }: State): readonly number[] {
   return skew === 0 ? [now] : [now, now + skew];
 }

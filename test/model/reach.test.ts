@@ -1,43 +1,43 @@
 import { describe, expect, it } from 'vitest';
-import { DATED, ONE, QUICK, RULE, TIME_ALONE, told } from './reach.ts';
+import { DATED, ONE, QUICK, RULE, summary, TIME_ALONE } from './reach.ts';
 import type { Rule, World } from './rule.ts';
 import { explore, type Result } from './search.ts';
 
 const LIMITS = { states: 3_000_000 };
 
-/** What goes wrong within the bounds: the steps to a second batch, which is the shortest way there. */
+/** The shortest sequence of steps to a second batch within the bounds; undefined if there is none. */
 function violation(rule: Rule, world: World): readonly string[] | undefined {
   return explore(rule, world, LIMITS).violation;
 }
 
-describe('one correlation ID has one batch, whatever is lost', () => {
+describe('one correlation ID has one batch, whatever is lost, with', () => {
   const results = new Map<string, Result>();
   it.each(QUICK)('%s', (name, rule, world) => {
     const result = explore(rule, world, LIMITS);
     results.set(name, result);
-    expect(result.violation, told(result)).toBeUndefined();
+    expect(result.violation, summary(result)).toBeUndefined();
     const { served, servedFromEmptyLog, servedAfterLoss, forgottenRightly, forgottenInVain } = result.counts;
-    expect(forgottenInVain, told(result)).toBe(0);
-    expect(Math.min(served, servedFromEmptyLog, servedAfterLoss, forgottenRightly), told(result)).toBeGreaterThan(0);
+    expect(forgottenInVain, summary(result)).toBe(0);
+    expect(Math.min(served, servedFromEmptyLog, servedAfterLoss, forgottenRightly), summary(result)).toBeGreaterThan(0);
   });
 
-  it('except for one with forged origins, which harms no other', () => {
-    expect(results.get('two IDs, of which one is made up')?.counts.madeUpTwice).toBeGreaterThan(0);
+  it('forged origins, except for the forged ID itself', () => {
+    expect(results.get('two IDs, one with forged origins')?.counts.forgedTwice).toBeGreaterThan(0);
   });
 });
 
 describe('the margin', () => {
-  it('is above the skew of the clocks, and not less', () => {
+  it('must be above the skew of the clocks', () => {
     expect(violation({ ...TIME_ALONE, margin: 0 }, ONE)).toBeDefined();
     expect(violation({ ...TIME_ALONE, margin: 1 }, ONE)).toBeDefined();
     expect(violation({ ...TIME_ALONE, margin: 2 }, { ...ONE, skew: 2 })).toBeDefined();
   });
 
-  it('is above the skew and the excess of origins together', () => {
+  it('must be above the skew and the excess of origins together', () => {
     expect(violation({ ...TIME_ALONE, margin: 2 }, { ...ONE, until: 2, excess: 1 })).toBeDefined();
   });
 
-  it('is above twice the skew and the excess where the age of what is trimmed is counted on', () => {
+  it('must be above twice the skew and the excess if a minimum age of trimmed entries is assumed', () => {
     expect(violation({ ...DATED, margin: 2, trimmedAge: 2 }, { ...ONE, until: 2, retention: 2 })).toBeDefined();
     const late: World = { ...ONE, until: 3, retention: 3, excess: 1 };
     expect(violation({ ...DATED, margin: 3 }, late)).toBeDefined();
@@ -58,7 +58,7 @@ describe('a second batch is found', () => {
     ['when entries are trimmed younger than assumed', DATED, { ...ONE, until: 3, retention: 2 }],
     [
       'when an age is taken from an entry older than what the index expired',
-      { ...DATED, margin: 1, trimmedAge: 1, trimmedAgeTold: 'always' },
+      { ...DATED, margin: 1, trimmedAge: 1, trimmedAgeApplies: 'always' },
       { ...ONE, until: 2, skew: 0, retention: 1, entries: 4 },
     ],
   ];
@@ -68,7 +68,7 @@ describe('a second batch is found', () => {
 });
 
 describe('the first entry after a restore', () => {
-  it('brings more requests into reach, where the age of what is trimmed is counted on', () => {
+  it('lets more requests be served if a minimum age of trimmed entries is assumed', () => {
     const { trimmedAge: _, ...plain } = DATED;
     const world = { ...ONE, until: 4, retention: 3 };
     const served = (rule: Rule) => explore(rule, world, LIMITS).counts.servedAfterLoss;
@@ -77,7 +77,7 @@ describe('the first entry after a restore', () => {
 });
 
 describe('the oldest entry', () => {
-  it('need not be anchored to tell since when everything is known', () => {
+  it('need not be anchored to show from when on everything is known', () => {
     const anchored = explore({ ...RULE, since: 'anchored' }, ONE, LIMITS);
     const oldest = explore(RULE, ONE, LIMITS);
     expect([anchored.violation, oldest.violation]).toEqual([undefined, undefined]);

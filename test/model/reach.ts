@@ -3,9 +3,9 @@
  * it decided (docs/internals/reach-by-time.md). `node test/model/reach.ts` explores the bounds of `npm test`, with
  * --deep wider ones: minutes, and some gigabytes.
  *
- * More can happen in it than in a cluster: any record may be read again at any time (offsets are reset to any place,
- * members overlap); any append may meet any broker's clock (leaders move); each of a worker's partitions may lose its
- * index alone; entries are trimmed one by one.
+ * It allows more than a cluster does: any record may be read again at any time (offsets are reset to any place, members
+ * overlap); any append may be stamped by any broker's clock (leaders move); each of a worker's partitions may lose its index
+ * separately; entries are trimmed one by one.
  */
 import { parseArgs } from 'node:util';
 import type { Rule, World } from './rule.ts';
@@ -15,7 +15,7 @@ import { type Counts, explore, type Result } from './search.ts';
 export const RULE: Rule = {
   margin: 2,
   since: 'oldest',
-  trimmedAgeTold: 'once',
+  trimmedAgeApplies: 'once',
   byTime: 'copies',
   byOffset: true,
   timeOf: 'origin',
@@ -56,7 +56,7 @@ export const QUICK: readonly Case[] = [
   ['clocks that are two apart', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, skew: 2 }],
   ['origins that are one too late', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, excess: 1 }],
   ['a ledger that keeps its entries for a while', DATED, { ...ONE, until: 4, retention: 3 }],
-  ['two IDs, of which one is made up', RULE, { ...ONE, entries: 2, homes: [0, 0], madeUp: 1 }],
+  ['two IDs, one with forged origins', RULE, { ...ONE, entries: 2, homes: [0, 0], forged: 1 }],
 ];
 
 const DEEP: readonly Case[] = [
@@ -71,7 +71,7 @@ const DEEP: readonly Case[] = [
   ],
   ['two IDs with one home', RULE, { ...ONE, records: 3, homes: [0, 0] }],
   ['two IDs, two homes', TIME_ALONE, { ...ONE, entries: 2, homes: [0, 1] }],
-  ['two IDs, of which one is made up', TIME_ALONE, { ...ONE, records: 4, homes: [0, 0], madeUp: 1 }],
+  ['two IDs, one with forged origins', TIME_ALONE, { ...ONE, records: 4, homes: [0, 0], forged: 1 }],
 ];
 
 function main(): void {
@@ -83,12 +83,12 @@ function main(): void {
       states: 60_000_000,
       progress: (states, done) => process.stderr.write(`${name}: ${states} states, ${done} done\n`),
     });
-    process.stdout.write(`${name}: ${told(result)}, ${((performance.now() - began) / 1_000).toFixed(1)} s\n`);
+    process.stdout.write(`${name}: ${summary(result)}, ${((performance.now() - began) / 1_000).toFixed(1)} s\n`);
     if (result.violation !== undefined) process.exitCode = 1;
   }
 }
 
-export function told({ states, steps, counts, violation }: Result): string {
+export function summary({ states, steps, counts, violation }: Result): string {
   const cases = (Object.keys(counts) as (keyof Counts)[]).map((name) => `${name} ${counts[name]}`);
   const end = violation === undefined ? 'holds' : `fails:\n  ${violation.join('\n  ')}\n`;
   return `${states} states, ${steps} steps (${cases.join(', ')}): ${end}`;

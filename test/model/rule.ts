@@ -1,4 +1,4 @@
-/** What is checked: how a worker decides, and in which world. Times are whole ticks. */
+/** The input of the model: how a worker decides, and the bounds of its world. Times are whole ticks. */
 
 /** The rule by which a worker decides, with the parts that can be broken. */
 export interface Rule {
@@ -11,8 +11,8 @@ export interface Rule {
    * knowledge starts no later. Undefined: no such assumption.
    */
   readonly trimmedAge?: number;
-  /** Whether only the first entry after a restore applies that, or each one, also after the index expired entries. */
-  readonly trimmedAgeTold: 'once' | 'always';
+  /** Whether only the first entry after a restore applies that age, or each one, also after the index expired entries. */
+  readonly trimmedAgeApplies: 'once' | 'always';
   /** Whether T is checked: for forwarded and resent requests, for all, or not at all. */
   readonly byTime: 'copies' | 'all' | 'never';
   /** Whether offsets are checked, for records without an origin in their home partition. */
@@ -41,8 +41,8 @@ export interface World {
   readonly skew: number;
   /** How much later the origin of a resend may be than the first append. */
   readonly excess: number;
-  /** A correlation ID whose resends claim to be new. */
-  readonly madeUp?: number;
+  /** A correlation ID with forged resends, which claim to be new. */
+  readonly forged?: number;
   /** The age at which entries are trimmed; undefined: any entry, at any time. */
   readonly retention?: number;
   readonly records: number;

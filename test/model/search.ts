@@ -19,7 +19,7 @@ export interface Counts {
   /** Requests that were never decided, refused by a worker that knows everything. */
   forgottenInVain: number;
   /** Second batches of the correlation ID with forged headers. */
-  madeUpTwice: number;
+  forgedTwice: number;
 }
 
 export interface Result {
@@ -50,7 +50,7 @@ export function explore(rule: Rule, world: World, limits: Limits): Result {
     forgottenInDoubt: 0,
     forgottenByOffset: 0,
     forgottenInVain: 0,
-    madeUpTwice: 0,
+    forgedTwice: 0,
   };
   let steps = 0;
   let from = 0;
@@ -59,10 +59,10 @@ export function explore(rule: Rule, world: World, limits: Limits): Result {
       steps += 1;
       found.add(encode(next), from);
     },
-    told(state, id, batch) {
+    replied(state, id, batch) {
       const first = at(state.batches, id);
       if (first === NONE || first === batch) return;
-      if (id === world.madeUp) counts.madeUpTwice += 1;
+      if (id === world.forged) counts.forgedTwice += 1;
       else throw new SecondBatch(`ID ${id} has batch ${first}, and gets batch ${batch}`);
     },
     judged: (judgement) => count(counts, rule, judgement),
@@ -107,7 +107,7 @@ function shardOf(text: string): number {
   return (sum >>> 8) % SHARDS;
 }
 
-/** The states that were found, in the order in which they were, and from where. */
+/** The states found so far, in order, each with the state that led to it. */
 class Found {
   readonly #texts: string[] = [];
   readonly #origins: number[] = [];
@@ -151,7 +151,7 @@ function wayTo(rule: Rule, world: World, found: Found, place: number): string[] 
       step(next, step, ...which) {
         if (name === '?' && encode(next) === to) name = [step, ...which].join(' ');
       },
-      told() {},
+      replied() {},
       judged() {},
     });
     return `${name}   ${describe(decode(to, ids, world.workers))}`;

@@ -3,12 +3,12 @@
 /** The key of a marker, which is not a correlation ID. */
 export const MARKER = -1;
 export const NONE = -1;
-/** Nothing in the log shows it. */
+/** A time or offset that nothing in the log shows. */
 export const UNKNOWN = -2;
-/** Everything since the beginning is known. */
+/** A `since` before the beginning: everything is known. */
 export const FOR_EVER = -9;
 
-/** A record of a request partition; its offset is its position. Records stay: one that is never read again is as good as gone. */
+/** A record of a request partition; its offset is its position. Records are never deleted: one that is not read again counts as gone. */
 export interface Request {
   readonly id: number;
   /** Append time of the request's first record, as far as this record shows. */
@@ -16,7 +16,7 @@ export interface Request {
   readonly hasOrigin: boolean;
 }
 
-/** An entry as its writer made it. */
+/** An entry as its writer sends it. */
 export interface Draft {
   readonly key: number;
   /** The end of the writer's index at look-up. */
@@ -36,20 +36,20 @@ export interface Log {
   readonly entries: readonly Entry[];
 }
 
-/** What a worker knows of a ledger partition: the entries from `origin` to `end`. */
+/** A worker's knowledge of a ledger partition: the entries from `origin` to `end`. */
 export interface Index {
   readonly origin: number;
   readonly end: number;
   readonly since: number;
   readonly horizon: number;
   readonly through: number;
-  /** No entry since the restore has shown its time. */
+  /** Whether no entry since the restore has shown its time. */
   readonly isUndated: boolean;
 }
 
 export interface Worker {
   readonly indexes: readonly Index[];
-  /** For each partition, the append under way. */
+  /** For each partition, the append in flight. */
   readonly drafts: readonly (Draft | undefined)[];
 }
 
@@ -93,7 +93,7 @@ export function initialState(ids: number, workers: number): State {
 const LIFT = 16;
 const BLANK: Entry = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, appendedAt: 0 };
 
-/** Workers have no names, and what no index holds and no log any more has no contents: such states are one. */
+/** Encodes a state. Workers have no names, and entries in no index and no log have no content, so such states are equal. */
 export function encode(state: State): string {
   const { now, firsts, batches, requests, logs, strays, workers } = state;
   const numbers = [now];

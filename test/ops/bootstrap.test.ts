@@ -6,7 +6,7 @@ import { ROOT } from '../../ops/dev/paths.ts';
 
 const BOOTSTRAP = join(ROOT, 'ops/dev/bootstrap.mjs');
 
-/** Runs a command of the checkout as on a platform that the lockfile has no Node for. */
+/** Runs a command of the checkout as on a platform without a Node in the lockfile. */
 function onStrangePlatform(version: string) {
   const strange = [
     "Object.defineProperty(process, 'arch', { value: 'strange' })",
@@ -17,11 +17,11 @@ function onStrangePlatform(version: string) {
   return promisify(execFile)(process.execPath, [...asThere, BOOTSTRAP, 'idalloc', '--version']);
 }
 
-test('where the lockfile has no Node for the platform, the one that is there will do', async () => {
+test('bootstrap uses the installed Node on a platform without a Node in the lockfile', async () => {
   expect((await onStrangePlatform('24.0.0')).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
 });
 
-test('where that is too old, the version to install is named', async () => {
+test('bootstrap names the version to install if the installed Node is too old', async () => {
   await expect(onStrangePlatform('22.12.0')).rejects.toMatchObject({
     code: 1,
     stderr: expect.stringMatching(/no Node for \w+-strange, and this is v22\.12\.0: install Node 24 or later/),

@@ -30,7 +30,7 @@ test('a child that ignores SIGTERM is killed after the grace time', async () => 
   expect(await child.exited).toBe('signal SIGKILL');
 });
 
-test('a child that ends by SIGTERM has its time to clean up', async () => {
+test('a child that exits on SIGTERM gets time to clean up', async () => {
   const child = await startChild(shell('trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done'));
   await untilReady(child, () => logHolds(logFile, 'up'), { timeoutMs: 10_000 });
   await child.stop(10_000);
@@ -38,7 +38,7 @@ test('a child that ends by SIGTERM has its time to clean up', async () => {
   expect(readFileSync(logFile, 'utf8')).toContain('bye');
 });
 
-test('the error of a child that ends early holds its last lines and how it ended', async () => {
+test('the error of a child that exits early has its last lines and its exit code', async () => {
   const child = await startChild(shell('echo the reason >&2; exit 3'));
   const ready = untilReady(child, () => false, { timeoutMs: 10_000 });
   await expect(ready).rejects.toThrow(/exit code 3[\s\S]*the reason/);
@@ -55,7 +55,7 @@ test('a missing command is reported as such', async () => {
   await expect(untilReady(child, () => false, { timeoutMs: 10_000 })).rejects.toThrow(/not found|No such file/);
 });
 
-test('when the starter is killed, the child and its own children end', async () => {
+test('a child and its own children are stopped when their parent is killed', async () => {
   const script = `
     const { startChild } = await import(${JSON.stringify(CHILD)});
     const args = ['-c', 'sleep 100 & echo $!; wait'];
@@ -72,7 +72,7 @@ test('when the starter is killed, the child and its own children end', async () 
   await vi.waitFor(() => expect(family.map(isRunning)).toEqual([false, false]), { timeout: 10_000 });
 });
 
-test('what an earlier run left behind is ended before the same thing starts again', async () => {
+test('a process that an earlier run left behind is stopped before it is started again', async () => {
   const leftover = spawn('sleep', ['100'], { stdio: 'ignore' });
   const identity = identityOf(leftover.pid ?? 0);
   writeFileSync(`${logFile}.process`, JSON.stringify(identity));
@@ -81,7 +81,7 @@ test('what an earlier run left behind is ended before the same thing starts agai
   await child.exited;
 });
 
-test('a process that merely has the pid of a leftover is left alone', async () => {
+test('a process that reuses the pid of a leftover is not stopped', async () => {
   const foreign = spawn('sleep', ['100'], { stdio: 'ignore' });
   const record = join(dir, 'record');
   writeFileSync(record, JSON.stringify({ pid: foreign.pid, start: 'another boot/1' }));
@@ -92,14 +92,14 @@ test('a process that merely has the pid of a leftover is left alone', async () =
   await once(foreign, 'exit');
 });
 
-test('run returns what a command prints, and reports a failed one with its purpose and output', async () => {
-  const command = (script: string) => run({ ...shell(script), purpose: 'the try', timeoutMs: 10_000 });
+test('run returns the output of a command, and reports a failed command with its purpose and output', async () => {
+  const command = (script: string) => run({ ...shell(script), purpose: 'the test command', timeoutMs: 10_000 });
   expect(await command('echo good')).toBe('good\n');
-  await expect(command('echo bad; exit 5')).rejects.toThrow(/the try failed \(exit code 5\)[\s\S]*bad/);
+  await expect(command('echo bad; exit 5')).rejects.toThrow(/the test command failed \(exit code 5\)[\s\S]*bad/);
 });
 
-test('a command past its time is ended, and so is one that is no longer wanted', async () => {
-  const sleeper = { ...shell('sleep 100; true'), purpose: 'the try' };
+test('run stops a command at its time limit, and when its signal is aborted', async () => {
+  const sleeper = { ...shell('sleep 100; true'), purpose: 'the test command' };
   await expect(run({ ...sleeper, timeoutMs: 50 })).rejects.toThrow('longer than 0.05 s');
   const stop = new AbortController();
   const running = run({ ...sleeper, timeoutMs: 60_000, signal: stop.signal });

@@ -8,26 +8,26 @@ const A = { version: '1.0.0', integrity: 'sha512-a' };
 const OTHER_PLATFORM = { version: '2.0.0', integrity: 'sha512-b', optional: true };
 const WANTED = { '': { name: 'root' }, 'node_modules/a': A, 'node_modules/b': OTHER_PLATFORM };
 
-test('nothing is installed when npm left no record', () => {
+test('isInstalled is false without a record of npm', () => {
   expect(isInstalled(text(WANTED), undefined)).toBe(false);
 });
 
-test('an installation of all that is not optional fits, whatever else npm notes about a package', () => {
+test('isInstalled is true if all packages but optional ones are installed, whatever else npm records about them', () => {
   expect(isInstalled(text(WANTED), text({ 'node_modules/a': { ...A, resolved: 'somewhere', dev: true } }))).toBe(true);
   expect(isInstalled(text(WANTED), text({ 'node_modules/a': A, 'node_modules/b': OTHER_PLATFORM }))).toBe(true);
 });
 
-test('a version, a content, or a package that the lockfile changed does not fit', () => {
+test('isInstalled is false if the lockfile changed a version, a content or a package', () => {
   for (const a of [{ ...A, version: '1.0.1' }, { ...A, integrity: 'sha512-c' }, { version: '1.0.0' }]) {
     expect(isInstalled(text(WANTED), text({ 'node_modules/a': a }))).toBe(false);
   }
 });
 
-test('a package too few or too many does not fit', () => {
+test('isInstalled is false if a package is missing or extra', () => {
   expect(isInstalled(text(WANTED), text({}))).toBe(false);
   expect(isInstalled(text(WANTED), text({ 'node_modules/a': A, 'node_modules/c': A }))).toBe(false);
 });
 
-test('an unreadable record does not fit', () => {
+test('isInstalled is false for an unreadable record', () => {
   expect(isInstalled(text(WANTED), '{"packages":')).toBe(false);
 });

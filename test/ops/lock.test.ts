@@ -22,7 +22,7 @@ function holdBy(content: string): void {
 
 const STALE = JSON.stringify({ pid: process.pid, start: 'another boot/1' });
 
-test('a free lock is taken and names its holder, and is free again after the release', () => {
+test('a free lock is taken, names its holder, and is free again after the release', () => {
   const lock = tryLock(path);
   expect(JSON.parse(readFileSync(path, 'utf8'))).toEqual(ownIdentity());
   if (!lock?.acquired) throw new Error('the lock was free');
@@ -35,7 +35,7 @@ test('a lock whose holder runs is not taken, and its holder is returned', () => 
   expect(tryLock(path)).toEqual({ acquired: false, holder: ownIdentity() });
 });
 
-test('a lock of an earlier process with a reused pid is stale, and so is one that was cut short', () => {
+test('a lock of an earlier process with a reused pid is stale, and so is a truncated one', () => {
   for (const content of [STALE, '', '{"pid":', '{}']) {
     holdBy(content);
     expect(tryLock(path)).toBeUndefined();
@@ -52,7 +52,7 @@ test('only one process removes a stale lock', () => {
   expect(readFileSync(path, 'utf8')).toBe(STALE);
 });
 
-test('a remover that was killed does not block the lock for ever', () => {
+test('a process that was killed while it removed a stale lock does not block the lock forever', () => {
   holdBy(STALE);
   mkdirSync(`${path}.removing`);
   utimesSync(`${path}.removing`, 1, 1);
@@ -71,21 +71,21 @@ test('releasing keeps a lock that another process has taken since', () => {
 
 test('waiting for a held lock ends at its time limit, and reports the holder once', async () => {
   tryLock(path);
-  const told: number[] = [];
-  const wait = acquireLock(path, { timeoutMs: 250, onWait: ({ pid }) => told.push(pid) });
+  const reported: number[] = [];
+  const wait = acquireLock(path, { timeoutMs: 250, onWait: ({ pid }) => reported.push(pid) });
   await expect(wait).rejects.toThrow('still held');
-  expect(told).toEqual([process.pid]);
+  expect(reported).toEqual([process.pid]);
 });
 
 test('a stale lock is taken over without reporting a wait', async () => {
   holdBy(STALE);
-  let told = false;
+  let reported = false;
   const release = await acquireLock(path, {
     timeoutMs: 5_000,
     onWait: () => {
-      told = true;
+      reported = true;
     },
   });
   release();
-  expect(told).toBe(false);
+  expect(reported).toBe(false);
 });

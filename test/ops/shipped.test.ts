@@ -9,8 +9,8 @@ const ROOT = new URL('../../', import.meta.url);
 const MANIFEST = JSON.parse(readFileSync(new URL('package.json', ROOT), 'utf8'));
 const SHIPPED = shippedOf(readLockfile());
 
-describe('what is shipped', () => {
-  test('is what package.json needs, and not what development does', () => {
+describe('the list of shipped packages', () => {
+  test('has the dependencies of package.json, and none of development', () => {
     const { dependencies, devDependencies } = MANIFEST;
     const names = new Set(SHIPPED.map(({ name }) => name));
     expect(Object.keys(dependencies).filter((name) => !names.has(name))).toEqual([]);
@@ -18,7 +18,7 @@ describe('what is shipped', () => {
     expect(Object.keys(devDependencies).length).toBeGreaterThan(0);
   });
 
-  test('each version stands there once, with its licence', () => {
+  test('has each version once, with its licence', () => {
     const packages = {
       '': { version: '1.0.0' },
       'node_modules/@a/b': { version: '1.0.0', license: 'MIT' },
@@ -32,7 +32,7 @@ describe('what is shipped', () => {
     ]);
   });
 
-  test('NOTICE names it all: run `npm run notice` when this fails', () => {
+  test('equals NOTICE: run `npm run notice` if this fails', () => {
     expect(readFileSync(new URL('NOTICE', ROOT), 'utf8')).toBe(noticeOf(SHIPPED));
     expect(noticeOf(SHIPPED)).not.toContain('not stated');
   });
@@ -83,7 +83,7 @@ describe('the bill of materials', () => {
     ['absent', /no version of absent/],
     ['twice', /more than one version of twice/],
   ] as const)(
-    'of a package that needs a package which the lockfile has not once is an error: %s',
+    'of a package is refused if the lockfile does not have what it needs exactly once: %s',
     ([need, message]) => {
       expect(() => bomOfPackage(BOM, { name: 'x', version: '1.0.0' }, [need])).toThrow(message);
     },
@@ -98,8 +98,8 @@ describe('advisories', () => {
 
   test.each([
     ['none', audit(), false, /none$/],
-    ['a grave one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
-    ['a small one', audit('moderate'), false, /none is grave; p-moderate/],
+    ['a serious one', audit('low', 'critical'), true, /p-critical \(critical\), p-low/],
+    ['a minor one', audit('moderate'), false, /none is high or critical; p-moderate/],
     [
       'a registry without an answer',
       '{"message":"405 Method Not Allowed - POST https://r.example/x"}',

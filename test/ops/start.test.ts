@@ -18,32 +18,32 @@ const REPLY = {
 
 const BASE = { env: {}, brokers: 'b:1', endpoints: 'http://e:1', stateDir: '/s', slot: 2, brokerCount: 1 };
 
-test('the reply is the last line of the output, and is handed on as it stands', () => {
+test('parseReply takes the reply from the last line of the output, unchanged', () => {
   const line = JSON.stringify(REPLY);
   expect(parseReply(`a banner\n${line}\n`)).toEqual({ line, reply: REPLY });
 });
 
-test('output without a reply is refused and shown', () => {
+test('parseReply rejects output without a reply, and quotes it', () => {
   for (const output of ['', 'oops', '{}', '{"ids":[]}', 'null', '{"correlation_id":"x","error":{"code":"CONFLICT"}}']) {
     expect(() => parseReply(output)).toThrow(output === '' ? '(nothing)' : output);
   }
 });
 
-test('people see each ID with its time', () => {
+test('presentReply shows each ID with its time', () => {
   const text = presentReply(REPLY);
   expect(text).toContain('55325805773398016  00c48e86f8092000  2026-06-02T16:05:00.000Z  0');
   expect(text).not.toContain('replay');
   expect(presentReply({ ...REPLY, replayed: true })).toContain('a replay');
 });
 
-test('a cluster of one broker may have a weak ledger, and no other may', () => {
+test('workerEnv allows a weak ledger on a cluster of one broker only', () => {
   expect(workerEnv(BASE)).toMatchObject({ ALLOW_WEAK_LEDGER: '1', TOPIC_REPLICATION_FACTOR: '1' });
   const three = workerEnv({ ...BASE, brokerCount: 3 });
   expect(three).not.toHaveProperty('ALLOW_WEAK_LEDGER');
   expect(three).not.toHaveProperty('TOPIC_REPLICATION_FACTOR');
 });
 
-test('what the user sets stands, an empty variable counts as unset, and the servers are those that run', () => {
+test("workerEnv keeps the user's variables, treats empty ones as unset, and sets the servers that run", () => {
   const env = { DATACENTER_ID: '3', INDEX_DIR: '', ALLOW_WEAK_LEDGER: '0', KAFKA_BROKERS: '', OTHER: 'x' };
   expect(workerEnv({ ...BASE, env })).toMatchObject({
     DATACENTER_ID: '3',
@@ -55,14 +55,14 @@ test('what the user sets stands, an empty variable counts as unset, and the serv
   });
 });
 
-test('each cluster and each worker has an index of its own', () => {
+test('workerEnv gives each worker of each cluster a separate index directory', () => {
   const dirs = ['', 'a:1', 'b:1'].flatMap((brokers) =>
     [0, 1].map((slot) => workerEnv({ ...BASE, slot, env: { KAFKA_BROKERS: brokers } }).INDEX_DIR),
   );
   expect(new Set(dirs).size).toBe(6);
 });
 
-test('a warning since the start and a line that is no log line are shown, and nothing else', () => {
+test('isAlarming selects warnings since the start and lines that are not log lines, and no others', () => {
   const line = (level: number, time: number) => JSON.stringify({ level, time, msg: 'x' });
   expect(isAlarming(line(40, 1000), 1000)).toBe(true);
   expect(isAlarming(line(40, 999), 1000)).toBe(false);
@@ -71,14 +71,14 @@ test('a warning since the start and a line that is no log line are shown, and no
   expect(isAlarming('{}', 1000)).toBe(true);
 });
 
-test('remembered ports and processes are believed only when they read as such', () => {
+test('stored ports and processes are used only if they are valid', () => {
   expect(parsePorts('[1,65535]')).toEqual([1, 65_535]);
   for (const text of ['', '{}', '[0]', '[65536]', '[1.5]', '["1"]', '[1']) expect(parsePorts(text)).toBeUndefined();
   expect(parseRecord('{"pid":7,"start":"x"}')).toEqual({ pid: 7, start: 'x' });
   for (const text of ['', '{}', '{"pid":"7","start":"x"}', '{"pid":7}']) expect(parseRecord(text)).toBeUndefined();
 });
 
-test('at a terminal an alarm is a sentence, without the fields of the process', () => {
+test('readableLine shows a warning as a sentence, without the fields of the process', () => {
   const fields = {
     time: 1000,
     pid: 7,
@@ -92,7 +92,7 @@ test('at a terminal an alarm is a sentence, without the fields of the process', 
   expect(readableLine(line, 1001)).toBeUndefined();
 });
 
-test('at a terminal the end of a stop is shown, and no other news', () => {
+test('readableLine shows that the gate is open, and no other info lines', () => {
   const line = (msg: string) => JSON.stringify({ level: 30, time: 1000, msg });
   expect(readableLine(line('gate open'), 1000)).toBe('gate open');
   expect(readableLine(line('joined the request group'), 1000)).toBeUndefined();

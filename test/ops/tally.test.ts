@@ -21,7 +21,7 @@ function report(files: readonly File[]): string {
   });
 }
 
-test('tests are counted as the report tells, and to do is skipped', () => {
+test('tests are counted by the report, and todo counts as skipped', () => {
   const files = [
     { status: 'passed', tests: ['passed', 'skipped', 'todo'] },
     { status: 'failed', tests: ['passed', 'failed'] },
@@ -29,7 +29,7 @@ test('tests are counted as the report tells, and to do is skipped', () => {
   expect(tallyOfVitest(report(files), 1)).toEqual({ passed: 2, failed: 1, skipped: 2 });
 });
 
-test('a file that fails outside of its tests is one failure', () => {
+test('a file that fails outside its tests counts as one failure', () => {
   const files = [
     { status: 'failed', tests: [] },
     { status: 'failed', tests: ['failed'] },
@@ -37,23 +37,23 @@ test('a file that fails outside of its tests is one failure', () => {
   expect(tallyOfVitest(report(files), 1)).toEqual({ passed: 0, failed: 2, skipped: 0 });
 });
 
-test('a run that ends badly without a failed test is a failure', () => {
+test('a run that fails without a failed test counts as one failure', () => {
   expect(tallyOfVitest(report([{ status: 'passed', tests: ['passed'] }]), 1).failed).toBe(1);
   expect(tallyOfVitest(undefined, 1).failed).toBe(1);
   expect(tallyOfVitest(undefined, 0).failed).toBe(1);
 });
 
-test('a good run has no failure', () => {
+test('a successful run has no failure', () => {
   expect(tallyOfVitest(report([{ status: 'passed', tests: ['passed'] }]), 0)).toEqual({ ...NONE, passed: 1 });
 });
 
-test('the last line has the sums', () => {
+test('tallyLine prints the sums', () => {
   expect(tallyLine(add({ passed: 1, failed: 2, skipped: 3 }, { passed: 10, failed: 20, skipped: 30 }))).toBe(
     '11 passed, 22 failed, 33 skipped',
   );
 });
 
-test('the steps of a script keep their order, and a script without any is refused', () => {
+test('stepsOf returns the steps of a script in order, and rejects a script without steps', () => {
   expect(stepsOf('npm run check:b && npm run check:a')).toEqual(['check:b', 'check:a']);
   expect(() => stepsOf('tsc')).toThrow('has no step');
   expect(() => stepsOf(undefined)).toThrow('has no step');

@@ -18,7 +18,7 @@ function program(name: string, says: string): void {
   chmodSync(path, 0o755);
 }
 
-test('versions are read as the tools print them', () => {
+test('parseVersion reads versions as the tools print them', () => {
   expect(parseVersion('openjdk version "17.0.15" 2025-04-15')).toEqual([17, 0]);
   expect(parseVersion('openjdk version "21" 2023-09-19')).toEqual([21, 0]);
   expect(parseVersion('java version "1.8.0_402"')).toEqual([1, 8]);
@@ -28,13 +28,13 @@ test('versions are read as the tools print them', () => {
   expect(parseVersion('no such thing')).toBeUndefined();
 });
 
-test('1.9 is older than 1.21, and 2.0 is not', () => {
+test('isAtLeast compares versions by number: 1.9 is older than 1.21, and 2.0 is not', () => {
   expect(isAtLeast([1, 9], [1, 21])).toBe(false);
   expect(isAtLeast([1, 21], [1, 21])).toBe(true);
   expect(isAtLeast([2, 0], [1, 21])).toBe(true);
 });
 
-test('only an executable file is a program', () => {
+test('which finds only executable files', () => {
   writeFileSync(join(dir, 'plain'), '');
   program('tool', 'x');
   const env = { PATH: `:/nowhere:${dir}` };
@@ -43,13 +43,13 @@ test('only an executable file is a program', () => {
   expect(which('absent', env)).toBeUndefined();
 });
 
-test('all tools that are missing or too old are named in one error, with one command to install them', () => {
+test('requireTools names all tools that are missing or too old in one error, with one command to install them', () => {
   program('java', 'openjdk version "11.0.2"');
   const check = () => requireTools(['java', 'mvn', 'go'], { PATH: dir });
   expect(check).toThrow(/java is only 11\.0[\s\S]*mvn is missing[\s\S]*go is missing[\s\S]*install[^\n]* maven /);
 });
 
-test('tools that are recent enough are not complained about', () => {
+test('requireTools accepts tools that are recent enough', () => {
   program('java', 'openjdk version "17.0.1"');
   program('mvn', 'Apache Maven 3.9.0');
   expect(() => requireTools(['java', 'mvn', 'java'], { PATH: dir })).not.toThrow();

@@ -15,7 +15,7 @@ const world = () => {
   return { topic, worker: new MemoryWorker({ topic }) };
 };
 
-/** Enough turns of the microtask queue for anything that can go on to do so. */
+/** Waits until everything that can continue has done so. */
 async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
@@ -165,7 +165,7 @@ describe('a batch in parts', () => {
     ]);
   });
 
-  it('has each request in a part of its own where the layout gives two IDs in a second', async () => {
+  it('has a separate part for each request if the layout has two IDs in a second', async () => {
     const tiny = customLayout({ fields: 'timestamp:32,worker:1,sequence:1', tickMs: 1_000, epochMs: 0 });
     const worker = new MemoryWorker({ topic: topicOf() });
     const deps = { ...worker.deps, layout: tiny, maxCount: tiny.maxCount };

@@ -11,7 +11,7 @@ const OTHER_ID = 8;
 const UNHEARD_ID = 9;
 const REPLY_ID = 12;
 
-/** A registry that knows two ids, or answers nothing and is waited for or not. */
+/** A registry that knows two ids, or is down: within the time that requests wait for it, or after that. */
 class FakeSchemas implements SchemaIds {
   state: 'up' | 'waited for' | 'given up' = 'up';
   readonly #learned = new Map<number, boolean>();
@@ -42,7 +42,7 @@ function start() {
 }
 
 describe('a request in Confluent framing', () => {
-  it('is answered in Confluent framing, with the same batch as in the other', async () => {
+  it('is answered in Confluent framing, with the same batch as in our framing', async () => {
     const { worker } = start();
     await worker.serve([confluent(0, 'a', REQUEST_ID), request(1, 'a')]);
     const [framed, plain] = worker.replies();

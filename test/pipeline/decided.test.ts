@@ -22,7 +22,7 @@ function world(ids: readonly string[]) {
 }
 
 describe('what is decided for a key', () => {
-  it('is what its first entry says', async () => {
+  it('is the batch of its first entry', async () => {
     const { decided } = world(['a', 'b', 'a']);
     expect([await decided('a'), await decided('b')]).toEqual([0, 100]);
   });

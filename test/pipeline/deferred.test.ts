@@ -23,7 +23,7 @@ describe('deferred requests', () => {
     expect([queue.first, offsets(queue)]).toEqual([undefined, []]);
   });
 
-  it('are known by their names until the last of a name was answered', () => {
+  it('are known by name until the last one with that name is answered', () => {
     const queue = new DeferredQueue();
     queue.take(deferred(1, 'a'));
     queue.take(deferred(2, 'a'));
@@ -41,13 +41,13 @@ describe('deferred requests', () => {
     expect([queue.take(deferred(1)), queue.first]).toEqual([true, undefined]);
   });
 
-  it('are never out of order: one that was passed over is served in its place', () => {
+  it('stay in order: one that was skipped is served in its place', () => {
     const queue = new DeferredQueue();
     queue.take(deferred(5));
     expect([queue.take(deferred(4)), queue.first]).toEqual([false, 5]);
   });
 
-  it('are a bounded number', () => {
+  it('are limited in number', () => {
     const queue = new DeferredQueue();
     const taken = Array.from({ length: 1_001 }, (_, i) => queue.take(deferred(i)));
     expect(taken.filter(Boolean)).toHaveLength(1_000);

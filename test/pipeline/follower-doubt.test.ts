@@ -119,7 +119,7 @@ describe('a store that fails', () => {
     return index;
   }
 
-  it('is not blamed on the log: the partition is not stopped, and nothing counts as read', () => {
+  it('does not stop the partition, and nothing counts as read', () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     topic.land(0, three);
     for (const code of ['INDEX_RESTORING', 'INDEX_UNUSABLE'] as const) {

@@ -235,7 +235,7 @@ describe('following', () => {
 describe('an unreadable entry', () => {
   const foreign: readonly (readonly [string, LedgerDraft])[] = [
     ['no value', { key: entry('x').key, value: null }],
-    ['bytes of somebody else', { key: entry('x').key, value: Buffer.from('hello') }],
+    ['bytes of another program', { key: entry('x').key, value: Buffer.from('hello') }],
     ['a later format', { key: entry('x').key, value: Buffer.concat([entry('x').value, Buffer.from([0])]) }],
     ['a batch without a key', { key: null, value: entry('x').value }],
   ];

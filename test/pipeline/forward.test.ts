@@ -6,7 +6,7 @@ import { CLOCK_MARGIN_MS, DEAD_LETTERS, gist, MemoryWorker } from '../support/me
 
 const REQUESTS = 'id.requests';
 const NOW_MS = 1_700_000_000_000;
-/** Correlation IDs say by their last character where they belong. */
+/** The last character of a correlation ID is its home partition. */
 const homeOf = (correlationId: Buffer) => Number(correlationId.toString().at(-1));
 
 function world() {
@@ -14,7 +14,7 @@ function world() {
   return { topic, worker: new MemoryWorker({ topic, partitions: 2, homeOf }) };
 }
 
-/** What was forwarded, as the home partition would have it at these offsets. */
+/** The forwarded requests, as records of the home partition at these offsets. */
 function arrived(worker: MemoryWorker, from: number) {
   return worker.publisher
     .on(REQUESTS)
@@ -22,7 +22,7 @@ function arrived(worker: MemoryWorker, from: number) {
 }
 
 describe('a request outside its home partition', () => {
-  it('is forwarded as it came, under its correlation ID, with its origin', async () => {
+  it('is forwarded unchanged, with its correlation ID as key and its origin', async () => {
     const { worker } = world();
     const came = request(7, 'a1', { headers: { 'x-mine': 'kept' } });
     await worker.serve([came], 0);
@@ -84,7 +84,7 @@ describe('a request outside its home partition', () => {
     expect(worker.replies()).toMatchObject([{ id: 'b1', error: { code: 'MISROUTED' } }]);
   });
 
-  it('blocks its partition while the request topic accepts nothing: it is never lost', async () => {
+  it('blocks its partition while the request topic accepts nothing, and is not lost', async () => {
     const { worker } = world();
     worker.publisher.refusing.set(REQUESTS, 'TOPIC_AUTHORIZATION_FAILED');
     await expect(worker.serve([request(7, 'a1')], 0)).rejects.toMatchObject({
@@ -95,7 +95,7 @@ describe('a request outside its home partition', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
   });
 
-  it('becomes a dead letter when only it cannot be forwarded, and its sender gets the reason', async () => {
+  it("becomes a dead letter if it alone can't be forwarded, and its sender gets the reason", async () => {
     const { worker } = world();
     const { publish } = worker.publisher;
     worker.publisher.publish = async (records) => {
@@ -137,7 +137,7 @@ describe('a forwarded or resent request', () => {
       { ...request(30, 'old', bornAt(NOW_MS + CLOCK_MARGIN_MS - 1)), ...late },
       { ...request(31, 'young', bornAt(NOW_MS + CLOCK_MARGIN_MS)), ...late },
       request(32, 'direct'),
-      // Nobody can have asked first after asking again.
+      // A first request can't be later than its resend, so this origin is forged.
       { ...request(33, 'forged', bornAt(NOW_MS + 10 * CLOCK_MARGIN_MS)), timestampMs: NOW_MS },
     ]);
     expect(worker.replies().map((reply) => ('error' in reply ? reply.error.code : reply.id))).toEqual([

@@ -6,10 +6,10 @@ import { request } from '../support/memory-records.ts';
 import { MemoryWorker } from '../support/memory-worker.ts';
 
 const FATES: readonly Fate[] = ['pass', 'pass', 'pass', 'entries lost', 'answer lost', 'late', 'sent again', 'echoed'];
-/** Correlation IDs are few, so that requests meet again; each always asks for the same count. */
+/** Few correlation IDs, so that requests repeat; each has always the same count. */
 const IDS = 6;
 
-/** Two workers that both believe to have the partition, and a network that does what it likes. */
+/** Steps of two workers that both believe to own the partition, over a faulty network. */
 const step = fc.oneof(
   { weight: 4, arbitrary: fc.record({ serve: fc.nat(1), from: fc.nat(20), size: fc.integer({ min: 1, max: 4 }) }) },
   { weight: 2, arbitrary: fc.record({ answer: fc.nat(3) }) },

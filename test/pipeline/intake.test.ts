@@ -12,7 +12,7 @@ const headers: fc.Arbitrary<RecordHeaders> = fc.dictionary(
   fc.oneof(fc.constantFrom(...Object.values(DEFAULT_HEADER_NAMES), 'traceparent', '__proto__'), fc.string()),
   fc.oneof(headerValue, fc.array(headerValue, { maxLength: 3 })),
 );
-/** Anything at all, and good requests with some bytes changed. */
+/** Any bytes, and good requests with some bytes changed. */
 const values = fc.oneof(
   fc.constant(null),
   bytes(200),
@@ -24,7 +24,7 @@ const values = fc.oneof(
 );
 
 describe('receiving a record', () => {
-  it('never throws, and never takes an address that is not allowed', () => {
+  it('never throws, and never accepts an address that is not allowed', () => {
     let accepted = 0;
     let rejected = 0;
     fc.assert(

@@ -5,7 +5,7 @@ import { gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const topicOf = (partitions = 1) => new MemoryLedger(partitions, () => 1_700_000_000_000);
 
-/** Enough turns of the microtask queue for anything that can go on to do so. */
+/** Waits until everything that can continue has done so. */
 async function settle(): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
@@ -93,9 +93,9 @@ describe('a log that lost entries', () => {
     const worker = new MemoryWorker({ topic });
     await worker.serve([request(0, 'a'), request(1, 'b')]);
     topic.truncate(0, 1);
-    const told = worker.publisher.records.length;
+    const repliedBefore = worker.publisher.records.length;
     await expect(worker.serve([request(2, 'c')])).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
-    expect(worker.publisher.records).toHaveLength(told);
+    expect(worker.publisher.records).toHaveLength(repliedBefore);
     expect(worker.follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(worker.restarts).toHaveLength(1);
   });
@@ -242,8 +242,8 @@ describe('turns', () => {
   });
 });
 
-describe('the reader, while an append is under way', () => {
-  /** Where the reader is needed from, once it is told; undefined while it waits. */
+describe('the reader, while an append is in flight', () => {
+  /** The offset from which the reader must read, once it is known; undefined while it waits. */
   function asked(worker: MemoryWorker): { from: number | undefined } {
     const answer: { from: number | undefined } = { from: undefined };
     void worker.follower.neededFrom(0).then((from) => {
@@ -252,7 +252,7 @@ describe('the reader, while an append is under way', () => {
     return answer;
   }
 
-  it('waits for the answer, and is needed from the entry that was settled last', async () => {
+  it('waits for the answer, and then reads from the entry that was settled last', async () => {
     const back = Promise.withResolvers<void>();
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, link: async () => ({ fate: 'pass', back: back.promise }) });

@@ -5,30 +5,30 @@ import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
 
-/** A worker that has decided four requests, each in an append of its own, and its topic. */
+/** A worker that has decided four requests, each in a separate append, and its topic. */
 async function knowing() {
   const topic = new MemoryLedger(1, () => 1_700_000_000_000);
   const worker = new MemoryWorker({ topic });
   for (const [offset, id] of ['a', 'b', 'c', 'd'].entries()) await worker.serve([request(offset, id)]);
-  return { topic, worker, told: worker.replies().map(gist) };
+  return { topic, worker, firstReplies: worker.replies().map(gist) };
 }
 
 type Knowing = Awaited<ReturnType<typeof knowing>>;
 
-/** The worker, when its reader has met a log that is shorter than what it had read. */
+/** The worker after its reader has found a log that is shorter than what it had read. */
 function noticing(worker: MemoryWorker): MemoryWorker {
   worker.follower.invalidate(0, 'the log is shorter');
   worker.catchUp();
   return worker;
 }
 
-/** The worker, when it was given the partition. */
+/** The worker after it was assigned the partition. */
 function taking(worker: MemoryWorker): MemoryWorker {
   worker.ledger.requireMarker(0);
   return worker;
 }
 
-/** What a worker replies to the first five requests when they come again. */
+/** The worker's replies to the first five requests when they are sent again. */
 async function again(worker: MemoryWorker): Promise<readonly string[]> {
   const before = worker.replies().length;
   worker.catchUp();
@@ -63,7 +63,7 @@ describe.each([
   it('is FORGOTTEN when its tail is gone; the rest is known', async () => {
     const world = await knowing();
     world.topic.truncate(0, 2);
-    expect(await again(later(world))).toEqual([...world.told.slice(0, 2), 'FORGOTTEN', 'FORGOTTEN', FRESH]);
+    expect(await again(later(world))).toEqual([...world.firstReplies.slice(0, 2), 'FORGOTTEN', 'FORGOTTEN', FRESH]);
   });
 
   it('is FORGOTTEN when its tail and its head are gone', async () => {
@@ -71,7 +71,7 @@ describe.each([
     world.topic.truncate(0, 3);
     world.topic.trim(0, 2);
     const replies = await again(later(world));
-    expect(replies).toEqual(['FORGOTTEN', 'FORGOTTEN', world.told[2], 'FORGOTTEN', FRESH]);
+    expect(replies).toEqual(['FORGOTTEN', 'FORGOTTEN', world.firstReplies[2], 'FORGOTTEN', FRESH]);
   });
 
   it('is refused when the request topic was recreated too, until the index is empty: REQUESTS_RECREATED', async () => {
@@ -90,11 +90,11 @@ describe.each([
   });
 });
 
-describe('what an index that was replaced knew', () => {
+describe('the knowledge of an index that was replaced', () => {
   it('is restored, since the ledger has lost nothing', async () => {
-    const { topic, told } = await knowing();
+    const { topic, firstReplies } = await knowing();
     const later = new MemoryWorker({ topic, index: new MemoryIndex(), workerId: 1 });
-    expect(await again(later)).toEqual([...told, FRESH]);
+    expect(await again(later)).toEqual([...firstReplies, FRESH]);
   });
 });
 

@@ -5,7 +5,7 @@ import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 import { MemoryWorker } from '../support/memory-worker.ts';
 
-/** A worker about to write a marker, whose question for the request topic's end has been served but not answered yet. */
+/** A worker about to write a marker: its query for the request topic's end was executed, but the answer is pending. */
 function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; answer: () => void } {
   const worker = new MemoryWorker({ topic });
   const held = Promise.withResolvers<void>();

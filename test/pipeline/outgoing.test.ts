@@ -68,9 +68,9 @@ describe('malformed records', () => {
   it('are reported to a NestJS client in the header from which it reads errors', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a', { count: 0, replyTopic: 'id.requests.reply' }), request(1, 'b')]);
-    const [told] = worker.publisher.on('id.requests.reply');
-    expect(told?.headers['kafka_nest-is-disposed']).toBe('1');
-    expect(told?.headers['kafka_nest-err']).toMatch(/^INVALID_COUNT: /);
+    const [nestReply] = worker.publisher.on('id.requests.reply');
+    expect(nestReply?.headers['kafka_nest-is-disposed']).toBe('1');
+    expect(nestReply?.headers['kafka_nest-err']).toMatch(/^INVALID_COUNT: /);
     expect(worker.publisher.on('id.replies.orders')[0]?.headers['kafka_nest-is-disposed']).toBeUndefined();
   });
 
@@ -92,13 +92,13 @@ describe('a reply of a custom layout', () => {
     return worker.publisher.on(REPLIES).map(({ headers }) => headers);
   };
 
-  it('says what its layout is, each time it is sent; an error does not', async () => {
+  it('has a header with its layout each time it is sent; an error does not', async () => {
     const [first, refused, again] = await served({ fingerprint: layout.fingerprint, text: 'fields' });
     expect([first?.[HEADER], refused?.[HEADER], again?.[HEADER]]).toEqual(['fields', undefined, 'fields']);
     expect(again).toEqual({ ...first, 'idalloc-replayed': '1' });
   });
 
-  it('says nothing of IDs that have another layout, nor where the layout is a preset', async () => {
+  it('has no layout header for IDs of another layout, and none if the layout is a preset', async () => {
     for (const custom of [undefined, { fingerprint: '0123456789abcdef', text: 'fields' }]) {
       expect((await served(custom)).filter((headers) => HEADER in headers)).toEqual([]);
     }
@@ -134,7 +134,7 @@ describe('a reply that its topic rejects', () => {
     expect(worker.replies('id.replies.gone').map(gist)).toEqual(['0+1']);
   });
 
-  it('gives a bad record one dead letter, for its own error and not for the delivery', async () => {
+  it('to a bad record adds no second dead letter: the letter names the error of the record', async () => {
     const { worker } = world();
     worker.publisher.refusing.set('id.replies.gone', 'gone');
     await worker.serve([request(0, 'a', { count: 0, replyTopic: 'id.replies.gone' })]);
@@ -143,7 +143,7 @@ describe('a reply that its topic rejects', () => {
   });
 });
 
-describe('where a reply goes', () => {
+describe('the destination of a reply', () => {
   it('is the partition given in the request', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a', { headers: { kafka_replyPartition: Buffer.from([0, 0, 0, 4]) } })]);
@@ -160,7 +160,7 @@ describe('where a reply goes', () => {
     '__consumer_offsets',
     'orders',
     'ID.REPLIES.orders',
-  ])('is never %s, whether body or headers ask for it, well or badly', async (topic) => {
+  ])('is never %s, whether body or headers name it, in a good or a bad request', async (topic) => {
     const { worker } = world();
     const headers = { kafka_replyTopic: topic, kafka_correlationId: Buffer.from('a'), 'idalloc-count': '1' };
     await worker.serve([
@@ -175,7 +175,7 @@ describe('where a reply goes', () => {
     expect(worker.allocator.asked).toEqual([]);
   });
 
-  it('is not where a known correlation ID was answered before, if the topic is not allowed now', async () => {
+  it('is not the topic of an earlier reply to the same correlation ID if that is no longer allowed', async () => {
     const { topic, worker } = world();
     topic.land(0, [entry('a', { replyTopic: 'orders' })]);
     worker.catchUp();

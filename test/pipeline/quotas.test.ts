@@ -78,7 +78,7 @@ describe('a quota', () => {
     expect([passes('a.x', 50), passes('a.x', 1)]).toEqual([true, false]);
   });
 
-  it('says how long to wait, and takes nothing when it is only asked', () => {
+  it('reports how long to wait, and takes no tokens for a query', () => {
     const { quotas } = world('a. 100 2');
     expect(quotas.wouldRefuse('a.x', 100)).toBe(false);
     expect(quotas.refuse('a.x', 100)).toBe(undefined);

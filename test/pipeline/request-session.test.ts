@@ -17,7 +17,7 @@ interface Call {
   end(error?: unknown): Promise<void>;
 }
 
-/** Lets everything run that can. */
+/** Lets everything run that can run now. */
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 function scene({ isOpen = true } = {}) {
@@ -115,7 +115,7 @@ describe('a request session', () => {
     expect(calls.length).toBe(1);
   });
 
-  it('lets the part under way end when its gate closes, and leaves the rest for later', async () => {
+  it('lets the part in progress finish when its gate closes, and leaves the rest for later', async () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1, 2), next: 3 });
     expect(calls[0]?.control.isCurrent()).toBe(true);
@@ -174,7 +174,7 @@ describe('a request session', () => {
     expect(due()).toEqual([]);
   });
 
-  it('is settled when the part under way has ended, answered or not', async () => {
+  it('is settled when the part in progress has ended, answered or not', async () => {
     const { session, calls } = scene();
     await session.settled;
     void session.deliver({ records: recordsAt(1), next: 2 });
@@ -187,7 +187,7 @@ describe('a request session', () => {
     expect(settled).toBe(true);
   });
 
-  it('never goes back, whatever is reported late', async () => {
+  it('never moves back, whatever is reported late', async () => {
     const { session, calls, progress } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
     calls[0]?.control.resolved(3);

@@ -4,7 +4,7 @@ import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
 import { MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';
 
-/** A topic in which one worker has served these, each in an append of its own. */
+/** A topic in which one worker has served these requests, each in a separate append. */
 async function served(...ids: string[]): Promise<MemoryLedger> {
   const topic = new MemoryLedger(1, () => 1_700_000_000_000);
   const worker = new MemoryWorker({ topic });
@@ -12,7 +12,7 @@ async function served(...ids: string[]): Promise<MemoryLedger> {
   return topic;
 }
 
-/** What became of each request, in order: its first ID, or the code of its refusal. */
+/** The outcome of each request, in order: its first ID, or the code of its error. */
 function outcomes(worker: MemoryWorker): (bigint | string | undefined)[] {
   return worker.replies().map((reply) => ('batch' in reply ? reply.batch.ranges[0]?.first : reply.error.code));
 }

@@ -1,46 +1,46 @@
 import { hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
-import type { Asked, Entry, History, Told } from './history.ts';
+import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
 /** A reply with a batch, and its request. */
 interface Answer {
-  readonly told: Told;
-  readonly asked: Asked;
+  readonly record: ReplyRecord;
+  readonly request: SentRequest;
   readonly batch: Entry['batch'];
 }
 
 /**
- * Replies with batches, as they were sent. Where a record was forwarded more than once, its copies can't be told apart by what they were told:
- * these are left out, and so is what the ledger may have lost though it was acknowledged.
+ * Replies with batches, in the order in which they were sent. Records that were forwarded more than once are left out, since
+ * their replies don't show which copy they answer; so are decisions that the ledger may have lost after acknowledging them.
  */
 function answersOf(history: History): readonly Answer[] {
-  const copies = new Map<string, Asked[]>();
-  for (const asked of history.requests) {
-    const name = `${asked.partition}: ${asked.tag}`;
-    copies.set(name, [...(copies.get(name) ?? []), asked]);
+  const copies = new Map<string, SentRequest[]>();
+  for (const request of history.requests) {
+    const name = `${request.partition}: ${request.tag}`;
+    copies.set(name, [...(copies.get(name) ?? []), request]);
   }
   const alone = new Map(
-    [...copies.values()].flatMap(([asked, ...more]) =>
-      asked === undefined || more.length > 0 ? [] : [[`${asked.partition}/${asked.offset}`, asked]],
+    [...copies.values()].flatMap(([request, ...more]) =>
+      request === undefined || more.length > 0 ? [] : [[`${request.partition}/${request.offset}`, request]],
     ),
   );
-  const inOrder = history.told.toSorted((one, other) => one.sent - other.sent);
-  return inOrder.flatMap((told) => {
-    const asked = alone.get(`${told.partition}/${told.offset}`);
-    if (asked === undefined || 'error' in told.reply || mayBeLost(history, asked, told.landed)) return [];
-    return [{ told, asked, batch: told.reply.batch }];
+  const inOrder = history.replies.toSorted((one, other) => one.sent - other.sent);
+  return inOrder.flatMap((record) => {
+    const request = alone.get(`${record.partition}/${record.offset}`);
+    if (request === undefined || 'error' in record.reply || mayBeLost(history, request, record.landed)) return [];
+    return [{ record, request, batch: record.reply.batch }];
   });
 }
 
 /**
- * The entries that keep a batch for a request, as long as its record can be read again: that of the request itself, and
- * those that are not so much older than the request that they had to be renewed for it.
+ * The entries that keep a batch for a request for as long as its record can be read again: the entry of the request itself,
+ * and entries that are recent enough not to need a renewal for the request.
  */
-function keepersOf(known: readonly Entry[], { asked, batch, told }: Answer): readonly Entry[] {
+function keepersOf(known: readonly Entry[], { request, batch, record }: Answer): readonly Entry[] {
   return known.filter((entry) => {
-    const isYoung = asked.timestampMs - entry.appendedAtMs < RENEW_AFTER_MS;
-    const isOwn = entry.requestOffset === asked.offset;
-    return entry.order < told.sent && (isYoung || isOwn) && sameRanges(entry.batch, batch);
+    const isYoung = request.timestampMs - entry.appendedAtMs < RENEW_AFTER_MS;
+    const isOwn = entry.requestOffset === request.offset;
+    return entry.order < record.sent && (isYoung || isOwn) && sameRanges(entry.batch, batch);
   });
 }
 
@@ -51,25 +51,25 @@ function byKey(entries: readonly Entry[]): ReadonlyMap<string, Entry[]> {
 }
 
 /**
- * No record of the request topic is told two batches, unless the ledger lost all that kept the first one, which retention
- * may not take while the record can be read. Even then it is not decided anew, if an entry was its own: but another request
- * under its correlation ID may be, and the record is told that decision.
+ * No record of the request topic gets two batches, unless the ledger lost all entries that kept the first one, which retention
+ * may not delete while the record can be read. Even then, a record with an entry of its own is not decided again; but another
+ * request under its correlation ID may be decided, and the record then gets that batch.
  *
- * Where the ledger keeps its time, who was told a batch is not told later that it is forgotten either, while its record can
- * be read. That of a record that was forwarded is told by its age, as far back as whoever has it knows the ledger.
+ * If the ledger keeps its retention time, a record that got a batch is not FORGOTTEN later either, while it can be read.
+ * Forwarded records are an exception: a worker judges them by their age and by how far back it knows the ledger.
  */
 export function oneAnswer(history: History): string | undefined {
   const known = byKey(history.entries);
   const first = new Map<string, Answer>();
   for (const answer of answersOf(history)) {
-    const { told, asked, batch } = answer;
-    const name = `${told.partition}/${told.offset}`;
+    const { record, request, batch } = answer;
+    const name = `${record.partition}/${record.offset}`;
     const before = first.get(name);
     if (before === undefined) first.set(name, answer);
     if (before === undefined || sameRanges(before.batch, batch)) continue;
-    const keepers = keepersOf(known.get(nameOf(asked)) ?? [], before);
-    if (keepers.some((entry) => !isGone(history, entry, told.sent))) {
-      return `request ${name} (${asked.correlationId}) got two batches, from ${before.told.process} and ${told.process}`;
+    const keepers = keepersOf(known.get(nameOf(request)) ?? [], before);
+    if (keepers.some((entry) => !isGone(history, entry, record.sent))) {
+      return `request ${name} (${request.correlationId}) got two batches, from ${before.record.process} and ${record.process}`;
     }
   }
   return history.keepsItsTime ? forgottenAfter(history, first) : undefined;
@@ -80,10 +80,10 @@ function isGone({ trims }: History, { partition, offset }: Entry, order: number)
 }
 
 function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): string | undefined {
-  for (const { partition, offset, reply, sent, landed } of history.told) {
+  for (const { partition, offset, reply, sent, landed } of history.replies) {
     if (!('error' in reply) || reply.error.code !== 'FORGOTTEN' || hadLost(history, partition, landed)) continue;
     const before = first.get(`${partition}/${offset}`);
-    if (before === undefined || before.told.landed > sent || before.asked.origin !== undefined) continue;
+    if (before === undefined || before.record.landed > sent || before.request.origin !== undefined) continue;
     const isOver = history.requestTrims.some((at) => at.partition === partition && at.low > offset && at.order < sent);
     if (!isOver) return `request ${partition}/${offset} had a batch: FORGOTTEN`;
   }
@@ -91,37 +91,37 @@ function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): s
 }
 
 /**
- * Whoever is told a batch has it in an entry that the ledger keeps for as long as the request can be read again; and a
- * decision is renewed for no request that does not need it.
+ * Each batch in a reply is in an entry that the ledger keeps for as long as the request can be read again; and no decision
+ * is renewed for a request that does not need it.
  */
 export function renewedInTime(history: History): string | undefined {
   const known = byKey(history.entries);
   for (const answer of answersOf(history)) {
-    const { told, asked } = answer;
-    if (keepersOf(known.get(nameOf(asked)) ?? [], answer).length > 0) continue;
-    return `request ${told.partition}/${told.offset} (${asked.correlationId}) got a decision that may be forgotten before it`;
+    const { record, request } = answer;
+    if (keepersOf(known.get(nameOf(request)) ?? [], answer).length > 0) continue;
+    return `request ${record.partition}/${record.offset} (${request.correlationId}) got a decision that may be forgotten before it`;
   }
   const needless = needlessRenewal(history, known);
   return needless && `ledger ${needless.partition}/${needless.offset} renews a decision for ${needless.requestOffset}`;
 }
 
-/** By the newest entry of the key that its writer had read, of those that would decide if all before them were gone. */
+/** A renewal that was not needed: the newest entry that its writer had read, and that could decide, was recent enough. */
 function needlessRenewal(history: History, known: ReadonlyMap<string, readonly Entry[]>): Entry | undefined {
   if (history.sharesHashes) return undefined;
-  const requests = new Map(history.requests.map((asked) => [`${asked.partition}/${asked.offset}`, asked]));
+  const requests = new Map(history.requests.map((request) => [`${request.partition}/${request.offset}`, request]));
   return history.entries.find((entry) => {
     const { partition, requestOffset, end, order } = entry;
     if (hadLost(history, partition, order)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
-    // What a leader refused, as it seemed, is sent once more.
+    // An append that seemed to be refused by the leader is sent again.
     const isCopy = same.some((one) => one.end === end && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
-    const asked = requests.get(`${partition}/${requestOffset}`);
-    // What is read back may be a moment old: an entry that is gone, before one that is gone as well.
+    const request = requests.get(`${partition}/${requestOffset}`);
+    // A read-back may be a moment old: it may return an entry that was trimmed meanwhile.
     if (isGone(history, newest, entry.sent)) return false;
-    return asked === undefined || asked.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
+    return request === undefined || request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
   });
 }
 

@@ -1,6 +1,5 @@
 import type { CheckName } from './checker.ts';
 import {
-  asked,
   batchOf,
   DECIDED_MS,
   entryOf,
@@ -8,21 +7,22 @@ import {
   issuedOf,
   letterOf,
   opened,
+  replyOf,
+  request,
   takeOver,
-  toldOf,
 } from './good-history.ts';
 import type { History } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
-/** What is wrong with each history, by the check that must find it. */
+/** Incorrect histories, by the check that must find them and by what is wrong. */
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
   unique: {
     'two allocations share an ID': {
       issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
     },
     'two replies contain one ID': {
-      told: [toldOf(batchOf(100n)), toldOf(batchOf(101n), { key: 'd', offset: 1 })],
+      replies: [replyOf(batchOf(100n)), replyOf(batchOf(101n), { key: 'd', offset: 1 })],
     },
   },
   covered: {
@@ -67,58 +67,58 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'no false alarm': {
     'a worker reported a healthy etcd as set back': { alarms: [5] },
-    'a worker did so before it was': { alarms: [5], setBacks: [6] },
+    'a worker reported it before it happened': { alarms: [5], setBacks: [6] },
   },
   replay: {
     'a reply has a later entry': {
       entries: [entryOf(), entryOf({ order: 11, offset: 6, batch: batchOf(200n) })],
-      told: [toldOf(batchOf(200n))],
+      replies: [replyOf(batchOf(200n))],
     },
     'a reply has an entry whose writer had not read past the lost one': {
       trims: [{ order: 11, partition: 0, low: 6 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, batch: batchOf(200n), requestOffset: 1 })],
-      told: [toldOf(batchOf(200n))],
+      replies: [replyOf(batchOf(200n))],
     },
     'a request was decided again after its decision was lost': {
       trims: [{ order: 11, partition: 0, low: 6 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, batch: batchOf(200n) })],
-      told: [toldOf(batchOf(200n))],
+      replies: [replyOf(batchOf(200n))],
     },
     'a request was decided again by the worker that had sent its batch, which the ledger lost': {
       losses: [{ order: 22, partition: 0, from: 5 }],
       entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
     },
-    'the bytes differ': { told: [toldOf({ ...batchOf(100n), generatedAtMs: 1 })] },
-    'the same request got CONFLICT': { told: [toldOf('CONFLICT')] },
-    'a request got a batch instead of CONFLICT': { requests: [{ ...asked, count: 3 }] },
-    'FORGOTTEN was sent with a complete ledger': { told: [toldOf('FORGOTTEN')] },
+    'the bytes differ': { replies: [replyOf({ ...batchOf(100n), generatedAtMs: 1 })] },
+    'the same request got CONFLICT': { replies: [replyOf('CONFLICT')] },
+    'a request got a batch instead of CONFLICT': { requests: [{ ...request, count: 3 }] },
+    'FORGOTTEN was sent with a complete ledger': { replies: [replyOf('FORGOTTEN')] },
     'FORGOTTEN was sent above the horizon': {
-      requests: [{ ...asked, offset: 1, correlationId: 'd' }],
+      requests: [{ ...request, offset: 1, correlationId: 'd' }],
       trims: [{ order: 11, partition: 0, low: 6 }],
-      told: [toldOf('FORGOTTEN', { offset: 1, key: 'd' })],
+      replies: [replyOf('FORGOTTEN', { offset: 1, key: 'd' })],
     },
-    'a request that does not expire got EXPIRED': { told: [toldOf('EXPIRED')] },
-    'a reply went to another topic': { told: [toldOf(batchOf(100n), { topic: 'id.replies.b' })] },
-    'a reply answers nothing': { told: [toldOf(batchOf(100n), { offset: 7 })] },
+    'a request that does not expire got EXPIRED': { replies: [replyOf('EXPIRED')] },
+    'a reply went to another topic': { replies: [replyOf(batchOf(100n), { topic: 'id.replies.b' })] },
+    'a reply answers nothing': { replies: [replyOf(batchOf(100n), { offset: 7 })] },
   },
   'one answer': {
     'a request got two batches while an entry kept the first': {
       trims: [{ order: 11, partition: 0, low: 5 }],
-      told: [toldOf(batchOf(100n)), toldOf(batchOf(200n), { sent: 23 })],
+      replies: [replyOf(batchOf(100n)), replyOf(batchOf(200n), { sent: 23 })],
     },
     'a request that had a batch was forgotten by a ledger that keeps its time': {
       keepsItsTime: true,
       trims: [{ order: 11, partition: 0, low: 6 }],
-      told: [toldOf(batchOf(100n)), toldOf('FORGOTTEN', { sent: 23 })],
+      replies: [replyOf(batchOf(100n)), replyOf('FORGOTTEN', { sent: 23 })],
     },
   },
   'renewed in time': {
     'a request got a decision that is too old for it': {
-      requests: [{ ...asked, timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 }],
-      told: [toldOf(batchOf(100n), { offset: 1 })],
+      requests: [{ ...request, timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 }],
+      replies: [replyOf(batchOf(100n), { offset: 1 })],
     },
     'a decision was renewed too early': {
-      requests: [asked, { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
+      requests: [request, { ...request, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
     },
     'a decision was renewed without a request': {
@@ -126,7 +126,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
   },
   'one home': {
-    'a correlation ID was decided in another partition than its own': {
+    'a correlation ID was decided outside its home partition': {
       entries: [entryOf({ partition: 1 - homeOf('c', FIRST) })],
     },
   },
@@ -139,21 +139,21 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   expired: {
     'a request expired before its time': {
-      requests: [{ ...asked, expiresAtMs: 1_700_000_002_000 }],
-      told: [toldOf('EXPIRED')],
+      requests: [{ ...request, expiresAtMs: 1_700_000_002_000 }],
+      replies: [replyOf('EXPIRED')],
     },
-    'a request was decided long after its time': { requests: [{ ...asked, expiresAtMs: 1_699_999_990_000 }] },
+    'a request was decided long after its time': { requests: [{ ...request, expiresAtMs: 1_699_999_990_000 }] },
   },
   'dead letters': {
     'a good request was dropped': { letters: [letterOf({ offset: 0, code: 'MALFORMED_REQUEST' })] },
     'a dead letter has no request': { letters: [letterOf({})] },
   },
   'decided before replied': {
-    'a reply was sent before its entry landed': { told: [toldOf(batchOf(100n), { sent: 9 })] },
+    'a reply was sent before its entry landed': { replies: [replyOf(batchOf(100n), { sent: 9 })] },
     'a reply has no entry': { entries: [] },
     'CONFLICT was sent before there was an entry to conflict with': {
-      requests: [{ ...asked, count: 3 }],
-      told: [toldOf('CONFLICT', { sent: 9 })],
+      requests: [{ ...request, count: 3 }],
+      replies: [replyOf('CONFLICT', { sent: 9 })],
     },
   },
   'replied before committed': {
@@ -161,21 +161,23 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
     },
     'an offset was committed past a request without a reply': {
-      requests: [asked, { ...asked, offset: 1 }],
+      requests: [request, { ...request, offset: 1 }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
     },
     'an offset was committed past a request that was dropped later': {
-      requests: [asked, { ...asked, offset: 1 }],
+      requests: [request, { ...request, offset: 1 }],
       letters: [letterOf({ sent: 31, landed: 32 })],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
     },
     'an unread request was lost after the commit': {
-      requests: [asked, { ...asked, offset: 1 }],
+      requests: [request, { ...request, offset: 1 }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
       requestTrims: [{ order: 32, partition: 0, low: 2 }],
     },
   },
-  'own commits': { 'a member committed what another had': { foreignCommits: ['m0 committed 5 of 1, having 0'] } },
+  'own commits': {
+    'a member committed an offset of another member': { foreignCommits: ['m0 committed 5 of 1, having 0'] },
+  },
   'one append at a time': {
     'an append was sent before the last one ended': {
       appends: [
@@ -191,8 +193,8 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
   },
   'complete copies': {
-    'who had not read to where the log ended decided': { copies: [{ ...opened, logEnd: 6 }] },
-    'who had emptied its copy before decided': {
+    'a worker decided before it had read to the end of the log': { copies: [{ ...opened, logEnd: 6 }] },
+    'a worker decided with a copy that it had emptied': {
       copies: [opened, { ...opened, what: 'emptied', logEnd: 6 }, { ...opened, what: 'emptied', logEnd: 6 }],
     },
   },
@@ -201,13 +203,13 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'taken over': {
     'a partition with a standby was not served': { takeOvers: [takeOver] },
-    'who served it had to restore it first': {
+    'the worker that served it had to restore its copy first': {
       takeOvers: [takeOver],
       entries: [entryOf(), entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 })],
       copies: [{ ...opened, process: 'm1.1', order: 44 }],
     },
   },
   sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
-  ready: { 'a worker was ready by its own account alone': { falselyReady: ['m0.1 at 5 ms was ready'] } },
+  ready: { 'a worker reported ready, and was not': { falselyReady: ['m0.1 at 5 ms was ready'] } },
   answered: { 'requests were left': { healedMs: undefined } },
 };

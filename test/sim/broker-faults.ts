@@ -7,7 +7,7 @@ import { REPLY_TOPICS, WITNESS } from './setting.ts';
 /** Join errors that are not caused by the member. */
 const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
 
-/** What goes wrong with brokers and with what they keep. One broker of several is ill at a time, so that the others can serve. */
+/** Faults of brokers and their data. Only one broker of several has a fault at a time, so that the others can serve. */
 export class BrokerFaults {
   readonly #place: Place;
   #refusedJoins = 0;
@@ -43,7 +43,7 @@ export class BrokerFaults {
     this.#refusedJoins = share(0.5);
     this.#place.brokers.network.weather = {
       lost: share(0.03),
-      // What a reservation waits for is most dangerous when it comes after etcd was set back.
+      // A delayed witness is most dangerous when it arrives after etcd was set back.
       late: share(losesEtcd(this.#place.scenario) ? 0.15 : 0.05),
       reset: share(0.03),
       doubled: share(0.3),
@@ -52,7 +52,7 @@ export class BrokerFaults {
     };
   }
 
-  /** Nothing is wrong any more, and what was down comes back. */
+  /** Ends all faults, and restarts brokers that are down. */
   heal(): void {
     const { cluster, network, nodes } = this.#place.brokers;
     this.#refusedJoins = 0;
@@ -79,7 +79,7 @@ export class BrokerFaults {
     });
   }
 
-  /** The leader of a ledger partition freezes, if there is one and no other broker is ill. */
+  /** Freezes the leader of a ledger partition, if there is one and no other broker has a fault. */
   freezeLeader(partition: number): void {
     const leader = this.#place.brokers.ledgerLeader(partition);
     if (leader !== -1) this.#freeze(leader);
@@ -98,7 +98,7 @@ export class BrokerFaults {
     this.#fall('freezes', begin, which);
   }
 
-  /** Unreachable for all clients, as if frozen; the other brokers may still reach it, or not. */
+  /** Makes a broker unreachable for all clients, as if frozen; other brokers may still reach it, or not. */
   #blackHole(): void {
     const { cluster, network } = this.#place.brokers;
     const { rng } = this.#place.world;
@@ -112,7 +112,7 @@ export class BrokerFaults {
     });
   }
 
-  /** One broker falls ill and gets well again after a while. */
+  /** Starts a fault of one broker, and ends it after a while. */
   #fall(how: string, begin: (node: number) => () => void, which?: number): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
@@ -124,7 +124,7 @@ export class BrokerFaults {
     const end = begin(node);
     world.after(forMs, () => {
       this.#ill = undefined;
-      world.note(() => `broker ${node} is well again`);
+      world.note(() => `broker ${node} is healthy again`);
       end();
     });
   }
@@ -151,7 +151,7 @@ export class BrokerFaults {
     }
   }
 
-  /** Copies fall behind, and an append waits for them. */
+  /** Makes replicas fall behind, so that an append waits for them. */
   #lag(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
@@ -175,7 +175,7 @@ export class BrokerFaults {
     world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
   }
 
-  /** Back, so that requests are read again, as an operator who resets offsets does. */
+  /** Sets committed offsets back, so that requests are read again, as an operator does. */
   #resetOffsets(): void {
     const { world, brokers } = this.#place;
     const partition = world.rng.below(brokers.partitions);
@@ -183,7 +183,7 @@ export class BrokerFaults {
     brokers.resetOffsets(partition, world.rng.chance(0.3) ? undefined : world.rng.below(committed + 1));
   }
 
-  /** Of what was answered as a rule; now and then of what nobody has read. */
+  /** Trims requests: mostly answered ones, sometimes unread ones. */
   #trimRequests(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
@@ -196,7 +196,7 @@ export class BrokerFaults {
 
   #makeLateTopic(): void {
     this.#place.brokers.makeLateTopic();
-    this.#place.world.note(() => 'the late reply topic is made');
+    this.#place.world.note(() => 'the late reply topic is created');
   }
 }
 

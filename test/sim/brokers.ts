@@ -19,22 +19,22 @@ import { serverClock } from './runtime.ts';
 import { configFor, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
 import type { World } from './world.ts';
 
-/** Fetches that find nothing are held longer than workers ask for, so that waiting costs few events. */
+/** Empty fetches are held longer than workers request, so that waiting costs few events. */
 const HOLD_MS = 1_000;
-/** So little that a fetch often ends within a batch. */
+/** Limits of a fetch, so small that it often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
 
 /** How often to check whether all brokers know a recreated topic. */
 const RECREATED_MS = 500;
 
-/** The brokers as the simulation has them: the topics, what is sent to them from outside, and what is done to them. */
+/** The simulated brokers: their topics, records sent from outside, and the faults that they support. */
 export class Brokers {
   readonly kafka: FakeKafka;
   readonly recorder: Recorder;
   readonly config: Config;
-  /** Those that there are. */
+  /** The pairs of topics that exist. */
   readonly pairs: Pair[] = [FIRST];
-  /** What decides over messages of processes; the first that has an opinion does. */
+  /** Each may decide the fate of a process's message; the first that returns one decides. */
   readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
   readonly #world: World;
   readonly #history: History;
@@ -82,7 +82,7 @@ export class Brokers {
     return [...this.cluster.brokers.keys()];
   }
 
-  /** The right time. */
+  /** The true time. */
   nowMs(): number {
     return Math.floor(this.cluster.clock.wallMs());
   }
@@ -106,14 +106,14 @@ export class Brokers {
     return undefined;
   }
 
-  /** Makes the topics of the second pair, and those that a worker wants which is configured wrong. */
+  /** Creates the topics of the second pair, and those of workers with a wrong configuration. */
   grow(): void {
     for (const pair of [SECOND, ...STRAYS]) this.#createTopics(pair);
     this.pairs.push(SECOND);
-    this.#world.note(() => 'there is a second pair of topics');
+    this.#world.note(() => 'the second pair of topics is created');
   }
 
-  /** How many partitions of the history there are. */
+  /** The number of partitions in the history. */
   get partitions(): number {
     return this.pairs.reduce((sum, { partitions }) => sum + partitions, 0);
   }
@@ -128,7 +128,7 @@ export class Brokers {
     return { low: log.start, high: highWatermark };
   }
 
-  /** Up to where the requests of a partition are committed. */
+  /** The committed offset of a request partition. */
   committed(partition: number): number | undefined {
     const { group, requests, first } = pairAt(partition);
     return this.cluster.groups.committed(group, requests, partition - first);
@@ -139,18 +139,18 @@ export class Brokers {
     return this.#partition('ledger', partition).leadership.leader;
   }
 
-  /** Where a ledger partition ends at least, whichever broker that may believe to lead it is asked from now on. */
+  /** The lowest end of a ledger partition that any broker may report from now on, if it believes to be the leader. */
   surelyEnds(partition: number): number {
     return surelyEnds(this.cluster, this.#partition('ledger', partition));
   }
 
-  /** The ledger's record at an offset, unless that is not there. */
+  /** The record of the ledger at an offset; undefined if the log doesn't have it. */
   ledgerRecord(partition: number, offset: number): LedgerRecord | undefined {
     return recordAt(this.#partition('ledger', partition), offset);
   }
 
   /** Sends requests as a client does; does nothing while the partition has no leader. */
-  ask(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
+  send(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
     const at = this.#partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
     const records = drafts.map((draft) => {
@@ -161,11 +161,11 @@ export class Brokers {
     });
     const timestampMs = this.nowMs();
     if (options.inTransaction !== true) this.cluster.sendBatch(at.topic, at.number, batchOf(records, { timestampMs }));
-    else this.#askInTransaction(at, batchOf(records, { timestampMs, producerId: ++this.#producers }));
+    else this.#sendInTransaction(at, batchOf(records, { timestampMs, producerId: ++this.#producers }));
   }
 
-  /** The transaction ends a while later, one way or the other. */
-  #askInTransaction({ topic, number }: Partition, batch: Buffer): void {
+  /** Sends in a transaction, which commits or aborts a while later. */
+  #sendInTransaction({ topic, number }: Partition, batch: Buffer): void {
     const { rng } = this.#world;
     const producerId = this.#producers;
     const kind = rng.chance(0.5) ? 'commit' : 'abort';
@@ -185,14 +185,14 @@ export class Brokers {
     const { rng } = this.#world;
     const [letter] = recordsOf(rng.pick(letters));
     const draft = this.recorder.draftOf(String(letter?.headers?.[TAG]));
-    if (draft !== undefined) this.ask(partition, [draft]);
+    if (draft !== undefined) this.send(partition, [draft]);
   }
 
   makeLateTopic(): void {
     if (!this.cluster.topics.has(LATE_REPLY_TOPIC)) this.#makeReplyTopic(LATE_REPLY_TOPIC, 1);
   }
 
-  /** How much of a partition is older than that, by the clock of its leader, and by whole batches as retention looks at it. */
+  /** The offset up to which whole batches of a partition are older than `ageMs` by its leader's clock, as for retention. */
   agedTo(what: 'requests' | 'ledger', partition: number, ageMs: number): number {
     const { log, leadership } = this.#partition(what, partition);
     const nowMs = this.cluster.brokers.get(leadership.leader)?.clock.wallMs() ?? Number.NEGATIVE_INFINITY;
@@ -217,23 +217,23 @@ export class Brokers {
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
   }
 
-  /** The ledger topic of the first pair is deleted and made again. A broker that has not heard of it keeps the old one. */
+  /** Deletes and recreates the ledger topic of the first pair. A broker that does not know yet keeps the old one. */
   recreateLedger(): void {
     this.#createTopics(FIRST, (name) => name === FIRST.ledger);
     this.#world.note(() => 'the ledger topic is recreated');
-    const made = this.cluster.topics.get(FIRST.ledger);
-    const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === made;
+    const created = this.cluster.topics.get(FIRST.ledger);
+    const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === created;
     const lose = (): void => {
       for (const partition of partitionsOf(FIRST)) {
         this.#history.losses.push({ order: this.#world.tick(), partition, from: 0 });
       }
-      const isPresent = this.cluster.topics.get(FIRST.ledger) === made;
+      const isPresent = this.cluster.topics.get(FIRST.ledger) === created;
       if (isPresent && !this.nodes.every(isKnownBy)) this.#world.after(RECREATED_MS, lose);
     };
     lose();
   }
 
-  /** Drops the head of a request partition, read or not. */
+  /** Drops the head of a request partition, whether it was read or not. */
   trimRequests(partition: number, low: number): void {
     const at = this.#partition('requests', partition);
     at.trim(Math.min(low, at.highWatermark));
@@ -241,7 +241,7 @@ export class Brokers {
     this.#world.note(() => `requests ${partition}: trimmed to ${at.log.start}`);
   }
 
-  /** Sets committed offsets back, or forgets them. */
+  /** Sets a committed offset back, or deletes it. */
   resetOffsets(partition: number, offset: number | undefined): void {
     const { group, requests, first } = pairAt(partition);
     this.cluster.groups.reset(group, requests, partition - first, offset);
@@ -256,7 +256,7 @@ export class Brokers {
     );
   }
 
-  /** What the coordinator of the first pair's group has given to the member of a process. */
+  /** What the group of the first pair has assigned to the member of a process. */
   shareOf(process: string): Pick<Share, 'partitions' | 'standbys'> {
     const member = this.cluster.groups.get(FIRST.group)?.members.find(({ clientId }) => clientId === process);
     const { userData } = decodeAssignment(member?.assignment ?? Buffer.alloc(0));
@@ -264,7 +264,7 @@ export class Brokers {
     return { partitions: this.#assignedTo(FIRST, member?.memberId ?? ''), standbys };
   }
 
-  /** Writes down how often leaders and members changed. */
+  /** Records how often leaders and members changed. */
   count(): void {
     for (const { ledger, group } of this.pairs) {
       for (const { leadership } of this.cluster.topics.get(ledger)?.partitions ?? []) {
@@ -274,10 +274,10 @@ export class Brokers {
     }
   }
 
-  /** Those that are not there, or are meant to be made anew. */
-  #createTopics(pair: Pair, isMeant = (name: string) => !this.cluster.topics.has(name)): void {
+  /** Creates the topics of a pair that are missing or are to be recreated. */
+  #createTopics(pair: Pair, isWanted = (name: string) => !this.cluster.topics.has(name)): void {
     for (const { name, partitions, configs } of planTopics(configOf(this.config, pair).topics)) {
-      if (isMeant(name)) this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
+      if (isWanted(name)) this.cluster.createTopic(name, { partitions, replicas: this.nodes.length, configs });
     }
   }
 

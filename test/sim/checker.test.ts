@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { BAD } from './bad-histories.ts';
 import { CHECKS, type CheckName, checkHistory } from './checker.ts';
-import { asked, batchOf, DECIDED_MS, entryOf, good, opened, takeOver, toldOf } from './good-history.ts';
+import { batchOf, DECIDED_MS, entryOf, good, opened, replyOf, request, takeOver } from './good-history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
 describe('the checker', () => {
@@ -16,20 +16,20 @@ describe('the checker', () => {
   });
 
   it('allows a renewal for a request that came late enough, and two batches once all that kept the first is lost', () => {
-    const late = { ...asked, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 };
+    const late = { ...request, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS, offset: 1 };
     const renewal = entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 });
-    const told = [toldOf(batchOf(100n)), toldOf(batchOf(100n), { offset: 1 })];
-    expect(checkHistory({ ...good(), requests: [asked, late], entries: [entryOf(), renewal], told })).toEqual([]);
-    const soon = { ...asked, tag: 'r2', offset: 1 };
+    const replies = [replyOf(batchOf(100n)), replyOf(batchOf(100n), { offset: 1 })];
+    expect(checkHistory({ ...good(), requests: [request, late], entries: [entryOf(), renewal], replies })).toEqual([]);
+    const soon = { ...request, tag: 'r2', offset: 1 };
     const anew = entryOf({ order: 23, sent: 23, offset: 7, end: 7, requestOffset: 1, batch: batchOf(200n) });
-    const twice = [...told, toldOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 })];
+    const twice = [...replies, replyOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 })];
     const trims = [{ order: 22, partition: 0, low: 6 }];
-    const lost = { ...good(), requests: [asked, soon], entries: [entryOf(), anew], told: twice, trims };
+    const lost = { ...good(), requests: [request, soon], entries: [entryOf(), anew], replies: twice, trims };
     expect(CHECKS['one answer'](lost)).toBeUndefined();
   });
 
   it('allows a partition without requests, and one that was taken over', () => {
-    expect(CHECKS['taken over']({ ...good(), takeOvers: [{ ...takeOver, asked: 0 }] })).toBeUndefined();
+    expect(CHECKS['taken over']({ ...good(), takeOvers: [{ ...takeOver, requests: 0 }] })).toBeUndefined();
     const heir = entryOf({ order: 46, process: 'm1.1', correlationId: 'd', offset: 6 });
     const copies = [{ ...opened, process: 'm1.1' }];
     expect(
@@ -40,13 +40,13 @@ describe('the checker', () => {
   it('allows FORGOTTEN, and a new batch for a new request, once the ledger has lost the old one', () => {
     const trims = [{ order: 11, partition: 0, low: 6 }];
     const again = entryOf({ order: 13, offset: 7, end: 6, through: 0, requestOffset: 1, batch: batchOf(200n) });
-    const told = [
-      toldOf(batchOf(100n)),
-      toldOf('FORGOTTEN', { sent: 22 }),
-      toldOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 }),
+    const replies = [
+      replyOf(batchOf(100n)),
+      replyOf('FORGOTTEN', { sent: 22 }),
+      replyOf(batchOf(200n), { sent: 24, landed: 25, offset: 1 }),
     ];
-    const requests = [asked, { ...asked, offset: 1 }];
-    expect(checkHistory({ ...good(), requests, trims, entries: [entryOf(), again], told })).toEqual([]);
+    const requests = [request, { ...request, offset: 1 }];
+    expect(checkHistory({ ...good(), requests, trims, entries: [entryOf(), again], replies })).toEqual([]);
   });
 
   it.each(Object.keys(CHECKS) as CheckName[])('%s: finds each of its histories', (check) => {

@@ -1,9 +1,9 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
 import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
-import { askedBy, decidersOf, hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
+import { decidersOf, hadLost, mayBeLost, nameOf, requestsByPlace, sameRanges } from './decisions.ts';
 import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
-import type { Asked, Entry, History, Told } from './history.ts';
+import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC } from './setting.ts';
@@ -19,7 +19,7 @@ import {
   stopped,
 } from './term-checks.ts';
 
-/** From the look at a request's expiry to its allocation, which may wait for ticks. */
+/** The longest time from the check of a request's expiry to its allocation, which may wait for ticks. */
 const LONGEST_DECISION_MS = 7_000;
 
 export interface Fault {
@@ -76,10 +76,10 @@ interface Span {
 }
 
 /** No ID repeats, neither among allocations nor among replies. The layout's step is 1. */
-function unique({ issued, told }: History): string | undefined {
+function unique({ issued, replies }: History): string | undefined {
   const given = issued.map(({ allocation, first, last }) => ({ owner: `allocation ${allocation}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
-  for (const { partition, key, value, reply } of told) {
+  for (const { partition, key, value, reply } of replies) {
     const owner = `${partition}/${key}`;
     const text = `${owner} ${value.toString('latin1')}`;
     if (!seen.has(text)) seen.set(text, spansOf(owner, reply));
@@ -107,20 +107,22 @@ function overlapOf(spans: readonly Span[]): string | undefined {
 
 /** One partition of a pair decides a correlation ID, wherever its requests arrive: so it has one batch over all of them. */
 function oneHome({ entries }: History): string | undefined {
-  const astray = entries.find(({ partition, correlationId }) => partition !== homeOf(correlationId, pairAt(partition)));
-  return astray && `${astray.correlationId} was decided in partition ${astray.partition}`;
+  const misplaced = entries.find(
+    ({ partition, correlationId }) => partition !== homeOf(correlationId, pairAt(partition)),
+  );
+  return misplaced && `${misplaced.correlationId} was decided in partition ${misplaced.partition}`;
 }
 
-/** Each request is told what its deciding entry says, byte for byte; CONFLICT and FORGOTTEN only where due. */
+/** Each reply has the batch of the deciding entry, byte for byte; CONFLICT and FORGOTTEN occur only where due. */
 function replay(history: History): string | undefined {
-  const [deciders, requests] = [decidersOf(history), askedBy(history)];
-  for (const told of history.told) {
-    const asked = requests.get(`${told.partition}/${told.offset}`);
-    if (asked === undefined) return `a reply for ${told.partition}/${told.offset}, which was never sent`;
-    if (mayBeLost(history, asked, told.landed)) continue;
-    const fault = wrongReply(told, asked, deciders.get(nameOf(asked)) ?? [], history);
+  const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
+  for (const record of history.replies) {
+    const request = requests.get(`${record.partition}/${record.offset}`);
+    if (request === undefined) return `a reply for ${record.partition}/${record.offset}, which was never sent`;
+    if (mayBeLost(history, request, record.landed)) continue;
+    const fault = wrongReply(record, request, deciders.get(nameOf(request)) ?? [], history);
     if (fault !== undefined)
-      return `request ${told.partition}/${told.offset} (${asked.correlationId}) was answered with ${fault}`;
+      return `request ${record.partition}/${record.offset} (${request.correlationId}) was answered with ${fault}`;
   }
   for (const [name, known] of deciders) {
     const again = known.find((entry, i) => known.slice(0, i).some((was) => isOlder(entry, was, requests)));
@@ -138,7 +140,7 @@ function replay(history: History): string | undefined {
 function isOlder(
   { partition, requestOffset, batch }: Entry,
   was: Entry,
-  requests: ReadonlyMap<string, Asked>,
+  requests: ReadonlyMap<string, SentRequest>,
 ): boolean {
   if (sameRanges(batch, was.batch)) return false; // renewed
   const { origin } = requests.get(`${partition}/${requestOffset}`) ?? {};
@@ -147,26 +149,32 @@ function isOlder(
   return first !== undefined && first.order < was.order;
 }
 
-function wrongReply(told: Told, asked: Asked, deciders: readonly Entry[], history: History): string | undefined {
-  if (told.topic !== asked.replyTopic || told.key !== asked.correlationId)
-    return `by ${told.topic} and key ${told.key}`;
-  const { reply } = told;
-  const correlationId = Buffer.from(asked.correlationId);
+function wrongReply(
+  record: ReplyRecord,
+  request: SentRequest,
+  deciders: readonly Entry[],
+  history: History,
+): string | undefined {
+  if (record.topic !== request.replyTopic || record.key !== request.correlationId)
+    return `by ${record.topic} and key ${record.key}`;
+  const { reply } = record;
+  const correlationId = Buffer.from(request.correlationId);
   if ('batch' in reply) {
     const expected = deciders
-      .filter((entry) => isFor(entry, asked))
+      .filter((entry) => isFor(entry, request))
       .map(({ batch }) => encodeIdReply({ correlationId, batch }, 'RANGES'));
-    return expected.some((value) => value.equals(told.value)) ? undefined : 'another batch than the ledger decided';
+    return expected.some((value) => value.equals(record.value)) ? undefined : 'another batch than the ledger decided';
   }
   const { code } = reply.error;
-  if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, asked))) return undefined;
-  if (code === 'EXPIRED' && asked.expiresAtMs !== undefined) return undefined;
-  const isForgotten = mayBeForgotten(history, asked, told.landed) || hadLost(history, asked.partition, told.landed);
+  if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
+  if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;
+  const isForgotten =
+    mayBeForgotten(history, request, record.landed) || hadLost(history, request.partition, record.landed);
   return code === 'FORGOTTEN' && isForgotten ? undefined : `${code} without need`;
 }
 
-function isFor({ count, replyTopic }: Entry, asked: Asked): boolean {
-  return count === asked.count && replyTopic === asked.replyTopic;
+function isFor({ count, replyTopic }: Entry, request: SentRequest): boolean {
+  return count === request.count && replyTopic === request.replyTopic;
 }
 
 /** Ledger entries state their writers' knowledge correctly: too high a horizon forgets what was never decided. */
@@ -176,9 +184,9 @@ function honestEntries(history: History): string | undefined {
 }
 
 /** EXPIRED is returned after the expiry, by some worker's clock; nothing is decided long after it, only renewed. */
-function expired({ requests, entries, told, aheadMs }: History): string | undefined {
-  const byPlace = askedBy({ requests });
-  for (const { partition, offset, atMs, reply } of told) {
+function expired({ requests, entries, replies, aheadMs }: History): string | undefined {
+  const byPlace = requestsByPlace({ requests });
+  for (const { partition, offset, atMs, reply } of replies) {
     const { expiresAtMs } = byPlace.get(`${partition}/${offset}`) ?? {};
     if (!('error' in reply) || reply.error.code !== 'EXPIRED' || expiresAtMs === undefined) continue;
     if (expiresAtMs > atMs + aheadMs) return `${partition}/${offset}, which had ${expiresAtMs - atMs} ms left`;
@@ -194,28 +202,28 @@ function expired({ requests, entries, told, aheadMs }: History): string | undefi
 
 /** A request becomes a dead letter when no reply to it is allowed, or when its topic rejects the reply. */
 function deadLetters({ requests, letters }: History): string | undefined {
-  const byPlace = askedBy({ requests });
+  const byPlace = requestsByPlace({ requests });
   const wrong = letters.find(({ partition, offset, code }) => {
-    const asked = byPlace.get(`${partition}/${offset}`);
-    const expected = asked?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
-    return asked === undefined || code !== expected;
+    const request = byPlace.get(`${partition}/${offset}`);
+    const expected = request?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
+    return request === undefined || code !== expected;
   });
   return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;
 }
 
 /** When a reply with a decision is sent, the decision is in the ledger. */
 function decidedBeforeReplied(history: History): string | undefined {
-  const [deciders, requests] = [decidersOf(history), askedBy(history)];
-  for (const told of history.told) {
-    const { reply } = told;
+  const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
+  for (const record of history.replies) {
+    const { reply } = record;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
-    const asked = requests.get(`${told.partition}/${told.offset}`);
-    if (asked !== undefined && mayBeLost(history, asked, told.landed)) continue;
-    const known = (asked && deciders.get(nameOf(asked))) ?? [];
+    const request = requests.get(`${record.partition}/${record.offset}`);
+    if (request !== undefined && mayBeLost(history, request, record.landed)) continue;
+    const known = (request && deciders.get(nameOf(request))) ?? [];
     const there = known.some(
-      ({ order, batch }) => order < told.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),
+      ({ order, batch }) => order < record.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),
     );
-    if (!there) return `request ${told.partition}/${told.offset}`;
+    if (!there) return `request ${record.partition}/${record.offset}`;
   }
   return undefined;
 }

@@ -1,5 +1,5 @@
 import type { Brokers } from './brokers.ts';
-import type { Asked, History } from './history.ts';
+import type { History, SentRequest } from './history.ts';
 import { FIRST, homeOf, type Pair, pairAt, partitionsOf } from './pairs.ts';
 import type { Draft } from './recorder.ts';
 import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
@@ -17,7 +17,7 @@ export class Clients {
   readonly #brokers: Brokers;
   readonly #history: History;
   #names = 0;
-  /** What clients use. */
+  /** The pairs of topics that clients use. */
   #pairs: readonly Pair[] = [FIRST];
 
   constructor(world: World, brokers: Brokers, history: History) {
@@ -44,7 +44,7 @@ export class Clients {
   }
 
   /** One request, or a few together, sometimes in a transaction. */
-  ask(): void {
+  send(): void {
     const { rng } = this.#world;
     const dice = rng.next();
     if (dice < 0.03) {
@@ -55,11 +55,11 @@ export class Clients {
     const partition = this.#anyPartition();
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
-    this.#brokers.ask(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
+    this.#brokers.send(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
   }
 
   /** A new request, sent to its home partition. */
-  askAt(partition: number): void {
+  sendTo(partition: number): void {
     let draft = this.#fresh();
     while (homeOf(draft.correlationId, pairAt(partition)) !== partition) draft = this.#fresh();
     this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
@@ -70,7 +70,7 @@ export class Clients {
   }
 
   #send(partition: number, drafts: readonly Draft[]): void {
-    if (this.#pairs.includes(pairAt(partition))) this.#brokers.ask(partition, drafts);
+    if (this.#pairs.includes(pairAt(partition))) this.#brokers.send(partition, drafts);
   }
 
   #fresh(): Draft {
@@ -79,7 +79,7 @@ export class Clients {
   }
 
   /** The same request, or one that abuses the correlation ID of another. */
-  #again({ correlationId, count, replyTopic, expiresAtMs }: Asked, isSame: boolean): Draft {
+  #again({ correlationId, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
     return isSame ? { correlationId, count, replyTopic, expiresAtMs } : { correlationId, ...this.#demand() };
   }
 

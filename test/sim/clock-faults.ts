@@ -2,11 +2,11 @@ import type { Clients } from './clients.ts';
 import type { Place } from './host.ts';
 import type { Machine } from './machine.ts';
 
-/** A clock that is off by less is accurate enough. */
+/** The largest error with which a clock counts as accurate. */
 export const MAX_OFF_MS = 450;
 const NUDGE_REQUESTS = 5;
 
-/** What is done to the wall clocks of machines. */
+/** Faults of the wall clocks of machines. */
 export class ClockFaults {
   readonly #place: Place;
   readonly #clients: Clients;
@@ -16,7 +16,7 @@ export class ClockFaults {
     this.#clients = clients;
   }
 
-  /** No clock is quite right. */
+  /** Gives a machine's clock a small error. */
   setAbout(machine: Machine): void {
     this.#setOff(machine, this.#place.world.rng.between(-MAX_OFF_MS, MAX_OFF_MS));
   }
@@ -27,7 +27,7 @@ export class ClockFaults {
     const sizeMs = rng.pick([12, 12, 100, 1_500, 1_500, 20_000]);
     this.#setOff(machine, rng.chance(0.2) ? 0 : machine.stepMs + rng.between(-sizeMs, sizeMs));
     // Requests right after a step must meet a clock that is checked.
-    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#clients.ask());
+    if (rng.chance(0.5)) for (let i = 0; i < 3; i += 1) world.after(rng.between(0, 50), () => this.#clients.send());
     world.note(() => `the wall clock of ${machine.name} steps: off by ${machine.stepMs.toFixed(0)} ms`);
   }
 
@@ -36,7 +36,7 @@ export class ClockFaults {
     const { world } = this.#place;
     this.setAbout(machine);
     world.note(() => `the wall clock of ${machine.name} is off by ${machine.stepMs.toFixed(0)} ms now`);
-    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#clients.ask());
+    for (let i = 0; i < NUDGE_REQUESTS; i += 1) world.after(world.rng.between(0, 50), () => this.#clients.send());
   }
 
   #setOff(machine: Machine, byMs: number): void {

@@ -7,7 +7,7 @@ import { World } from './world.ts';
 
 const SOON_MS = 60_000;
 
-/** The same calls, each of which lets virtual time pass until it is answered. */
+/** The same port, but each call lets virtual time pass until it is answered. */
 function driven<T extends object>(world: World, port: T): T {
   return new Proxy(port, {
     get: (target, name, receiver) => {

@@ -2,8 +2,8 @@ import { hadLost } from './decisions.ts';
 import type { CopyEvent, Entry, History } from './history.ts';
 
 /**
- * Nobody decides by a copy that is not complete: it has read at least to where the log ended when the copy was opened, or
- * emptied to be restored. Whoever decides meanwhile has looked before that, so the last but one counts as well.
+ * No worker decides with an incomplete copy: the copy has been read at least to the log's end at the time when it was opened,
+ * or emptied to be restored. A decision just after such an event may be based on the copy before it, which counts as well.
  */
 export function completeCopies(history: History): string | undefined {
   const begun = new Map<string, CopyEvent[]>();
@@ -25,15 +25,15 @@ export function honestCopies({ falseCopies }: History): string | undefined {
   return falseCopies[0];
 }
 
-/** Where an owner is killed and another worker has a complete copy, the partition is served again soon, without a restore. */
+/** After an owner is killed while another worker has a complete copy, the partition is soon served again, without a restore. */
 export function takenOver({ takeOvers, entries, copies }: History): string | undefined {
-  for (const { order, until, partition, killed, asked } of takeOvers) {
+  for (const { order, until, partition, killed, requests } of takeOvers) {
     const within = (at: number): boolean => order < at && at < until;
     const first = entries.find((entry): entry is Entry => {
       return entry.partition === partition && entry.process !== killed && within(entry.order);
     });
     if (first === undefined) {
-      if (asked === 0) continue;
+      if (requests === 0) continue;
       return `partition ${partition} has not been served since ${killed} was killed`;
     }
     const restored = copies.find((event) => {

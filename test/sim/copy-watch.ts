@@ -11,7 +11,7 @@ import type { CopyEvent, History } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import type { World } from './world.ts';
 
-/** Where what becomes of copies is written down. */
+/** What CopyWatch needs to record the events of copies. */
 interface Place {
   readonly world: World;
   readonly brokers: Brokers;
@@ -19,14 +19,14 @@ interface Place {
 }
 
 /**
- * Sees what becomes of the copies of one process: which it opens, empties, completes and drops; what it tells its group of
- * them; and how often it reads entries of the ledger once more.
+ * Records the copies of one process: which it opens, empties, completes and drops, what it reports of them to its group, and
+ * how often it reads entries back from the ledger.
  */
 export class CopyWatch {
   readonly #place: Place;
   readonly #process: string;
   readonly #pair: Pair;
-  /** Copies that began with nothing, and where the log ended then. */
+  /** Copies that were empty when they were opened or emptied, with the log's end at that time. */
   readonly #restoring = new Map<number, number>();
   readonly #open = new Set<number>();
   #index: LedgerCopies | undefined;
@@ -37,7 +37,7 @@ export class CopyWatch {
     this.#process = process;
   }
 
-  /** The index of the process, seen from outside. */
+  /** Wraps the index of the process, to record its events. */
   around(index: LedgerCopies): LedgerCopies {
     const { load, drop, wipe, apply } = index;
     index.load = (partition) => {
@@ -73,7 +73,7 @@ export class CopyWatch {
 
   readonly observer: CallObserver = {
     sent: (call, request) => {
-      if (call === 'joinGroup') this.#told(request as JoinGroupRequest);
+      if (call === 'joinGroup') this.#onReport(request as JoinGroupRequest);
       if (call === 'syncGroup') this.#place.history.warmUps += warmUpsOf(request as SyncGroupRequest);
     },
     ended: (call, request, isAnswered) => {
@@ -81,8 +81,8 @@ export class CopyWatch {
     },
   };
 
-  /** What a member says of its copies is compared with the log: those that it opened since the log lost anything are of it. */
-  #told({ protocols }: JoinGroupRequest): void {
+  /** Compares the copies that a member reports with the log; copies opened after the log's last loss must be of that log. */
+  #onReport({ protocols }: JoinGroupRequest): void {
     const { brokers, history } = this.#place;
     const own = protocols.find(({ name }) => name === STICKY);
     const { copies } = own === undefined ? {} : decodeJoining(this.#pair.requests, own.metadata);
@@ -99,7 +99,7 @@ export class CopyWatch {
       const isGone = last.offset < brokers.bounds('ledger', partition).low;
       if (isGone || (record !== undefined && digestEntry(record).equals(last.digest))) continue;
       history.falseCopies.push(
-        `${this.#process} reported ledger ${partition} up to ${last.offset}, which is another log's`,
+        `${this.#process} reported a copy of ledger ${partition} up to ${last.offset}, which is of another log`,
       );
     }
   }
@@ -127,7 +127,7 @@ export class CopyWatch {
   }
 }
 
-/** How many partitions members are to own once their copies of them are complete. */
+/** The number of warm-ups assigned to members. */
 function warmUpsOf({ assignments }: SyncGroupRequest): number {
   return assignments.reduce((sum, { assignment }) => {
     const { userData } = decodeAssignment(assignment);
@@ -135,7 +135,7 @@ function warmUpsOf({ assignments }: SyncGroupRequest): number {
   }, 0);
 }
 
-/** Followers let the broker hold a fetch; whoever wants one entry does not wait for others. */
+/** Whether a fetch reads single entries back: only followers let the broker hold a fetch. */
 export function readsBack({ maxWaitMs, partitions }: FetchRequest): boolean {
   return maxWaitMs === 0 && partitions.every(({ topic }) => pairOf('ledger', topic) !== undefined);
 }

@@ -7,9 +7,9 @@ import { FragileIndex } from './fragile-index.ts';
 import type { Rng } from './rng.ts';
 import { shortHashOf } from './setting.ts';
 
-/** What outlives the processes of a machine: the index, and the name under which they join the request group. */
+/** What outlives the processes of a machine: the index, and the instance ID with which they join the request group. */
 export interface Disk extends Disposable {
-  /** `name` creates the name if there is none. */
+  /** The stored instance ID; `name` creates it if there is none. */
   instanceId(name: () => string): string;
   /** Opens the index for one process; the process that had it open before is dead. */
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies;
@@ -17,7 +17,7 @@ export interface Disk extends Disposable {
   damage(): void;
 }
 
-/** So few that runs are sealed, and forgotten, all the time. */
+/** Entries of a run, so few that runs are often sealed and expired. */
 const RUN_ENTRIES = 16;
 const FILE = 'ledger-index.sqlite';
 /** The share of simulations with indexes in files, as in production; indexes in memory are much cheaper. */
@@ -25,7 +25,7 @@ const FILES = 0.25;
 /** The share of the others in which hashes are short. */
 const SHORT_HASHES = 0.25;
 
-/** What disks of a simulation are like. */
+/** Chooses the kind of disks of a simulation. */
 export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly sharesHashes: boolean } {
   if (rng.chance(FILES)) return { newDisk: () => new FileDisk(), sharesHashes: false };
   const sharesHashes = rng.chance(SHORT_HASHES);
@@ -46,7 +46,7 @@ class FileDisk implements Disk {
     this.#opened?.[Symbol.dispose]();
     const opened = new SqliteIndex(this.#directory, binding, events, RUN_ENTRIES);
     const close = opened[Symbol.dispose].bind(opened);
-    // By its process, or here for one that was killed.
+    // Called by its process, or here if that was killed.
     const closeOnce = (): void => {
       if (this.#opened !== opened) return;
       this.#opened = undefined;
@@ -66,7 +66,7 @@ class FileDisk implements Disk {
   }
 }
 
-/** A disk that costs nothing, with an index that is held to the same claims. */
+/** A simulated disk, with an index in memory that passes the same tests as the real one. */
 export class MemoryDisk implements Disk {
   readonly #index: FragileIndex;
   readonly #name = new Name();

@@ -1,39 +1,39 @@
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
-import { LOOK_MS, OPERATOR, Operator } from './operator.ts';
+import { CHECK_MS, OPERATOR, Operator } from './operator.ts';
 import { MACHINES, WITNESS } from './setting.ts';
 
-/** Backups that are kept, and how often one is made. */
+/** The number of backups that are kept, and how often one is taken. */
 const BACKUPS = 4;
 const BACKUP_MS = 4_000;
-/** A worker gives up a witness that is not there by then. */
+/** Less than a worker waits for its witness. */
 const MAX_HELD_MS = 2_500;
 /** The share of the other simulations in which a witness is delayed once. */
 const HOLDING = 0.5;
-/** From a rebuild to the next delayed witness: all workers wait for the floor of the rebuild. */
+/** Time from a rebuild to the next delayed witness: all workers wait for the floor of the rebuild. */
 const REST_MS = 10_000;
-/** How many requests come once a witness that was held up is there, and within what time: its holder uses it at once. */
+/** Requests sent when a delayed witness arrives, and within what time: the worker uses its reservation immediately. */
 const REQUESTS = 8;
 const ASKING_MS = 1_500;
-/** How long readers may be slow before etcd is set back, and after; and how late they get what they read then. */
+/** How long readers may be slow before and after etcd is set back, and how late records reach them then. */
 const SLOW_MS = { before: 3_000, after: 9_000 } as const;
 const MAX_BEHIND_MS = 3_000;
-/** How often etcd is set back where it happens all the time. */
+/** How often etcd is set back in the scenarios where that is repeated. */
 const AGAIN_MS = { from: 8_000, to: 16_000 } as const;
 
-/** How often all lose their worker IDs where claims are undone. */
+/** How often all workers lose their worker IDs in the scenario where claims are undone. */
 const CLAIMING_MS = { from: 5_000, to: 9_000 } as const;
 
-/** What workers and clients do because of it. */
+/** Actions of workers and clients that a loss triggers. */
 export interface Others {
   readonly stopWorkers: () => void;
-  readonly ask: () => void;
+  readonly send: () => void;
 }
 
 /**
- * etcd that is set back, to an earlier backup or to nothing, while everybody goes on, at any time and at the worst of
- * moments: while the witness of a reservation is on its way, or while readers of the witness topic are behind.
+ * Sets etcd back, to an earlier backup or to nothing, while workers continue: at random times and at the worst moments, which
+ * are while the witness of a reservation is in flight, or while readers of the witness topic are behind.
  */
 export class EtcdLoss {
   readonly #place: Place;
@@ -41,9 +41,9 @@ export class EtcdLoss {
   readonly #operator: Operator;
   readonly #backups: Array<() => void> = [];
   readonly #holds: 'always' | 'once' | 'never';
-  /** By process: how late it gets what it reads of the witness topic, while readers are slow. */
+  /** By process: how late it gets records of the witness topic, while readers are slow. */
   readonly #behindMs = new Map<string, number>();
-  /** By process: what undoes its newest claim of a worker ID. */
+  /** By process: a function that undoes its newest claim of a worker ID. */
   readonly #claims = new Map<string, () => void>();
   #slowUntilMs = 0;
   #restUntilMs = 0;
@@ -72,11 +72,11 @@ export class EtcdLoss {
       this.#setBack(rng.chance(0.5) ? undefined : this.#backups[rng.below(this.#backups.length)]);
       // The operator who restores a backup may also restart all workers.
       if (rng.chance(isSlow ? 0.6 : 0.3)) this.#others.stopWorkers();
-      if (!this.#operator.isWatching) this.#operator.look(rng.between(0, LOOK_MS));
+      if (!this.#operator.isWatching) this.#operator.check(rng.between(0, CHECK_MS));
     });
   }
 
-  /** Nothing is lost or held up any more. */
+  /** Ends all losses and delays. */
   heal(): void {
     this.#over = true;
     this.#slowUntilMs = 0;
@@ -107,16 +107,16 @@ export class EtcdLoss {
       : undefined;
   }
 
-  /** Only of who serves: the others would have no use for what they reserve. */
+  /** Delays only witnesses of workers that serve: others would not use what they reserve. */
   #mayHold(process: string): boolean {
     const { world, history } = this.#place;
-    if (this.#over || this.#holds === 'never' || world.nowMs < this.#restUntilMs || this.#operator.isLooking)
+    if (this.#over || this.#holds === 'never' || world.nowMs < this.#restUntilMs || this.#operator.isChecking)
       return false;
     if (this.#holds === 'once' && this.#operator.isWatching) return false;
     return history.appends.some((append) => append.process === process && !append.marks);
   }
 
-  /** Worst of all: a worker has reserved, and its witness comes while the namespace is rebuilt already. */
+  /** Delays the witness of a reservation, so that it arrives while the namespace is being rebuilt: the worst case. */
   #holdWitness(process: string): number {
     const { world } = this.#place;
     const { rng } = world;
@@ -124,7 +124,7 @@ export class EtcdLoss {
     world.note(() => `the witness of ${process} is held for ${forMs.toFixed(0)} ms`);
     const landsMs = world.nowMs + forMs;
     this.#restUntilMs = landsMs + REST_MS;
-    this.#operator.look(rng.between(2, forMs), rng.chance(0.7) ? landsMs + rng.between(5, 50) : undefined);
+    this.#operator.check(rng.between(2, forMs), rng.chance(0.7) ? landsMs + rng.between(5, 50) : undefined);
     world.after(rng.between(0, 2), () => this.#setBack(undefined));
     this.#askSoon(forMs);
     return forMs;
@@ -132,12 +132,12 @@ export class EtcdLoss {
 
   #askSoon(inMs: number): void {
     const { world } = this.#place;
-    for (let asked = 0; asked < REQUESTS; asked += 1) {
-      world.after(inMs + world.rng.between(0, ASKING_MS), this.#others.ask);
+    for (let sent = 0; sent < REQUESTS; sent += 1) {
+      world.after(inMs + world.rng.between(0, ASKING_MS), this.#others.send);
     }
   }
 
-  /** All owners lose their worker IDs, again and again, and take new ones at about the same time. */
+  /** Makes all owners lose their worker IDs, repeatedly, so that they take new ones at about the same time. */
   #loseClaims(): void {
     const { world, store } = this.#place;
     store.onClaim = (process, restore) => {
@@ -151,7 +151,7 @@ export class EtcdLoss {
     });
   }
 
-  /** Whoever comes next finds the worker ID free, and gets it with the same fence. */
+  /** Undoes a claim, so that the next worker finds the worker ID free and gets it with the same fence. */
   #undo(process: string, restore: () => void): number {
     const { world } = this.#place;
     const { rng } = world;
@@ -160,12 +160,12 @@ export class EtcdLoss {
     this.#claims.clear();
     this.#restUntilMs = world.nowMs + 2 * CLAIMING_MS.from;
     this.#setBack(restore);
-    this.#operator.look(CLAIMING_MS.to);
+    this.#operator.check(CLAIMING_MS.to);
     this.#askSoon(forMs);
     return forMs;
   }
 
-  /** For a while some get what they read of the witness topic late, so that it says more than they know. */
+  /** Makes some processes get records of the witness topic late for a while, so that they don't know all witnesses. */
   #slowDown(forMs: number): void {
     const { world } = this.#place;
     this.#slowUntilMs = world.nowMs + forMs;

@@ -11,17 +11,17 @@ import type { World } from './world.ts';
 
 const CALL_LIMIT_MS = 4_000;
 
-/** The store, watched: each change of a ceiling goes into the history. */
+/** The simulated etcd; each change of a ceiling is recorded in the history. */
 export class Store {
   readonly #network: Network;
   readonly #world: World;
   readonly #etcd: FakeEtcd;
   /** The highest ceilings that were stored before the store was set back. */
   readonly #lost = new Map<number, number>();
-  /** Called for each worker ID that a process takes; `restore` brings back what was there before. */
+  /** Called for each worker ID that a process takes; `restore` restores the state before that. */
   onClaim: ((process: string, restore: () => void) => void) | undefined;
 
-  /** Descriptors are late as a rule. */
+  /** Whether writes of a descriptor are usually late. */
   holdsNaming = false;
 
   constructor(world: World, network: Network, history: History) {
@@ -44,7 +44,7 @@ export class Store {
     };
   }
 
-  /** The highest ceiling that was ever stored; undefined when it is gone though the store was never set back. */
+  /** The highest ceiling that was ever stored; undefined if it is missing although etcd was never set back. */
   ceiling(workerId: number): number | undefined {
     const kv = this.#etcd.peek(keys.ceiling(workerId));
     const [stored, lost] = [kv && decodeCeiling(kv.value).ticks, this.#lost.get(workerId)];
@@ -55,7 +55,7 @@ export class Store {
     return this.#etcd.backUp();
   }
 
-  /** Brings a backup back, or nothing. */
+  /** Restores a backup, or wipes the store. */
   setBack(restore: (() => void) | undefined): void {
     for (const { key } of this.#etcd.range(keys.root).kvs) {
       const place = keys.parse(key);
@@ -66,7 +66,7 @@ export class Store {
     else this.#etcd.wipe();
   }
 
-  /** Ends the lease of some owner long before its time. */
+  /** Expires the lease of some owner early. */
   expireOne(): void {
     const { first, last } = descriptor.pool;
     const pool = Array.from({ length: last - first + 1 }, (_, i) => first + i);
@@ -77,7 +77,7 @@ export class Store {
     this.#etcd.revokeLease(leaseId);
   }
 
-  /** The store as one process reaches it; `renewing` is called as a renewal is sent, what it returns when it is answered. */
+  /** The port of one process. `renewing` is called when a renewal is sent; the function that it returns, when it is answered. */
   port(from: Process, renewing: () => () => void): EtcdPort {
     const call = <R>(name: keyof EtcdPort, effect: () => R, heldMs?: number): Promise<R> =>
       this.#network.call(from, {
@@ -106,7 +106,7 @@ export class Store {
     };
   }
 
-  /** Whoever makes the namespace may be late with it, so that another has it already. */
+  /** The delay of a write that creates the namespace, so that another process may create it first. */
   #heldMs(operations: readonly Operation[]): number | undefined {
     const { rng } = this.#world;
     const isNaming = operations.some((one) => 'put' in one && one.put === keys.descriptor);

@@ -12,21 +12,21 @@ import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenari
 import { SESSION_MS } from './setting.ts';
 import { TakeOvers } from './take-overs.ts';
 
-/** Requests after which nothing fails any more. */
+/** Requests sent after the end of the faults. */
 const LAST_REQUESTS = 8;
-/** Within what time workers start that are to race for the namespace. */
+/** The time within which workers start that race for the namespace. */
 const RACE_MS = 8;
-/** How often a clock steps where that is all there is, and how many requests meet it. */
+/** How often a clock steps in the scenario that has only this fault. */
 const NUDGES_MS = 3_000;
 /** The share of simulations in which one worker is added later. */
 const LATE = 0.3;
-/** How often retention looks, and how often the ledger loses its tail where that is what happens. */
+/** How often retention runs, and how often the ledger loses its tail in that scenario. */
 const AGING_MS = 1_000;
 const LOST_TAIL_MS = 6_000;
-/** What one machine is configured with where not all are configured alike. */
+/** The pool of one machine in the scenario with different configurations. */
 const OTHER_POOL = { first: 0, last: 2 } as const;
 
-/** Everything that is done to the workers, and the clients that ask them. Seeds differ in how often and how hard. */
+/** All faults of workers, and their clients. Seeds differ in how often and how severe the faults are. */
 export class Faults implements Disposable {
   readonly #place: Place;
   readonly #slots: readonly Slot[];
@@ -68,7 +68,7 @@ export class Faults implements Disposable {
     const others = { clients: this.#clients, served: slots, newDisk, start: (slot: Slot) => this.#start(slot) };
     this.#growth = place.scenario === 'growth' ? new Growth(place, others) : undefined;
     this.#slots = [...slots, ...(this.#growth?.slots ?? [])];
-    // No clock is quite right, and a worker bears what is less than half a second.
+    // No clock is exact; a worker tolerates an error of less than half a second.
     for (const { machine } of this.#slots) {
       if (rng.chance(0.4)) this.#clockFaults.setAbout(machine);
     }
@@ -87,7 +87,7 @@ export class Faults implements Disposable {
       );
     }
     if (losesEtcd(place.scenario)) {
-      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), ask: () => this.#clients.ask() });
+      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), send: () => this.#clients.send() });
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
@@ -104,10 +104,10 @@ export class Faults implements Disposable {
     this.#repeat(this.#gapMs, () => {
       if (this.#actions.length > 0) rng.pick(this.#actions)(rng.pick(this.#slots));
     });
-    this.#repeat(rng.between(200, 1_000), () => this.#clients.ask());
+    this.#repeat(rng.between(200, 1_000), () => this.#clients.send());
   }
 
-  /** Each seed knows some of them only. */
+  /** Chooses the faults of this seed. */
   #chooseActions(): Array<(slot: Slot) => void> {
     const { world, brokers, scenario } = this.#place;
     const { rng } = world;
@@ -132,10 +132,10 @@ export class Faults implements Disposable {
     return chosen;
   }
 
-  /** From here on nothing fails, and everything that was down comes back; retention continues, since it is not a fault. */
+  /** Ends all faults, and restarts everything that is down; retention continues, since it is not a fault. */
   heal(): void {
     const { world, network, scenario } = this.#place;
-    // What a restore meets then is healed by nobody's next fault.
+    // No later fault can hide what a restore then meets.
     if (scenario === 'retention' && world.rng.chance(0.5)) this.#blackout();
     world.note(() => 'faults end');
     this.#over = true;
@@ -149,19 +149,19 @@ export class Faults implements Disposable {
       host?.process.cut.clear();
       host?.process.thaw();
     }
-    for (let asked = 0; asked < LAST_REQUESTS; asked += 1) {
-      world.after(world.rng.between(100, 1_000), () => this.#clients.ask());
+    for (let sent = 0; sent < LAST_REQUESTS; sent += 1) {
+      world.after(world.rng.between(100, 1_000), () => this.#clients.send());
     }
     world.after(1_000, () => {
-      this.#asked = true;
+      this.#hasSentLast = true;
     });
   }
 
-  #asked = false;
+  #hasSentLast = false;
 
-  /** What keeps the simulation from its end. */
+  /** What is still missing before the simulation can end. */
   missing(): string[] {
-    if (!this.#asked) return ['the last requests'];
+    if (!this.#hasSentLast) return ['the last requests'];
     const idle = this.#slots.flatMap(({ machine, host, isRetired }) =>
       host?.isReady || machine.isMisfit || isRetired
         ? []
@@ -171,7 +171,7 @@ export class Faults implements Disposable {
     return [...idle, ...(this.#growth?.missing() ?? []), ...unserved];
   }
 
-  /** The simulation is over. */
+  /** Ends the simulation. */
   [Symbol.dispose](): void {
     for (const { machine } of this.#slots) machine[Symbol.dispose]();
   }
@@ -216,7 +216,7 @@ export class Faults implements Disposable {
     if (rng.chance(0.3)) this.#freeze(slot);
     else if (rng.chance(0.5)) this.#cut(slot, rng.chance(0.5) ? 'kafka' : `kafka:${leader}`, 6_000);
     else {
-      // It comes back with what its disk has, and can't compare that with the log yet.
+      // It restarts with its disk, and can't compare that with the log yet.
       this.#crash(slot, false, backMs);
       world.after(backMs + 1, () => this.#cut(slot, `kafka:${leader}`, 20_000));
     }
@@ -231,7 +231,7 @@ export class Faults implements Disposable {
 
   #kill(process: string, backMs?: number): void {
     const slot = this.#slots.find(({ host }) => host?.process.name === process);
-    // Who comes back late may come back with nothing, and warms up.
+    // A worker that restarts late may have an empty disk, and warms up.
     if (slot !== undefined) this.#crash(slot, backMs === undefined ? false : undefined, backMs);
   }
 
@@ -242,7 +242,7 @@ export class Faults implements Disposable {
   #restart(slot: Slot): void {
     const { host } = slot;
     if (host === undefined || !host.process.running || host.stopping) return;
-    this.#place.world.note(() => `${host.process.name} is asked to stop`);
+    this.#place.world.note(() => `${host.process.name} gets SIGTERM`);
     void host.stop().then((stopped) => stopped && this.#start(slot));
   }
 
@@ -264,7 +264,7 @@ export class Faults implements Disposable {
     world.after(forMs, () => {
       if (process.dead || process.running) return;
       if (asleep) machine.sleptMs += world.nowMs - sinceMs;
-      world.note(() => `${process.name} goes on`);
+      world.note(() => `${process.name} resumes`);
       process.thaw();
     });
   }

@@ -33,7 +33,7 @@ function ledger(
 }
 
 const trimmed = (low: number, order = 50) => [{ ...end(order), low }];
-const asked = (offset: number, correlationId = 'new') => ({
+const request = (offset: number, correlationId = 'new') => ({
   order: 1,
   tag: 'r1',
   timestampMs: 0,
@@ -44,32 +44,32 @@ const asked = (offset: number, correlationId = 'new') => ({
   replyTopic: 'r',
 });
 const forgets = (history: History, offset: number, correlationId?: string, order = 100): boolean =>
-  mayBeForgotten(history, asked(offset, correlationId), order);
+  mayBeForgotten(history, request(offset, correlationId), order);
 
-describe('what may be forgotten', () => {
+describe('the set of requests that may be FORGOTTEN', () => {
   const two = [
     { correlationId: 'a', requestOffset: 4, end: 0 },
     { correlationId: 'b', requestOffset: 7, end: 1, through: 4 },
     { correlationId: 'c', requestOffset: 9, end: 1, through: 4 },
   ];
 
-  it('is nothing while the ledger is whole', () => {
+  it('is empty while the ledger is whole', () => {
     expect([0, 4, 9].map((offset) => forgets(ledger(two), offset))).toEqual([false, false, false]);
   });
 
-  it('is every request not above those of lost entries, nor above what the first anchor covers', () => {
+  it('has every request not above those of lost entries, and those that the first anchor covers', () => {
     const lost = ledger(two, trimmed(1));
     expect([4, 5, 7].map((offset) => forgets(lost, offset))).toEqual([true, false, false]);
     const covered = ledger([...two, { end: 3, through: 9 }], trimmed(3));
     expect([9, 10].map((offset) => forgets(covered, offset))).toEqual([true, false]);
   });
 
-  it('is not what a later anchor covers', () => {
+  it('has no requests that only a later anchor covers', () => {
     const later = ledger([{ end: 0 }, { end: 1, through: 2 }, { end: 2, through: 8 }], trimmed(1));
     expect([2, 3].map((offset) => forgets(later, offset))).toEqual([true, false]);
   });
 
-  it('is a key whose entry was written by a worker that had not read up to the start', () => {
+  it('has requests whose first entry was written by a worker that had not read up to the start', () => {
     expect(forgets(ledger(two, trimmed(2)), 20, 'c')).toBe(true);
     expect(forgets(ledger(two, trimmed(1)), 20, 'c')).toBe(false);
     expect(forgets(ledger(two, trimmed(1)), 20, 'b')).toBe(false);
@@ -80,8 +80,8 @@ describe('what may be forgotten', () => {
   });
 });
 
-describe('what a record of the ledger claims', () => {
-  it('may be all requests where its writer began behind the lost head, and found no anchor', () => {
+describe('the request offset that a ledger record claims', () => {
+  it('may include all requests if its writer began after the lost head and found no anchor', () => {
     const lonely = ledger([{ end: 0 }, { end: 0 }, { end: 2, through: 30 }], trimmed(1, 11));
     expect(falseClaim(lonely)).toBeUndefined();
     const early = ledger([{ end: 0 }, { end: 0 }, { end: 2, through: 30 }], trimmed(1, 50));
@@ -90,7 +90,7 @@ describe('what a record of the ledger claims', () => {
     expect(falseClaim(anchored)).toMatchObject({ offset: 2 });
   });
 
-  it('may be what was read, and no more', () => {
+  it('may include only what its writer had read', () => {
     const read = { correlationId: 'a', requestOffset: 4, end: 0 };
     expect(falseClaim(ledger([read, { end: 1, through: 4 }]))).toBeUndefined();
     expect(falseClaim(ledger([read, { end: 0, through: 4 }]))).toMatchObject({ offset: 1 });

@@ -1,27 +1,27 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import type { Asked, Entry, History, Learned, Mark } from './history.ts';
+import type { Entry, History, Learned, Mark, SentRequest } from './history.ts';
 import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
 
 /**
- * Whether a request may be taken for forgotten by then: what decided it, if anything did, may be in what the ledger has
- * lost, and nothing that is left tells.
+ * Whether a worker may answer a request with FORGOTTEN by then: an entry that decided it may be in the part that the ledger
+ * has lost, and nothing that is left shows otherwise.
  *
  * A worker's index reaches back to an origin: where the log started when the index was restored, or a place up to which
- * it has let go of entries that were trimmed. What lies below the origin is unknown, so a request is forgotten
+ * it has expired entries that were trimmed. What lies below the origin is unknown, so a request is forgotten
  *
- * - when it is not above the requests of entries that were let go of;
- * - when it is not above the `through` of the first anchor behind the start that a restore began at: an anchor is an
- *   entry or a marker at its own `end`, whose writer had read all that is gone;
- * - when retention has taken the entry that decided its key, while an index remembers that there was one;
- * - when the first entry of its key behind the origin was written by somebody who had read less than up to the origin:
- *   there may have been an earlier one;
+ * - when it is not above the requests of expired entries;
+ * - when it is not above the `through` of the first anchor after the start of a restore: an anchor is an entry or a marker
+ *   at its own `end`, whose writer had read everything that is gone;
+ * - when retention has deleted the entry that decided its key, while an index remembers that there was one;
+ * - when the writer of the first entry of its key after the origin had not read up to the origin: there may have been an
+ *   earlier entry;
  * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to.
  */
-export function mayBeForgotten(history: History, asked: Asked, order: number): boolean {
-  const { partition, offset, correlationId, origin } = asked;
-  // Where a request came in first somebody else's entry may have had its hash.
+export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
+  const { partition, offset, correlationId, origin } = request;
+  // In the partition where a request first arrived, another entry may have had its hash.
   if (history.sharesHashes && origin !== undefined && origin.partition !== partition) {
-    const there = { ...asked, partition: origin.partition, offset: origin.offset, origin: undefined };
+    const there = { ...request, partition: origin.partition, offset: origin.offset, origin: undefined };
     if (mayBeForgotten(history, there, order)) return true;
   }
   const lows = history.trims.filter((trim) => trim.partition === partition && trim.order < order).map(({ low }) => low);
@@ -29,7 +29,7 @@ export function mayBeForgotten(history: History, asked: Asked, order: number): b
   const by = <T extends Mark>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(history.entries);
-  const born = asked.origin?.appendedAtMs;
+  const born = request.origin?.appendedAtMs;
   if (born !== undefined && born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   const isKey = (entry: Entry) => nameOf(history, entry.correlationId) === nameOf(history, correlationId);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
@@ -56,11 +56,11 @@ function nameOf({ sharesHashes }: History, correlationId: string): string {
   return sharesHashes ? shortHashOf(encodeLedgerKey(Buffer.from(correlationId, 'latin1'))) : correlationId;
 }
 
-/** When the first record behind the log's lost head was appended; nothing is known of what is older. */
+/** The append time of the first record after the log's lost head; nothing is known about older requests. */
 function reachMs(marks: readonly Mark[], reach: number): number {
   const kept = marks.filter(({ offset }) => offset >= reach);
   if (reach === 0) return Number.NEGATIVE_INFINITY;
-  // A head that is gone whole is made up for by a marker that is to come.
+  // If the whole log is gone, the next marker shows the time.
   if (kept.length === 0) return Number.POSITIVE_INFINITY;
   return Math.max(...kept.map(({ appendedAtMs }) => appendedAtMs));
 }
@@ -69,7 +69,7 @@ const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINIT
 
 /**
  * A record of the ledger that claims to know of more requests than its writer can have known. A marker may claim all
- * there are, where the writer's index began behind the log's lost head and found no anchor in it.
+ * there are, if the writer's index began after the log's lost head and found no anchor.
  */
 export function falseClaim({ marks, entries, trims, losses }: History): Mark | undefined {
   // Offsets repeat after a lost tail; orders do not.
@@ -88,16 +88,16 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
 }
 
 /**
- * A second decision of a request by whoever had told the first one before. It knows that the request was decided for as
- * long as its index lives, also when the ledger has lost the decision. A batch that an earlier request under the same
- * correlation ID had is no decision of this one.
+ * A second decision of a request by a worker that had replied with the first. The worker knows that the request was decided
+ * for as long as its index exists, even if the ledger has lost the decision. A batch of an earlier request under the same
+ * correlation ID does not count.
  */
-export function decidedAgainst({ told, entries, damaged }: History): Entry | undefined {
+export function decidedAgainst({ replies, entries, damaged }: History): Entry | undefined {
   const nameOf = (partition: number, offset: number, batch: Entry['batch']) =>
     `${partition}/${offset}: ${batch.ranges[0]?.first}`;
   const decisions = new Set(entries.map((one) => nameOf(one.partition, one.requestOffset, one.batch)));
   const knownBy = new Map<string, { readonly sent: number; readonly decision: string }>();
-  for (const { process, partition, offset, sent, reply } of told) {
+  for (const { process, partition, offset, sent, reply } of replies) {
     const decision = 'batch' in reply ? nameOf(partition, offset, reply.batch) : '';
     const name = `${process}: ${partition}/${offset}`;
     if (decisions.has(decision) && !knownBy.has(name)) knownBy.set(name, { sent, decision });
@@ -110,8 +110,8 @@ export function decidedAgainst({ told, entries, damaged }: History): Entry | und
 }
 
 /**
- * A second decision of a request by who had the first one in its copy, when it looked the request up or before the copy was
- * emptied: what a copy knew to be decided is not forgotten with its entries.
+ * A second decision of a request by a worker whose copy had the first one, at the look-up or before the copy was emptied: a
+ * copy still knows what was decided after its entries are gone.
  */
 export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
   const known = new Map<string, Learned[]>();

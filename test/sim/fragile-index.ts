@@ -24,7 +24,7 @@ export class FragileIndex {
     return this.#opened;
   }
 
-  /** Once for each time that it is opened. */
+  /** Makes the next call fail; has an effect once for each time that the index is opened. */
   damage(): void {
     this.#opened?.damage();
   }

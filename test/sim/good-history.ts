@@ -7,7 +7,7 @@ import {
   type History,
   type Issued,
   type Letter,
-  type Told,
+  type ReplyRecord,
 } from './history.ts';
 import { layout } from './setting.ts';
 
@@ -43,7 +43,7 @@ export function grantOf(fields: Partial<Grant> = {}): Grant {
   return { workerId: 1, fence: 10n, from: 40, to: 60, ...since, ...fields };
 }
 
-export function toldOf(result: Entry['batch'] | string, fields: Partial<Told> = {}): Told {
+export function replyOf(result: Entry['batch'] | string, fields: Partial<ReplyRecord> = {}): ReplyRecord {
   const correlationId = Buffer.from('c');
   const error = { code: String(result), message: 'because' };
   const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
@@ -56,7 +56,7 @@ export function letterOf(fields: Partial<Letter>): Letter {
   return { sent: 20, landed: 21, partition: 0, offset: 1, code: 'REPLY_UNDELIVERABLE', ...fields };
 }
 
-export const asked = {
+export const request = {
   order: 1,
   tag: 'r1',
   timestampMs: DECIDED_MS,
@@ -67,22 +67,22 @@ export const asked = {
   replyTopic: REPLIES,
 };
 
-/** One request, served as it should be. */
+/** One request, served correctly. */
 export function good(): History {
   return {
     ...emptyHistory(),
-    requests: [asked],
+    requests: [request],
     issued: [issuedOf()],
     grants: [grantOf()],
     ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
     entries: [entryOf()],
     marks: [entryOf()],
     appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],
-    told: [toldOf(batchOf(100n))],
+    replies: [replyOf(batchOf(100n))],
     commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
     healedMs: 5,
   };
 }
 
 export const opened: CopyEvent = { order: 2, process: 'm0.1', partition: 0, what: 'opened', logEnd: 0 };
-export const takeOver = { order: 40, partition: 0, killed: 'm0.1', until: 50, asked: 1 };
+export const takeOver = { order: 40, partition: 0, killed: 'm0.1', until: 50, requests: 1 };

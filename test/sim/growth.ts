@@ -7,11 +7,11 @@ import { Machine } from './machine.ts';
 import { FIRST, type Pair, pairAt, SECOND, STRAYS } from './pairs.ts';
 import { GROWTH_MACHINES } from './setting.ts';
 
-/** A machine, and the process that is on it or was last. */
+/** A machine, with its current or last process. */
 export interface Slot {
   readonly machine: Machine;
   host: Host | undefined;
-  /** Nothing is started here any more. */
+  /** Whether no process is started here any more. */
   isRetired: boolean;
 }
 
@@ -23,23 +23,23 @@ interface Others {
   readonly start: (slot: Slot) => void;
 }
 
-/** When the second pair is added, and how long clients take from then to begin, and to end, their move. */
+/** When the second pair is added, and how long after that clients start and complete their move. */
 const BEGIN_MS = { from: 2_000, to: 12_000 } as const;
 const MOVE_MS = { from: 500, to: 8_000 } as const;
 const MOVED_MS = { from: 8_000, to: 22_000 } as const;
-/** Within what time the workers of the second pair start, and the one that must be refused. */
+/** The time within which the workers of the second pair start, and the one that must be refused. */
 const START_MS = { from: 50, to: 500 } as const;
 const STRAY_MS = { from: 0, to: 15_000 } as const;
-/** By then transactions have ended that clients left open. */
+/** By then, transactions that clients left open have ended. */
 const SETTLE_MS = 4_000;
 const LOOK_MS = 500;
 
 /**
- * The way to more partitions: a second pair of topics is added to the namespace while the first one serves, clients move,
- * the first is drained, and its workers stop. A worker with the group or the ledger of another request topic tries to join.
+ * The change to more partitions: a second pair of topics is added to the namespace while the first serves, clients move, the
+ * first is drained, and its workers stop. A worker with the group or the ledger of another request topic tries to join.
  */
 export class Growth {
-  /** The workers of the second pair, and the stray. */
+  /** The workers of the second pair, and the worker with a wrong configuration. */
   readonly slots: readonly Slot[];
   readonly #place: Place;
   readonly #others: Others;
@@ -61,12 +61,12 @@ export class Growth {
     world.after(rng.between(BEGIN_MS.from, BEGIN_MS.to), () => this.#begin());
   }
 
-  /** What is left to be done of it. */
+  /** What is left to do. */
   missing(): string[] {
     return this.#isDone ? [] : ['the first pair is not retired'];
   }
 
-  /** Whoever allocates has bound what it is configured with: from then on a stray can't come first. */
+  /** Starts once a worker has allocated: its bindings are then stored, so a wrong configuration can't be bound first. */
   #begin(): void {
     const { world, brokers, history } = this.#place;
     const { rng } = world;
@@ -100,8 +100,8 @@ export class Growth {
   }
 
   /**
-   * The first pair's workers stop when it is drained, as far as faults let them. What lands late, such as a copy of a request
-   * that was forwarded twice, brings them back.
+   * Stops the first pair's workers when it is drained, as far as faults allow. They start again if a record arrives late, such
+   * as a second copy of a forwarded request.
    */
   #tend(): void {
     const { world, brokers } = this.#place;
@@ -123,14 +123,14 @@ export class Growth {
   }
 }
 
-/** Whether readers see all that a pair was asked, and all of it is answered and committed. */
+/** Whether readers see all requests of a pair, and all of them are answered and committed. */
 function isDrained({ cluster, recorder }: Brokers, pair: Pair): boolean {
   const { partitions = [] } = cluster.topics.get(pair.requests) ?? {};
   const isSeen = partitions.every(({ log, highWatermark }) => log.end === highWatermark);
   return isSeen && recorder.missing().every(({ partition }) => pairAt(partition) !== pair);
 }
 
-/** Whether every broker has heard of all topics that workers of the second pair, and strays, ask it for. */
+/** Whether every broker knows all topics of the second pair and of workers with a wrong configuration. */
 function areKnown({ cluster, nodes }: Brokers): boolean {
   const topics = [SECOND, ...STRAYS].flatMap(({ requests, ledger, deadLetters }) => [requests, ledger, deadLetters]);
   return nodes.every((node) => topics.every((topic) => partitionIn(cluster.broker(node).view, topic, 0) !== undefined));

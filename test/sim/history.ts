@@ -3,13 +3,12 @@ import type { IdReply } from '../../src/codec/id-reply.ts';
 import type { Origin } from '../../src/codec/request-origin.ts';
 
 /**
- * What happened in a simulation, as plain data, seen from outside of the code under test. `order` numbers everything
- * that was recorded, so that of two things it is known which came first. What is in a topic counts from when readers may
- * see it.
+ * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events, which
+ * shows which of two came first. A record in a topic counts from the time when readers may see it.
  */
 export interface History {
-  readonly requests: Asked[];
-  readonly firstAsked: Map<string, number>; // by correlation ID
+  readonly requests: SentRequest[];
+  readonly firstSent: Map<string, number>; // by correlation ID
   readonly requestTrims: Trim[];
   readonly issued: Issued[];
   readonly grants: Grant[];
@@ -19,12 +18,12 @@ export interface History {
   readonly appends: Append[];
   readonly trims: Trim[];
   readonly losses: Loss[];
-  /** When etcd was set back; fences come a second time then. */
+  /** When etcd was set back, after which fences may repeat. */
   readonly setBacks: number[];
-  /** When a worker began to refuse because etcd was set back, by its own account. */
+  /** When a worker reported that etcd was set back. */
   readonly alarms: number[];
   readonly rebuilds: Rebuild[];
-  readonly told: Told[];
+  readonly replies: ReplyRecord[];
   readonly letters: Letter[];
   /** Requests that were appended to the partitions of their correlation IDs. */
   readonly forwards: Forward[];
@@ -33,15 +32,15 @@ export interface History {
   readonly defects: string[];
   /** Processes whose indexes were lost under them. */
   readonly damaged: string[];
-  /** Commits by members for what was not theirs. */
+  /** Commits of members for partitions of others. */
   readonly foreignCommits: string[];
-  /** Times at which a worker was ready by its own account, and was not. */
+  /** Times at which a worker reported ready, and was not. */
   readonly falselyReady: string[];
-  /** Times at which a worker was ready that the namespace must reject. */
+  /** Times at which a worker reported ready that the namespace must reject. */
   readonly strays: string[];
-  /** What became of copies of ledger partitions. */
+  /** Events of copies of ledger partitions. */
   readonly copies: CopyEvent[];
-  /** Decisions that processes took over into their copies. */
+  /** Decisions that processes applied to their copies. */
   readonly learned: Learned[];
   /** Copies of another log that a worker reported to its group. */
   readonly falseCopies: string[];
@@ -49,33 +48,33 @@ export interface History {
   /** How often entries were read back from the ledger, and members were assigned warm-ups. */
   readBacks: number;
   warmUps: number;
-  /** Keys are told apart by a hash that many share; the ledger loses only what retention takes that is as it has to be. */
+  /** Whether indexes identify keys by a short hash that many share. */
   sharesHashes: boolean;
   keepsItsTime: boolean;
-  /** The most that the wall clock of any machine was ahead, and that of any broker off. */
+  /** The most by which the wall clock of any machine was ahead, and that of any broker wrong. */
   aheadMs: number;
   brokersOffMs: number;
   /** How often ledger partitions got another leader, and the request group another generation. */
   elections: number;
   rebalances: number;
-  /** Virtual milliseconds from the end of the faults until everything was answered; undefined when it never was. */
+  /** Virtual milliseconds from the end of the faults until everything was answered; undefined if it never was. */
   healedMs: number | undefined;
-  /** What was still missing when the time was up. */
+  /** What was still missing at the time limit. */
   missing: readonly string[];
 }
 
-/** What became of a process's copy of a ledger partition. */
+/** An event of a process's copy of a ledger partition. */
 export interface CopyEvent {
   readonly order: number;
   readonly process: string;
   readonly partition: number;
-  /** Opened as the disk had it; emptied, to be restored; restored after either; dropped, since nobody wants it. */
+  /** Opened from disk; emptied, to be restored; restored after either; dropped, since it is no longer needed. */
   readonly what: 'opened' | 'emptied' | 'restored' | 'dropped';
-  /** Of one that was opened or emptied: the log reached so far at least, whichever broker is asked. */
+  /** For a copy that was opened or emptied: the lowest end of the log that any broker may report. */
   readonly logEnd: number;
 }
 
-/** A process has an entry in its copy from now on: it knows that the request was decided, and by which batch. */
+/** A process applied an entry to its copy: it now knows that the request was decided, and with which batch. */
 export interface Learned {
   readonly order: number;
   readonly process: string;
@@ -86,21 +85,21 @@ export interface Learned {
   readonly first: bigint;
 }
 
-/** An owner was killed while a standby had a complete copy of a partition of it, and nothing else was wrong. */
+/** An owner was killed while a standby had a complete copy of one of its partitions, without any other fault. */
 interface TakeOver {
   readonly order: number;
   readonly partition: number;
   readonly killed: string;
-  /** When it was over, in the same order: by then another had to serve the partition. */
+  /** The end of the take-over, in the same order: by then another worker had to serve the partition. */
   readonly until: number;
-  /** Requests that came meanwhile. */
-  readonly asked: number;
+  /** Number of requests to the partition meanwhile. */
+  readonly requests: number;
 }
 
 /** A record of the request topic that readers of committed records see. */
-export interface Asked {
+export interface SentRequest {
   readonly order: number;
-  /** Of the record, and of all copies that were forwarded. */
+  /** Identifies the record, and all its forwarded copies. */
   readonly tag: string;
   /** The broker's clock when it was appended. */
   readonly timestampMs: number;
@@ -110,11 +109,11 @@ export interface Asked {
   readonly count: number;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
-  /** Of a record that was forwarded or sent again: what its headers say of the first one. */
+  /** For a record that was forwarded or sent again: the origin in its headers. */
   readonly origin?: Origin | undefined;
 }
 
-/** A range that the allocator gave, with what the store said when it was taken. */
+/** A range that was allocated, with the state of etcd at that time. */
 export interface Issued {
   readonly order: number;
   readonly allocation: number;
@@ -125,34 +124,34 @@ export interface Issued {
   readonly first: bigint;
   readonly last: bigint;
   readonly tick: number;
-  /** The ceiling stored at that time; undefined when there was none. */
+  /** The ceiling stored at that time; undefined if there was none. */
   readonly ceiling: number | undefined;
 }
 
-/** Authority that the allocator was given and used. */
+/** Authority that the allocator got and used. */
 export interface Grant {
   readonly order: number;
   readonly process: string;
-  /** What the process is configured with: one of several, of which a namespace knows one. */
+  /** The configuration of the process: one of several, of which a namespace accepts one. */
   readonly config: string;
   readonly workerId: number;
   readonly fence: bigint;
   readonly from: number;
   readonly to: number;
-  /** Since the sending of the last renewal of any lease of this process that was answered. */
+  /** Time since the last answered renewal of any lease of this process was sent. */
   readonly sinceRenewalMs: number;
   /** How far the wall clock is below the highest time that this process has seen since its term started. */
   readonly behindMs: number;
-  /** Whether the process has stood still since that renewal was sent. */
+  /** Whether the process was frozen after that renewal was sent. */
   readonly wasPaused: boolean;
 }
 
-/** A stored ceiling that was put in place of another, or deleted. */
+/** A stored ceiling that replaced another, or was deleted. */
 interface CeilingChange {
   readonly workerId: number;
   readonly before: number;
   readonly after: number | undefined;
-  /** How far the new one lies ahead of the true time. */
+  /** How far the new ceiling is ahead of the true time. */
   readonly aheadMs: number;
 }
 
@@ -181,12 +180,12 @@ export interface Entry extends Mark {
   readonly replyTopic: string;
   readonly batch: IdBatch;
   readonly requestOffset: number;
-  /** Who wrote it, and when it was sent. */
+  /** The process that wrote it, and when it was sent. */
   readonly process: string;
   readonly sent: number;
 }
 
-/** One append of a process, from its sending until the process knew the outcome, or gave up. */
+/** One append of a process, from sending until the process knew the outcome or gave up. */
 export interface Append {
   readonly process: string;
   /** When the process started. */
@@ -206,7 +205,7 @@ interface Trim {
   readonly low: number;
 }
 
-/** The ledger lost its tail, acknowledged or not: no promise of replay outlives that, but everything else does. */
+/** The ledger lost its tail, acknowledged or not: the guarantee of replay no longer holds after that, all others do. */
 interface Loss {
   readonly order: number;
   readonly partition: number;
@@ -214,16 +213,16 @@ interface Loss {
   readonly from: number;
 }
 
-/** What a rebuild of the namespace had read when it chose its floor. */
+/** A rebuild of the namespace, and what it had read when it chose its floor. */
 interface Rebuild {
   readonly order: number;
   readonly floor: number;
-  /** By worker ID and fence: how far a witness says that the term has reserved. */
+  /** By worker ID and fence: the end of the term's reservation according to its witness. */
   readonly known: ReadonlyMap<string, number>;
 }
 
 /** A reply in a reply topic, to the request at (partition, offset). */
-export interface Told {
+export interface ReplyRecord {
   readonly process: string;
   readonly sent: number;
   readonly landed: number;
@@ -234,7 +233,7 @@ export interface Told {
   readonly topic: string;
   readonly key: string;
   readonly value: Buffer;
-  /** What the value says. */
+  /** The decoded value. */
   readonly reply: IdReply;
 }
 
@@ -247,7 +246,7 @@ export interface Letter {
   readonly code: string;
 }
 
-/** An accepted commit: everything below the offset is done with. */
+/** An accepted commit: everything below the offset is done. */
 interface Commit {
   readonly sent: number;
   readonly accepted: number;
@@ -258,7 +257,7 @@ interface Commit {
 export function emptyHistory(): History {
   return {
     requests: [],
-    firstAsked: new Map(),
+    firstSent: new Map(),
     requestTrims: [],
     issued: [],
     grants: [],
@@ -271,7 +270,7 @@ export function emptyHistory(): History {
     setBacks: [],
     alarms: [],
     rebuilds: [],
-    told: [],
+    replies: [],
     letters: [],
     forwards: [],
     commits: [],

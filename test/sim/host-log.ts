@@ -3,7 +3,7 @@ import type { Log } from '../../src/log.ts';
 import type { History } from './history.ts';
 import type { World } from './world.ts';
 
-/** Lines at the level of an error that the faults of a simulation bring about. */
+/** Error lines that the faults of a simulation cause. */
 const EXPECTED_ERRORS: readonly RegExp[] = [/^no worker ID can be acquired: .*"RESTORED"/];
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 

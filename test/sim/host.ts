@@ -28,10 +28,10 @@ export interface Place {
   readonly scenario: Scenario | undefined;
 }
 
-/** Errors after which a worker may end and is started again. */
+/** Errors with which a worker may exit, after which it is restarted. */
 const ENDS = new Set(['INSTANCE_FENCED', 'INDEX_UNUSABLE']);
 
-/** One process of the worker, as it ships, over simulated servers. */
+/** One process that runs the real worker over simulated servers. */
 export class Host {
   readonly process: Process;
   readonly worker: Worker;
@@ -40,7 +40,7 @@ export class Host {
   readonly #probe: Probe;
   stopping = false;
 
-  /** `onEnd` is called when the worker ends without being stopped. */
+  /** `onEnd` is called when the worker exits without being stopped. */
   constructor(place: Place, machine: Machine, onEnd: () => void) {
     const { world, store, brokers, history } = place;
     this.#place = place;
@@ -79,7 +79,7 @@ export class Host {
     return this.process.running && this.worker.unready === undefined;
   }
 
-  /** Stops the worker gracefully. False when it ended otherwise meanwhile. */
+  /** Stops the worker gracefully; false if it exited in another way meanwhile. */
   async stop(): Promise<boolean> {
     this.stopping = true;
     await this.worker[Symbol.asyncDispose]();

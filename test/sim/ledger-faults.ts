@@ -13,37 +13,37 @@ import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
 
 /** How long to delay an append that should lose, so that another worker can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
-/** The share of deciding appends that the scenario delays. */
+/** The share of decisions whose append the scenario delays. */
 const HELD = 0.1;
-/** How long from the landing of a loser until the log is cut in front of it. */
+/** The time from the append of a loser until the log is trimmed before it. */
 const CUT_MS = 2_000;
-/** So many correlation IDs are asked again where the ledger loses its tail. */
+/** The number of correlation IDs that are sent again when the ledger has lost its tail. */
 const AGAIN = 6;
-/** How old requests become, and how much longer the ledger keeps what it has: what brokers' clocks may differ by as well. */
+/** How long requests are kept. The ledger keeps entries longer, by more than brokers' clocks may differ. */
 const KEPT_MS = 8_000;
 const LONGER_MS = RENEW_AFTER_MS + CLOCK_MARGIN_MS;
 
-/** What may be done to workers from here. */
+/** The faults of workers that accompany those of the ledger. */
 export interface Workers {
-  /** Kills one, by the name of its process; its machine keeps its disk. */
+  /** Kills a process by its name; its machine keeps its disk. */
   readonly kill: (process: string) => void;
-  /** Kills one of them, whose machine loses its disk. */
+  /** Kills a worker, whose machine loses its disk. */
   readonly destroyOne: () => void;
-  /** One of them sees nothing of a ledger partition for a while: it is frozen, cut off from its leader, or down. */
+  /** Keeps a worker from reading a ledger partition for a while: it is frozen, cut off from the leader, or down. */
   readonly blindOne: (partition: number) => void;
-  /** Kills who has the partition; its machine keeps its disk. */
+  /** Kills the owner of the partition; its machine keeps its disk. */
   readonly killOwner: (partition: number) => void;
 }
 
-/** What happens to the ledger: retention, lost tails, and entries that come to it late. */
+/** Faults of the ledger: retention, lost tails, and late entries. */
 export class LedgerFaults {
   readonly #place: Place;
   readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #brokerFaults: Pick<BrokerFaults, 'freezeLeader'>;
-  /** How many of the fetches that read entries back meet a leader that freezes, or a log that has lost them by then. */
+  /** The shares of read-backs during which the leader freezes, or the log loses the entries. */
   readonly #readsMeet: { readonly frozen: number; readonly gone: number };
-  /** Processes whose restore retention overtakes: at their next fetch of what they lack. */
+  /** Processes whose restore retention overtakes, at their next fetch of entries that they lack. */
   readonly #overtaken = new Set<string>();
   #over = false;
 
@@ -59,17 +59,17 @@ export class LedgerFaults {
     place.brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
-  /** Nothing is held up any more. */
+  /** Ends all faults. */
   heal(): void {
     this.#over = true;
   }
 
-  /** Retention takes what a process lacks of the ledger while it restores its index: at any moment of that. */
+  /** Makes retention delete entries that a process lacks, at any moment while it restores its index. */
   overtake(process: string): void {
     this.#overtaken.add(process);
   }
 
-  /** Retention takes the head: best of all between an entry that decides and a later one under the same key. */
+  /** Trims the head of the ledger: preferably between a deciding entry and a later one under the same key. */
   trim(): void {
     const { world, brokers } = this.#place;
     const partition = world.rng.below(brokers.partitions);
@@ -86,9 +86,8 @@ export class LedgerFaults {
   }
 
   /**
-   * The log loses some of its tail, or is made anew, and one worker does not see it. Others write in its place what is new,
-   * so that it is as long again as the blind one knows it, and may come to serve it. What was decided before and after is
-   * asked again.
+   * Truncates or recreates the log while one worker can't read it. Others append until it is as long again as that worker
+   * knows it, and that worker may then serve it. Correlation IDs decided before and after are sent again.
    */
   loseTail(): void {
     const { world, brokers } = this.#place;
@@ -104,7 +103,7 @@ export class LedgerFaults {
       else brokers.truncate(partition, Math.max(low, high - lost));
       const lostAt = world.tick();
       for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
-        world.after(rng.between(0, 2_500), () => this.#clients.askAt(partition));
+        world.after(rng.between(0, 2_500), () => this.#clients.sendTo(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
       world.after(3_000, () => this.#askAgain(partition, lostAt));
@@ -112,7 +111,7 @@ export class LedgerFaults {
     });
   }
 
-  /** Some of what was decided since then is asked again. */
+  /** Sends some of the correlation IDs again that were decided since then. */
   #askAgain(partition: number, since: number): void {
     const { world, history } = this.#place;
     const known = history.entries.filter((one) => one.partition === partition && one.order > since);
@@ -122,8 +121,8 @@ export class LedgerFaults {
   }
 
   /**
-   * Retention as it is demanded: requests go when they are old, and entries when they are so much older. Whoever serves
-   * marks the ledger often enough for an anchor to be left.
+   * Retention as the documentation requires it: requests are deleted when they are old, and entries when they are older by a
+   * margin. Workers write markers often enough that an anchor is left.
    */
   age(): void {
     const { brokers, history } = this.#place;
@@ -166,7 +165,7 @@ export class LedgerFaults {
     }
   }
 
-  /** Whoever follows the log reads its last entry again: less than that is no restore. */
+  /** Trims before a fetch of a restore. A follower that only reads its last entry again is not restoring. */
   #overtakeAt(process: string, partition: number, offset: number): void {
     const { world, brokers } = this.#place;
     if (offset + 1 >= brokers.bounds('ledger', partition).high) return;
@@ -174,14 +173,14 @@ export class LedgerFaults {
     world.after(world.rng.between(0, 4), () => brokers.trim(partition, brokers.bounds('ledger', partition).high));
   }
 
-  /** Its sender dies, another worker decides the same request, and only then it reaches the log: a differing loser. */
+  /** Delays an append and kills its sender, so that another worker decides first and the append becomes a loser. */
   #holdBack(process: string, partition: number): number {
     const { world } = this.#place;
     const { rng } = world;
     const forMs = rng.between(HELD_MS.from, HELD_MS.to);
-    world.note(() => `an append of ${process} to ledger ${partition} is held up for ${forMs.toFixed(0)} ms`);
+    world.note(() => `an append of ${process} to ledger ${partition} is delayed for ${forMs.toFixed(0)} ms`);
     world.after(rng.between(0, 5), () => this.#workers.kill(process));
-    // A request that comes now is young for the loser, and may be old for what decides.
+    // A request sent now is recent for the loser, and may be old for the deciding entry.
     world.after(forMs + rng.between(5, CUT_MS / 4), () => {
       for (const { correlationId } of this.#losers(partition))
         this.#clients.repeatSoon(partition, correlationId, CUT_MS / 2);
@@ -190,7 +189,7 @@ export class LedgerFaults {
     return forMs;
   }
 
-  /** Whoever restores its index now, or lets go of what is gone, finds the later entry alone. False when there is none. */
+  /** Trims the deciding entry, so that a worker that restores or expires finds only the loser; false if there is none. */
   #cutBeforeLoser(partition: number): boolean {
     const { world, brokers } = this.#place;
     const losers = this.#losers(partition);
@@ -202,7 +201,7 @@ export class LedgerFaults {
     return true;
   }
 
-  /** Keys with a later entry that differs from the one that decides; a copy of it tells nobody anything else. */
+  /** Keys with a later entry that differs from the deciding one. */
   #losers(partition: number): { readonly at: number; readonly correlationId: string }[] {
     const { brokers, history } = this.#place;
     const { low } = brokers.bounds('ledger', partition);

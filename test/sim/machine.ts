@@ -5,24 +5,24 @@ import { FIRST, type Pair } from './pairs.ts';
 import { descriptor, START_MS } from './setting.ts';
 import type { Happening, World } from './world.ts';
 
-/** A process that stood still for less may not have noticed. */
+/** A process may not notice a shorter pause. */
 const LONG_MS = MAX_PAUSE_MS;
 
 /** A host: its clocks and its disk outlive the processes on it. */
 export class Machine implements Disposable {
   readonly #world: World;
   readonly name: string;
-  /** What the wall clock is off by. */
+  /** The error of the wall clock. */
   stepMs = 0;
   /** How long the machine slept: its monotonic clock did not count that. */
   sleptMs = 0;
   disk: Disk;
-  /** What its workers are configured with. */
+  /** The pool that its workers are configured with. */
   pool: { readonly first: number; readonly last: number } = descriptor.pool;
   pair: Pair = FIRST;
   /** An impossible configuration: the namespace must reject its workers. */
   isStray = false;
-  /** A worker of it has found that the namespace is configured otherwise. */
+  /** Whether one of its workers has found that the namespace has another configuration. */
   isMisfit = false;
   readonly number: number;
   readonly #newDisk: () => Disk;
@@ -37,7 +37,7 @@ export class Machine implements Disposable {
     this.disk = this.#use(newDisk());
   }
 
-  /** The simulation is over. Until then a process that has ended may be in the middle of a turn. */
+  /** Ends the simulation. Until then, a process that has exited may be in the middle of a turn. */
   [Symbol.dispose](): void {
     for (const disk of this.#disks) disk[Symbol.dispose]();
   }
@@ -63,8 +63,8 @@ export class Machine implements Disposable {
 }
 
 /**
- * One process. It learns of the world only by what is delivered to it: a frozen one gets it all later, and a dead one
- * never, so that its code stays where it was waiting.
+ * One process. It gets events only through `deliver`: a frozen process gets them later, and a dead one never, so that its
+ * code keeps waiting.
  */
 export class Process {
   readonly #world: World;
@@ -72,7 +72,7 @@ export class Process {
   readonly name: string;
   /** Links that carry nothing, either way: etcd, kafka for all brokers, kafka:1 for one of them. */
   readonly cut = new Set<string>();
-  /** When it went on after it was frozen for long, as its clocks show as well, and for how long it was. */
+  /** When it last resumed after a long freeze that its clocks show, and how long that was. */
   thawed: { readonly atMs: number; readonly afterMs: number } | undefined;
   #state: 'running' | 'frozen' | 'dead' = 'running';
   #frozenAtMs = 0;
@@ -132,12 +132,12 @@ export class Process {
     this.#frozenAt = this.#read();
   }
 
-  /** Goes on where it was; what came meanwhile comes now, in any order. */
+  /** Resumes; events that arrived meanwhile are delivered now, in any order. */
   thaw(): void {
     if (this.#state !== 'frozen') return;
     this.#state = 'running';
     const afterMs = this.#world.nowMs - this.#frozenAtMs;
-    // A monotonic clock that slept and a wall clock that was set back meanwhile tell nobody.
+    // A pause is not visible if the monotonic clock slept and the wall clock was set back meanwhile.
     const shownMs = this.#frozenAt === undefined ? 0 : elapsedMs(this.#frozenAt, this.#read());
     if (Math.min(afterMs, shownMs) > LONG_MS) this.thawed = { atMs: this.#world.nowMs, afterMs };
     for (const run of this.#inbox.splice(0)) this.after(this.#world.rng.between(0, 5), run);

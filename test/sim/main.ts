@@ -6,20 +6,20 @@ import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
 
-const HELP = `Plays histories of workers under faults, each from a seed, and checks them as a whole.
+const HELP = `Simulates workers under faults, each run from a seed, and checks the whole history of each run.
 
-  --seeds N     play N seeds (100)
+  --seeds N     simulate N seeds (100)
   --from K      begin with seed K (1)
-  --seed K      play one seed and print what happened
-  --scenario S  only histories of one kind:
+  --seed K      simulate one seed and print its trace
+  --scenario S  simulate one scenario only:
 ${described(SCENARIOS)}
-  --mutants     make known mistakes in a copy of the sources, one by one, and play seeds until each is caught
-  --mutant TEXT the same, for all mistakes whose names contain the text
-  --json        one JSON object on standard output
-  --help        this text
+  --mutants     apply known bugs to a copy of the sources, one at a time, and simulate seeds until each is caught
+  --mutant TEXT the same for the bugs whose names contain the text
+  --json        print one JSON object on standard output
+  --help        show this text
 
-Exit code: 0 when every history kept the promises (with --mutants: when every mistake was caught), else 1; 2 for
-arguments that make no sense.
+Exit code: 0 if every history passed all checks (with --mutants: if every bug was caught), 1 if not, 2 for invalid
+arguments.
 `;
 
 function described(names: Readonly<Record<string, string>>): string {
@@ -28,9 +28,9 @@ function described(names: Readonly<Record<string, string>>): string {
     .join('\n');
 }
 
-/** A mutant that no seed up to here has caught has survived. */
+/** A mutant that this many seeds don't catch has survived. */
 const MUTANT_SEEDS = 1_000;
-/** After this many failures the rest would show nothing new. */
+/** The simulation stops after this many failures. */
 const ENOUGH_FAILURES = 5;
 /** Real milliseconds between two lines of progress. */
 const PROGRESS_MS = 2_000;
@@ -41,7 +41,7 @@ export interface Output {
   readonly note: (text: string) => void;
 }
 
-/** Runs the command line and answers with its exit code. */
+/** Runs the command line; resolves with the exit code. */
 export async function run(args: readonly string[], output: Output): Promise<number> {
   const options = readArguments(args);
   if (typeof options === 'string') {
@@ -60,7 +60,7 @@ interface Options {
   readonly from: number;
   readonly seed: number | undefined;
   readonly scenario: Scenario | undefined;
-  /** Part of the names of the mutants to be hunted, if any are. */
+  /** A part of the names of the mutants to simulate; undefined if none. */
   readonly mutant: string | undefined;
   readonly json: boolean;
   readonly help: boolean;
@@ -115,7 +115,7 @@ interface Failure {
 async function play({ seeds, from, scenario, json }: Options, { out, note }: Output): Promise<number> {
   const failures: Failure[] = [];
   const startedMs = performance.now();
-  let [tally, events, toldMs]: [Tally, number, number] = [NOTHING, 0, startedMs];
+  let [tally, events, reportedMs]: [Tally, number, number] = [NOTHING, 0, startedMs];
   const perSecond = (played: number): number => Math.round((1_000 * played) / (performance.now() - startedMs));
   let played = 0;
   while (played < seeds && failures.length < ENOUGH_FAILURES) {
@@ -127,13 +127,13 @@ async function play({ seeds, from, scenario, json }: Options, { out, note }: Out
       failures.push({ seed: outcome.seed, faults: outcome.faults });
       note(describe(outcome, scenario));
     }
-    if (performance.now() - toldMs < PROGRESS_MS) continue;
-    toldMs = performance.now();
+    if (performance.now() - reportedMs < PROGRESS_MS) continue;
+    reportedMs = performance.now();
     note(`${played} of ${seeds} seeds, ${perSecond(played)} seeds/s`);
   }
   const result = { seeds: played, from, failed: failures, seedsPerSecond: perSecond(played), events, met: tally };
   const met = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
-  const text = `${played} seeds, ${failures.length} failed, ${result.seedsPerSecond} seeds/s; met: ${met.join(', ')}`;
+  const text = `${played} seeds, ${failures.length} failed, ${result.seedsPerSecond} seeds/s; occurred: ${met.join(', ')}`;
   out(json ? JSON.stringify(result) : text);
   return failures.length === 0 ? 0 : 1;
 }
@@ -141,12 +141,12 @@ async function play({ seeds, from, scenario, json }: Options, { out, note }: Out
 async function repeat(seed: number, { json, scenario }: Options, { out, note }: Output): Promise<number> {
   const { faults, trace, events, history } = await simulate(seed, { traced: true, scenario });
   out(json ? JSON.stringify({ seed, faults, events, met: tallyOf(history), trace }) : trace.join('\n'));
-  note(faults.length > 0 ? describe({ seed, faults }, scenario) : `seed ${seed}: every promise was kept`);
+  note(faults.length > 0 ? describe({ seed, faults }, scenario) : `seed ${seed}: every check passed`);
   return faults.length === 0 ? 0 : 1;
 }
 
 function describe({ seed, faults }: Failure, scenario?: Scenario): string {
-  const listed = faults.map(({ check, what }) => `  not ${check}: ${what}`).join('\n');
+  const listed = faults.map(({ check, what }) => `  check "${check}" failed: ${what}`).join('\n');
   const kind = scenario === undefined ? '' : ` --scenario ${scenario}`;
   return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}${kind}\n${listed}`;
 }

@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** In what reads decisions back from the ledger, renews them, and keeps copies of what the ledger says. */
+/** Bugs in reading decisions back from the ledger, renewing them, and keeping copies of the index. */
 export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry that is gone counts as unknown',
@@ -76,7 +76,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'first without checking earlier offsets',
-    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
+    // Most simulations use the index in memory; the real one has its own tests.
     patches: [patch('test/support/memory-index.ts', 'if (first?.offset === offset &&', 'if (first !== undefined &&')],
   },
   {

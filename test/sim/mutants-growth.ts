@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** In what lets two pairs of topics share a namespace, and keeps them apart. */
+/** Bugs in how two pairs of topics share a namespace and are kept apart. */
 export const GROWTH_MUTANTS: readonly Mutant[] = [
   {
     name: 'a group bound to no request topic',

@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** In what makes IDs unique: ceilings, fences, witnesses, clocks. */
+/** Bugs in what makes IDs unique: ceilings, fences, witnesses, clocks. */
 export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'no nonce read-back',
@@ -16,7 +16,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: '>= in place of == in the swap',
-    // The comparison is etcd's, and the port offers equality only: it is the store that has to be wrong.
+    // The port offers equality only, so the bug is in the comparison of the simulated store.
     patches: [
       patch(
         'test/identity/fake-etcd.ts',
@@ -132,7 +132,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/identity/namespace.ts', 'tryTransact(etcd, [absent, there],', 'tryTransact(etcd, [there],')],
   },
   {
-    // A nonce alone decides nothing: claims are told by their leases, and raises by fence, compared revision and ticks.
+    // A nonce alone decides nothing: leases identify claims; fence, compared revision and ticks identify raises.
     name: 'a term identified by its fence alone',
     scenario: 'lost-claim',
     patches: [

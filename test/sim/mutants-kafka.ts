@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** In what reads, writes and stays in the group. */
+/** Bugs in reading, writing and group membership. */
 export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'replies acknowledged by the leader alone',

@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** In what makes one batch of one request: the ledger, its index, deciding and answering. */
+/** Bugs in what gives each request one batch: the ledger, its index, deciding and answering. */
 export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: 'settle ignores the base offset',
@@ -57,7 +57,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: 'a restore overtaken by retention continues',
     scenario: 'retention',
-    // Whoever reads notices it by the offset, and whoever looks after the index by the bounds: each is enough.
+    // The reader detects this by the offset, and the follower by the bounds: each is enough.
     patches: [
       patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
       patch(
@@ -119,7 +119,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a log without its head taken for complete',
-    // The index under simulation is the one in memory; the real one is held to the same claims by its own tests.
+    // Most simulations use the index in memory; the real one has its own tests.
     patches: [patch('test/support/memory-index.ts', 'since: from === 0 && through === -1 ? 0 : undefined', 'since: 0')],
   },
   {

@@ -27,7 +27,7 @@ export interface Patched extends Disposable {
 }
 
 /**
- * Copies the sources, patches the bug in, and loads the simulator from there: so the bug is in the code that ships.
+ * Copies the sources, applies the bug, and loads the simulator from there, so that the bug is in the real code.
  * Throws when a patch no longer fits.
  */
 export async function loadMutant(mutant: Mutant): Promise<Patched> {

@@ -3,7 +3,7 @@ import type { World } from './world.ts';
 
 export type Link = 'etcd' | 'kafka';
 
-/** How bad the network is; each is a probability for one copy of one message. */
+/** Fault rates of the network; each is a probability for one copy of one message. */
 export interface Weather {
   readonly lost: number;
   /** Late by up to a few seconds or, a tenth as often, later than every timeout. */
@@ -25,9 +25,9 @@ interface Call<R> {
 }
 
 /**
- * Between processes and servers. A call is sent once or twice, as clients that hedge or try again do; each copy takes
- * effect when it arrives, if it does; the first answer that comes back is the answer. So a call that was given up may
- * have taken effect, may take effect later, and may take effect twice.
+ * The network between processes and servers. A call is sent once or twice, as by clients that hedge or retry. Each copy that
+ * arrives takes effect then, and the first answer counts. So an abandoned call may have taken effect, may take effect
+ * later, and may take effect twice.
  */
 export class Network {
   readonly #world: World;
@@ -73,7 +73,7 @@ export class Network {
     });
   }
 
-  /** One way of one message. */
+  /** Carries one message in one direction. */
   #carry(from: Process, link: Link, what: () => string, arrive: () => void, inMs?: number): void {
     const { rng } = this.#world;
     if (inMs === undefined && rng.chance(this.weather.lost)) {

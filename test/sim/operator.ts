@@ -17,64 +17,64 @@ import type { Happening } from './world.ts';
 
 export const OPERATOR = 'operator';
 /** How often the operator checks, and how long until the first check. */
-export const LOOK_MS = 5_000;
-/** So many calls a rebuild makes, and so many until it has chosen the floor. */
+export const CHECK_MS = 5_000;
+/** Calls that a rebuild makes, in all and until it has chosen the floor. */
 const CALLS = 14;
 const CALLS_TO_FLOOR = 7;
-/** How long it usually pauses, at most. */
-const STILL_MS = 2_500;
+/** The longest usual pause of a rebuild. */
+const PAUSE_MS = 2_500;
 const MAX_CRASHES = 3;
 
-/** The operator, who rebuilds the namespace with the real code, gets interrupted and tries again. */
+/** The operator: rebuilds the namespace with the real code, is interrupted and tries again. */
 export class Operator {
   readonly #place: Place;
   readonly #stopWorkers: () => void;
   readonly #machine: Machine;
-  isLooking = false;
+  isChecking = false;
   #next: Happening | undefined;
   #attempts = 0;
   #crashes = 0;
 
-  /** `stopWorkers` is called when a rebuild asks for that. */
+  /** `stopWorkers` is called when a rebuild is refused while workers hold worker IDs. */
   constructor(place: Place, stopWorkers: () => void) {
     this.#place = place;
     this.#stopWorkers = stopWorkers;
     this.#machine = new Machine(place.world, OPERATOR);
   }
 
-  /** Whether the operator has noticed anything, and keeps checking until the simulation ends. */
+  /** Whether the operator is checking or will check again. */
   get isWatching(): boolean {
-    return this.isLooking || this.#next !== undefined;
+    return this.isChecking || this.#next !== undefined;
   }
 
   /**
-   * Looks after a while, not while another look is under way, and again and again after it. With `stillUntilMs` that look
-   * stands still in between, until then, and is not killed.
+   * Schedules a check, which then repeats at intervals. With `pausedUntilMs` that check is paused in the middle, until then,
+   * and is not killed.
    */
-  look(inMs: number, stillUntilMs?: number): void {
+  check(inMs: number, pausedUntilMs?: number): void {
     const { world } = this.#place;
     if (this.#next !== undefined) this.#next.cancelled = true;
     this.#next = world.after(inMs, () => {
       this.#next = undefined;
-      this.#look(stillUntilMs);
+      this.#check(pausedUntilMs);
     });
   }
 
-  /** One check, and a rebuild if due: a separate process, which may be killed half-way. */
-  #look(stillUntilMs?: number): void {
+  /** One check, with a rebuild if needed, in a separate process, which may be killed in the middle. */
+  #check(pausedUntilMs?: number): void {
     const { world } = this.#place;
     const { rng } = world;
     this.#attempts += 1;
-    this.isLooking = true;
+    this.isChecking = true;
     const process = this.#machine.start();
     const next = (): void => {
       if (process.dead) return;
       process.crash();
-      this.isLooking = false;
-      this.look(rng.between(0.5, 1.5) * LOOK_MS);
+      this.isChecking = false;
+      this.check(rng.between(0.5, 1.5) * CHECK_MS);
     };
     const fails = new Map<number, () => void>();
-    if (stillUntilMs === undefined && this.#crashes < MAX_CRASHES && rng.chance(0.4)) {
+    if (pausedUntilMs === undefined && this.#crashes < MAX_CRASHES && rng.chance(0.4)) {
       fails.set(rng.below(CALLS), () => {
         if (process.dead) return;
         this.#crashes += 1;
@@ -82,12 +82,12 @@ export class Operator {
         next();
       });
     }
-    if (stillUntilMs !== undefined || rng.chance(0.5)) {
-      fails.set(rng.below(stillUntilMs === undefined ? CALLS : CALLS_TO_FLOOR), () =>
-        this.#standStill(process, stillUntilMs ?? world.nowMs + rng.between(0, STILL_MS)),
+    if (pausedUntilMs !== undefined || rng.chance(0.5)) {
+      fails.set(rng.below(pausedUntilMs === undefined ? CALLS : CALLS_TO_FLOOR), () =>
+        this.#pause(process, pausedUntilMs ?? world.nowMs + rng.between(0, PAUSE_MS)),
       );
     }
-    this.#mend(process, fails).then(next, (error: unknown) => {
+    this.#checkAndRebuild(process, fails).then(next, (error: unknown) => {
       world.note(() => `${process.name}: ${error}`);
       if (!(error instanceof IdallocError)) this.#place.history.defects.push(String(error));
       if (error instanceof IdallocError && error.code === 'REBUILD_REFUSED') this.#stopWorkers();
@@ -95,14 +95,14 @@ export class Operator {
     });
   }
 
-  #standStill(process: Process, untilMs: number): void {
+  #pause(process: Process, untilMs: number): void {
     const { world } = this.#place;
-    world.note(() => `${process.name} stands still until ${untilMs.toFixed(0)} ms`);
+    world.note(() => `${process.name} is paused until ${untilMs.toFixed(0)} ms`);
     process.freeze();
     world.after(untilMs - world.nowMs, () => process.thaw());
   }
 
-  async #mend(process: Process, fails: ReadonlyMap<number, () => void>): Promise<void> {
+  async #checkAndRebuild(process: Process, fails: ReadonlyMap<number, () => void>): Promise<void> {
     const { world, brokers, store } = this.#place;
     const { config } = brokers;
     const runtime = runtimeOf(world, this.#machine, process);
@@ -110,7 +110,7 @@ export class Operator {
     const cluster = new Cluster({ dialer, seeds: brokers.kafka.seeds, runtime });
     const tail = ledgerTail(cluster, runtime, () => {});
     let calls = 0;
-    // A call that is made may be on its way by then, or answered.
+    // When the interruption comes, the call may be in flight or already answered.
     const onCall = (): void => {
       const fail = fails.get(calls);
       calls += 1;
@@ -161,7 +161,7 @@ export class Operator {
   }
 }
 
-/** The same, but each call is seen as it is made. */
+/** Wraps a port so that `onCall` is called before each call. */
 function watched<P extends EtcdPort | WitnessPort>(port: P, onCall: () => void): P {
   return new Proxy(port, {
     get: (target, name) => {

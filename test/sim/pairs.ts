@@ -3,8 +3,8 @@ import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REQUESTS } from './setting.ts';
 
 /**
- * A request topic, with what belongs to it. In the history the partitions of all pairs have numbers of their own: those of
- * a pair, and of its ledger, count from `first`.
+ * A request topic, with the ledger, dead-letter topic and group that belong to it. In the history, partitions are numbered
+ * over all pairs: those of a pair, and of its ledger, start at `first`.
  */
 export interface Pair {
   readonly requests: string;
@@ -53,17 +53,17 @@ export function pairAt(partition: number): Pair {
   return partition < SECOND.first ? FIRST : SECOND;
 }
 
-/** The pair that has this topic or group; undefined for what belongs to none. */
+/** The pair that has this topic or group; undefined if there is none. */
 export function pairOf(what: 'requests' | 'ledger' | 'deadLetters' | 'group', name: string): Pair | undefined {
   return PAIRS.find((pair) => pair[what] === name);
 }
 
-/** The partitions of a pair, as the history has them. */
+/** The partitions of a pair, as numbered in the history. */
 export function partitionsOf({ first, partitions }: Pair): number[] {
   return Array.from({ length: partitions }, (_, i) => first + i);
 }
 
-/** The partition of a pair that decides a correlation ID, as the history has it. */
+/** The home partition of a correlation ID in a pair, as numbered in the history. */
 export function homeOf(correlationId: string, { first, partitions }: Pair): number {
   return first + partitionFor(Buffer.from(correlationId, 'latin1'), partitions, () => 0);
 }

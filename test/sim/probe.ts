@@ -18,7 +18,7 @@ interface Taking {
   readonly to: number;
 }
 
-/** The authority of one allocation, turn by turn. */
+/** The authority that one allocation used, turn by turn. */
 type Takings = Taking[];
 
 /**
@@ -96,7 +96,7 @@ export class Probe {
   #granted(granted: Authority, now: Reading): Authority {
     if (!granted.ok || !this.#steady) return granted;
     const { workerId, fence, reservation } = granted;
-    const term = `${workerId}/${fence}/${reservation.from}`; // etcd that was set back gives a fence a second time
+    const term = `${workerId}/${fence}/${reservation.from}`; // after etcd was set back, fences may repeat
     if (term !== this.#term) this.#seen.forget();
     this.#term = term;
     this.#present.push({

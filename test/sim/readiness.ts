@@ -5,12 +5,12 @@ import type { Machine, Process } from './machine.ts';
 import { SESSION_MS } from './setting.ts';
 
 const LOOK_MS = 250;
-/** A member that was given up learns of it by its next heartbeat, or when none was answered for a session. */
+/** Time after which a removed member must know it: by its next heartbeat, or when none was answered for a session. */
 const GRACE_MS = SESSION_MS + 2_000;
 
 /**
- * Compares what a worker says of its own readiness with what is so: brokers have answered it lately, and the
- * coordinator has it among the members.
+ * Checks the readiness that a worker reports: brokers must have answered it recently, and the coordinator must list it as a
+ * member.
  */
 export class ReadinessProbe {
   readonly #place: Place;
@@ -51,7 +51,7 @@ export class ReadinessProbe {
     const silentMs = this.#machine.read().mono - this.#answeredMs;
     const when = `${this.#process.name} at ${world.nowMs.toFixed(0)} ms was ready`;
     if (silentMs > KAFKA_SILENCE_MS)
-      history.falselyReady.push(`${when} after ${silentMs.toFixed(0)} ms without an answer of a broker`);
-    if (this.#outMs > GRACE_MS) history.falselyReady.push(`${when} and no member for ${this.#outMs} ms`);
+      history.falselyReady.push(`${when} after ${silentMs.toFixed(0)} ms without an answer from a broker`);
+    if (this.#outMs > GRACE_MS) history.falselyReady.push(`${when} and had not been a member for ${this.#outMs} ms`);
   }
 }

@@ -7,41 +7,41 @@ import type { OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
-import type { Append, Asked, History } from './history.ts';
+import type { Append, History, SentRequest } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import { START_MS, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
 
-/** The header in which a request says which one it is; replies and dead letters carry a copy. */
+/** The header that identifies a request; replies and dead letters have a copy. */
 export const TAG = 'traceparent';
 
-export type Draft = Omit<Asked, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'origin'>;
+export type Draft = Omit<SentRequest, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'origin'>;
 
 interface Sent {
   readonly sent: number;
-  /** Of the worker; empty for others. */
+  /** The process of the worker; empty for other senders. */
   readonly process: string;
 }
 
-/** Sees what goes through the brokers, and writes it into the history once readers may see it. */
+/** Observes the brokers, and adds records to the history once readers may see them. */
 export class Recorder implements PartitionObserver {
   readonly #world: World;
   readonly #history: History;
-  /** When a batch, or a commit, was sent, and by whom. */
+  /** When each batch or commit was sent, and by which process. */
   readonly #sentAt = new WeakMap<object, Sent>();
-  /** By topic, partition and offset: when the batch at its place was sent. */
+  /** By topic, partition and offset: when the batch there was sent. */
   readonly #stored = new Map<string, Sent>();
   readonly #drafts = new Map<string, Draft>();
-  /** Where the records with a tag lie: the one that was sent, and copies that were forwarded. */
-  readonly #places = new Map<string, Asked[]>();
-  /** Requests of transactions that are under way, by their producers. */
-  readonly #undecided = new Map<bigint, Asked[]>();
+  /** The records with a tag: the one that was sent, and its forwarded copies. */
+  readonly #places = new Map<string, SentRequest[]>();
+  /** Requests of open transactions, by producer. */
+  readonly #undecided = new Map<bigint, SentRequest[]>();
   /** Requests that were answered, by reply or dead letter. */
   readonly #answered = new Set<string>();
   /** The highest offset that was ever committed, by partition. */
   readonly #furthest = new Map<number, number>();
 
-  /** What the coordinator has given to a member. */
+  /** The partitions that the coordinator has assigned to a member. */
   assignedTo: (pair: Pair, memberId: string) => readonly number[] = () => [];
 
   constructor(world: World, history: History) {
@@ -49,17 +49,17 @@ export class Recorder implements PartitionObserver {
     this.#history = history;
   }
 
-  /** What a request says that will come with this tag. */
+  /** Announces a request with this tag, with its content. */
   announce(tag: string, draft: Draft): void {
     this.#drafts.set(tag, draft);
   }
 
-  /** What the request says that came with this tag. */
+  /** The content of the request with this tag. */
   draftOf(tag: string): Draft | undefined {
     return this.#drafts.get(tag);
   }
 
-  /** What is left to be answered or committed. */
+  /** The requests that are not answered or not committed. */
   missing(): { readonly partition: number; readonly what: string }[] {
     return this.#history.requests.flatMap(({ partition, offset }) => {
       if (offset < this.#low(partition)) return [];
@@ -75,7 +75,7 @@ export class Recorder implements PartitionObserver {
     return Math.max(0, ...trims.map(({ low }) => low));
   }
 
-  /** What one process asks of the brokers. */
+  /** Observes the calls of one process to the brokers. */
   observer(process: string): CallObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
@@ -108,16 +108,16 @@ export class Recorder implements PartitionObserver {
 
   durable({ topic, number, log }: Partition, from: number, below: number): void {
     if (topic === WITNESS) return;
-    const [asking, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
+    const [pair, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
     const drops = pairOf('deadLetters', topic) !== undefined;
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
       const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
-      if (asking !== undefined) this.#asked(asking, asking.first + number, batch);
+      if (pair !== undefined) this.#onRequests(pair, pair.first + number, batch);
       else if (deciding !== undefined)
         for (const record of recordsOf(batch)) this.#decided(deciding.first + number, record, sent);
       else if (drops) for (const record of recordsOf(batch)) this.#dropped(record, sent);
-      else for (const record of recordsOf(batch)) this.#told(topic, record, sent);
+      else for (const record of recordsOf(batch)) this.#onReply(topic, record, sent);
     }
   }
 
@@ -134,7 +134,9 @@ export class Recorder implements PartitionObserver {
     for (const { partition: number, offset } of request.partitions) {
       const partition = pair.first + number;
       if (!own.includes(partition)) {
-        this.#history.foreignCommits.push(`${request.memberId} committed ${offset} of ${partition}, having ${own}`);
+        this.#history.foreignCommits.push(
+          `${request.memberId} committed ${offset} of partition ${partition}, but is assigned ${own}`,
+        );
       }
       this.#history.commits.push({ sent, accepted, partition, offset });
       this.#furthest.set(partition, Math.max(offset, this.#furthest.get(partition) ?? 0));
@@ -142,16 +144,16 @@ export class Recorder implements PartitionObserver {
     }
   }
 
-  /** Of a transaction, once it is committed. */
-  #asked({ first }: Pair, partition: number, batch: Buffer): void {
+  /** Adds the requests of a batch; those of a transaction once it is committed. */
+  #onRequests({ first }: Pair, partition: number, batch: Buffer): void {
     const { isTransactional, isControl, producerId } = headOf(batch);
     if (isControl) {
-      const asked = this.#undecided.get(producerId) ?? [];
+      const pending = this.#undecided.get(producerId) ?? [];
       this.#undecided.delete(producerId);
-      if (isCommitMarker(batch)) for (const one of asked) this.#ask(one);
+      if (isCommitMarker(batch)) for (const one of pending) this.#addRequest(one);
       return;
     }
-    const asked = recordsOf(batch).flatMap(({ offset, headers, timestampMs }): Asked[] => {
+    const sent = recordsOf(batch).flatMap(({ offset, headers, timestampMs }): SentRequest[] => {
       const tag = String(headers?.[TAG]);
       const draft = this.#drafts.get(tag);
       if (draft === undefined) return [];
@@ -163,15 +165,15 @@ export class Recorder implements PartitionObserver {
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });
-    if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...asked]);
-    else for (const one of asked) this.#ask(one);
+    if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...sent]);
+    else for (const one of sent) this.#addRequest(one);
   }
 
-  #ask(asked: Asked): void {
-    const { requests, firstAsked } = this.#history;
-    requests.push(asked);
-    if (!firstAsked.has(asked.correlationId)) firstAsked.set(asked.correlationId, asked.order);
-    const { partition, offset, count, correlationId, replyTopic } = asked;
+  #addRequest(request: SentRequest): void {
+    const { requests, firstSent } = this.#history;
+    requests.push(request);
+    if (!firstSent.has(request.correlationId)) firstSent.set(request.correlationId, request.order);
+    const { partition, offset, count, correlationId, replyTopic } = request;
     this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
   }
 
@@ -194,11 +196,11 @@ export class Recorder implements PartitionObserver {
     this.#history.entries.push({ ...mark, ...sent, requestOffset, correlationId, count, replyTopic, batch });
   }
 
-  #told(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
+  #onReply(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
     const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
-    this.#history.told.push({ ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
+    this.#history.replies.push({ ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
     this.#answered.add(`${partition}/${offset}`);
     const { reply } = what;
     this.#world.note(
@@ -231,7 +233,7 @@ export function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Dra
   return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
 }
 
-/** One that tells all of these. */
+/** An observer that calls all of these. */
 export function allOf(observers: readonly CallObserver[]): CallObserver {
   return {
     sent: (call, request) => {
@@ -243,7 +245,7 @@ export function allOf(observers: readonly CallObserver[]): CallObserver {
   };
 }
 
-/** A clock marker is what a broker is asked for the time by: it says nothing of the log. */
+/** The kind of a batch. A clock marker asks a broker for its time, and has no information about the log. */
 export function kindOf(batch: Buffer): 'decisions' | 'marker' | 'clock marker' {
   const [first] = recordsOf(batch);
   if (first?.key !== null || first.value === null) return 'decisions';

@@ -1,4 +1,4 @@
-/** All chance of a simulation, from one seed: the same calls give the same numbers (splitmix, 32 bits). */
+/** The random numbers of a simulation, from one seed: the same calls return the same numbers (splitmix, 32 bits). */
 export class Rng {
   #state: number;
 
@@ -6,7 +6,7 @@ export class Rng {
     this.#state = Math.imul(seed + 1, 0x9e3779b1) | 0;
   }
 
-  /** From [0, 1). An arrow, so that it can be handed to code that asks for a source of randomness. */
+  /** A number from [0, 1). An arrow function, so that it can be passed as a source of randomness. */
   readonly next = (): number => {
     this.#state = (this.#state + 0x9e3779b9) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 16), 0x21f0aaad);
@@ -27,7 +27,7 @@ export class Rng {
     return Math.floor(this.next() * count);
   }
 
-  /** One of them; there must be one. */
+  /** A random item of the list, which must not be empty. */
   pick<T>(from: readonly T[]): T {
     const picked = from[this.below(from.length)];
     if (picked === undefined) throw new RangeError('nothing to pick from');

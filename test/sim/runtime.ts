@@ -5,7 +5,7 @@ import type { Rng } from './rng.ts';
 import { START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
-/** What a process has of time and chance: its machine's clocks, timers that fire when it runs, and the seed's numbers. */
+/** The runtime of a process: its machine's clocks, timers that fire while it runs, and random numbers from the seed. */
 export function runtimeOf(world: World, machine: Machine, process: Process): Runtime {
   return {
     monotonicMs: () => machine.read().mono,
@@ -41,7 +41,7 @@ function cancellable(timer: { cancelled: boolean }): { cancel(): void } {
   };
 }
 
-/** Of version 4. */
+/** A UUID of version 4. */
 function uuidFrom(rng: Rng): string {
   const digits = (count: number): string =>
     rng

@@ -1,18 +1,18 @@
 import type { Rng } from './rng.ts';
 import { GROWTH_MACHINES, MACHINES, PARTITIONS } from './setting.ts';
 
-/** What happens in some simulations, and can be asked for. */
+/** The scenarios of some simulations; --scenario selects one. */
 export const SCENARIOS = {
   'etcd-loss': 'etcd is set back, to a backup or to nothing',
-  'late-witness': 'the same, while the witness of a reservation is on its way',
-  'slow-readers': 'the same, while readers of the witness topic are behind',
-  'lost-claim': 'etcd forgets that a worker ID was taken, while others want one',
-  retention: 'the ledger loses its head where it matters most',
-  aging: 'requests and ledger lose what is too old, and the ledger keeps its time',
+  'late-witness': 'etcd is set back while the witness of a reservation is in flight',
+  'slow-readers': 'etcd is set back while readers of the witness topic are behind',
+  'lost-claim': 'etcd loses the claim of a worker ID, while other workers acquire one',
+  retention: 'the ledger is trimmed at the worst offsets and times',
+  aging: 'requests and entries are trimmed by age, with the required retention',
   'lost-tail': 'the ledger loses its tail, or is recreated, after a worker has read it',
-  'take-over': 'owners are killed while others have complete copies, and nothing else fails',
-  clocks: 'wall clocks step, by little, and right before requests come',
-  mixed: 'workers are configured differently, and race for the namespace',
+  'take-over': 'owners are killed while others have complete copies, without other faults',
+  clocks: 'wall clocks step by small amounts, just before requests arrive',
+  mixed: 'workers have different configurations, and race for the namespace',
   growth: 'a second pair of topics takes over from the first, in one namespace',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
@@ -52,12 +52,12 @@ export function losesEtcd(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && LOSING.has(scenario);
 }
 
-/** Whether the ledger keeps all that it has, or for as long as it should. */
+/** Whether the ledger keeps everything, or at least as long as it should. */
 export function keepsItsTime(scenario: Scenario | undefined): boolean {
   return scenario === 'aging' || scenario === 'take-over';
 }
 
-/** Whether it takes so many steps that other faults must be rare. */
+/** Whether the scenario needs so many steps that other faults must be rare. */
 export function isAimed(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && AIMED.has(scenario);
 }
@@ -68,7 +68,7 @@ export function aloneIn(scenario: Scenario | undefined): number {
   return scenario === 'retention' ? 0.6 : 0.2;
 }
 
-/** As many as there are partitions, if each must serve. */
+/** The number of machines: as many as partitions, if each worker must serve. */
 export function machinesIn(scenario: Scenario | undefined): number {
   if (scenario === 'growth') return GROWTH_MACHINES;
   return scenario === 'lost-claim' ? PARTITIONS : MACHINES;

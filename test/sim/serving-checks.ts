@@ -1,4 +1,4 @@
-import { askedBy, hadLost } from './decisions.ts';
+import { hadLost, requestsByPlace } from './decisions.ts';
 import type { History } from './history.ts';
 
 /** When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. */
@@ -6,16 +6,16 @@ export function repliedBeforeCommitted({
   requests,
   requestTrims,
   commits,
-  told,
+  replies,
   letters,
   forwards,
 }: History): string | undefined {
   const landed = new Map<string, number>();
-  for (const { partition, offset, landed: at } of [...told, ...letters, ...forwards]) {
+  for (const { partition, offset, landed: at } of [...replies, ...letters, ...forwards]) {
     const name = `${partition}/${offset}`;
     landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
   }
-  const byPlace = askedBy({ requests });
+  const byPlace = requestsByPlace({ requests });
   const checked = new Map<number, number>();
   for (const { partition, offset, sent, accepted } of commits) {
     for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
@@ -31,25 +31,25 @@ export function repliedBeforeCommitted({
   return undefined;
 }
 
-/** Offsets are committed by whom the coordinator has given the partition. */
+/** Offsets of a partition are committed only by the member to which the coordinator has assigned it. */
 export function ownCommits({ foreignCommits }: History): string | undefined {
   return foreignCommits[0];
 }
 
-/** A process has one append to a partition under way. */
+/** A process has at most one append to a partition in flight. */
 export function oneAppendAtATime({ appends }: History): string | undefined {
   const open = new Map<string, number>();
   for (const { process, partition, sent, ended } of appends) {
     const name = `${process} to ledger ${partition}`;
-    if (sent < (open.get(name) ?? 0)) return `${name}: an append was sent while another was under way`;
+    if (sent < (open.get(name) ?? 0)) return `${name}: an append was sent while another was in flight`;
     open.set(name, ended);
   }
   return undefined;
 }
 
 /**
- * Whoever takes a partition over marks it before anything is decided there: so the log has an anchor for as long as
- * anybody serves. A marker by an index that has read nothing looks like one that asks for the time.
+ * A worker that takes over a partition writes a marker before it decides anything there, so that the log always has an
+ * anchor. A marker of an index that has read nothing looks like a clock marker.
  */
 export function markedFirst(history: History): string | undefined {
   const { appends, marks, damaged } = history;

@@ -8,7 +8,7 @@ import { namespaceKeys } from '../../src/identity/keys.ts';
 const DATACENTER = 4;
 export const PARTITIONS = 2;
 export const MACHINES = 3;
-/** For each of two pairs of topics: no more than the pool has worker IDs for. */
+/** Machines for each of two pairs of topics: not more than the pool has worker IDs for. */
 export const GROWTH_MACHINES = 2;
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
 /** An allowed reply topic that is created only later, if at all. */
@@ -25,7 +25,7 @@ export const timing: LeaseTiming = {
 };
 export const keys = namespaceKeys('/sim', DATACENTER);
 
-/** So few IDs a tick that batches often meet at the edges of ticks. */
+/** A layout with so few IDs per tick that batches often reach the ends of ticks. */
 export const layout = defineLayout({
   name: 'sim',
   fields: [
@@ -63,7 +63,7 @@ const loaded = loadWorkerConfig({
 });
 
 /**
- * A hash of ledger keys that some indexes use instead of theirs, so short that keys often share it.
+ * A hash of ledger keys that some indexes use instead of their own: so short that keys often share it.
  */
 export function shortHashOf(key: Buffer): string {
   return String(key.reduce((sum, byte) => (31 * sum + byte) % 64, 0));

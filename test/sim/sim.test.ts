@@ -46,7 +46,7 @@ describe('simulated histories', { timeout: 60_000 }, () => {
 });
 
 describe('mutants', { timeout: 60_000 }, () => {
-  it.each(MUTANTS)('$name: still fits the sources', (mutant) => {
+  it.each(MUTANTS)('$name: its patches fit the sources', (mutant) => {
     expect([...patchedFiles(mutant).keys()].toSorted()).toEqual(
       [...new Set(mutant.patches.map(({ file }) => file))].toSorted(),
     );
@@ -54,7 +54,7 @@ describe('mutants', { timeout: 60_000 }, () => {
 
   it('are caught by a check, with the seed', async () => {
     const [offByOne] = MUTANTS.filter(({ name }) => name === 'a range off by one');
-    if (offByOne === undefined) throw new Error('it has another name now');
+    if (offByOne === undefined) throw new Error("there is no mutant 'a range off by one': use another one here");
     using loaded = await loadMutant(offByOne);
     const { faults } = await loaded.simulate(1);
     expect(faults.map(({ check }) => check)).toContain('unique');
@@ -84,7 +84,7 @@ describe('the command line', { timeout: 60_000 }, () => {
     const [once, again] = [await runCli('--seed', '7'), await runCli('--seed', '7')];
     expect(once).toEqual(again);
     expect(once.out.split('\n').length).toBeGreaterThan(500);
-    expect(once.note).toBe('seed 7: every promise was kept');
+    expect(once.note).toBe('seed 7: every check passed');
   });
 
   it('rejects unknown arguments, and shows help', async () => {

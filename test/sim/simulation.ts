@@ -8,7 +8,7 @@ import { Network } from './network.ts';
 import { type Scenario, scenarioOf } from './scenario.ts';
 import { sealed, World } from './world.ts';
 
-/** How long things go wrong, and how long it may take to answer everything afterwards. */
+/** How long faults occur, and how long it may take to answer everything afterwards. */
 const FAULTS_MS = 45_000;
 const HEALING_MS = 300_000;
 const LOOK_MS = 200;
@@ -26,7 +26,7 @@ export interface SimulationOptions {
   readonly scenario?: Scenario | undefined;
 }
 
-/** Plays one history and checks it. The same seed and scenario give the same history, event for event. */
+/** Simulates one history and checks it. The same seed and scenario produce the same history, event for event. */
 export function simulate(seed: number, options: SimulationOptions = {}): Promise<Outcome> {
   return sealed(
     async () => {

@@ -2,22 +2,22 @@ import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
 import { ACCEPTABLE_LAG, PARTITIONS, SESSION_MS } from './setting.ts';
 
-/** How long until a lost owner's partitions are served again, after the end of its session. */
+/** How long after the session of a killed owner its partitions must be served again. */
 const SOON_MS = 5_000;
-/** How long it is quiet between two kills, so that who was killed is back and warm. */
+/** The pause between two kills, in which the killed worker restarts and restores its copies. */
 const REST_MS = { from: 4_000, to: 9_000 } as const;
 const ASK_MS = 700;
 
-/** What is done to workers from here. */
+/** The actions on workers that TakeOvers needs. */
 export interface Killing {
   readonly hosts: () => readonly Host[];
-  /** Kills one by the name of its process; it starts again so much later. */
+  /** Kills a process by its name; it restarts `backMs` later. */
   readonly kill: (process: string, backMs: number) => void;
 }
 
 /**
- * Kills owners of partitions, one after the other. Where a standby is ready and has a complete copy, the history says so,
- * with what came meanwhile.
+ * Kills owners of partitions, one after the other. If a standby is ready and has a complete copy, the history records that,
+ * with the number of requests meanwhile.
  */
 export class TakeOvers {
   readonly #place: Place;
@@ -32,7 +32,7 @@ export class TakeOvers {
     this.#rest();
   }
 
-  /** Nobody is killed any more. */
+  /** Stops killing. */
   heal(): void {
     this.#isOver = true;
   }
@@ -52,7 +52,7 @@ export class TakeOvers {
       this.#rest();
       return;
     }
-    // Of a log that is shorter anybody counts as having a copy.
+    // With a shorter log, every worker counts as having a copy.
     const isLong = brokers.bounds('ledger', partition).high > ACCEPTABLE_LAG + 1;
     const standbys = hosts.filter(({ process }) => brokers.shareOf(process.name).standbys.includes(partition));
     const hasHeir = isLong && standbys.some((host) => isComplete(host, partition));
@@ -61,13 +61,13 @@ export class TakeOvers {
     this.#workers.kill(killed, withinMs + world.rng.between(0, REST_MS.from));
     const [order, before] = [world.tick(), history.requests.length];
     for (let inMs = 0; inMs < withinMs - ASK_MS; inMs += ASK_MS)
-      world.after(inMs, () => this.#clients.askAt(partition));
+      world.after(inMs, () => this.#clients.sendTo(partition));
     world.after(withinMs, () => {
       if (this.#isOver) return;
       this.#rest();
       if (!hasHeir) return;
-      const asked = history.requests.slice(before).filter((one) => one.partition === partition).length;
-      history.takeOvers.push({ order, partition, killed, until: world.tick(), asked });
+      const requests = history.requests.slice(before).filter((one) => one.partition === partition).length;
+      history.takeOvers.push({ order, partition, killed, until: world.tick(), requests });
     });
   }
 }

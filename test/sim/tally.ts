@@ -1,7 +1,7 @@
 import { renewalsIn } from './answer-checks.ts';
 import type { History } from './history.ts';
 
-/** Counts of the hard cases that occurred: a simulation without any proves nothing. */
+/** Counts of the hard cases that occurred: a simulation without them proves nothing. */
 export interface Tally {
   readonly requests: number;
   readonly replies: number;
@@ -63,16 +63,16 @@ export const NOTHING: Tally = {
 };
 
 export function tallyOf(history: History): Tally {
-  const { requests, told, letters, forwards, entries, appends, trims, requestTrims, losses, grants, setBacks } =
+  const { requests, replies, letters, forwards, entries, appends, trims, requestTrims, losses, grants, setBacks } =
     history;
   const { copies } = history;
   const renewals = renewalsIn(history);
-  const codes = told.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
+  const codes = replies.map(({ reply }) => ('error' in reply ? reply.error.code : 'batch'));
   const keys = new Set(entries.map(({ partition, correlationId }) => `${partition}/${correlationId}`));
   return {
     requests: requests.length,
-    replies: told.length,
-    replayed: told.length - new Set(told.map(({ partition, offset }) => `${partition}/${offset}`)).size,
+    replies: replies.length,
+    replayed: replies.length - new Set(replies.map(({ partition, offset }) => `${partition}/${offset}`)).size,
     conflicts: codes.filter((code) => code === 'CONFLICT').length,
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
     expired: codes.filter((code) => code === 'EXPIRED').length,

@@ -1,7 +1,7 @@
 import type { History } from './history.ts';
 import { timing } from './setting.ts';
 
-/** How far ahead a clock in use may be: half a second at the start of a term, and a second from there. */
+/** The most by which a clock in use may be ahead: half a second at the start of a term, and a second more after that. */
 const AHEAD_MS = 2_500;
 
 /** Each issued tick was below the ceiling stored at the time. */
@@ -90,15 +90,15 @@ export function increasing({ issued, setBacks }: History): string | undefined {
 export function stopped({ grants }: History): string | undefined {
   const late = grants.find(({ sinceRenewalMs }) => sinceRenewalMs > timing.refuseAfterMs);
   if (late) {
-    return `worker ${late.workerId} allocated ${late.sinceRenewalMs.toFixed(0)} ms after its last renewal was sent`;
+    return `worker ${late.workerId} allocated ${late.sinceRenewalMs.toFixed(0)} ms after its last answered renewal was sent`;
   }
   const back = grants.find(({ behindMs }) => behindMs > 0);
   if (back) return `worker ${back.workerId} allocated by a clock ${back.behindMs} ms behind what it had shown`;
   const still = grants.find(({ wasPaused }) => wasPaused);
-  return still && `worker ${still.workerId} allocated though it had stood still since its last renewal was sent`;
+  return still && `worker ${still.workerId} allocated although it was frozen since its last renewal was sent`;
 }
 
-/** No worker reports that etcd was set back unless it was: operators stop all workers for that. */
+/** No worker reports that etcd was set back unless it was: operators stop all workers when that is reported. */
 export function noFalseAlarm({ alarms, setBacks }: History): string | undefined {
   const [since = Number.POSITIVE_INFINITY] = setBacks;
   return alarms.some((order) => order < since)

@@ -1,6 +1,6 @@
 import { Rng } from './rng.ts';
 
-/** Something that happens at a moment; once cancelled it does not. */
+/** A scheduled event, which can be cancelled. */
 export interface Happening {
   readonly atMs: number;
   cancelled: boolean;
@@ -12,8 +12,8 @@ interface Event extends Happening {
 }
 
 /**
- * Time, chance and order of one simulation. Nothing happens but events, one at a time; before the next one, all code
- * that the last one woke has run until it waits again. So whatever may be told apart by its order is ordered here.
+ * Time, randomness and order of one simulation. Events run one at a time; before the next one, all code that the last one
+ * woke has run until it waits again. So the order of everything observable is decided here.
  */
 export class World {
   readonly rng: Rng;
@@ -110,8 +110,8 @@ function anyOf(signals: readonly AbortSignal[]): AbortSignal {
 }
 
 /**
- * Runs with the real clocks and the real randomness out of reach, so that a run can't depend on them unnoticed.
- * Errors are part of the plan here by the hundred: their stack traces, which take time, are cut to the given length.
+ * Runs with the real clocks and the real randomness disabled, so that a run can't depend on them unnoticed. A simulation
+ * throws hundreds of errors: their stack traces, which take time, are cut to the given length.
  */
 export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number): Promise<T> {
   const stackTraces = Error.stackTraceLimit;
@@ -124,7 +124,9 @@ export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number):
     setInterval,
   };
   const refuse = (): never => {
-    throw new Error('a simulated part reached for the real clock, timers or randomness');
+    throw new Error(
+      'code in the simulation used the real clock, timers or randomness: pass it the runtime of its process',
+    );
   };
   Object.assign(globalThis, { setTimeout: refuse, setInterval: refuse });
   Object.assign(AbortSignal, { any: anyOf });

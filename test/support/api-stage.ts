@@ -23,19 +23,19 @@ interface StageOptions {
   readonly layout?: Layout;
 }
 
-/** The real allocator under an authority that does not end, with a source that a test can hold up or make fail. */
+/** The real allocator under an authority that does not expire; a test can delay it or make it fail. */
 export class ApiStage {
   reason: GateReason | undefined;
   authority: Authority;
   /** Awaited before each allocation. */
   before: () => Promise<void> = async () => undefined;
-  /** Of the issuer and the cache; a test can let time pass. */
+  /** Added to the clock of the issuer and the cache, so that a test can let time pass. */
   aheadMs = 0;
   issued = 0;
   readonly answered: HandledRequest[] = [];
   shed = 0;
   readonly faults: unknown[] = [];
-  /** Lines of name:token, of a stage that was made with some. */
+  /** Lines of name:token, if the stage was created with tokens. */
   tokens: string;
   formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;

@@ -1,8 +1,7 @@
 /**
- * The arrows between the rooms of src are worth nothing if the linter does not see them broken. The files under canary/
- * break each of them on purpose; each line says which rules must reject it, or that it is allowed. They are copied to a
- * place of their own, as if they lay in src, linted with the configuration of this repository, and what was rejected is
- * compared with what they say, both ways.
+ * Checks that the linter enforces the arrows between the rooms of src. The files under canary/ break each arrow on purpose;
+ * each line names the rules that must reject it, or says that it is allowed. They are copied to a temporary directory as if
+ * they were in src and linted with this repository's configuration; the rejections must match the files exactly.
  */
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -17,7 +16,7 @@ const BIOME = join(ROOT, 'node_modules/.bin/biome');
 const TIMEOUT_MS = 60_000;
 const SUFFIX = '.txt';
 
-/** Where and by which rule, as one text, so that sets of them can be compared. */
+/** The line and the rule of a rejection as one text, so that sets can be compared. */
 type Rejection = string;
 
 interface Report {
@@ -31,7 +30,7 @@ function canaryFiles(): string[] {
   return readdirSync(CANARY, { recursive: true, encoding: 'utf8' }).filter((path) => path.endsWith(SUFFIX));
 }
 
-/** What the files say: one rejection for each line that names a rule. */
+/** The rejections that the files expect: one for each line that names a rule. */
 function expected(files: readonly string[]): Set<Rejection> {
   const rejections = files.flatMap((file) =>
     readFileSync(join(CANARY, file), 'utf8')
@@ -44,13 +43,13 @@ function expected(files: readonly string[]): Set<Rejection> {
   return new Set(rejections);
 }
 
-/** The rooms whose arrows no file breaks. */
+/** The rooms without a canary file. */
 function roomsWithoutCanary(files: readonly string[]): string[] {
   const folders = new Set(files.map((file) => dirname(file)));
   return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !folders.has(room) && !files.includes(room + SUFFIX));
 }
 
-/** What the linter says of the rules that the files name; other rules have their opinion of such code, too. */
+/** The linter's rejections by the rules that the files name; other rules reject such code as well. */
 function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rejection> {
   const place = mkdtempSync(join(tmpdir(), 'idalloc-arrows-'));
   try {
@@ -87,7 +86,7 @@ const faults = [
     .filter((rejection) => !wanted.has(rejection))
     .map((rejection) => `rejected, but is allowed: ${rejection}`),
 ];
-faults.push(...roomsWithoutCanary(files).map((room) => `there is no canary for ${room}`));
+faults.push(...roomsWithoutCanary(files).map((room) => `there is no canary file for ${room}`));
 for (const fault of faults) process.stderr.write(`${fault}\n`);
 if (faults.length === 0) process.stdout.write(`arrows: ${wanted.size} forbidden lines rejected\n`);
 process.exitCode = faults.length === 0 ? 0 : 1;

@@ -2,18 +2,18 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** A certificate and its key as PEM, and the files that they lie in. */
+/** A certificate and its key as PEM, and their files. */
 export interface Certificate {
   readonly certFile: string;
   readonly keyFile: string;
   readonly certPem: string;
-  /** Both in one, as Kafka wants them. */
+  /** Both in one file, as Kafka requires. */
   readonly bothFile: string;
 }
 
 const DAYS = 2;
 
-/** An authority of two days that only tests believe, made by openssl. */
+/** A certificate authority for tests, created with openssl and valid for two days. */
 export class Authority {
   readonly #dir: string;
   readonly own: Certificate;
@@ -29,7 +29,7 @@ export class Authority {
     return this.#make(name, ['-CA', certFile, '-CAkey', keyFile, '-addext', 'subjectAltName=IP:127.0.0.1'], days);
   }
 
-  /** The same, of a time that is over. */
+  /** Like `issue`, but already expired. */
   issueExpired(name: string): Certificate {
     const issued = this.issue(`${name}-expired`);
     const [request, database, config] = ['csr', 'db', 'cnf'].map((end) => join(this.#dir, `${name}.${end}`)) as [

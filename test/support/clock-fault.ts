@@ -7,23 +7,23 @@ import { decodeReply, type Followed } from './followed.ts';
 import { LAYOUT, type Realm, SHORT_LEASE } from './realm.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Half of a short lease's time: what is gone by then was given back, and did not run out. */
-const GIVEN_BACK_WITHIN_MS = 5_000;
+/** Half of a short lease's TTL: an owner key that is gone by then was released, and did not expire. */
+const RELEASED_WITHIN_MS = 5_000;
 
-/** A worker under load, and what can be seen of it from outside. */
+/** A worker under load, and what the test observes of it. */
 export interface Watched {
   readonly realm: Realm;
   readonly worker: WorkerProcess;
   readonly replies: Followed;
 }
 
-/** Waits for this gate event in the log from line `from` on; returns its monotonic time. */
+/** Waits until the log, from line `from` on, has this state of the gate ('open' or a reason); returns its monotonic time. */
 export async function gateSays(worker: WorkerProcess, said: string, from: number): Promise<number> {
   await worker.line(({ msg, reason }) => (said === 'open' ? msg === 'gate open' : reason === said), from);
   return performance.now();
 }
 
-/** What the gate has said since a line of the log, each change in turn. */
+/** The states of the gate since a line of the log, in order. */
 export function gateSince(worker: WorkerProcess, from: number): readonly unknown[] {
   return worker.lines.slice(from).flatMap(({ msg, reason }) => {
     if (msg === 'gate open') return ['open'];
@@ -32,18 +32,18 @@ export function gateSince(worker: WorkerProcess, from: number): readonly unknown
 }
 
 /**
- * Health check and metrics say the same as the log; the worker holds no worker ID. For a fault that lasts: after one that
- * is over the worker comes back 1.5 s later, and a test that is held up by then would see nothing of it.
+ * Expects that health check and metrics agree with the log, and that the worker holds no worker ID. Use it only for a fault
+ * that lasts: the worker returns 1.5 s after the end of one, and a delayed test would miss that it was gone.
  */
 export async function expectEjected({ realm, worker }: Watched, reason: string): Promise<void> {
   const readyz = await worker.ops('/readyz');
   expect([readyz.status, await readyz.json()]).toEqual([503, { status: 'not ready', reason }]);
   expect(await worker.metric(`idalloc_gate{reason="${reason}"}`)).toBe(1);
   expect(await gateChanges(worker, reason)).toBeGreaterThan(0);
-  await expect.poll(() => termsOf(realm), { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);
+  await expect.poll(() => termsOf(realm), { timeout: RELEASED_WITHIN_MS }).toEqual([]);
 }
 
-/** How often the gate has said this, as the metrics count it. */
+/** How often the gate has had this reason, by the metrics. */
 export function gateChanges(worker: WorkerProcess, reason: string): Promise<number> {
   return worker.metric(`idalloc_gate_changes_total{reason="${reason}"}`);
 }
@@ -54,10 +54,10 @@ export async function termsOf(realm: Realm): Promise<readonly string[]> {
   return [...owners.values()].map(({ key, createRevision }) => `${key} of revision ${createRevision}`);
 }
 
-/** None of these holders has its worker ID any longer. */
-export async function expectGivenBack(realm: Realm, terms: readonly string[]): Promise<void> {
+/** Expects that none of these holders has its worker ID any longer. */
+export async function expectReleased(realm: Realm, terms: readonly string[]): Promise<void> {
   const left = async () => (await termsOf(realm)).filter((term) => terms.includes(term));
-  await expect.poll(left, { timeout: GIVEN_BACK_WITHIN_MS }).toEqual([]);
+  await expect.poll(left, { timeout: RELEASED_WITHIN_MS }).toEqual([]);
 }
 
 /** The fence of the last reply. */
@@ -66,7 +66,7 @@ export function lastFence(replies: Followed): bigint {
   return last === undefined ? 0n : fenceOf(last);
 }
 
-/** Resolves with the moment of the first reply under another fence. */
+/** Resolves with the time of the first reply under another fence. */
 export async function firstReplyAfter(fence: bigint, replies: Followed, from: number): Promise<number> {
   let at = from;
   let atMs = Number.NaN;
@@ -82,7 +82,7 @@ export async function firstReplyAfter(fence: bigint, replies: Followed, from: nu
   return atMs;
 }
 
-/** Replies go on coming, and the gate stays open, for so long. */
+/** Expects that replies continue and the gate stays open for `forMs`. */
 export async function expectUndisturbed({ worker, replies }: Watched, from: number, forMs: number): Promise<void> {
   const fence = lastFence(replies);
   await pause(forMs);
@@ -92,14 +92,14 @@ export async function expectUndisturbed({ worker, replies }: Watched, from: numb
   expect(lastFence(replies)).toBe(fence);
 }
 
-/** No ceiling lies further ahead of the right time than one reservation. */
+/** Expects that no ceiling is further ahead of the true time than one reservation. */
 export async function expectNoCeilingInTheFuture(realm: Realm): Promise<void> {
   const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(SHORT_LEASE.RESERVATION_MS) + 1_000));
   const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
   expect(Math.max(...ceilings.map(({ ticks }) => ticks))).toBeLessThan(limit);
 }
 
-/** The pool as workers get it: a realm that says nothing has the default one. */
+/** The pool of a realm's workers; the default one if the realm doesn't set it. */
 function poolOf({ env }: Realm): readonly number[] {
   return poolIds({ first: Number(env.POOL_FIRST ?? 0), last: Number(env.POOL_LAST ?? 31) });
 }

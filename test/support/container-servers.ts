@@ -15,23 +15,23 @@ import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from '../../
 import { ETCD_SIZE, type ProxiedBroker, type TestServers } from './servers.ts';
 
 const RESTART_MS = 20_000;
-/** Which process of which machine a container belongs to. */
+/** The label with the machine and process that a container belongs to. */
 const HOST_LABEL = 'idalloc.test.host';
 const PID_LABEL = 'idalloc.test.pid';
 const START_LABEL = 'idalloc.test.start';
 
-/** The label by which everything of this process's testcontainers session is found again. */
+/** The label of all containers and networks of this process's testcontainers session. */
 export async function sessionLabel(): Promise<string> {
   const reaper = await getReaper(await getContainerRuntimeClient());
   return `${LABEL_TESTCONTAINERS_SESSION_ID}=${reaper.sessionId}`;
 }
 
-/** Removes what this session started, and nothing else. */
+/** Removes the containers of this session, and nothing else. */
 async function removeSession(): Promise<void> {
   await removeLabelled(await sessionLabel());
 }
 
-/** Removes what sessions left whose process was killed on this machine; that of living ones stays. */
+/** Removes containers of sessions whose process was killed on this machine, and none of running processes. */
 export async function removeOrphans(log: (line: string) => void): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;
   const containers = await dockerode.listContainers({ all: true, filters: { label: [`${HOST_LABEL}=${hostname()}`] } });
@@ -40,18 +40,18 @@ export async function removeOrphans(log: (line: string) => void): Promise<void> 
   });
   const sessions = new Set(dead.flatMap(({ Labels }) => Labels[LABEL_TESTCONTAINERS_SESSION_ID] ?? []));
   for (const session of sessions) {
-    log(`removing what the killed session ${session} left`);
+    log(`removing the containers of the killed session ${session}`);
     await removeLabelled(`${LABEL_TESTCONTAINERS_SESSION_ID}=${session}`);
   }
 }
 
-/** Mark a container as this process's, so that a later run removes it when this one was killed. */
+/** Labels that mark a container as this process's, so that a later run can remove it if this one is killed. */
 export function ownerLabels(): Record<string, string> {
   const { pid, start } = ownIdentity();
   return { [HOST_LABEL]: hostname(), [PID_LABEL]: String(pid), [START_LABEL]: start };
 }
 
-/** Kafka with a second way to it, for clients that come by a proxy. */
+/** Kafka, with a second listener for clients behind a proxy. */
 async function startKafka(): Promise<{ container: StartedTestContainer; broker: string; proxied: ProxiedBroker }> {
   const ports = new RandomPortGenerator();
   const port = await ports.generatePort();
@@ -86,7 +86,7 @@ async function startEtcd(network: StartedNetwork): Promise<{ members: StartedTes
 }
 
 async function handleOf(container: StartedTestContainer | undefined) {
-  if (container === undefined) throw new RangeError(`no such server; etcd members are 0 to ${ETCD_SIZE - 1}`);
+  if (container === undefined) throw new RangeError(`there is no such etcd member: they are 0 to ${ETCD_SIZE - 1}`);
   return (await getContainerRuntimeClient()).container.getById(container.getId());
 }
 
@@ -94,7 +94,7 @@ async function isPaused(container: StartedTestContainer | undefined): Promise<bo
   return (await (await handleOf(container)).inspect()).State.Paused;
 }
 
-/** Starts Kafka and three etcd members side by side; when one fails, all that was started is removed. */
+/** Starts Kafka and three etcd members in parallel; if one fails, everything is removed. */
 export async function startContainerServers(): Promise<TestServers> {
   const begun = Promise.allSettled([startKafka(), new Network().start().then(startEtcd)]);
   const [kafka, etcd] = await begun;

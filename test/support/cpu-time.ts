@@ -1,6 +1,6 @@
 /**
- * The least processor time of a few runs, in milliseconds: what the work itself holds the event loop up for, on a
- * machine that has other things to do as well.
+ * The least processor time of a few runs, in milliseconds: how long the work itself blocks the event loop, even on a busy
+ * machine.
  */
 export function leastCpuMs(work: () => void, runs = 3): number {
   const taken = Array.from({ length: runs }, () => {

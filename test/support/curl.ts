@@ -11,13 +11,13 @@ interface Call {
   readonly method: string;
   readonly url: string;
   readonly headers: readonly (readonly [string, string])[];
-  /** What --cacert, --cert and --key name. */
+  /** The files of --cacert, --cert and --key. */
   readonly files: Readonly<Record<string, string>>;
 }
 
 const TLS_OPTIONS: Readonly<Record<string, string>> = { '--cacert': 'ca', '--cert': 'cert', '--key': 'key' };
 
-/** Throws for what the pages have not used yet. */
+/** Parses the arguments of curl; throws for options that no page has used yet. */
 function parse(args: readonly string[]): Call {
   let [method, url] = ['GET', ''];
   const headers: [string, string][] = [];
@@ -29,21 +29,22 @@ function parse(args: readonly string[]): Call {
     if (arg === '-X') method = args[++at] ?? '';
     else if (arg === '-H') headers.push((args[++at] ?? '').split(': ') as [string, string]);
     else if (file !== undefined) files[file] = args[++at] ?? '';
-    else if (arg.startsWith('-')) throw new Error(`this stand-in for curl has no option ${arg}`);
+    else if (arg.startsWith('-'))
+      throw new Error(`test/support/curl.ts does not support the option ${arg}: add it there`);
     else url = arg;
   }
   return { method, url, headers, files };
 }
 
 /**
- * What curl prints, as far as the pages use it, with `worker` at the default ports. Names of files are relative to `dir`.
+ * The output of curl, for the options that the pages use, with `worker` at the default ports. File names are relative to `dir`.
  * Rejects when the connection fails.
  */
 export async function curl(args: readonly string[], worker: WorkerProcess, dir = '.'): Promise<string> {
   const { method, url, headers, files } = parse(args);
   const [, secure, port, path = ''] = /^(https:\/\/)?localhost:(\d+)(\/.*)$/.exec(url) ?? [];
   if (port !== VARIABLES.API_PORT.fallback && port !== VARIABLES.OPS_PORT.fallback) {
-    throw new Error(`nothing listens at ${url}`);
+    throw new Error(`the pages may only use the default ports of a worker, not ${url}`);
   }
   if (port === VARIABLES.OPS_PORT.fallback) return `${await (await worker.ops(path)).text()}\n`;
   const api = await worker.api();

@@ -17,13 +17,13 @@ export function readPage(page: string): string {
 
 /** A fenced block of a page. */
 export interface Block {
-  /** Of its first line of content, from 1. */
+  /** The number of its first line of content, from 1. */
   readonly line: number;
   readonly language: string;
   readonly body: readonly string[];
 }
 
-/** A command that a page shows, with its output where it shows one. */
+/** A command that a page shows, with its output if that is shown. */
 export interface ShownCommand {
   readonly line: number;
   readonly command: string;
@@ -85,12 +85,12 @@ function proseOf(markdown: string): string {
   return markdown.replaceAll(/^( *)```[\s\S]*?^\1```$/gm, '');
 }
 
-/** The text in single backticks outside of blocks, on one line each. */
+/** The text in single backticks outside blocks, each joined to one line. */
 export function inlineCode(markdown: string): string[] {
   return [...proseOf(markdown).matchAll(/`([^`]+)`/g)].map(([, text = '']) => text.replaceAll(/\s+/g, ' '));
 }
 
-/** The targets of all links and pictures outside of code, but for other sites. */
+/** The targets of all links and pictures outside code, except links to other sites. */
 export function linksOf(markdown: string): string[] {
   const text = proseOf(markdown).replaceAll(/`[^`]*`/g, '`');
   return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
@@ -98,7 +98,7 @@ export function linksOf(markdown: string): string[] {
     .filter((target) => !/^[a-z]+:/.test(target));
 }
 
-/** The anchors of a page's headings, as GitHub makes them. */
+/** The anchors of a page's headings, as GitHub builds them. */
 export function anchorsOf(markdown: string): string[] {
   const seen = new Map<string, number>();
   return [...proseOf(markdown).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => {

@@ -3,10 +3,10 @@ import type { SuiteServers } from './servers.ts';
 
 const KEEP_ALIVE = '/etcdserverpb.Lease/LeaseKeepAlive';
 
-/** The way from one worker to all etcd members, which a test can cut, silence or slow down for this worker alone. */
+/** The link from one worker to all etcd members, which a test can cut, silence or slow down for this worker alone. */
 export class EtcdLink implements AsyncDisposable {
   readonly #proxies: readonly GrpcProxy[];
-  /** For the worker that goes this way. */
+  /** The variables of the worker that uses this link. */
   readonly env: { readonly ETCD_ENDPOINTS: string };
 
   private constructor(proxies: readonly GrpcProxy[]) {
@@ -18,17 +18,17 @@ export class EtcdLink implements AsyncDisposable {
     return new EtcdLink(await Promise.all(etcdEndpoints.map(startGrpcProxy)));
   }
 
-  /** Connections are cut and refused. */
+  /** Cuts all connections, and refuses new ones. */
   cut(): void {
     for (const proxy of this.#proxies) proxy.block();
   }
 
-  /** Calls get no answer; those that come meanwhile reach etcd after `heal`. */
+  /** Leaves calls without an answer; those sent meanwhile reach etcd after `heal`. */
   silence(): void {
     for (const proxy of this.#proxies) proxy.hold();
   }
 
-  /** Each answer comes so much later. */
+  /** Delays each answer. */
   slow(delayMs: number): void {
     for (const proxy of this.#proxies) proxy.slow(delayMs);
   }
@@ -41,7 +41,7 @@ export class EtcdLink implements AsyncDisposable {
     }
   }
 
-  /** When the last keep-alive came that was answered: at or after the moment in which the worker sent it. */
+  /** When the last answered keep-alive arrived at the proxy, just after the worker sent it. */
   lastKeepAliveMs(): number {
     return Math.max(0, ...this.#proxies.map((proxy) => proxy.lastServedMs(KEEP_ALIVE) ?? 0));
   }

@@ -10,7 +10,7 @@ import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 import { run } from '../../ops/dev/run.ts';
 import { isAtLeast, parseVersion, versionOf, which } from '../../ops/dev/toolchain.ts';
 
-/** Something on this machine's disk, or why it can't be had. */
+/** A tool on this machine's disk, or the reason why it is not available. */
 export type Tool = { readonly path: string } | { readonly unavailable: string };
 
 export const EXAMPLES = join(ROOT, 'examples');
@@ -24,8 +24,8 @@ function log(line: string): void {
 }
 
 /**
- * A cached directory that the file `recipe` of an example decides, and `sources` beside it; the programs it takes are
- * installed where they can be.
+ * A cached directory for an example, built again when the file `recipe` or one of `sources` changes; the programs that the
+ * build needs are installed if possible.
  */
 async function prepared(
   what: string,
@@ -65,7 +65,7 @@ function pip(environment: string, what: readonly string[]): Promise<string> {
   return install(join(environment, 'bin/python'), ['-m', 'pip', 'install', ...quiet, ...what]);
 }
 
-/** Runs a script of the Python example in its environment; rejects with code and output when it fails. */
+/** Runs a script of the Python example in its environment; rejects with exit code and output if it fails. */
 export function runPython(environment: string, script: string, brokers: readonly string[], args: readonly string[]) {
   const all = [join(EXAMPLES, 'python', script), '--brokers', brokers.join(), ...args];
   const limits = { maxBuffer: SCRIPT_OUTPUT_BYTES, timeout: SCRIPT_TIMEOUT_MS };
@@ -136,7 +136,7 @@ export async function chromium(): Promise<Tool> {
   return missing === undefined ? { path: 'chromium' } : { unavailable: missing };
 }
 
-/** For `describe.skipIf`: the path, which is empty where there is none, and the reason for a title. */
+/** For `describe.skipIf`: the path, or '' and the reason, also as an addition to the title. */
 export function skipping(tool: Tool): {
   readonly path: string;
   readonly why: string | undefined;

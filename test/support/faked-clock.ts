@@ -7,7 +7,7 @@ import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 
 const LIB = '/usr/lib';
 
-/** libfaketime for programs with threads, wherever the machine's architecture puts it. */
+/** The path of libfaketime for programs with threads, which depends on the machine's architecture. */
 function findLibrary(): string | undefined {
   const dirs = existsSync(LIB) ? readdirSync(LIB).map((name) => join(LIB, name, 'faketime')) : [];
   return [join(LIB, 'faketime'), '/usr/lib64/faketime', ...dirs]
@@ -16,13 +16,13 @@ function findLibrary(): string | undefined {
 }
 
 /**
- * The wall clock of a worker's process, for a test to set: libfaketime reads it from a file each time that the process
- * asks. The monotonic clock stays the machine's.
+ * The wall clock of a worker's process, which the test sets: libfaketime reads it from a file each time that the process
+ * reads its clock. The monotonic clock is the machine's.
  */
 export class FakedClock implements Disposable {
   readonly #dir = mkdtempSync(join(tmpdir(), 'idalloc-clock-'));
   readonly #file = join(this.#dir, 'clock');
-  /** What the process has to be started with. */
+  /** The variables with which the process must be started. */
   readonly env: Readonly<Record<string, string>>;
 
   private constructor(library: string, offsetMs: number) {
@@ -38,8 +38,8 @@ export class FakedClock implements Disposable {
   }
 
   /**
-   * A clock that is off by so much. libfaketime is installed when it is missing. Where it can't be, the test is skipped,
-   * and fails if CI is set.
+   * A clock that is off by `offsetMs`. libfaketime is installed if it is missing. If that fails, the test is skipped, or fails
+   * if CI is set.
    */
   static async create({ skip }: TestContext, offsetMs = 0): Promise<FakedClock> {
     const log = (line: string) => process.stderr.write(`clock test: ${line}\n`);
@@ -51,7 +51,7 @@ export class FakedClock implements Disposable {
     return skip(why);
   }
 
-  /** Sets the clock to the right time and so much more. */
+  /** Sets the clock to the true time plus `offsetMs`. */
   set(offsetMs: number): void {
     const sign = offsetMs < 0 ? '' : '+';
     this.#write(`${sign}${(offsetMs / 1_000).toFixed(3)}`);
@@ -67,7 +67,7 @@ export class FakedClock implements Disposable {
     rmSync(this.#dir, { recursive: true, force: true });
   }
 
-  /** In one step: half of a file would be another time. */
+  /** Replaces the file atomically: a half-written file would be another time. */
   #write(text: string): void {
     writeFileSync(`${this.#file}.new`, text);
     renameSync(`${this.#file}.new`, this.#file);

@@ -5,23 +5,22 @@ import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { LAYOUT, type Realm } from './realm.ts';
 
-/** So many entries make a record batch of a little less than the megabyte that a topic takes by default. */
+/** Entries of an append: they take a little less than the megabyte that a topic accepts by default. */
 const ENTRIES_AN_APPEND = 4_000;
-/** Requests are as many as `through` needs to rise. */
+/** Entries after which `through` rises by one. */
 const ENTRIES_A_REQUEST = 1_000;
 const CALL_TIMEOUT_MS = 30_000;
 const WORKER_ID = 18;
 const EPOCH_MS = 1_780_416_300_000;
 
-/** The correlation ID of the entry at an offset of a filled partition; as random as requesters' are, by its hash. */
+/** The correlation ID of the entry at an offset of a filled partition; their hashes are spread evenly, as in production. */
 function filledId(partition: number, offset: number): string {
   return `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
 }
 
 /**
- * Fills each partition of an empty ledger with so many decisions, as one worker would have written them that was alone:
- * each lies at its own `end`, `through` rises. The requests that they tell of are gone from the request topic, so nobody
- * reads them again.
+ * Fills each partition of an empty ledger with `perPartition` entries, as a single worker would have written them: each is at
+ * its own `end`, and `through` rises. Their requests are not in the request topic, so they are not read again.
  */
 export async function fillLedger(realm: Realm, perPartition: number): Promise<void> {
   const partitions = Array.from({ length: Number(realm.env.REQUEST_PARTITIONS) }, (_, partition) => partition);
@@ -35,7 +34,7 @@ export async function fillLedger(realm: Realm, perPartition: number): Promise<vo
   await realm.admin.deleteTopicRecords({ topic: realm.requestTopic, partitions: gone });
 }
 
-/** One append is under way while the next one is made. */
+/** Builds the next append while one is in flight. */
 async function fillPartition(realm: Realm, partition: number, entries: number): Promise<void> {
   let before: Promise<void> = Promise.resolve();
   for (let from = 0; from < entries; from += ENTRIES_AN_APPEND) {
@@ -73,7 +72,7 @@ function entryAt({ replyTopic }: Realm, partition: number, offset: number): NewR
   return { key: encodeLedgerKey(Buffer.from(filledId(partition, offset), 'latin1')), value, headers: {} };
 }
 
-/** What a broker refuses rejects. */
+/** Appends records; rejects if the broker refuses them. */
 async function append(
   { source: { cluster } }: Realm,
   topic: string,

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** Hostile connections. Those that the server cuts are not reopened. */
+/** Hostile connections. Connections that the server cuts are not reopened. */
 export class Flood {
   readonly #sockets: Socket[];
 
@@ -28,7 +28,7 @@ export class Flood {
     return this.#sockets.filter((socket) => !socket.closed).length;
   }
 
-  /** Resolves when the other side has taken every connection, or has cut it. */
+  /** Resolves when the server has accepted or cut every connection. */
   async settled(): Promise<void> {
     await Promise.all(
       this.#sockets.map(

@@ -11,7 +11,7 @@ export interface Seen {
   readonly partition: number;
   readonly offset: number;
   readonly message: KafkaMessage;
-  /** When it came, by the monotonic clock. */
+  /** When it arrived, by the monotonic clock. */
   readonly atMs: number;
 }
 
@@ -27,16 +27,16 @@ export function decodeReply(seen: Seen): DecodedReply {
   return { reply: decodeIdReply(value), replayed: headers?.['idalloc-replayed'] !== undefined, seen };
 }
 
-/** Throws for a refusal. */
+/** The batch of a reply; throws if the reply is an error. */
 export function batchOf({ reply }: Pick<DecodedReply, 'reply'>): IdBatch {
   if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
   return reply.batch;
 }
 
-/** The least that a broker takes: a member that was given up is waited for no longer than this. */
+/** The minimum that a broker accepts, so that a member that has disappeared delays the group as little as possible. */
 const SESSION_TIMEOUT_MS = 6_000;
 
-/** Everything on a topic so far, in log order within each partition, and promises for what is to come. */
+/** All records of a topic so far, in log order within each partition, and promises for records to come. */
 export class Followed implements AsyncDisposable {
   readonly #topic: string;
   readonly #kafka: Kafka;
@@ -52,7 +52,7 @@ export class Followed implements AsyncDisposable {
     this.#consumer = this.#makeConsumer();
   }
 
-  /** Reads the topic from its beginning, in a group of its own. */
+  /** Reads the topic from its beginning, in a new group. */
   static async start(kafka: Kafka, topic: string): Promise<Followed> {
     const followed = new Followed(kafka, topic);
     await followed.#run();
@@ -63,7 +63,7 @@ export class Followed implements AsyncDisposable {
     return this.#seen;
   }
 
-  /** Resolves when what was seen satisfies; rejects when it does not in time. */
+  /** Resolves when the records seen satisfy a condition; rejects at the timeout, with `what` in the message. */
   async until(what: string, satisfies: (seen: readonly Seen[]) => boolean, timeoutMs?: number): Promise<void> {
     await this.#watchers.wait({
       what: () => `${what} on ${this.#topic}, where ${this.#seen.length} records were seen`,
@@ -92,7 +92,7 @@ export class Followed implements AsyncDisposable {
     return decodeReply(found() as Seen);
   }
 
-  /** The batch that one request got; throws when it was refused. */
+  /** The batch of one request; throws if it got an error. */
   async batch(correlationId: string | Buffer): Promise<IdBatch> {
     return batchOf(await this.reply(correlationId));
   }
@@ -103,8 +103,8 @@ export class Followed implements AsyncDisposable {
   }
 
   /**
-   * kafkajs gives a consumer up for good after some faults of a broker that starts or restarts, and leaves one as it is
-   * that did not join: the next one reads on.
+   * kafkajs stops a consumer permanently after some errors of a broker that starts or restarts, and does nothing about a
+   * consumer that fails to join. In both cases it is replaced by a new one.
    */
   #makeConsumer(): ReturnType<Kafka['consumer']> {
     const consumer = this.#kafka.consumer({
@@ -116,7 +116,7 @@ export class Followed implements AsyncDisposable {
     let joining = true;
     const replace = async () => {
       if (this.#consumer !== consumer) return;
-      await Promise.all([this.#readOn(), consumer.disconnect()]);
+      await Promise.all([this.#resume(), consumer.disconnect()]);
     };
     consumer.on('consumer.rebalancing', () => {
       joining = true;
@@ -133,13 +133,13 @@ export class Followed implements AsyncDisposable {
     return consumer;
   }
 
-  async #readOn(): Promise<void> {
+  async #resume(): Promise<void> {
     while (!this.#ended) {
       this.#consumer = this.#makeConsumer();
       try {
         return await this.#run();
       } catch {
-        // The broker is not back yet; kafkajs has waited before it said so.
+        // The broker is not back yet; kafkajs has retried for a while before it rejected.
         await this.#consumer.disconnect();
       }
     }

@@ -5,19 +5,19 @@ import { type FormKeys, parseFormKeys } from '../../src/codec/form/keys.ts';
 import { compose, defineLayout, type FieldRole, type Layout } from '../../src/core/layout.ts';
 import { anyLayout, partsOf } from '../core/arbitraries.ts';
 
-/** Published here, so of no use for anything else. */
+/** A key that is published here, so it must not be used anywhere else. */
 export const KEY_1 = `1:${'0123456789abcdef'.repeat(4)}`;
 export const KEY_2 = `2:${'fedcba9876543210'.repeat(4)}`;
 export const KEYS: FormKeys = parseFormKeys(`${KEY_2}\n${KEY_1}`);
 
 export const settingsOf = (layout: Layout): FormSettings => ({ layout, keys: KEYS, prefix: 'ord' });
 
-/** Those whose `open` does not refuse the layout as a whole. */
+/** The forms that support the layout. */
 export function formsFor(layout: Layout): FormName[] {
   return FORM_NAMES.filter((name) => FORMS[name].freeBits(layout) >= 0);
 }
 
-/** With as many bits below the time as there can be, and with as few. */
+/** Layouts with the most and with the fewest possible bits below the timestamp. */
 const EXTREMES = [
   { timestamp: 16, worker: 16, sequence: 32 },
   { timestamp: 48, worker: 1, sequence: 1 },
@@ -42,7 +42,7 @@ export const aLayoutAndIds = fc
     return fc.record({ layout: fc.constant(layout), a: anId, b: anId });
   });
 
-/** The text, or undefined where the form refuses the ID. Any other error is a fault. */
+/** The result of the work; undefined if the form refuses the ID. Rethrows any other error. */
 export function tried<T>(work: () => T): T | undefined {
   try {
     return work();

@@ -11,7 +11,7 @@ function log(line: string): void {
   process.stderr.write(`test servers: ${line}\n`);
 }
 
-/** The engine to use, or why none: by IDALLOC_TEST_SERVERS, else containers whenever an engine can be had. */
+/** The engine to use, or why none: by IDALLOC_TEST_SERVERS, else containers if an engine is available. */
 async function chooseEngine(): Promise<Engine> {
   const choice = process.env.IDALLOC_TEST_SERVERS;
   if (choice !== undefined && !CHOICES.includes(choice)) {
@@ -26,8 +26,8 @@ async function chooseEngine(): Promise<Engine> {
 }
 
 /**
- * Removes the session's containers when the process ends without the teardown. A signal has to become an exit here: a
- * library under testcontainers would otherwise end the process by that signal, past all exit handlers.
+ * Removes the session's containers when the process exits without the teardown. A signal must become an exit here: a library
+ * of testcontainers would otherwise kill the process by that signal, without its exit handlers.
  */
 function sweepAtExit(label: string): () => void {
   const sweep = () => {
@@ -44,7 +44,7 @@ function sweepAtExit(label: string): () => void {
 
 async function startContainers(): Promise<TestServers> {
   await ensureImages(['kafka', 'etcd'], log);
-  // Read by testcontainers at its first container.
+  // testcontainers reads this before its first container.
   if (!(await ensureReaper())) process.env.TESTCONTAINERS_RYUK_DISABLED = 'true';
   const { removeOrphans, sessionLabel, startContainerServers } = await import('./container-servers.ts');
   await removeOrphans(log);

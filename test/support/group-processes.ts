@@ -10,7 +10,7 @@ import { suiteServers } from './servers.ts';
 export const PARTITIONS = 12;
 export const SESSION_MS = 6_000;
 export const HEARTBEAT_MS = 500;
-/** What a loaded machine may add to any wait. */
+/** Extra time for each wait on a busy machine. */
 export const SLACK_MS = 2_000;
 
 export function connect(): Cluster {
@@ -18,15 +18,15 @@ export function connect(): Cluster {
   return new Cluster({ dialer, seeds: seedsOf(suiteServers().brokers), runtime: RUNTIME });
 }
 
-/** A process with one member, and nothing else. */
+/** Stands for a process: one member with its own connections. */
 export class Process {
   readonly member: Member;
   readonly cluster = connect();
   held: readonly number[] = [];
-  /** What it keeps copies of, and what of that it is to own. */
+  /** The partitions that it keeps copies of, and those of them that it will own. */
   standbys: readonly number[] = [];
   warmups: readonly number[] = [];
-  /** All that it did not have before, in the order in which it came, and all that it lost. */
+  /** All partitions that were added and removed, in order. */
   readonly added: number[] = [];
   readonly removed: number[] = [];
   readonly lost: string[] = [];
@@ -64,8 +64,9 @@ export class Process {
 export class Stage {
   readonly id = `t${randomUUID().slice(0, 8)}`;
   processes: Process[] = [];
-  /** Since when a partition has no owner, and the longest time without one. */
+  /** The time from which each partition has had no owner. */
   readonly #orphanedMs = new Map<number, number>();
+  /** The longest time that each partition had no owner. */
   readonly silentMs = new Map<number, number>();
   #onLook = Promise.withResolvers<void>();
 
@@ -89,7 +90,7 @@ export class Stage {
     this.#onLook = Promise.withResolvers();
   }
 
-  /** Forgets what was silent so far. */
+  /** Starts a new measurement of the time without owners. */
   watch(): number {
     this.silentMs.clear();
     return performance.now();
@@ -99,20 +100,20 @@ export class Stage {
     return Math.max(0, ...partitions.map((partition) => this.silentMs.get(partition) ?? 0));
   }
 
-  /** When the processes share the topic, each with its part. */
+  /** Resolves when the processes share all partitions evenly. */
   shared(): Promise<void> {
     return this.when(() => {
       const counts = this.processes.map(({ held }) => held.length);
       const total = counts.reduce((sum, count) => sum + count, 0);
       return total === PARTITIONS && Math.max(...counts) - Math.min(...counts) <= 1;
-    }, 'a topic that is shared');
+    }, 'an even share of all partitions');
   }
 
-  /** Looks after each change of what a member has, and from time to time. */
+  /** Resolves when the condition holds, which is checked after each assignment and at intervals. */
   async when(isSo: () => boolean, what: string): Promise<void> {
     const lateMs = performance.now() + 60_000;
     while (!isSo()) {
-      if (performance.now() > lateMs) throw new Error(`${what} was waited for in vain`);
+      if (performance.now() > lateMs) throw new Error(`still waiting after a minute for ${what}`);
       await Promise.race([this.#onLook.promise, pause(100)]);
     }
   }
@@ -124,7 +125,7 @@ export class Stage {
     await one.cluster.close();
   }
 
-  /** Without a word to the coordinator. */
+  /** Ends a process as a crash does, without leaving the group. */
   async kill(one: Process): Promise<void> {
     this.processes = this.processes.filter((other) => other !== one);
     this.look();
@@ -137,9 +138,10 @@ export async function openStage(cluster: Cluster): Promise<Stage> {
   const stage = new Stage();
   const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
   const { controllerId } = await cluster.metadata([]);
-  const made = await cluster.call(controllerId, 'control', 10_000, (link) =>
+  const answer = await cluster.call(controllerId, 'control', 10_000, (link) =>
     link.createTopics({ topics, timeoutMs: 10_000 }),
   );
-  if (made.topics[0]?.errorCode !== undefined) throw new Error(`topic ${stage.id}: ${made.topics[0].errorCode}`);
+  const errorCode = answer.topics[0]?.errorCode;
+  if (errorCode !== undefined) throw new Error(`topic ${stage.id} was not created: ${errorCode}`);
   return stage;
 }

@@ -4,28 +4,28 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 /** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything by default. */
 export interface GrpcProxy {
-  /** http://host:port, to be used in place of the server's. */
+  /** http://host:port, to use in place of the server's address. */
   readonly endpoint: string;
-  /** How many answers were swallowed since the start. */
+  /** The number of answers dropped since the start. */
   readonly dropped: number;
   /**
-   * Lets the next `times` calls through, waits for the server's answer, swallows it, and cuts the client's connection: the
-   * call took effect, and the client can't know.
+   * Lets the next `times` calls through, waits for the server's answer, drops it, and cuts the client's connection: the call
+   * took effect, and the client can't know.
    *
    * @param method as in the path: `/etcdserverpb.KV/Txn`
-   * @param matches which calls count, by the bytes of the request as far as they have come; all by default
-   * @returns resolves when the last of them was swallowed
+   * @param matches selects calls by the bytes of the request received so far; all by default
+   * @returns resolves when the last answer was dropped
    */
   dropAnswers(method: string, times: number, matches?: (request: Buffer) => boolean): Promise<void>;
-  /** Holds each answer back for so long; 0 ends that. */
+  /** Delays each answer; 0 ends the delay. */
   slow(delayMs: number): void;
-  /** Holds every call back until `release`, as a network does that has stopped to carry anything. */
+  /** Holds every call until `release`, as a network that carries nothing. */
   hold(): void;
   release(): void;
   /** Cuts all connections and every new one. */
   block(): void;
   unblock(): void;
-  /** When the last call of this method came, by the monotonic clock, of those whose answer was passed on. */
+  /** When the last call of this method arrived whose answer was passed on, by the monotonic clock. */
   lastServedMs(method: string): number | undefined;
   close(): Promise<void>;
 }
@@ -33,7 +33,7 @@ export interface GrpcProxy {
 interface Drop {
   readonly method: string;
   readonly matches: (request: Buffer) => boolean;
-  /** Answers still to be chosen, and those still to be swallowed. */
+  /** Calls still to be selected, and answers still to be dropped. */
   open: number;
   pending: number;
   readonly done: () => void;
@@ -54,7 +54,7 @@ function keepRequest(stream: http2.ServerHttp2Stream): () => Buffer {
   return () => Buffer.concat(chunks);
 }
 
-/** Trailers may come while the answer is held back. */
+/** Trailers may arrive while the answer is delayed. */
 function keepTrailers(answer: http2.ClientHttp2Stream): () => http2.IncomingHttpHeaders {
   let trailers: http2.IncomingHttpHeaders = {};
   answer.on('trailers', (received) => {
@@ -63,7 +63,7 @@ function keepTrailers(answer: http2.ClientHttp2Stream): () => http2.IncomingHttp
   return () => trailers;
 }
 
-/** Passes an answer on: head, messages, and the trailers, in which gRPC has its status. */
+/** Passes an answer on: headers, messages, and the trailers, which have the gRPC status. */
 function passAnswer(
   answer: http2.ClientHttp2Stream,
   client: http2.ServerHttp2Stream,
@@ -119,7 +119,7 @@ export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
   ) => {
     const method = String(headers[HTTP2_HEADER_PATH]);
     const cameMs = performance.now();
-    client.on('error', () => undefined); // a call that is given up while it is held
+    client.on('error', () => undefined); // a call that is cancelled while it is held
     if (held !== undefined) await held.promise;
     if (client.destroyed || server.destroyed) return client.close(NGHTTP2_INTERNAL_ERROR);
     const request = keepRequest(client);
@@ -141,7 +141,7 @@ export async function startGrpcProxy(upstream: string): Promise<GrpcProxy> {
 
   const proxy = http2.createServer();
   proxy.on('session', (session) => {
-    // A connection that was cut reports it here, too; cutting is what this proxy is for.
+    // A connection that this proxy cut is reported here too.
     session.on('error', () => session.destroy());
     if (blocked) {
       session.destroy();

@@ -7,7 +7,7 @@ const { CompressionCodecs, CompressionTypes } = kafkajs;
 export type Codec = 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
 
 const TYPES = {
-  none: 8 as kafkajs.CompressionTypes, // its three lowest bits, which are the codec that the broker sees, say none
+  none: 8 as kafkajs.CompressionTypes, // its three lowest bits, which the broker reads as the codec, mean none
   gzip: CompressionTypes.GZIP,
   snappy: CompressionTypes.Snappy,
   lz4: CompressionTypes.LZ4,
@@ -21,11 +21,11 @@ const COMPRESS: Readonly<Record<Codec, (bytes: Buffer) => Buffer>> = {
   zstd: (bytes) => zstdCompressSync(bytes),
 };
 
-/** A producer of records that a well-meaning client would not send. It changes the codecs of this process. */
+/** A producer of records that no correct client would send. It changes kafkajs' codecs for this process. */
 export class Handmade implements AsyncDisposable {
   readonly #producer: Producer;
   readonly #topic: string;
-  /** What is to be sent in place of the records that kafkajs encoded. */
+  /** The bytes to send in place of the records that kafkajs encoded. */
   #instead: Buffer | undefined;
 
   private constructor(producer: Producer, topic: string) {
@@ -48,7 +48,7 @@ export class Handmade implements AsyncDisposable {
     return new Handmade(producer, topic);
   }
 
-  /** Compressed, which the broker undoes where the topic says uncompressed. */
+  /** Sends compressed messages; the broker decompresses them on a topic with compression.type=uncompressed. */
   async compressed(codec: Codec, messages: readonly Message[]): Promise<RecordMetadata> {
     const answer = await this.#producer.send({
       topic: this.#topic,
@@ -58,7 +58,7 @@ export class Handmade implements AsyncDisposable {
     return only(answer);
   }
 
-  /** As one batch. */
+  /** Sends records as one batch. */
   async records(partition: number, records: readonly HandmadeRecord[], codec: Codec = 'none'): Promise<RecordMetadata> {
     this.#instead = Buffer.concat(records.map((record, i) => encodeRecord(record, i)));
     try {
@@ -78,6 +78,7 @@ export class Handmade implements AsyncDisposable {
 
 function only(answers: readonly RecordMetadata[]): RecordMetadata {
   const [answer] = answers;
-  if (answer === undefined || answers.length !== 1) throw new Error(`not one answer: ${JSON.stringify(answers)}`);
+  if (answer === undefined || answers.length !== 1)
+    throw new Error(`one answer expected, not ${JSON.stringify(answers)}`);
   return answer;
 }

@@ -1,6 +1,6 @@
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 
-/** A correlation ID that begins with `name`, and that this partition decides. */
+/** A correlation ID that begins with `name`, with this home partition. */
 export function idFor(name: string, partition: number, partitions: number): string {
   for (let tries = 0; ; tries += 1) {
     const id = tries === 0 ? name : `${name}.${tries}`;

@@ -4,12 +4,12 @@ import type { SeenIds } from './seen-ids.ts';
 export interface HttpLoad {
   /** http://host:port */
   readonly url: string;
-  /** IDs of each request. */
+  /** IDs per request. */
   readonly count: number;
   readonly requests: number;
   readonly connections: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Takes every ID of every answer; reading them slows the load down. */
+  /** Collects every ID of every response, which slows the load down. */
   readonly seen?: SeenIds;
 }
 
@@ -17,13 +17,13 @@ export interface HttpLoadResult {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Answers that were no success, or had not as many IDs as were asked for. */
+  /** Responses without success, or with another number of IDs than requested. */
   readonly failures: number;
 }
 
 const VALUE = /"value_hex":"([0-9a-f]{16})"/g;
 
-/** So many requests for IDs over so many connections, one under way on each, by autocannon. */
+/** Sends requests for IDs over several connections, with one request in flight on each, with autocannon. */
 export async function loadHttp(load: HttpLoad): Promise<HttpLoadResult> {
   const { url, count, requests, connections, headers = {}, seen } = load;
   const verifyBody = (body: unknown) => {

@@ -8,14 +8,14 @@ const NODES = [1, 2, 3] as const;
 export type NodeId = (typeof NODES)[number];
 const PORTS_EACH = 3;
 
-/** Properties of one broker on top of its usual ones. */
+/** Properties of one broker in addition to the default ones. */
 type Properties = (node: NodeId) => Readonly<Record<string, string>>;
 
 function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
   const common = {
     'node.id': String(node),
     'offsets.topic.replication.factor': String(NODES.length),
-    // A dead broker is noticed after 9 s by default; its leaders move then.
+    // By default the controller fences a dead broker after 9 s, and then moves its leaderships.
     'broker.session.timeout.ms': '6000',
     'broker.heartbeat.interval.ms': '1000',
     'controller.quorum.voters': `1@127.0.0.1:${controllerPort}`,
@@ -26,8 +26,8 @@ function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: nu
 }
 
 /**
- * Three brokers as child processes, which end with this process at the latest. The first one is the controller too, and
- * has to live: the others may be killed, both at once as well, and started again on their data and addresses.
+ * Three brokers as child processes, which are stopped with this process at the latest. The first is also the controller, and
+ * must stay up; the others may be killed, even both at once, and restarted on their data and addresses.
  */
 export class KafkaCluster implements AsyncDisposable {
   readonly #dir: string;
@@ -42,7 +42,7 @@ export class KafkaCluster implements AsyncDisposable {
     this.#properties = properties;
   }
 
-  /** Resolves when all of them serve; else leaves nothing behind. */
+  /** Resolves when all brokers serve; if it rejects, nothing is left behind. */
   static async start(properties: Properties = () => ({})): Promise<KafkaCluster> {
     const ports = await freePorts(NODES.length * PORTS_EACH);
     const cluster = new KafkaCluster(await mkdtemp(join(tmpdir(), 'idalloc-cluster-')), ports, properties);
@@ -58,18 +58,18 @@ export class KafkaCluster implements AsyncDisposable {
     return NODES.map((node) => `127.0.0.1:${this.#portsOf(node)[0]}`);
   }
 
-  /** The same brokers by the listeners on which they talk to each other. */
+  /** host:port of the listeners that the brokers use among themselves. */
   get internal(): readonly string[] {
     return NODES.map((node) => `127.0.0.1:${this.#portsOf(node)[1]}`);
   }
 
-  /** Ends a broker at once, as a power cut would. */
+  /** Kills a broker without a shutdown, as a power cut would. */
   async kill(node: Exclude<NodeId, 1>): Promise<void> {
     await this.#nodes.get(node)?.kill();
     this.#nodes.delete(node);
   }
 
-  /** Stops a broker's process as it is: its connections stay open, and nothing is answered on them. */
+  /** Freezes a broker: its connections stay open, and nothing answers. */
   freeze(node: Exclude<NodeId, 1>): void {
     this.#signal(node, 'SIGSTOP');
   }
@@ -86,7 +86,7 @@ export class KafkaCluster implements AsyncDisposable {
     this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
   }
 
-  /** The brokers without the controller can't tell it that they stop once it is gone, so nobody waits for that. */
+  /** Stops the brokers without waiting for a controlled shutdown, which needs the controller. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#nodes.values()].map((node) => node.kill()));
     await rm(this.#dir, { recursive: true, force: true });

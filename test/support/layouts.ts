@@ -6,10 +6,9 @@ type Env = Readonly<Record<string, string>>;
 /**
  * Layouts that tests run workers in, by name. The custom ones were chosen with `idalloc layout`:
  *
- * regional  139 years of milliseconds for 1,024 workers in each of 4 regions; region and worker below the sequence, as sonyflake
- *           has its machine, so that neighbouring IDs of a worker are 4,096 apart
- * seconds   numbers of 53 bits for 64 workers, 136 years: paid for with an order of whole seconds. The random start spreads
- *           the last digit
+ * regional  139 years of milliseconds for 1,024 workers in each of 4 regions; region and worker are below the sequence, like
+ *           the machine in sonyflake, so that consecutive IDs of a worker are 4,096 apart
+ * seconds   53-bit numbers for 64 workers and 136 years, ordered by whole seconds only. The random start varies the last digit
  */
 export const LAYOUT_ENVS = {
   default: {},
@@ -32,7 +31,7 @@ export const LAYOUT_ENVS = {
 
 export type TestLayout = keyof typeof LAYOUT_ENVS;
 
-/** The layout that a worker with these variables has. */
+/** The layout of a worker with these variables. */
 export function layoutOfEnv(env: Env): Layout {
   return loadEtcdConfig(env).layout;
 }

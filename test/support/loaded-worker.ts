@@ -6,7 +6,7 @@ import { checkStops } from './stops.ts';
 import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Requests that are sent and stay unanswered while something keeps the worker from them. */
+/** Unanswered requests that show that the worker has stopped serving. */
 const UNANSWERED = 20;
 const POLL = { timeout: 60_000, interval: 200 };
 const PACE = { burst: 2, paceMs: 100 };
@@ -17,13 +17,13 @@ export interface Readiness {
   readonly detail?: string;
 }
 
-/** What the worker says of itself to a load balancer. */
+/** The response of the worker's /readyz. */
 export async function readiness(worker: WorkerProcess): Promise<Readiness> {
   const response = await worker.ops('/readyz');
   return { ...((await response.json()) as object), status: response.status };
 }
 
-/** A worker of a realm under a load that goes on until it is checked; the realm ends with it. */
+/** A worker of a realm under a load that runs until `check`; disposing it also disposes the realm. */
 export class LoadedWorker implements AsyncDisposable {
   readonly realm: Realm;
   readonly worker: WorkerProcess;
@@ -42,7 +42,7 @@ export class LoadedWorker implements AsyncDisposable {
   static async start(
     realm: Realm,
     env: Readonly<Record<string, string>>,
-    load: Pick<LoadOptions, 'goesAstray'> = {},
+    load: Pick<LoadOptions, 'misroutes'> = {},
   ): Promise<LoadedWorker> {
     const worker = realm.worker(env);
     await worker.ready();
@@ -53,20 +53,20 @@ export class LoadedWorker implements AsyncDisposable {
     return loaded;
   }
 
-  /** Requests that have an answer by now. */
+  /** The number of requests answered so far. */
   get answers(): number {
     return new Set(this.#replies.seen.map(({ message }) => String(message.key))).size;
   }
 
-  /** Waits until so many more requests are answered. */
+  /** Waits until `more` further requests are answered. */
   async answered(more: number): Promise<void> {
     await this.#replies.replies(this.answers + more);
   }
 
-  /** Waits until the worker is not ready for this reason while requests pile up. Resolves to the detail for people. */
+  /** Waits until the worker is unready for this reason and requests pile up; returns the detail from /readyz. */
   async stopped(reason: string): Promise<string> {
     await this.unready(reason);
-    await expect.poll(() => this.load.asks.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
+    await expect.poll(() => this.load.requests.length - this.answers, POLL).toBeGreaterThan(UNANSWERED);
     const found = await readiness(this.worker);
     expect(found).toMatchObject({ status: 503, reason });
     return found.detail ?? '';
@@ -80,18 +80,18 @@ export class LoadedWorker implements AsyncDisposable {
     await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 200 });
   }
 
-  /** Ends the load. Every request has one batch, none was made while the worker was stopped, and no ID is there twice. */
+  /** Ends the load. Expects one batch for every request, none allocated while the worker was stopped, and no ID twice. */
   async check(): Promise<History> {
-    const asks = await this.load.stop();
-    const history = await checkWholeHistory(this.realm, asks, this.#replies, () =>
+    const requests = await this.load.stop();
+    const history = await checkWholeHistory(this.realm, requests, this.#replies, () =>
       settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger),
     );
-    checkStops([this.worker], this.#replies, asks);
+    checkStops([this.worker], this.#replies, requests);
     return history;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.load.stop().catch(() => undefined); // the test that failed has said more
+    await this.load.stop().catch(() => undefined); // the error of the failed test is more useful
     await this.realm[Symbol.asyncDispose]();
   }
 }

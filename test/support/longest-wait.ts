@@ -2,8 +2,8 @@ import type { Followed } from './followed.ts';
 import { partitionOf, type Sent } from './load.ts';
 
 /**
- * How long a request waited for its first reply, at the most, by partition: what users of a partition see of a worker
- * that comes or goes. Milliseconds from sending, for requests that were sent since `fromMs`.
+ * The longest wait of a request for its first reply, by partition: the effect on users when a worker joins or leaves. In
+ * milliseconds from sending, for requests sent since `fromMs`.
  */
 export function longestWaits(
   asks: readonly Sent[],
@@ -25,7 +25,7 @@ export function longestWaits(
   return waits;
 }
 
-/** The longest of them among these partitions. */
+/** The longest wait among these partitions. */
 export function longestOf(waits: ReadonlyMap<number, number>, partitions: Iterable<number> = waits.keys()): number {
   return Math.max(...[...partitions].map((partition) => waits.get(partition) ?? 0));
 }

@@ -13,7 +13,7 @@ import { VirtualRuntime } from './virtual-runtime.ts';
 
 export const T = 'topic';
 
-/** What a loop asked of a broker, and when. */
+/** A call of a loop to a broker, and when it was made. */
 export interface Asked<R> {
   readonly node: number;
   readonly lane: Lane;
@@ -21,14 +21,14 @@ export interface Asked<R> {
   readonly request: R;
 }
 
-/** Simulated brokers, the production cluster over them, and a virtual clock; notes what is asked of whom. */
+/** Simulated brokers, the real cluster client over them, and a virtual clock; records the calls. */
 export class LoopStage {
   readonly runtime = new VirtualRuntime();
   readonly kafka: ReturnType<typeof fakeKafka>;
   readonly cluster: Cluster;
   readonly fetches: Asked<FetchRequest>[] = [];
   readonly produces: Asked<ProduceRequest>[] = [];
-  /** What becomes of the answer to a fetch on its way. */
+  /** Changes the answer to a fetch on its way. */
   distort: (answer: FetchResponse) => FetchResponse = (answer) => answer;
 
   constructor(options: Omit<FakeKafkaOptions, 'clock'> = {}) {
@@ -64,14 +64,14 @@ export class LoopStage {
     };
   }
 
-  /** Offsets asked for in fetches of one partition. */
+  /** Offsets requested in fetches of one partition. */
   asked(partition: number, topic = T): number[] {
     return this.fetches.flatMap(({ request }) =>
       request.partitions.flatMap((one) => (one.topic === topic && one.partition === partition ? [one.offset] : [])),
     );
   }
 
-  /** Writes so many records in one batch; values are their offsets, padded to `bytes`. */
+  /** Appends `count` records in one batch; values are their offsets, padded to `bytes`. */
   send(partition: number, count: number, bytes = 1, topic = T): void {
     const from = this.kafka.cluster.partition(topic, partition).log.end;
     const records = Array.from({ length: count }, (_, i) => {
@@ -80,7 +80,7 @@ export class LoopStage {
     this.kafka.cluster.send(topic, partition, records);
   }
 
-  /** Lets time pass until it holds, and looks so often. */
+  /** Lets time pass until the condition holds, which is checked every `everyMs`. */
   async until(what: () => boolean, everyMs = 1): Promise<void> {
     const { runtime } = this;
     const look = async () => {
@@ -99,7 +99,7 @@ export class LoopStage {
   }
 }
 
-/** Takes chunks; while it is held, a delivery does not end. */
+/** Collects chunks; while it is held, a delivery does not end. */
 export class Collected implements TailSink {
   readonly chunks: TailChunk[] = [];
   #hold: PromiseWithResolvers<void> | undefined;

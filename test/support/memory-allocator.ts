@@ -5,7 +5,7 @@ import type { Allocation, Allocator } from '../../src/pipeline/ports.ts';
 export class CountingAllocator implements Allocator {
   readonly workerId: number;
   readonly asked: number[] = [];
-  /** Awaited before anything is handed out; a rejection is the refusal. */
+  /** Awaited before each allocation, which fails with its rejection. */
   before: () => Promise<void> = async () => {};
   #next: bigint;
 

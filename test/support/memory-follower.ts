@@ -41,7 +41,7 @@ export function follow(topic: MemoryLedger, index = new MemoryIndex(), partition
   return { index, timers, causes, stopped, follower, reader, changes: () => changes };
 }
 
-/** An index that has applied what the topic holds now, as a worker before this one left it. */
+/** An index that has applied the topic so far, as an earlier worker would have left it. */
 export function indexOf(topic: MemoryLedger): MemoryIndex {
   const { index, reader } = follow(topic);
   reader.catchUp(0);
@@ -49,5 +49,5 @@ export function indexOf(topic: MemoryLedger): MemoryIndex {
 }
 
 export const three = [entry('a'), entry('b'), entry('c')];
-/** Where the first entry of a key lies by the index; undefined when it knows of none. */
+/** The offset of a key's first entry according to the index; undefined if it has none. */
 export const heldAt = (index: MemoryIndex, id: string) => index.placesOf(0, entry(id).key)[0];

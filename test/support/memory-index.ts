@@ -11,7 +11,7 @@ interface Stored {
 }
 
 interface Partition {
-  /** By the hash of the key: all entries that are still known, in log order. */
+  /** By the hash of the key: all entries still in the index, in log order. */
   readonly entries: Map<string, Stored[]>;
   origin: number;
   horizon: number;
@@ -23,13 +23,13 @@ interface Partition {
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
 }
 
-/** The ledger index without a disk; held to the same claims as the real one. */
+/** The ledger index without a disk; it passes the same tests as the real one. */
 export class MemoryIndex implements LedgerCopies {
   readonly #partitions = new Map<number, Partition>();
   readonly #loaded = new Set<number>();
   readonly #hashOf: (key: Buffer) => string;
 
-  /** With copies of these partitions open. Keys of one hash are not told apart; as a rule each key has its own. */
+  /** Opens copies of these partitions. Keys with the same hash are not distinguished; by default each key has its own. */
   constructor(partitions: readonly number[] = [], hashOf = (key: Buffer): string => key.toString('latin1')) {
     this.#hashOf = hashOf;
     for (const partition of partitions) this.load(partition);
@@ -51,7 +51,7 @@ export class MemoryIndex implements LedgerCopies {
     return false;
   }
 
-  /** As a process that ends leaves it. */
+  /** Closes the index as an exiting process leaves it. */
   [Symbol.dispose](): void {
     this.#loaded.clear();
   }
@@ -90,7 +90,7 @@ export class MemoryIndex implements LedgerCopies {
     const at = this.#of(partition);
     const fresh = records.filter(({ offset }) => offset >= at.end).map((record) => ({ record, ...readEntry(record) }));
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
-    if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log goes on at ${hole.record.offset}`);
+    if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
     for (const { record, key, end, requestOffset, through } of fresh) {
       const { offset, appendedAtMs } = record;
@@ -169,7 +169,7 @@ function notLoaded(partition: number): RangeError {
 }
 
 interface Read {
-  /** None for a marker. */
+  /** Absent for a marker. */
   readonly key?: Buffer;
   readonly end: number;
   readonly through: number;
@@ -180,7 +180,7 @@ interface Read {
 function readEntry({ key, value, offset }: LedgerRecord): Read {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
   if (entry === undefined || (entry.kind === 'batch' && key === null)) {
-    throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is none of ours`);
+    throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is not an idalloc entry`);
   }
   const { end, through } = entry;
   if (entry.kind === 'marker') return { end, through, requestOffset: -1 };

@@ -5,20 +5,20 @@ import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from
  * What the network does to one append:
  *
  * - pass:         the entries land, and the answer comes back
- * - entries lost: the broker never sees them, and the caller learns nothing
- * - answer lost:  they land, and the caller learns nothing
- * - late:         the caller learns nothing; they land whenever deliverLate is called
+ * - entries lost: the broker never sees them, and the caller gets no answer
+ * - answer lost:  they land, and the caller gets no answer
+ * - late:         the caller gets no answer; they land when deliverLate is called
  * - sent again:   a first copy lands and its answer is lost; the client sends a second, whose answer comes back
  * - echoed:       they land and the answer comes back; a second copy lands whenever deliverLate is called
  */
 export type Fate = 'pass' | 'entries lost' | 'answer lost' | 'late' | 'sent again' | 'echoed';
 
-/** Decides the fate of each append as it is sent, and may hold the append (until it resolves) and the answer (back). */
+/** Decides the fate of each append as it is sent; may delay the append (until it resolves) and the answer (`back`). */
 export type Link = (partition: number) => Promise<{ fate: Fate; back?: Promise<void> }>;
 
 const goodLink: Link = async () => ({ fate: 'pass' });
 
-/** A link on which the next appends meet these fates, and all after them pass. */
+/** A link with these fates for the next appends; later ones pass. */
 export function linkOf(...fates: Fate[]): Link {
   return async () => ({ fate: fates.shift() ?? 'pass' });
 }
@@ -36,13 +36,13 @@ interface Partition {
 }
 
 /**
- * The ledger topic in memory. Each append is atomic and gets dense offsets; the append time is the given clock's.
- * Everything that goes wrong on the way is the link's; what goes wrong with the log is done to it by name.
+ * The ledger topic in memory. Each append is atomic and gets dense offsets; the append time is from the given clock. Faults on
+ * the way happen in the link; faults of the log have their own methods.
  */
 export class MemoryLedger {
   readonly #partitions: readonly Partition[];
   readonly #nowMs: () => number;
-  /** How far the request topic's partitions reach; far, unless a test says otherwise. */
+  /** The ends of the request topic's partitions; very high, unless a test sets them. */
   readonly requestEnds = new Map<number, number>();
   readonly #late: Array<() => unknown> = [];
 
@@ -51,7 +51,7 @@ export class MemoryLedger {
     this.#nowMs = nowMs;
   }
 
-  /** A client of this topic behind a link of its own. */
+  /** A client of this topic, with its own link. */
   producer(link: Link = goodLink): LedgerLog {
     return {
       append: async (partition, entries) => {
@@ -149,7 +149,7 @@ export class MemoryLedger {
   }
 }
 
-/** What a reader feeds. */
+/** Receives the records of a reader. */
 export interface LedgerSink {
   begin(partition: number, bounds: LogBounds): number;
   resume(partition: number): number;
@@ -157,13 +157,12 @@ export interface LedgerSink {
 }
 
 /**
- * Reads a ledger the way kafkajs does, one step at a time and only when told to: a position outside the log goes to its
- * start without a word.
+ * Reads a ledger one step at a time, when the test says so. A position outside the log silently moves to its start.
  */
 export class MemoryReader {
   readonly #ledger: MemoryLedger;
   readonly #sink: LedgerSink;
-  /** The next offset to read; absent for a partition that has to start over. */
+  /** The next offset to read; absent for a partition that must start again. */
   readonly #next = new Map<number, number>();
 
   constructor(ledger: MemoryLedger, sink: LedgerSink) {
@@ -171,17 +170,17 @@ export class MemoryReader {
     this.#sink = sink;
   }
 
-  /** Forgets its position in the partition: the next poll starts over. */
+  /** Forgets its position in the partition: the next poll starts again. */
   restart(partition: number): void {
     this.#next.delete(partition);
   }
 
-  /** Goes on where the sink says, as after a rebalance. */
+  /** Continues where the sink says, as after a rebalance. */
   rejoin(partition: number): void {
     this.#next.set(partition, this.#sink.resume(partition));
   }
 
-  /** Delivers the next records of a partition, `max` of them; false when there were none. */
+  /** Delivers the next records of a partition, at most `max`; false if there were none. */
   poll(partition: number, max?: number): boolean {
     const bounds = this.#ledger.bounds(partition);
     const asked = this.#next.get(partition) ?? this.#sink.begin(partition, bounds);
@@ -192,9 +191,9 @@ export class MemoryReader {
     return records.length > 0;
   }
 
-  /** Polls until nothing comes, but not for ever. */
+  /** Polls until there are no more records; throws if that never happens. */
   catchUp(partition: number): void {
     for (let polls = 0; polls < 1_000; polls += 1) if (!this.poll(partition)) return;
-    throw new Error(`ledger partition ${partition} is read over and over`);
+    throw new Error(`ledger partition ${partition} is read again endlessly`);
   }
 }

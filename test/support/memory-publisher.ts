@@ -1,13 +1,13 @@
 import type { Delivery, OutgoingRecord, Publisher } from '../../src/pipeline/ports.ts';
 
-/** Topics in memory: what was acknowledged, in order, and faults on the way there. */
+/** Topics in memory: acknowledged records in order, with faults on the way. */
 export class MemoryPublisher implements Publisher {
   readonly records: OutgoingRecord[] = [];
-  /** Topics that can't take a record, with the reason. */
+  /** Topics that refuse records, with the reason. */
   readonly refusing = new Map<string, string>();
   /** Called when records are sent and when they are acknowledged. */
   onEvent: (what: 'sent' | 'acknowledged', records: readonly OutgoingRecord[]) => void = () => {};
-  /** Awaited between landing and answer; a rejection is an answer that got lost. */
+  /** Awaited between the append and its answer; a rejection stands for a lost answer. */
   hold: (records: readonly OutgoingRecord[]) => Promise<void> = async () => {};
 
   async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {

@@ -8,10 +8,10 @@ import {
 } from '../../src/codec/witness.ts';
 import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
 
-/** In one write, as the real topic has it. */
+/** The most entries of one write, as in the real topic. */
 const MAX_ENTRIES = 2_000;
 
-/** The witness topic in memory: an ordered log, read from its beginning by everybody. */
+/** The witness topic in memory: an ordered log that each reader reads from its beginning. */
 export class MemoryWitness {
   readonly #datacenterId: number;
   readonly #table: WitnessTable;
@@ -31,7 +31,7 @@ export class MemoryWitness {
     }
   }
 
-  /** Lets a record land that no release of ours writes. */
+  /** Lets a record land that no release of idalloc writes. */
   apply(key: string, value: string): void {
     const record = { key: Buffer.from(key), value: Buffer.from(value) };
     this.log.push(record);
@@ -47,7 +47,7 @@ export class MemoryWitness {
       read: async () => this.view(),
       write: async (entries) => {
         if (entries.length > MAX_ENTRIES)
-          throw new RangeError(`${entries.length} entries are more than ${MAX_ENTRIES}`);
+          throw new RangeError(`${entries.length} entries in one write are more than ${MAX_ENTRIES}`);
         this.land(entries);
         return this.view();
       },

@@ -24,7 +24,7 @@ export const POLICY: ReplyPolicy = {
   requestTopic: REQUESTS,
   ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
 };
-/** Calls back only on request. */
+/** Timers that fire only when the test says so. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
 
@@ -51,17 +51,17 @@ export interface MemoryWorkerOptions {
   readonly workerId?: number;
   readonly link?: Link;
   readonly index?: LedgerCopies;
-  /** In place of the topic itself, to read entries from. */
+  /** Where single entries are read back; the topic itself by default. */
   readonly entries?: LedgerEntries;
   readonly now?: () => WallMs;
-  /** False: the reader runs only when polled; otherwise also while a caller waits for it. */
+  /** If false, the reader runs only when polled; otherwise also while a caller waits for it. */
   readonly diligent?: boolean;
   readonly schemas?: SchemaIds;
-  /** Without it every request is served where it lies. */
+  /** The home partition of a correlation ID; without it, every request is served where it is. */
   readonly homeOf?: (correlationId: Buffer) => number;
 }
 
-/** One worker's pipeline, the real one, over topics in memory. `events` has what happened, in order. */
+/** The real pipeline of one worker over topics in memory. `events` lists what happened, in order. */
 export class MemoryWorker {
   readonly events: string[] = [];
   readonly errors: ErrorCode[] = [];
@@ -138,7 +138,7 @@ export class MemoryWorker {
   readonly #partitions: number;
   readonly #homeOf: ((correlationId: Buffer) => number) | undefined;
 
-  /** Lets the reader read all there is. */
+  /** Lets the reader read to the end. */
   catchUp(): void {
     for (let partition = 0; partition < this.#partitions; partition += 1) this.reader.catchUp(partition);
   }
@@ -150,7 +150,7 @@ export class MemoryWorker {
     await processBatch(deps, partition, records, { isCurrent, resolved });
   }
 
-  /** The replies that went to a topic, decoded. */
+  /** The replies sent to a topic, decoded. */
   replies(topic = REPLIES): ReplySeen[] {
     return this.publisher.on(topic).map(({ key, value, headers, timestampMs }) => {
       const reply = decodeIdReply(value as Buffer);
@@ -180,7 +180,7 @@ export type ReplySeen = IdReply & {
   readonly bytes: Buffer;
 };
 
-/** The first ID of a reply; an error's code where it has none. */
+/** A short text for a reply: its ranges, or the code of its error. */
 export function gist(reply: ReplySeen): string {
   return 'batch' in reply ? reply.batch.ranges.map(({ first, count }) => `${first}+${count}`).join() : reply.error.code;
 }

@@ -8,12 +8,12 @@ import { which } from '../../ops/dev/toolchain.ts';
 
 const MEMBER = 'etcd1';
 
-/** False on a machine that has neither an etcd nor what builds it. */
+/** Whether this machine has etcd or the tools that build it. */
 export function canRunEtcd(): boolean {
   return etcdTools(cacheDir(process.env), process.env).every((tool) => which(tool, process.env) !== undefined);
 }
 
-/** An etcd of one member that belongs to one test, which may take its data away. It keeps address and cluster token. */
+/** An etcd of one member for one test, which may restore or wipe its data. It keeps its address and cluster token. */
 export class OwnEtcd implements AsyncDisposable {
   readonly #dir: string;
   readonly endpoints: readonly string[];
@@ -30,12 +30,12 @@ export class OwnEtcd implements AsyncDisposable {
     return new OwnEtcd(dir, await startEtcd({ dir: join(dir, 'etcd') }));
   }
 
-  /** Copies the data while the server is down for a moment. */
+  /** Copies the data, with a short stop of the server. */
   async backUp(): Promise<void> {
     await this.#whileDown(() => cp(join(this.#dir, 'etcd', MEMBER), join(this.#dir, 'backup'), { recursive: true }));
   }
 
-  /** The server comes back with the data of the backup. */
+  /** Restarts the server with the data of the backup. */
   async restore(): Promise<void> {
     await this.#whileDown(async () => {
       await rm(join(this.#dir, 'etcd', MEMBER), { recursive: true });
@@ -43,7 +43,7 @@ export class OwnEtcd implements AsyncDisposable {
     });
   }
 
-  /** The server comes back without data. */
+  /** Restarts the server without data. */
   async wipe(): Promise<void> {
     await this.#whileDown(() => rm(join(this.#dir, 'etcd', MEMBER), { recursive: true }));
   }

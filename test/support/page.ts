@@ -4,9 +4,9 @@ import { runIdalloc } from './worker-process.ts';
 
 export type Env = Readonly<Record<string, string>>;
 
-/** A page of docs that a test follows. `here`: the page's names as the test's realm has them. */
+/** A page of docs that a test follows. `here` replaces the page's names by those of the test's realm. */
 export class Page {
-  /** Of all its blocks, in order. */
+  /** The commands of all blocks, in order. */
   readonly commands: readonly string[];
   readonly #here: (text: string) => string;
 
@@ -15,7 +15,7 @@ export class Page {
     this.#here = here;
   }
 
-  /** What its exports set that `counts`; each worker of a test has an index of its own. */
+  /** The variables set by the exports that `counts` selects; with a separate index directory for each worker. */
   exported(counts: (command: string) => boolean = () => true): Env {
     const exports = this.commands.filter((command) => command.startsWith('export ') && counts(command));
     const words = exports.flatMap((text) => text.split(' ').slice(1));
@@ -23,7 +23,7 @@ export class Page {
     return Object.fromEntries(pairs.map(([name, value]) => [name, this.#here(value)]));
   }
 
-  /** Runs a command of the page; its output, once it has ended well. */
+  /** Runs a command of the page; resolves with its output if it succeeds. */
   async run(command: string, env: Env): Promise<string> {
     expect(this.commands).toContain(command);
     const { code, stdout, stderr } = await runIdalloc(this.#here(command).split(' ').slice(1), env);

@@ -2,7 +2,7 @@ import { encodeIdRequest, ID_REQUEST_FINGERPRINT } from '../../src/codec/id-requ
 import { LARGE_BYTES, Maker, type PoisonCase, type PoisonTools } from './poison-maker.ts';
 import { varint } from './record-bytes.ts';
 
-/** Values that are no request, or look like none. */
+/** Values that are not a request, or don't look like one. */
 export function values(tools: PoisonTools): PoisonCase[] {
   const make = new Maker(tools);
   const good = make.request('x');

@@ -5,13 +5,13 @@ import type { Handmade } from './handmade.ts';
 import type { Realm } from './realm.ts';
 import type { HandmadeRecord } from './record-bytes.ts';
 
-/** What is to come of a record. */
+/** The expected outcome of a record. */
 export interface Expected {
-  /** To the sender: a batch, an error with this code, or nothing. */
+  /** The reply: a batch, an error with this code, or none. */
   readonly reply?: 'batch' | ErrorCode;
-  /** To the dead-letter topic. */
+  /** The code of its dead letter, if any. */
   readonly letter?: ErrorCode;
-  /** The letter does not have the record, which it can't hold. */
+  /** The dead letter does not contain the record, which is too large for it. */
   readonly bare?: true;
   /** The broker itself refuses the record. */
   readonly refused?: true;
@@ -19,27 +19,27 @@ export interface Expected {
 
 export interface PoisonCase extends Expected {
   readonly name: string;
-  /** By which its reply is found; its name, unless that is what is wrong with it. */
+  /** The correlation ID by which its reply is found: the case's name, unless the ID itself is the fault. */
   readonly id: Buffer;
-  /** Sends it; resolves to its offset. */
+  /** Sends the record; resolves with its offset. */
   readonly send: (partition: number) => Promise<number>;
 }
 
-/** A record of one case, sent as a well-meaning client would send it. */
+/** A record of one case, sent by an ordinary client. */
 type Plain = Pick<Message, 'value' | 'headers' | 'timestamp'>;
 
 export interface PoisonTools {
   readonly realm: Realm;
   readonly kafka: Kafka;
   readonly handmade: Handmade;
-  /** Appended to names, so that each round makes new requests. */
+  /** Appended to names, so that each round has new requests. */
   readonly round: number;
 }
 
-/** Nearly all of what a record batch may have. */
+/** Nearly the largest size of a record batch. */
 export const LARGE_BYTES = 1_040_000;
 
-/** What the cases of one kind are made with. */
+/** Builds the cases of one kind. */
 export class Maker {
   readonly cases: PoisonCase[] = [];
   readonly tools: PoisonTools;
@@ -57,7 +57,7 @@ export class Maker {
     return encodeIdRequest({ count: 2, correlationId: Buffer.from(this.name(name)), replyTopic, ...fields });
   }
 
-  /** Where the sender is told, by headers, so that a body that can't be read does not hide it. */
+  /** The reply address in headers, so that an unreadable body does not hide it. */
   addressed(name: string): Record<string, string> {
     return { kafka_correlationId: this.name(name), kafka_replyTopic: this.tools.realm.replyTopic };
   }

@@ -4,7 +4,7 @@ import { type Expected, LARGE_BYTES, Maker, type PoisonCase, type PoisonTools } 
 
 const LAST_TIME = String(2n ** 63n - 1n);
 
-/** Every way to be a bad request that we know of, and the odd good one that looks like it. */
+/** Every known kind of bad request, and unusual good ones that look similar. */
 export function poisonCases(tools: PoisonTools): readonly PoisonCase[] {
   return [
     ...values(tools),

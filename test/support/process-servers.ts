@@ -8,7 +8,7 @@ import { ETCD_SIZE, type TestServers } from './servers.ts';
 
 const MEMBER_GRACE_MS = 500;
 
-/** Starts Kafka and three etcd members as child processes, with data that goes when they stop. */
+/** Starts Kafka and three etcd members as child processes, with data that is removed when they stop. */
 export async function startProcessServers(log: (line: string) => void): Promise<TestServers> {
   const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
   const kafkaDir = join(dir, 'kafka');
@@ -31,7 +31,7 @@ export async function startProcessServers(log: (line: string) => void): Promise<
   const members = [...nodes];
   const memberAt = (index: number) => {
     const member = members[index];
-    if (member === undefined) throw new RangeError(`no such server; etcd members are 0 to ${ETCD_SIZE - 1}`);
+    if (member === undefined) throw new RangeError(`there is no such etcd member: they are 0 to ${ETCD_SIZE - 1}`);
     return member;
   };
   const signal = async (index: number, name: 'SIGSTOP' | 'SIGCONT'): Promise<void> => {
@@ -58,11 +58,11 @@ export async function startProcessServers(log: (line: string) => void): Promise<
       if (now !== before) throw new Error(`Kafka moved from ${before} to ${now}: another process has taken its port`);
     },
     async stop() {
-      // A frozen member does not hear that it shall stop.
+      // A frozen member does not receive SIGTERM.
       await Promise.all(
         members.flatMap((member, index) => (member.ended() === undefined ? [signal(index, 'SIGCONT')] : [])),
       );
-      // Members that stop together wait for each other in vain.
+      // Members that stop at the same time wait for each other until this time limit.
       await Promise.all([broker.stop(), ...members.map((member) => member.stop(MEMBER_GRACE_MS))]);
       await removeData();
     },

@@ -19,8 +19,8 @@ import type { SuiteServers } from './servers.ts';
 import { testKafka } from './test-kafka.ts';
 import { WorkerProcess } from './worker-process.ts';
 
-/** A request as a test asks it. */
-export interface Ask {
+/** A request as a test sends it. */
+export interface TestRequest {
   readonly correlationId: string;
   readonly count: number;
   readonly encoding?: Encoding;
@@ -31,7 +31,7 @@ export interface Ask {
 
 export interface RealmOptions {
   readonly partitions?: number;
-  /** Of all topics that are made here; 1 by default, and from 3 on the ledger is not a weak one. */
+  /** Replicas of all topics that are created here; 1 by default. With fewer than 3, ALLOW_WEAK_LEDGER is set. */
   readonly replicas?: number;
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -39,7 +39,7 @@ export interface RealmOptions {
 export const DATACENTER_ID = 4;
 export const LAYOUT = presetLayout('default');
 
-/** A lease that ends soon after its owner's death, for tests that wait for it; the ceiling is raised every 1.5 s. */
+/** A lease that expires soon after its owner is killed, for tests that wait for that; the ceiling is raised every 1.5 s. */
 export const SHORT_LEASE = {
   LEASE_TTL_SECONDS: '10',
   LEASE_HEARTBEAT_MS: '1500',
@@ -50,8 +50,8 @@ export const SHORT_LEASE = {
 const SEND_AT_ONCE = 1_000;
 
 /**
- * Topics, group, etcd prefix and ID space of one test, so that tests share servers and nothing else. Its clients of Kafka and
- * etcd are the test's own; workers are processes.
+ * Topics, group, etcd prefix and ID space of one test, so that tests share servers and nothing else. The Kafka and etcd
+ * clients of the realm serve the test; workers are separate processes.
  */
 export class Realm implements AsyncDisposable {
   readonly env: Readonly<Record<string, string>>;
@@ -120,12 +120,12 @@ export class Realm implements AsyncDisposable {
     return realm;
   }
 
-  /** A worker of this realm, stopped with it at the latest; the caller waits for it to be ready. */
+  /** Starts a worker of this realm, which is stopped with the realm at the latest; does not wait until it is ready. */
   worker(env: Readonly<Record<string, string>> = {}): WorkerProcess {
     return this.#stack.use(new WorkerProcess({ ...this.env, ...env }));
   }
 
-  /** Either so many partitions, or one of which only the broker `on` has a copy. */
+  /** Creates a topic: with `partitions` partitions, or with one whose only replica is on the broker `on`. */
   async createTopic(
     topic: string,
     options: { partitions?: number; configs?: Record<string, string>; on?: number } = {},
@@ -138,13 +138,13 @@ export class Realm implements AsyncDisposable {
         : { replicaAssignment: [{ partition: 0, replicas: [on] }] };
     const topics = [{ topic, configEntries, ...places }];
     await this.admin.createTopics({ topics, waitForLeaders: false });
-    await waitForLeaders(this.source, [topic]); // what kafkajs has for this throws while the topic is not known yet
+    await waitForLeaders(this.source, [topic]); // kafkajs' own wait throws while the topic is not known yet
   }
 
   /** Deletes a topic and recreates it empty, as `topics init` does. */
   async recreate(topic: string): Promise<void> {
     await this.admin.deleteTopics({ topics: [topic] });
-    // Brokers forget it a moment after the deletion was accepted, and the name is free after another one.
+    // Brokers drop it a moment after they accepted the deletion, and the name becomes free a little later.
     for (let listed = true; listed; ) listed = (await this.admin.listTopics()).includes(topic);
     const replyTopics = topic.startsWith(this.env.REPLY_TOPIC_PREFIX ?? '') ? [topic] : [];
     for (let created: readonly string[] = []; !created.includes(topic); ) {
@@ -181,18 +181,18 @@ export class Realm implements AsyncDisposable {
     await this.admin.alterConfigs({ validateOnly: false, resources: [{ type, name: topic, configEntries }] });
   }
 
-  /** Rejects when the brokers did not take all of them; some may be in the topic then. */
-  async send(asks: readonly Ask[]): Promise<void> {
-    const messages: { key: string; value: Buffer; partition?: number }[] = asks.map((ask) => ({
-      key: ask.correlationId,
+  /** Sends requests; rejects when the brokers did not accept all of them, of which some may be in the topic. */
+  async send(requests: readonly TestRequest[]): Promise<void> {
+    const messages: { key: string; value: Buffer; partition?: number }[] = requests.map((request) => ({
+      key: request.correlationId,
       value: encodeIdRequest({
-        count: ask.count,
-        correlationId: Buffer.from(ask.correlationId),
-        replyTopic: ask.replyTopic ?? this.replyTopic,
-        encoding: ask.encoding,
-        expiresAtMs: ask.expiresAtMs,
+        count: request.count,
+        correlationId: Buffer.from(request.correlationId),
+        replyTopic: request.replyTopic ?? this.replyTopic,
+        encoding: request.encoding,
+        expiresAtMs: request.expiresAtMs,
       }),
-      ...(ask.partition === undefined ? {} : { partition: ask.partition }),
+      ...(request.partition === undefined ? {} : { partition: request.partition }),
     }));
     for (let from = 0; from < messages.length; from += SEND_AT_ONCE) {
       const some = messages.slice(from, from + SEND_AT_ONCE);
@@ -214,20 +214,20 @@ export class Realm implements AsyncDisposable {
     return this.#stack.use(await Followed.start(this.#kafka, topic));
   }
 
-  /** How many records all partitions of a topic have had. */
+  /** The sum of the end offsets of a topic: as many records as were ever appended to it. */
   async records(topic: string): Promise<number> {
     const spans = await wholeTopic(this.source, topic);
     return spans.reduce((sum, { to }) => sum + to, 0);
   }
 
-  /** How many decisions the ledger holds now; markers, which decide nothing, have no key. */
+  /** The number of entries in the ledger; markers, which have no key, don't count. */
   async decisions(ledger: Followed): Promise<number> {
     const records = await this.records(this.ledgerTopic);
     await ledger.until('all records', (seen) => seen.length >= records);
     return ledger.seen.filter(({ message }) => message.key !== null).length;
   }
 
-  /** The witnesses in the topic, as they were written; those that a later one made void among them. */
+  /** All witnesses in the topic, including those that a later one replaced. */
   async withWitness(): Promise<readonly Witness[]> {
     this.#witnesses ??= this.follow(this.witnessTopic);
     const records = await this.records(this.witnessTopic);
@@ -251,7 +251,7 @@ export class Realm implements AsyncDisposable {
   async ceiling(workerId: number): Promise<Ceiling> {
     const key = this.keys.ceiling(workerId);
     const stored = (await this.etcd.get([key])).get(key);
-    if (stored === undefined) throw new Error(`there is no ${key}`);
+    if (stored === undefined) throw new Error(`etcd has no key ${key}`);
     return decodeCeiling(stored.value);
   }
 
@@ -260,5 +260,5 @@ export class Realm implements AsyncDisposable {
   }
 }
 
-/** Kafka's number for a config that was set on the topic itself. */
+/** Kafka's code for the source of a config that is set on the topic itself. */
 const TOPIC_CONFIG = 1;

@@ -1,18 +1,18 @@
 import { createRequire } from 'node:module';
 
-/** kafkajs' own, so that ours is checked by another. */
+/** kafkajs' implementation, so that ours is checked by another one. */
 const crc32c: (bytes: Buffer) => number = createRequire(import.meta.url)(
   'kafkajs/src/protocol/recordBatch/crc32C/index.js',
 );
 
-/** A record's bytes, with what other encoders refuse: names that are no text, values that are null. */
+/** A record with fields that other encoders refuse: header names that are not text, values that are null. */
 export interface HandmadeRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers?: readonly (readonly [Buffer, Buffer | null])[];
 }
 
-/** Zigzag, as in Kafka's record format and in Avro; of any size, since some tests want one that is too long. */
+/** A zigzag varint, as in Kafka's record format and in Avro; of any size, since some tests need one that is too long. */
 export function varint(value: bigint | number): Buffer {
   const number = BigInt(value);
   const bytes: number[] = [];
@@ -54,7 +54,7 @@ export interface BatchFields {
 
 const HEAD_BYTES = 61;
 
-/** A record batch in format 2 around the bytes of its records, with the checksum that they have. */
+/** A record batch in format 2 around the bytes of its records, with their checksum. */
 export function batchAround(body: Buffer, fields: BatchFields & { readonly count: number }): Buffer {
   const { baseOffset = 0n, attributes = 0, baseTime = 0n, maxTime = 0n, producerId = 7n, count } = fields;
   const head = Buffer.alloc(HEAD_BYTES);
@@ -70,7 +70,7 @@ export function batchAround(body: Buffer, fields: BatchFields & { readonly count
   return sealed(Buffer.concat([head, body]));
 }
 
-/** With the checksum that its bytes have now. */
+/** Sets the checksum of a changed batch. */
 export function sealed(batch: Buffer): Buffer {
   batch.writeUInt32BE(crc32c(batch.subarray(21)), 17);
   return batch;
@@ -112,7 +112,7 @@ function unsigned(value: number): Buffer {
   return Buffer.from([...bytes, left]);
 }
 
-/** In xerial's framing: blocks of so many bytes, each after its length. */
+/** Xerial's framing of Snappy: blocks of `blockBytes`, each after its length. */
 export function xerial(compress: (block: Buffer) => Buffer, blockBytes = 32_768): (bytes: Buffer) => Buffer {
   return (bytes) => {
     const parts: Buffer[] = [Buffer.from('82534e4150505900' + '00000001' + '00000001', 'hex')];
@@ -127,16 +127,16 @@ export function xerial(compress: (block: Buffer) => Buffer, blockBytes = 32_768)
 }
 
 export interface Lz4Frame {
-  /** Of the version, independence of blocks, checksums, content size. */
+  /** The flags for version, independent blocks, checksums and content size. */
   readonly flags?: number;
   /** 4 for 64 KiB, to 7 for 4 MiB. */
   readonly blockSize?: number;
   readonly blockBytes?: number;
-  /** By default blocks are stored without compression. */
+  /** Compresses a block; by default blocks are stored uncompressed. */
   readonly compress?: (block: Buffer, before: Buffer) => Buffer;
 }
 
-/** An LZ4 frame made by hand. */
+/** An LZ4 frame built byte by byte. */
 export function lz4Frame(bytes: Buffer, frame: Lz4Frame = {}): Buffer {
   const { flags = 0x60, blockSize = 4, blockBytes = 65_536, compress } = frame;
   const contentSize = Buffer.alloc(8);

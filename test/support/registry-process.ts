@@ -12,11 +12,11 @@ const DOWNLOAD_TIMEOUT_MS = 5 * 60_000;
 const READY_TIMEOUT_MS = 90_000;
 
 export interface RegistryProcess extends Child {
-  /** Of Confluent's API. */
+  /** The URL of Confluent's API. */
   readonly url: string;
 }
 
-/** A real schema registry with Confluent's API, Apicurio, whose store is in memory: what it knows ends with it. */
+/** Apicurio, a real schema registry with Confluent's API. Its schemas are in memory, and lost when it stops. */
 export async function startRegistry(directory: string): Promise<RegistryProcess> {
   const log = (line: string) => process.stderr.write(`${line}\n`);
   const what = `Apicurio ${VERSION} (by Maven)`;

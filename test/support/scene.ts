@@ -9,7 +9,7 @@ import type { WorkerProcess } from './worker-process.ts';
 
 type Env = Readonly<Record<string, string>>;
 
-/** A realm with its replies and ledger followed, workers that go to etcd by links of their own, and a load. */
+/** A realm whose replies and ledger are followed, with workers behind separate links to etcd, and a load. */
 export class Scene implements AsyncDisposable {
   readonly servers: SuiteServers;
   readonly realm: Realm;
@@ -45,14 +45,15 @@ export class Scene implements AsyncDisposable {
     return worker;
   }
 
-  /** The way to etcd for one worker; hand its `env` to that worker. */
+  /** A link to etcd for one worker; pass its `env` to that worker. */
   async link(): Promise<EtcdLink> {
     return this.#stack.use(await EtcdLink.open(this.servers));
   }
 
   /**
-   * Runs `play` under load; then every request must be answered, and the whole history right, with the IDs that `play` got by
-   * other ways.
+   * Runs `play` under load, then waits until every request is answered and checks the whole history.
+   *
+   * @param others IDs that `play` got in other ways than over the ledger
    */
   async underLoad(
     play: (load: Load) => Promise<unknown>,
@@ -66,8 +67,8 @@ export class Scene implements AsyncDisposable {
       await load.stop();
     }
     const ledger = () => settledRecords(this.realm, this.realm.ledgerTopic, this.#ledger);
-    const history = await checkWholeHistory(this.realm, load.asks, this.replies, ledger, others);
-    return { ...history, stops: checkStops(this.#workers, this.replies, load.asks) };
+    const history = await checkWholeHistory(this.realm, load.requests, this.replies, ledger, others);
+    return { ...history, stops: checkStops(this.#workers, this.replies, load.requests) };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

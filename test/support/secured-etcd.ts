@@ -15,7 +15,7 @@ export function replaceFile(file: string, text: string): void {
   renameSync(`${file}.new`, file);
 }
 
-/** A certificate and its key in files of their own, to be replaced. */
+/** Files of a certificate and its key, which can be replaced. */
 export class ShownCertificate {
   readonly cert: string;
   readonly key: string;
@@ -32,7 +32,7 @@ export class ShownCertificate {
 }
 
 export interface SecuredEtcdOptions {
-  /** What the user may read and write beside the keys under the prefix. */
+  /** A key that the user may read and write besides the keys under the prefix. */
   readonly key: string;
   readonly prefix: string;
   readonly user: string;
@@ -41,14 +41,14 @@ export interface SecuredEtcdOptions {
   readonly tokenSeconds: number;
 }
 
-/** Three members that want TLS, a certificate of an authority of theirs, and a login; one user with one role. */
+/** Three etcd members that require TLS, a client certificate of their CA, and a login; one user with one role. */
 export class SecuredEtcd implements AsyncDisposable {
   readonly dir: string;
   /** Signs all certificates at first. */
   readonly authority: Authority;
-  /** Whose certificates the members accept as well. */
+  /** A second authority whose certificates the members accept. */
   readonly nextAuthority: Authority;
-  /** What each member shows; the next connection sees a new one. */
+  /** The certificate of each member; a replaced one applies to new connections. */
   readonly shown: readonly ShownCertificate[];
   readonly endpoints: readonly string[];
   readonly #options: SecuredEtcdOptions;
@@ -88,7 +88,7 @@ export class SecuredEtcd implements AsyncDisposable {
     return etcd;
   }
 
-  /** The user's right to the keys under the prefix. */
+  /** Grants the user the right to the keys under the prefix. */
   async grant(): Promise<void> {
     await this.#root.role(ROLE).grant({ permission: 'Readwrite', range: this.#range() });
   }
@@ -101,7 +101,7 @@ export class SecuredEtcd implements AsyncDisposable {
     await this.#root.user(this.#options.user).setPassword(password);
   }
 
-  /** Ends one member at once, as a power cut would, and starts it again when the work is done. */
+  /** Kills one member, and restarts it when the work is done. */
   async without(member: number, work: () => Promise<void>): Promise<void> {
     const node = this.#nodes[member];
     if (node === undefined) throw new RangeError(`no member ${member}`);
@@ -115,7 +115,7 @@ export class SecuredEtcd implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#root.close();
-    await Promise.all(this.#nodes.map((node) => node.stop(500))); // together they wait for each other in vain
+    await Promise.all(this.#nodes.map((node) => node.stop(500))); // members that stop together wait for each other until this limit
     rmSync(this.dir, { recursive: true, force: true });
   }
 

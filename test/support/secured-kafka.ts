@@ -22,16 +22,16 @@ export interface SecuredOptions {
 }
 
 /**
- * A broker with an authorizer that denies by default. Users come by TLS, with a login or with a certificate of their
- * own; the test, which may do everything, comes by a listener without either.
+ * A broker with an authorizer that denies by default. Users connect with TLS and a login or a client certificate. The test,
+ * which may do everything, uses a separate listener without TLS and login.
  */
 export class SecuredKafka implements AsyncDisposable {
   readonly dir: string;
   readonly authority: Authority;
   readonly server: Certificate;
-  /** Where users log in. */
+  /** The listener where users log in. */
   readonly byLogin: string;
-  /** Where users show a certificate: the name in it is the user's. */
+  /** The listener that requires client certificates; the certificate's name is the user. */
   readonly byCertificate: string;
   readonly plaintext: string;
   readonly #libs: string;
@@ -75,7 +75,7 @@ export class SecuredKafka implements AsyncDisposable {
     return new SecuredKafka(dir, ports, { authority, server, libs, pid: kafka.pid, stop });
   }
 
-  /** Gives a user of SCRAM-SHA-512 a new password. Connections that are open stay so until their sessions end. */
+  /** Sets the SCRAM-SHA-512 password of a user. Open connections stay open until their sessions expire. */
   async setPassword(user: string, password: string): Promise<void> {
     const of = ['--entity-type', 'users', '--entity-name', user, '--alter', '--add-config'];
     const to = ['--bootstrap-server', this.plaintext];
@@ -89,7 +89,7 @@ export class SecuredKafka implements AsyncDisposable {
     });
   }
 
-  /** Stops the broker's process while the work is under way. */
+  /** Freezes the broker while the work runs. */
   async frozen(work: () => Promise<void>): Promise<void> {
     process.kill(this.#pid, 'SIGSTOP');
     try {
@@ -99,7 +99,7 @@ export class SecuredKafka implements AsyncDisposable {
     }
   }
 
-  /** A directory that goes with the broker. */
+  /** Creates a directory that is removed with the broker. */
   mkdir(): string {
     return mkdtempSync(join(this.dir, 'more-'));
   }
@@ -147,7 +147,7 @@ export function isOperation(name: keyof typeof OPERATIONS): (entry: AclEntry) =>
 type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'group';
 export type WorkerRights = Readonly<Record<Place, readonly AclEntry[]>>;
 
-/** What a worker touches, with what it must be allowed there, by the list that `topics acls` grants. */
+/** The rights of a worker by resource, from the list that `topics acls` grants. */
 export function workerRights(realm: Realm, user: string): WorkerRights {
   const { requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env, groupId } = realm;
   const topics = {

@@ -12,7 +12,7 @@ import { Realm } from './realm.ts';
 import { suiteServers } from './servers.ts';
 import { runIdalloc } from './worker-process.ts';
 
-/** Who may log in to Kafka; all but the client to etcd as well. The client is another team's service. */
+/** The users of Kafka and, except for the client, of etcd. The client is another team's service. */
 export const USERS = {
   worker: { name: 'id-worker', password: 'kafka-pass' },
   client: { name: 'id-client', password: 'client-pass' },
@@ -25,16 +25,16 @@ const ETCD_PASSWORD = 'etcd-pass';
 const ETCD_PREFIX = '/secured';
 const PARTITIONS = 2;
 
-/** Servers that deny whatever was not granted, and users with exactly what the command grants by its list of rights. */
+/** Servers that deny everything by default, with users who have exactly the rights that `topics acls` grants. */
 export interface SecuredServers {
   readonly realm: Realm;
-  /** What the user needs to be let in. */
+  /** The variables with which a user logs in. */
   login(user: User): Record<string, string>;
-  /** For full access: a separate listener without authorization. */
+  /** The variables for full access, through a separate listener. */
   readonly superUser: Record<string, string>;
 }
 
-/** Users come by TLS with a password; the test itself, and the broker, by a listener of their own as nobody. */
+/** Properties of the broker: users connect with TLS and a password; the test and the broker use a separate listener. */
 function secured([client, broker, controller]: readonly number[], { bothFile }: Certificate) {
   const login = 'org.apache.kafka.common.security.plain.PlainLoginModule required';
   const users = Object.values(USERS)
@@ -52,14 +52,14 @@ function secured([client, broker, controller]: readonly number[], { bothFile }: 
   };
 }
 
-/** Runs a command that has to end well. */
+/** Runs a command that must succeed. */
 async function done(args: readonly string[], env: Record<string, string>): Promise<string> {
   const { code, stdout, stderr } = await runIdalloc(args, env);
-  if (code !== 0) throw new Error(`idalloc ${args.join(' ')} ended with ${code}: ${stderr}`);
+  if (code !== 0) throw new Error(`idalloc ${args.join(' ')} exited with ${code}: ${stderr}`);
   return stdout;
 }
 
-/** A rule that takes one operation on a topic away from a user, whatever else was granted. */
+/** Denies a user one operation on a topic, whatever was granted. */
 export async function deny({ admin }: Realm, user: User, topic: string, operation: 'WRITE' | 'READ'): Promise<void> {
   const { AclResourceTypes, ResourcePatternTypes, AclOperationTypes, AclPermissionTypes } = kafkajs;
   const rule = {
@@ -74,7 +74,7 @@ export async function deny({ admin }: Realm, user: User, topic: string, operatio
   await admin.createAcls({ acl: [rule] });
 }
 
-/** A role for each user, with what the command prints for it. */
+/** Creates a role for each user, with the commands that `namespace rights` prints. */
 async function secureEtcd(
   hosts: string,
   credentials: NonNullable<IOptions['credentials']>,
@@ -102,7 +102,7 @@ async function secureEtcd(
   }
 }
 
-/** Kafka and etcd of their own, which the stack ends. */
+/** Starts a separate Kafka and etcd, which the stack stops. */
 export async function startSecured(stack: AsyncDisposableStack): Promise<SecuredServers> {
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-'));
   stack.defer(() => rmSync(dir, { recursive: true, force: true }));

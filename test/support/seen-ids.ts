@@ -2,13 +2,13 @@
 const LOW_BITS = 12n;
 const ROW_WORDS = 2 ** Number(LOW_BITS) / 32;
 
-/** Millions of IDs, a bit each: rows for what stands above the sequence, 512 bytes for up to 4,096 IDs. */
+/** A set of millions of IDs, one bit each: a row of 512 bytes for the 4,096 IDs with the same bits above the sequence. */
 export class SeenIds {
   readonly #rows = new Map<bigint, Uint32Array>();
   #size = 0;
   #duplicates = 0;
 
-  /** How many different ones. */
+  /** The number of different IDs. */
   get size(): number {
     return this.#size;
   }

@@ -7,19 +7,19 @@ import { ROOT } from '../../ops/dev/paths.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { EXAMPLES, goRequester, jars, kcat, nestModules, pythonEnvironment, skipping } from './example-tools.ts';
 
-/** What a client in another language sends: a request for each correlation ID, with this trace. */
+/** The requests that a client in another language sends: one for each correlation ID, with this trace ID. */
 interface Sending {
   readonly brokers: string;
   readonly requestTopic: string;
   readonly replyTopic: string;
   readonly ids: readonly string[];
   readonly count: number;
-  /** The correlation ID is the record's key; else it has none. */
+  /** Whether the correlation ID is the record's key; otherwise the record has no key. */
   readonly withKey: boolean;
   readonly traceparent: string;
 }
 
-/** A client library as it comes, with its default partitioner. Rejects when a request is not acknowledged. */
+/** A client library with its default partitioner. Rejects if a request is not acknowledged. */
 export interface Sender {
   readonly name: string;
   send(sending: Sending): Promise<void>;
@@ -44,7 +44,7 @@ async function call(program: string, { args, stdin, env, cwd }: Call): Promise<v
   try {
     await running;
   } catch (error) {
-    // The error's own message has all arguments in it.
+    // The error's own message contains all arguments.
     throw new Error(`${program} failed: ${(error as { stderr?: string }).stderr}`);
   }
 }
@@ -89,7 +89,7 @@ const java = (libraries: string): Sender => ({
     }),
 });
 
-/** Its modules lie elsewhere, so the program is copied to where they are found. */
+/** The program is copied to the directory of its modules, where Node finds them. */
 const nest = (modules: string): Sender => ({
   name: 'ClientKafka (NestJS)',
   async send(it) {
@@ -108,7 +108,7 @@ const nest = (modules: string): Sender => ({
 
 const BETWEEN = { key: '<key>', record: '<record>' } as const;
 
-/** Its headers are the same for all records, so the value says what differs. */
+/** kcat sets the same headers for all records, so the values contain the correlation IDs. */
 const kcatSender = (program: string): Sender => ({
   name: 'kcat',
   send({ brokers, requestTopic, replyTopic, ids, count, withKey, traceparent }) {
@@ -122,7 +122,7 @@ const kcatSender = (program: string): Sender => ({
   },
 });
 
-/** Those that can be had on this machine, and of the others why not. */
+/** The senders that this machine can run, and why others are missing. */
 export async function sendersHere(): Promise<{ readonly senders: readonly Sender[]; readonly missing: string }> {
   const makers = [
     [await nestModules(), nest],

@@ -5,15 +5,15 @@ import { inject } from 'vitest';
 
 type ServersKind = 'containers' | 'processes';
 
-/** The way to the broker for a client that comes by a proxy, which is the test's to run. */
+/** The addresses for a proxy in front of the broker; the test runs the proxy. */
 export interface ProxiedBroker {
-  /** Of the loopback address: where the broker tells such clients to find it, so the proxy has to listen there. */
+  /** The port on the loopback address that the broker advertises to clients of the proxy: the proxy must listen there. */
   readonly port: number;
-  /** host:port that the proxy has to connect to. */
+  /** host:port that the proxy must connect to. */
   readonly broker: string;
 }
 
-/** What a test may do to the servers of the suite. A test that breaks a server mends it before it ends. */
+/** What a test may do to the servers of the suite. A test that breaks a server must restore it before it ends. */
 export interface SuiteServers {
   readonly kind: ServersKind;
   /** host:port of the one Kafka broker; the same after a restart. */
@@ -21,34 +21,34 @@ export interface SuiteServers {
   /** http://host:port of each of the three members of one etcd cluster. */
   readonly etcdEndpoints: readonly string[];
   readonly proxied: ProxiedBroker;
-  /** Freezes one etcd member: its sockets stay open and nothing answers. Harmless when it is frozen already. */
+  /** Freezes one etcd member: its sockets stay open and nothing answers. No effect when it is frozen already. */
   pauseEtcd(index: number): Promise<void>;
-  /** Ends the freeze; harmless when there is none. */
+  /** Resumes a frozen etcd member; no effect when it is not frozen. */
   resumeEtcd(index: number): Promise<void>;
-  /** Ends one etcd member at once, as a power cut would. */
+  /** Kills one etcd member without a shutdown, as a power cut would. */
   killEtcd(index: number): Promise<void>;
   /** Starts a killed etcd member again on its address and data, and resolves when it serves. */
   restartEtcd(index: number): Promise<void>;
-  /** Ends the broker at once, as a power cut would. */
+  /** Kills the broker without a shutdown, as a power cut would. */
   killKafka(): Promise<void>;
   /** Stops the broker if it runs, starts it again on its old port and data, and resolves when it serves. */
   restartKafka(): Promise<void>;
 }
 
-/** Servers as the one who started them holds them. */
+/** Servers as seen by the process that started them. */
 export interface TestServers extends SuiteServers {
-  /** Ends and removes all that was started; may be called twice. */
+  /** Stops and removes all servers; may be called twice. */
   stop(): Promise<void>;
 }
 
-/** Plain data by which another process finds running servers. */
+/** The addresses of running servers, as plain data for another process. */
 interface ServersAddress {
   readonly kind: ServersKind;
   readonly brokers: readonly string[];
   readonly etcdEndpoints: readonly string[];
   readonly proxied: ProxiedBroker;
   readonly controlUrl: string;
-  /** Why there is no container engine; undefined when the servers are containers. */
+  /** Why containers can't be used; undefined when the servers are containers. */
   readonly noEngine?: string;
 }
 
@@ -58,7 +58,7 @@ declare module 'vitest' {
   }
 }
 
-/** How many etcd members either implementation starts. */
+/** The number of etcd members. */
 export const ETCD_SIZE = 3;
 
 const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) => Promise<void>>> = {
@@ -71,7 +71,7 @@ const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) =>
 };
 
 /**
- * Lets other processes on this machine act on the servers: vitest runs tests outside of the process that started them.
+ * Lets other processes on this machine control the servers: vitest runs tests outside the process that started the servers.
  *
  * @returns the URL for `ServersAddress`, and `close`
  */
@@ -79,7 +79,10 @@ export async function serveControl(servers: SuiteServers): Promise<{ url: string
   const server = createServer((request, response) => {
     const [, name = '', index = '0'] = (request.url ?? '').split('/');
     const action = ACTIONS[name];
-    const done = action === undefined ? Promise.reject(new Error(`no action ${name}`)) : action(servers, Number(index));
+    const done =
+      action === undefined
+        ? Promise.reject(new Error(`the servers have no action '${name}'`))
+        : action(servers, Number(index));
     done.then(
       () => response.writeHead(204).end(),
       (error: unknown) => response.writeHead(500).end(String(error)),
@@ -94,9 +97,9 @@ export async function serveControl(servers: SuiteServers): Promise<{ url: string
   return { url: `http://127.0.0.1:${port}`, close };
 }
 
-/** The servers behind an address, acted on through the process that holds them. */
+/** The servers at an address, controlled through the process that started them. */
 function serversAt(address: ServersAddress): SuiteServers {
-  const act = async (path: string): Promise<void> => {
+  const call = async (path: string): Promise<void> => {
     const response = await fetch(`${address.controlUrl}/${path}`, { method: 'POST' });
     if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
   };
@@ -105,16 +108,16 @@ function serversAt(address: ServersAddress): SuiteServers {
     brokers: address.brokers,
     etcdEndpoints: address.etcdEndpoints,
     proxied: address.proxied,
-    pauseEtcd: (index) => act(`pauseEtcd/${index}`),
-    resumeEtcd: (index) => act(`resumeEtcd/${index}`),
-    killEtcd: (index) => act(`killEtcd/${index}`),
-    restartEtcd: (index) => act(`restartEtcd/${index}`),
-    killKafka: () => act('killKafka'),
-    restartKafka: () => act('restartKafka'),
+    pauseEtcd: (index) => call(`pauseEtcd/${index}`),
+    resumeEtcd: (index) => call(`resumeEtcd/${index}`),
+    killEtcd: (index) => call(`killEtcd/${index}`),
+    restartEtcd: (index) => call(`restartEtcd/${index}`),
+    killKafka: () => call('killKafka'),
+    restartKafka: () => call('restartKafka'),
   };
 }
 
-/** The servers of this suite run, for use in a test file of the integration project. */
+/** The servers of this run, for a test file of the integration project. */
 export function suiteServers(): SuiteServers {
   return serversAt(inject('servers'));
 }
@@ -123,14 +126,14 @@ const STATUS_TIMEOUT_MS = 1_000;
 const LEADER_TRIES = 20;
 const LEADER_REST_MS = 250;
 
-/** Which etcd member leads the cluster; rejects when none does for 5 s. */
+/** The index of the etcd member that leads the cluster; rejects when none leads for 5 s. */
 export async function etcdLeader({ etcdEndpoints }: SuiteServers): Promise<number> {
   for (let tries = 0; tries < LEADER_TRIES; tries += 1) {
     const index = (await Promise.all(etcdEndpoints.map(leads))).indexOf(true);
     if (index >= 0) return index;
     await pause(LEADER_REST_MS);
   }
-  throw new Error('no etcd member leads');
+  throw new Error('no etcd member leads after 5 s: is a majority of them running and not frozen?');
 }
 
 async function leads(endpoint: string): Promise<boolean> {

@@ -3,7 +3,7 @@ import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Realm } from './realm.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
-/** What a worker has of the partitions, in their order. */
+/** A worker's share of the partitions, in order. */
 export interface Share {
   readonly partitions: readonly number[];
   readonly standbys: readonly number[];
@@ -12,8 +12,8 @@ export interface Share {
 
 const NONE: Share = { partitions: [], standbys: [], warmups: [] };
 
-/** A worker's copy of a ledger partition, as its metrics tell of it. */
-export interface ToldCopy {
+/** A worker's copy of a ledger partition, by its metrics. */
+export interface ReportedCopy {
   readonly state: string;
   readonly lag: number;
 }
@@ -25,12 +25,12 @@ export function shareIn(line: LogLine | undefined): Share {
   return { partitions, standbys, warmups };
 }
 
-/** What the group gave to a worker last. */
+/** The share that the group assigned to a worker last. */
 export function shareOf(worker: WorkerProcess): Share {
   return shareIn(worker.lines.findLast(isJoin));
 }
 
-/** What the coordinator has for each member, whoever that is. */
+/** The share of each member, from the group's coordinator. */
 export async function sharesOfGroup({ admin, groupId }: Realm): Promise<readonly Share[]> {
   const { groups } = await admin.describeGroups([groupId]);
   return (groups[0]?.members ?? []).map(({ memberAssignment }) => {
@@ -44,8 +44,8 @@ export async function sharesOfGroup({ admin, groupId }: Realm): Promise<readonly
 const STATE = /^idalloc_partition_state\{partition="(\d+)",state="(\w+)"\} 1$/gm;
 const LAG = /^idalloc_ledger_lag_records\{partition="(\d+)"\} (\d+)$/gm;
 
-/** The copies that a worker says in its metrics to have, by partition. */
-export async function copiesOf(worker: WorkerProcess): Promise<ReadonlyMap<number, ToldCopy>> {
+/** The copies of a worker by partition, from its metrics. */
+export async function copiesOf(worker: WorkerProcess): Promise<ReadonlyMap<number, ReportedCopy>> {
   const text = await (await worker.ops('/metrics')).text();
   const lags = new Map([...text.matchAll(LAG)].map(([, partition, lag]) => [partition, Number(lag)]));
   const copies = [...text.matchAll(STATE)].map(([, partition, state = '']) => {
@@ -54,8 +54,8 @@ export async function copiesOf(worker: WorkerProcess): Promise<ReadonlyMap<numbe
   return new Map(copies.sort(([one], [other]) => one - other));
 }
 
-/** The copies that follow from a share once they are all complete. */
-export function completeCopies({ partitions, standbys }: Share): ReadonlyMap<number, ToldCopy> {
+/** The copies of a share when all are complete. */
+export function completeCopies({ partitions, standbys }: Share): ReadonlyMap<number, ReportedCopy> {
   const copies = [...partitions, ...standbys].sort((one, other) => one - other);
   const stateOf = (partition: number) => (partitions.includes(partition) ? 'serving' : 'following');
   return new Map(copies.map((partition) => [partition, { state: stateOf(partition), lag: 0 }]));

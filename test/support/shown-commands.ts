@@ -1,9 +1,9 @@
 /**
- * How each command of the pages is tried. A page is followed from its first command to its last by one of these tests; a
- * command that such a test can't run has a test, or a program that no test runs whole, in ELSEWHERE.
+ * How each command of the pages is tested. A test follows each page from its first command to its last; ELSEWHERE has the
+ * commands that such a test can't run.
  */
 
-/** Followed in this order, in one realm, by test/integration/docs.test.ts, which compares the output as well. */
+/** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
   'README.md',
   'docs/quickstart.md',
@@ -19,7 +19,7 @@ export const FOLLOWED: readonly string[] = [
   'docs/reference/forms.md',
 ];
 
-/** Pages that need a stage of their own: the test that follows each. */
+/** Pages that need servers or settings of their own, with the test that follows each. */
 export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/tenants.md', 'test/integration/tenants.test.ts'],
   ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
@@ -27,7 +27,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
 ]);
 
-/** Pages that no test follows line by line: the test that tries the same commands and snippets. */
+/** Pages that no test follows line by line, with the test that uses the same commands and snippets. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
 ]);
@@ -41,47 +41,94 @@ export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/reference/forms.md', 'test/integration/package.test.ts'],
 ]);
 
-/** Other commands: the test that runs each, or the program that no test runs whole. */
-export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
-  ['npm start', 'ops/dev/start.ts'],
-  ['npm start -- --once --json', 'ops/dev/start.ts'],
-  ['npm test', 'ops/dev/test.ts'],
+/** Where a command is run that the docs tests can't run. */
+export interface RunElsewhere {
+  /** A test, or what `npm test` or CI runs. */
+  readonly file: string;
+  /** Text of the file that runs the command, or its essential part. */
+  readonly by: string;
+}
+
+const SIMULATE = 'package.json'; // npm test runs each step of its script `simulate`
+const CHECK = 'package.json'; // npm test runs each step of its script `check`
+const PACKAGE = 'test/integration/package.test.ts';
+const PYTHON = 'test/integration/interop-python.test.ts';
+const SPRING = 'test/integration/interop-spring.test.ts';
+const NESTJS = 'test/integration/interop-nestjs.test.ts';
+const IMAGES = 'test/integration/testcontainers.alone.test.ts';
+
+/** Commands that the docs tests can't run: which file runs each, and how. */
+export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
+  ['npm start', { file: '.ci/run', by: 'npm start -- ' }],
+  ['npm start -- --once --json', { file: '.ci/run', by: 'npm start -- --once --json' }],
+  ['npm test', { file: '.ci/run', by: ' npm test ' }],
+  ['node test/sim/main.ts --seeds 200', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
+  ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
+  ['npm run sim -- --mutants', { file: SIMULATE, by: 'node test/sim/main.ts --mutants' }],
+  ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
+  ['npm run check:arrows', { file: CHECK, by: 'npm run check:arrows && ' }],
+  ['npm run check:advisories', { file: CHECK, by: '&& npm run check:advisories' }],
+  ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
+  ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
+  ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
+  ['npm run schemas', { file: 'test/codec/schemas.test.ts', by: 'renderSchemas()' }],
+  ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
+  ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
+  ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
+  [
+    'npx esbuild service.js --bundle --platform=node --outfile=service.cjs',
+    { file: PACKAGE, by: "'--bundle', '--platform=node'" },
+  ],
+  ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
+  ['npm install', { file: PACKAGE, by: "['install'" }],
+  ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
+  [
+    'npm install aws-msk-iam-sasl-signer-js',
+    { file: 'test/kafka/wire/tokens.test.ts', by: 'npm install aws-msk-iam-sasl-signer-js' },
+  ],
+  ['docker build -f ops/Dockerfile -t idalloc:local .', { file: IMAGES, by: 'buildWorkerImages(' }],
+  ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', { file: IMAGES, by: 'buildWorkerImages(' }],
+  ['docker compose up', { file: 'test/integration/compose.test.ts', by: "compose('up'" }],
+  ['pip install -r requirements.txt', { file: PYTHON, by: 'pythonEnvironment()' }],
+  ['python request.py --reply-topic id.replies.orders --count 5', { file: PYTHON, by: "'request.py'" }],
+  ['mvn dependency:copy-dependencies -DoutputDirectory=libs', { file: SPRING, by: "jars('spring')" }],
+  [
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
+    { file: SPRING, by: 'spring/Requester.java' },
+  ],
+  [
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
+    { file: 'test/integration/interop-java.test.ts', by: 'java/Requester.java' },
+  ],
+  [
+    'go run . -reply-topic id.replies.orders -count 5',
+    { file: 'test/integration/interop-go.test.ts', by: 'goRequester()' },
+  ],
+  ['npm ci', { file: NESTJS, by: 'nestModules()' }],
+  ['node requester.js localhost:9092 id.requests 5 ../../schemas', { file: NESTJS, by: "'requester.js'" }],
+  [
+    './request.sh localhost:9092 id.requests id.replies.orders 5',
+    { file: 'test/integration/interop-kcat.test.ts', by: 'kcat/request.sh' },
+  ],
+]);
+
+/** Commands that no test runs, with the file of the program behind each. */
+export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict', 'ops/dev/test.ts'],
   ['npm run quick', 'ops/dev/quick.ts'],
   ['npm run fix', 'biome.json'],
+  ['npm run arrows', 'ops/lint/arrows.ts'],
+  ['npm run docs:site', 'ops/site/build.mjs'],
   ['npx vitest run --project unit test/codec/reply-policy', 'test/codec/reply-policy.test.ts'],
   ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
-  ['node test/sim/main.ts --seeds 200', 'test/sim/sim.test.ts'],
-  ['node test/sim/main.ts --mutant "PART OF ITS NAME"', 'test/sim/sim.test.ts'],
-  ['npm run chaos -- --minutes 2', 'test/integration/chaos.alone.test.ts'],
-  ['npm run arrows', 'ops/lint/arrows.ts'],
-  ['npm run check:arrows', 'ops/lint/arrows.ts'],
-  ['npm run notice', 'test/ops/shipped.test.ts'],
-  ['npm run docs:reference', 'test/docs/reference.test.ts'],
-  ['npm run docs:site', 'ops/site/build.mjs'],
-  ['npx idalloc', 'test/integration/package.test.ts'],
-  ['npm run schemas', 'test/codec/schemas.test.ts'],
-  ['npm run release', 'test/integration/release.test.ts'],
-  ['npm run packages', 'test/integration/package.test.ts'],
-  ['npx esbuild service.js --bundle --platform=node --outfile=service.cjs', 'test/integration/package.test.ts'],
-  ['npm install lz4-napi', 'test/kafka/records/codecs.test.ts'],
-  ['echo "1:$(openssl rand -hex 32)" > form.key', 'test/integration/package.test.ts'],
-  ['npm install', 'test/integration/package.test.ts'],
-  ['npm install aws-msk-iam-sasl-signer-js', 'test/integration/kafka-logins.test.ts'],
-  ['docker build -f ops/Dockerfile -t idalloc:local .', 'test/integration/testcontainers.alone.test.ts'],
-  ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', 'test/integration/testcontainers.alone.test.ts'],
-  ['docker compose up', 'test/integration/compose.test.ts'],
-  ['npm run sim -- --seeds 100', 'test/sim/sim.test.ts'],
-  ['npm run sim -- --seed 7', 'test/sim/sim.test.ts'],
-  ['npm run sim -- --mutants', 'test/sim/sim.test.ts'],
-  ['npm run chaos -- --minutes 10', 'test/integration/chaos.alone.test.ts'],
-  ['npm run chaos -- --minutes 10 --seed N', 'test/integration/chaos.alone.test.ts'],
-  ['npm run sbom', 'test/ops/shipped.test.ts'],
+  ['node test/sim/main.ts --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
+  ['npm run chaos -- --minutes 2', 'test/chaos/main.ts'],
+  ['npm run chaos -- --minutes 10', 'test/chaos/main.ts'],
+  ['npm run chaos -- --minutes 10 --seed N', 'test/chaos/main.ts'],
   ['npm run bench', 'test/bench/throughput.ts'],
   ['npm run bench:forms', 'test/bench/forms.ts'],
   ['npm run bench:audit', 'test/bench/audit.ts'],
   ['npm run bench:client', 'test/bench/client.ts'],
-  ['npm run check:advisories', 'ops/dev/advisories.ts'],
   ['npm run bench:http', 'test/bench/http.ts'],
   ['npm run bench:latency', 'test/bench/latency.ts'],
   ['npm run bench:idle', 'test/bench/idle.ts'],
@@ -90,19 +137,4 @@ export const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['npm run bench:index -- --entries 10000000', 'test/bench/index.ts'],
   ['npm run bench:shares', 'test/bench/shares.ts'],
   ['npm run bench:shares -- --entries 10000000', 'test/bench/shares.ts'],
-  ['pip install -r requirements.txt', 'test/integration/interop-python.test.ts'],
-  ['python request.py --reply-topic id.replies.orders --count 5', 'test/integration/interop-python.test.ts'],
-  ['mvn dependency:copy-dependencies -DoutputDirectory=libs', 'test/integration/interop-spring.test.ts'],
-  [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
-    'test/integration/interop-spring.test.ts',
-  ],
-  ['go run . -reply-topic id.replies.orders -count 5', 'test/integration/interop-go.test.ts'],
-  [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
-    'test/integration/interop-java.test.ts',
-  ],
-  ['npm ci', 'test/integration/interop-nestjs.test.ts'],
-  ['node requester.js localhost:9092 id.requests 5 ../../schemas', 'test/integration/interop-nestjs.test.ts'],
-  ['./request.sh localhost:9092 id.requests id.replies.orders 5', 'test/integration/interop-kcat.test.ts'],
 ]);

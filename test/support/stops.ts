@@ -2,10 +2,10 @@ import { expect } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeReply, type Followed } from './followed.ts';
 import type { Sent } from './load.ts';
-import { faultsOf, type Made, refuses, resumedMs, termsOf } from './terms.ts';
+import { type Allocated, faultsOf, refuses, resumedMs, termsOf } from './terms.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
-/** A clock that is set back by less than this stays in its term. */
+/** A step back of the clock by less than this does not end the term. */
 const STEP_BACK_MS = 10;
 
 /** The next closing of the gate, at line `from` of the log or later. */
@@ -55,9 +55,9 @@ function stops({ msg, reason }: LogLine): boolean {
 }
 
 /** All batches in replies so far, by their fences. */
-function madeUnder(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint, readonly Made[]> {
+function batchesByFence(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint, readonly Allocated[]> {
   const sentMs = new Map(sent.map((ask) => [ask.correlationId, ask.sentMs]));
-  const made = replies.seen.flatMap((seen) => {
+  const batches = replies.seen.flatMap((seen) => {
     const { reply } = decodeReply(seen);
     if (!('batch' in reply)) return [];
     const correlationId = reply.correlationId.toString();
@@ -65,25 +65,26 @@ function madeUnder(replies: Followed, sent: readonly Sent[]): ReadonlyMap<bigint
     const appendedMs = Number(seen.message.timestamp); // a reply has its entry's time
     return [{ fence, correlationId, generatedAtMs, appendedMs, sentMs: sentMs.get(correlationId) }];
   });
-  return Map.groupBy(made, ({ fence }) => fence);
+  return Map.groupBy(batches, ({ fence }) => fence);
 }
 
 /**
- * Stopped means stopped: no worker has made a batch while its gate was closed for want of an authority or a clock, nor
- * outside of the term whose fence the batch has. And the IDs of one worker ID rise from one term to the next. Tells how
- * often the workers stopped.
+ * Stopped means stopped: no worker allocated a batch while its gate was closed for its lease or its clock, or outside the
+ * term whose fence the batch has. And the IDs of one worker ID rise from one term to the next.
+ *
+ * @returns how often the workers stopped
  */
 export function checkStops(workers: readonly WorkerProcess[], replies: Followed, sent: readonly Sent[]): number {
-  const made = madeUnder(replies, sent);
+  const byFence = batchesByFence(replies, sent);
   for (const { lines, hasFakedClock } of workers) {
     const stepMs = hasFakedClock ? STEP_BACK_MS : 0;
-    for (const term of termsOf(lines)) expect(faultsOf(term, made.get(term.fence) ?? [], stepMs)).toEqual([]);
+    for (const term of termsOf(lines)) expect(faultsOf(term, byFence.get(term.fence) ?? [], stepMs)).toEqual([]);
   }
   for (const ofOneId of Map.groupBy(batchesOf(replies), ({ workerId }) => workerId).values()) checkRising(ofOneId);
   return workers.reduce((sum, { lines }) => sum + lines.filter(stops).length, 0);
 }
 
-/** How long each worker had heard nothing from etcd when it stopped for that, by its own clocks. */
+/** For each stop of a worker because of its lease: how long etcd had not confirmed it, as the worker's log says. */
 export function silencesMs(workers: readonly WorkerProcess[]): readonly number[] {
   const stopped = workers.flatMap(({ lines }) =>
     lines.filter(({ msg, reason }) => msg === 'gate closed' && reason === 'LEASE_SUSPENDED'),
@@ -91,10 +92,10 @@ export function silencesMs(workers: readonly WorkerProcess[]): readonly number[]
   return stopped.map(({ detail }) => Number(/for (\d+) ms/.exec(String(detail))?.[1]));
 }
 
-/** How long after each opening of its gate within a term a worker made its next batch, by its own clock. */
+/** The time from each opening of the gate within a term to the worker's next batch, by its own clock. */
 export function reopeningsMs({ lines }: WorkerProcess, replies: Followed): readonly number[] {
-  const made = madeUnder(replies, []);
-  return termsOf(lines).flatMap((term) => resumedMs(term, made.get(term.fence) ?? []));
+  const byFence = batchesByFence(replies, []);
+  return termsOf(lines).flatMap((term) => resumedMs(term, byFence.get(term.fence) ?? []));
 }
 
 function checkRising(batches: readonly IdBatch[]): void {

@@ -2,12 +2,12 @@ import { decodeReply, type Followed } from './followed.ts';
 import { partitionOf } from './load.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** What is watched for: replies with the successor's own IDs, to requests of these partitions. */
+/** The awaited event: replies with IDs of the successor to requests of these partitions. */
 export interface Takeover {
   readonly partitions: ReadonlySet<number>;
   readonly successor: WorkerProcess;
   readonly replies: Followed;
-  /** So many of them; 1 by default. */
+  /** The number of replies; 1 by default. */
   readonly atLeast?: number;
 }
 

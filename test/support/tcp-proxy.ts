@@ -1,6 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-/** A request as it goes by: Kafka's frame without its length. */
+/** A Kafka request that passes the proxy: the frame without its length. */
 export interface KafkaRequest {
   readonly apiKey: number;
   readonly bytes: Buffer;
@@ -27,21 +27,21 @@ function concerns(wanted: number, topic: string): Matches {
   return ({ apiKey, bytes }) => apiKey === wanted && bytes.includes(name);
 }
 
-/** What is done to a request, or to its answer. */
+/** A fault of a request or of its answer. */
 interface Fault {
   readonly kind: 'delay-answer' | 'cut-answer' | 'hold-request';
   readonly matches: Matches;
-  /** Requests still to be met. */
+  /** Requests that it still applies to. */
   left: number;
   readonly delayMs: number;
   readonly met: () => void;
-  /** Resolves when held requests may go on. */
+  /** Resolves when held requests may continue. */
   readonly released: Promise<void>;
 }
 
 /**
- * A proxy between one worker and the broker, in the test's own process. It cuts both streams into Kafka's frames, so that
- * a fault can be put to the answer of a certain request: the broker has acted on it, and the worker can't know.
+ * A proxy between one worker and the broker, in the test's own process. It splits both streams into Kafka's frames, so that
+ * a fault can apply to the answer of a certain request: the broker has executed it, and the worker can't know.
  */
 export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
@@ -56,7 +56,7 @@ export class TcpProxy implements AsyncDisposable {
     this.#server = createServer((client) => this.#serve(client));
   }
 
-  /** Listens where the broker says that clients of this listener find it. */
+  /** Listens on the address that the broker advertises for this listener. */
   static async start(proxied: { readonly port: number; readonly broker: string }): Promise<TcpProxy> {
     const proxy = new TcpProxy(proxied.broker);
     await new Promise<void>((resolve, reject) => {
@@ -65,22 +65,22 @@ export class TcpProxy implements AsyncDisposable {
     return proxy;
   }
 
-  /** Holds the answers to the next `times` requests back for so long; resolves when the last of them is there. */
+  /** Delays the answers to the next `times` requests; resolves when the last of these answers has arrived. */
   delayAnswers(matches: Matches, times: number, delayMs: number): Promise<void> {
     return this.#add('delay-answer', matches, times, { delayMs });
   }
 
-  /** Cuts the connection in place of the answers to the next `times` requests; resolves when the last one was. */
+  /** Cuts the connection instead of passing on the answers to the next `times` requests; resolves after the last cut. */
   cutAnswers(matches: Matches, times: number): Promise<void> {
     return this.#add('cut-answer', matches, times);
   }
 
-  /** Keeps the next request, and all behind it on its connection, until `released`; resolves when it has come. */
+  /** Holds the next request, and all after it on its connection, until `released`; resolves when it has arrived. */
   holdRequest(matches: Matches, released: Promise<void>): Promise<void> {
     return this.#add('hold-request', matches, 1, { released });
   }
 
-  /** Ends all connections, and each new one as soon as it is there. */
+  /** Cuts all connections, and each new one immediately. */
   cut(): void {
     this.#isCut = true;
     for (const socket of this.#sockets) socket.destroy();
@@ -127,7 +127,7 @@ export class TcpProxy implements AsyncDisposable {
     const cut = () => {
       client.destroy();
       broker.destroy();
-      for (const fault of faults.values()) fault.met(); // answers that were under way with the one that was cut
+      for (const fault of faults.values()) fault.met(); // other answers that were in flight on the connection
       faults.clear();
     };
     for (const socket of [client, broker]) {
@@ -163,7 +163,7 @@ export class TcpProxy implements AsyncDisposable {
   }
 }
 
-/** Passes on frame by frame, in order, each when `allows` says so. */
+/** Passes frames on in order, each once `allows` resolves to true. */
 function passOn(from: Socket, to: Socket, allows: (frame: Buffer) => Promise<boolean>): void {
   let rest = Buffer.alloc(0);
   let turn = Promise.resolve();

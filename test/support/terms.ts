@@ -1,15 +1,15 @@
 import type { LogLine } from './worker-process.ts';
 
-/** Under these a worker keeps its worker ID and may allocate again. */
+/** Reasons under which a worker keeps its worker ID and may allocate again. */
 const SUSPENDS = /^(LEASE_SUSPENDED|PROCESS_PAUSED|RESERVATION_EXHAUSTED|LAYOUT_EXHAUSTED)$/;
-/** Under these it has none. */
+/** Reasons that end the term. */
 const ENDS = /^(LEASE_LOST|CLOCK_|RESTORED|NO_IDENTITY|POOL_EXHAUSTED|ALL_CEILINGS_AHEAD)/;
-/** Whether nothing may be allocated under a reason; the others only keep the worker from taking requests. */
+/** Whether a reason forbids allocation; the others only keep the worker from taking requests. */
 export function refuses(reason: unknown): boolean {
   return SUSPENDS.test(String(reason)) || ENDS.test(String(reason));
 }
 
-/** An ID's time may be ahead of the brokers' clock by as much as the clock guard lets pass. */
+/** The most by which an ID's time may be ahead of the brokers' clock: what the clock guard tolerates. */
 const MAX_LEAD_MS = 1_000;
 
 interface Span {
@@ -18,28 +18,28 @@ interface Span {
 }
 
 /**
- * One stay under one fence, as the worker's log tells. Its times are those of the worker's own wall clock, which is steady
- * within a term, since a step ends it; only `overSeenMs` is of the test's monotonic clock.
+ * One term of a worker, from its log. Times are by the worker's own wall clock, which is steady within a term, since a step
+ * ends it; only `overSeenMs` is by the test's monotonic clock.
  */
 export interface Term {
   readonly fence: bigint;
   readonly fromMs: number;
-  /** Refusals after which it could go on. */
+  /** Suspensions after which the term may continue. */
   readonly suspended: readonly Span[];
-  /** The highest time that the clock showed in it. */
+  /** The highest time that the clock showed in the term. */
   readonly untilMs: number;
-  /** When the test had read that it was over. */
+  /** When the test read the log line that ended the term. */
   readonly overSeenMs: number;
 }
 
-/** A batch, and what the test knows about when it was made. */
-export interface Made {
+/** A batch, and what the test knows about the time of its allocation. */
+export interface Allocated {
   readonly correlationId: string;
   /** By the worker's wall clock. */
   readonly generatedAtMs: number;
-  /** When its request was sent first, by the test's monotonic clock; undefined when that was not noted. */
+  /** When its request was first sent, by the test's monotonic clock; undefined if not recorded. */
   readonly sentMs: number | undefined;
-  /** When the ledger took its entry, by the broker's wall clock. */
+  /** When its entry was appended, by the broker's wall clock. */
   readonly appendedMs: number;
 }
 
@@ -75,35 +75,35 @@ function toTerm([first, ...lines]: readonly LogLine[]): Term {
   };
 }
 
-/** By how much the clock showed less than before when a term ended for that. */
+/** By how much the clock went back, if that ended the term; else 0. */
 function wentBackMs({ detail }: LogLine): number {
   return Number(/went back by ([\d.]+) ms/.exec(String(detail))?.[1] ?? 0);
 }
 
 /**
- * What is wrong with when the batches of a term were made.
+ * The batches of a term whose time of allocation is wrong, with the reason.
  *
- * @param stepMs by so much the worker's clock may have stepped back within a term
+ * @param stepMs how far the worker's clock may have stepped back within a term
  */
-export function faultsOf(term: Term, batches: readonly Made[], stepMs: number): readonly string[] {
+export function faultsOf(term: Term, batches: readonly Allocated[], stepMs: number): readonly string[] {
   const { fence, fromMs, suspended, untilMs, overSeenMs } = term;
-  return batches.flatMap(({ correlationId, generatedAtMs: madeMs, sentMs, appendedMs }) => {
-    const during = suspended.find((span) => madeMs > span.fromMs + stepMs && madeMs < span.toMs - stepMs);
+  return batches.flatMap(({ correlationId, generatedAtMs: atMs, sentMs, appendedMs }) => {
+    const during = suspended.find((span) => atMs > span.fromMs + stepMs && atMs < span.toMs - stepMs);
     const faults = [
-      madeMs < fromMs - stepMs && `before its term began at ${fromMs}`,
+      atMs < fromMs - stepMs && `before its term, which began at ${fromMs}`,
       during !== undefined && `while its gate was closed, from ${during.fromMs} to ${during.toMs}`,
-      madeMs > untilMs + stepMs && `after its term had ended at ${untilMs}`,
-      sentMs !== undefined && sentMs > overSeenMs && `though its request was sent when its term was over`,
-      madeMs - appendedMs > MAX_LEAD_MS && `ahead of its entry's time ${appendedMs}`,
+      atMs > untilMs + stepMs && `after its term had ended at ${untilMs}`,
+      sentMs !== undefined && sentMs > overSeenMs && `though its request was sent after its term had ended`,
+      atMs - appendedMs > MAX_LEAD_MS && `ahead of its entry's time ${appendedMs}`,
     ];
     return faults.flatMap((fault) =>
-      fault === false ? [] : [`fence ${fence}, ${correlationId}: ${madeMs}, ${fault}`],
+      fault === false ? [] : [`fence ${fence}, ${correlationId}: allocated at ${atMs}, ${fault}`],
     );
   });
 }
 
-/** How long after each reopening the term made its next batch; those that made none any more are left out. */
-export function resumedMs({ suspended }: Term, batches: readonly Made[]): readonly number[] {
+/** The time from each reopening of the gate to the next batch of the term; reopenings without a later batch are left out. */
+export function resumedMs({ suspended }: Term, batches: readonly Allocated[]): readonly number[] {
   return suspended.flatMap(({ toMs }) => {
     const nextMs = Math.min(...batches.flatMap(({ generatedAtMs: ms }) => (ms >= toMs ? [ms] : [])));
     return Number.isFinite(nextMs) ? [nextMs - toMs] : [];

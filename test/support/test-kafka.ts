@@ -1,9 +1,9 @@
 import kafkajs, { type Kafka } from 'kafkajs';
 
-/** 5, 10, 20 ms and so on up to 200, for about 10 s: it outlasts the election of a leader. */
+/** Retries after 5, 10, 20 ms and so on, up to 200 ms, for about 10 s: longer than the election of a leader. */
 export const PATIENT = { initialRetryTime: 5, maxRetryTime: 200, retries: 54 } as const;
 
-/** A client of the tests' own, so that what the product writes and reads is held against another's work. */
+/** A kafkajs client for tests, so that an independent client checks what the product writes and reads. */
 export function testKafka(brokers: readonly string[]): Kafka {
   return new kafkajs.Kafka({
     clientId: 'test',

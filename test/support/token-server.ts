@@ -15,9 +15,9 @@ export interface TokenServerOptions {
 export class TokenServer implements AsyncDisposable {
   readonly tokenUrl: string;
   readonly keysUrl: string;
-  /** How many tokens were asked for. */
+  /** The number of requests for tokens. */
   asked = 0;
-  /** As an endpoint whose client was deleted. */
+  /** Whether it refuses the client, as if that was deleted. */
   refuses = false;
   readonly #options: TokenServerOptions;
   readonly #server: Server;

@@ -7,8 +7,8 @@ interface Due {
 }
 
 /**
- * A runtime whose time stands still while anything goes on, and then jumps to the next timer. Driven by `until`; what is
- * waited for has to be in memory.
+ * A runtime whose time stands still while code runs, and then jumps to the next timer. Driven by `until`; the awaited work
+ * must not use real IO.
  */
 export class VirtualRuntime implements Runtime {
   #nowMs = 0;
@@ -53,12 +53,12 @@ export class VirtualRuntime implements Runtime {
     return `00000000-0000-4000-8000-${String(this.#uuids).padStart(12, '0')}`;
   }
 
-  /** How many timers are set. */
+  /** The number of pending timers. */
   get pending(): number {
     return this.#due.size;
   }
 
-  /** Lets time pass until the work has settled, and settles as it does. Throws when nothing is left to wait for. */
+  /** Lets time pass until the work has settled, and settles as it does. Throws if no timer is left. */
   async until<T>(work: Promise<T>): Promise<T> {
     let isSettled = false;
     const settle = () => {
@@ -71,7 +71,8 @@ export class VirtualRuntime implements Runtime {
       const next = [...this.#due].reduce<Due | undefined>((first, one) => {
         return first === undefined || one.atMs < first.atMs ? one : first;
       }, undefined);
-      if (next === undefined) throw new Error(`nothing is left to wait for at ${this.#nowMs} ms`);
+      if (next === undefined)
+        throw new Error(`the work is not settled at ${this.#nowMs} ms, and no timer is left that could settle it`);
       this.#due.delete(next);
       this.#nowMs = next.atMs;
       next.run();
@@ -79,5 +80,5 @@ export class VirtualRuntime implements Runtime {
   }
 }
 
-/** So many turns of the event loop without a result mean that only a timer helps. */
+/** After this many turns of the event loop without a result, time moves to the next timer. */
 const QUIET_TURNS = 20;

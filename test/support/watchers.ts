@@ -1,15 +1,15 @@
-/** Every wait of a test has a timeout, so that a failing test still stops its workers. */
+/** Each wait has a timeout, so that a test whose event never comes still stops its workers. */
 const WAIT_MS = 60_000;
 
 export interface Wait<T> {
-  /** What is waited for, with the state of affairs, for the message when it does not come. */
+  /** Describes the awaited event and the present state, for the message at the timeout. */
   readonly what: () => string;
-  /** The value, or undefined while it is not there; what it throws rejects. */
+  /** Returns the value, or undefined to wait on; an error that it throws ends the wait. */
   readonly look: () => T | undefined;
   readonly timeoutMs?: number | undefined;
 }
 
-/** Those who wait for something that changes, and look again at each change. */
+/** Waits for conditions that are checked again at each change. */
 export class Watchers {
   readonly #looks = new Set<() => void>();
 
@@ -17,7 +17,7 @@ export class Watchers {
     for (const look of [...this.#looks]) look();
   }
 
-  /** Resolves with what `look` finds, now or after a change; rejects when that takes longer than `timeoutMs`. */
+  /** Resolves with what `look` returns, now or after a change; rejects after `timeoutMs`. */
   async wait<T>({ what, look, timeoutMs = WAIT_MS }: Wait<T>): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const lookAgain = () => {
@@ -28,7 +28,7 @@ export class Watchers {
         reject(error);
       }
     };
-    const late = () => reject(new Error(`not within ${timeoutMs} ms: ${what()}`));
+    const late = () => reject(new Error(`still waiting after ${timeoutMs} ms for ${what()}`));
     const timer = setTimeout(late, timeoutMs);
     this.#looks.add(lookAgain);
     lookAgain();

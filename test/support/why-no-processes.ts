@@ -13,7 +13,7 @@ const TOOLS = {
   },
 } as const;
 
-/** Why these can't be run as child processes here, whatever the suite's own servers are; undefined when they can. */
+/** Why these servers can't run as child processes here; undefined if they can. */
 export function whyNoProcesses(...names: readonly (keyof typeof TOOLS)[]): string | undefined {
   const faults = names.flatMap((name) => {
     try {

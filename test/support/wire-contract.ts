@@ -5,9 +5,9 @@ import { recordsContract } from './wire-contract/records.ts';
 import { WireStage, type WireSubject } from './wire-contract/stage.ts';
 import { topicsContract } from './wire-contract/topics.ts';
 
-/** The behaviour that the loops rely on; the suite runs against simulated and real brokers. */
+/** The behaviour of brokers that the loops rely on; the suite runs against simulated and real brokers. */
 export function wireContract(name: string, open: () => WireSubject | Promise<WireSubject>): void {
-  describe(`the wire contract, by ${name}`, () => {
+  describe(`the wire contract of ${name}`, () => {
     let stage: WireStage;
     const at = () => stage;
 

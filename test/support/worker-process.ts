@@ -8,12 +8,12 @@ import { fileURLToPath } from 'node:url';
 import { Watchers } from './watchers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
-/** Ends the worker when the tests' own process is killed. */
+/** Stops the worker when the process of the tests is killed. */
 const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
 const STOP_TIMEOUT_MS = 30_000;
-/** A worker gives the same rendering to all who ask within this time. */
+/** A worker returns the same rendering of its metrics to all requests within this time. */
 const METRICS_SHARED_MS = 1_000;
-/** A start waits up to 35 s for a ceiling, and for what a crashed owner left up to a lease's time. */
+/** A start waits up to 35 s for a ceiling, and up to the lease's TTL for the worker ID of a crashed owner. */
 const READY_TIMEOUT_MS = 90_000;
 const CLI_TIMEOUT_MS = 60_000;
 
@@ -24,7 +24,7 @@ function bareEnv(): Env {
   return { PATH: process.env.PATH ?? '' };
 }
 
-/** A line of a worker's log, with the moment at which it came, by the monotonic clock of the test. */
+/** A line of a worker's log, with the time at which the test read it, by its monotonic clock. */
 export type LogLine = Readonly<Record<string, unknown>> & {
   readonly msg?: string;
   readonly level?: number;
@@ -36,22 +36,22 @@ export interface Exit {
   readonly signal: NodeJS.Signals | null;
 }
 
-/** A real worker in a process of its own, followed by its log. */
+/** A real worker in a child process, whose log the test reads. */
 export class WorkerProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #lines: LogLine[] = [];
   readonly #watchers = new Watchers();
   readonly #errors: string[] = [];
   #ended = false;
-  /** When a look at the metrics can not be given what one before it was. */
+  /** When the next request for metrics is sure to get a new rendering. */
   #metricsAgainMs = 0;
   readonly indexDir: string;
-  /** Its wall clock is a test's to set. */
+  /** Whether the test sets the wall clock of the process. */
   readonly hasFakedClock: boolean;
-  /** Resolves when the process has ended and all that it wrote was read. */
+  /** Resolves when the process has exited and all its output was read. */
   readonly exit: Promise<Exit>;
 
-  /** Starts at once, with these variables and no others. Without INDEX_DIR the index is its own, and goes with it. */
+  /** Starts the process with these variables and no others. Without INDEX_DIR it gets a temporary index directory. */
   constructor(env: Env) {
     this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
     this.hasFakedClock = env.FAKETIME_TIMESTAMP_FILE !== undefined;
@@ -66,11 +66,12 @@ export class WorkerProcess implements AsyncDisposable {
         INDEX_DIR: this.indexDir,
       },
       stdio: ['pipe', 'pipe', 'pipe'],
-      detached: true, // the guard ends a process group, which must not be ours
+      detached: true, // the guard kills its process group, which must not be ours
     });
     const { stdin, stdout, stderr } = this.#child;
-    if (stdin === null || stdout === null || stderr === null) throw new TypeError('a piped child has its streams');
-    stdin.on('error', () => undefined); // the guard may be gone before it is told to let go
+    if (stdin === null || stdout === null || stderr === null)
+      throw new TypeError('a child with piped stdio must have its streams');
+    stdin.on('error', () => undefined); // the guard may have exited before it is told that the worker has
     createInterface({ input: stdout }).on('line', (line) => this.#take(line));
     createInterface({ input: stderr }).on('line', (line) => this.#errors.push(line));
     this.#child.once('exit', () => stdin.end('done\n'));
@@ -88,28 +89,29 @@ export class WorkerProcess implements AsyncDisposable {
     return this.#lines;
   }
 
-  /** What went to stderr, for a test that expects a refusal. */
+  /** The output on stderr, for a test that expects the worker to refuse to start. */
   get errors(): string {
     return this.#errors.join('\n');
   }
 
-  /** The first line, at `from` in the log or later, that holds; rejects when it does not come. */
+  /** The first log line at index `from` or later for which `holds` is true; rejects at the timeout. */
   line(holds: (line: LogLine) => boolean, from = 0): Promise<LogLine> {
     return this.#watchers.wait({
-      what: () => `a line of the worker's log; its last words:\n${this.#lastWords()}`,
+      what: () => `a line of the worker's log; its last lines:\n${this.#lastLines()}`,
       look: () => {
         const found = this.#lines.slice(from).find(holds);
-        if (found === undefined && this.#ended) throw new Error(`the worker ended without it:\n${this.#lastWords()}`);
+        if (found === undefined && this.#ended)
+          throw new Error(`the worker exited before it logged the awaited line; its last lines:\n${this.#lastLines()}`);
         return found;
       },
       timeoutMs: READY_TIMEOUT_MS,
     });
   }
 
-  /** How it ended; rejects when it goes on for longer than any end may take, so that the test can stop it. */
+  /** The exit of the process; rejects at a timeout, so that the test can still stop the worker. */
   async ended(): Promise<Exit> {
     await this.#watchers.wait({
-      what: () => `the worker's end; its last words:\n${this.#lastWords()}`,
+      what: () => `the worker's exit; its last lines:\n${this.#lastLines()}`,
       look: () => (this.#ended ? true : undefined),
     });
     return await this.exit;
@@ -119,19 +121,19 @@ export class WorkerProcess implements AsyncDisposable {
     return this.line(({ msg }) => msg === 'idalloc ready');
   }
 
-  /** The gate's last word so far: 'open', a reason, or undefined before there was one. */
+  /** The last state of the gate in the log: 'open', the reason why it is closed, or undefined before the first. */
   gate(): unknown {
     const last = this.#lines.findLast(({ msg }) => typeof msg === 'string' && /^gate (open|closed|still)/.test(msg));
     return last?.msg === 'gate open' ? 'open' : last?.reason;
   }
 
-  /** The partitions of the request topic that it has had since it last joined the group. */
+  /** The partitions of the request topic that it was assigned when it last joined the group. */
   partitions(): readonly number[] {
     const joined = this.#lines.findLast(({ msg }) => msg === 'joined the request group');
     return (joined?.partitions ?? []) as readonly number[];
   }
 
-  /** Resolves when it has exactly so many partitions. */
+  /** Resolves when the worker has exactly `count` partitions. */
   async hasPartitions(count: number): Promise<void> {
     await this.#watchers.wait({
       what: () => `${count} partitions; the worker has ${this.partitions()}`,
@@ -140,7 +142,7 @@ export class WorkerProcess implements AsyncDisposable {
     });
   }
 
-  /** Asks the listener for health and metrics. Metrics are never older than the call. */
+  /** Requests a path of the listener for health and metrics. Metrics are never older than the call. */
   async ops(path: string): Promise<Response> {
     const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
     const isMetrics = path === '/metrics';
@@ -150,7 +152,7 @@ export class WorkerProcess implements AsyncDisposable {
     return response;
   }
 
-  /** Where the HTTP API is, as an address without a path. */
+  /** The URL of the HTTP API, without a path. */
   async api(): Promise<string> {
     const { port } = await this.line(({ msg }) => msg === 'the HTTP API is listening');
     return `http://127.0.0.1:${port}`;
@@ -160,7 +162,7 @@ export class WorkerProcess implements AsyncDisposable {
   async metric(name: string): Promise<number> {
     const response = await this.ops('/metrics');
     const line = (await response.text()).split('\n').find((text) => text.startsWith(`${name} `));
-    if (line === undefined) throw new Error(`no metric ${name}`);
+    if (line === undefined) throw new Error(`/metrics has no line for ${name}`);
     return Number(line.slice(name.length + 1));
   }
 
@@ -168,7 +170,7 @@ export class WorkerProcess implements AsyncDisposable {
     this.#child.kill(signal);
   }
 
-  /** Ends the worker as an operator would, and fails the test when it does not end. */
+  /** Stops the worker by SIGTERM, as an operator would; rejects when it does not exit in time. */
   async stop(): Promise<void> {
     if (this.#ended) return;
     this.kill('SIGCONT');
@@ -180,7 +182,10 @@ export class WorkerProcess implements AsyncDisposable {
     }, STOP_TIMEOUT_MS);
     await this.exit;
     clearTimeout(timer);
-    if (late) throw new Error(`the worker did not stop in ${STOP_TIMEOUT_MS} ms:\n${this.#lastWords()}`);
+    if (late)
+      throw new Error(
+        `the worker did not exit within ${STOP_TIMEOUT_MS} ms of SIGTERM and was killed; its last lines:\n${this.#lastLines()}`,
+      );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -192,7 +197,7 @@ export class WorkerProcess implements AsyncDisposable {
     this.#watchers.changed();
   }
 
-  #lastWords(): string {
+  #lastLines(): string {
     return [...this.#lines.slice(-15).map((line) => JSON.stringify(line)), ...this.#errors.slice(-15)].join('\n');
   }
 }
@@ -202,7 +207,7 @@ function parseLine(text: string): LogLine {
   try {
     return { ...(JSON.parse(text) as Readonly<Record<string, unknown>>), seenMs };
   } catch {
-    return { msg: text, seenMs }; // a crash of the runtime prints plain text, which the last words must show
+    return { msg: text, seenMs }; // a crash of the runtime prints plain text, which must be among the last lines
   }
 }
 
@@ -212,21 +217,21 @@ interface CommandEnd {
   readonly stderr: string;
 }
 
-/** Runs a command of idalloc to its end, in a process of its own. */
+/** Runs a command of idalloc in a child process until it exits. */
 export function runIdalloc(args: readonly string[], env: Env): Promise<CommandEnd> {
   return startIdalloc(args, env).ended;
 }
 
-/** A command of idalloc in a process of its own that the test meets while it runs. */
+/** A command of idalloc in a child process, which the test observes while it runs. */
 export interface RunningCommand {
-  /** Resolves once stderr holds such a text; rejects when the command ends without. */
-  told(text: RegExp): Promise<void>;
+  /** Resolves when the output on stderr matches; rejects when the command exits first. */
+  printed(text: RegExp): Promise<void>;
   readonly ended: Promise<CommandEnd>;
 }
 
 export function startIdalloc(args: readonly string[], env: Env): RunningCommand {
   const watchers = new Watchers();
-  let told = '';
+  let output = '';
   let over = false;
   const ended = new Promise<CommandEnd>((resolve, reject) => {
     const options = { env: { ...bareEnv(), ...env }, timeout: CLI_TIMEOUT_MS };
@@ -238,18 +243,18 @@ export function startIdalloc(args: readonly string[], env: Env): RunningCommand 
       else reject(error);
     });
     child.stderr?.on('data', (text) => {
-      told += text;
+      output += text;
       watchers.changed();
     });
   });
   return {
     ended,
-    async told(text) {
+    async printed(text) {
       await watchers.wait({
-        what: () => `${text} from ${args.join(' ')}, which told: ${told}`,
+        what: () => `${text} on stderr of idalloc ${args.join(' ')}, which printed: ${output}`,
         look: () => {
-          if (text.test(told)) return true;
-          if (over) throw new Error(`the command ended without ${text}: ${told}`);
+          if (text.test(output)) return true;
+          if (over) throw new Error(`idalloc ${args.join(' ')} exited before it printed ${text}: ${output}`);
           return undefined;
         },
       });

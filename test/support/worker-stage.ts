@@ -23,7 +23,7 @@ export const config = loadWorkerConfig({
   API_PORT: 'off',
 });
 
-/** A worker passes single functions of its runtime on. */
+/** The runtime as an object of bound functions, since a worker passes some of them on separately. */
 function bound(runtime: VirtualRuntime): Runtime {
   return {
     monotonicMs: () => runtime.monotonicMs(),
@@ -41,11 +41,11 @@ interface LogLine extends Readonly<Record<string, unknown>> {
   readonly msg: string;
 }
 
-/** A whole worker over simulated servers, and what it logs. */
+/** A whole worker over simulated servers, with its log. */
 export class WorkerStage {
   readonly runtime = new VirtualRuntime();
   readonly kafka = fakeKafka({ clock: this.runtime, nodes: NODES, delayMs: () => 1 });
-  /** The messages that it logged. */
+  /** The messages of its log. */
   readonly logged: string[] = [];
   readonly lines: LogLine[] = [];
   readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());

@@ -9,7 +9,7 @@ import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
 
 const layout = presetLayout('default');
-/** Tick at which these tests begin. */
+/** The tick at which these tests begin. */
 const T0 = 1_000_000;
 const at = (tick: number) => tickStartMs(layout, ticks(tick));
 
@@ -25,7 +25,7 @@ interface Term {
 const TERM: Term = { workerId: 7, fence: 70n, from: T0 - 100, to: T0 + 25_000 };
 
 /**
- * An allocator on a clock that moves only while it sleeps (by what it asked for), under an authority that tests change.
+ * An allocator whose clock moves only while it sleeps (by the time requested), with an authority that tests can change.
  * `onSleep` runs as the sleep begins.
  */
 function world(options: { readonly onSleep?: (world: World) => void; readonly term?: Term } = {}) {
@@ -52,7 +52,7 @@ function world(options: { readonly onSleep?: (world: World) => void; readonly te
       random: () => 0,
       sleep: async (delayMs) => {
         sleeps.push(delayMs);
-        if (sleeps.length > 20_000) throw new Error('the allocator spins');
+        if (sleeps.length > 20_000) throw new Error('the allocator sleeps endlessly');
         if (options.onSleep) options.onSleep(its);
         else its.move(delayMs);
       },
@@ -115,11 +115,11 @@ describe('a large batch', () => {
     expect(new Set(ids).size).toBe(100_000);
     expect(batch?.ranges).toHaveLength(25);
     expect(ids).toEqual(ids.toSorted((a, b) => (a < b ? -1 : 1)));
-    expect(sleeps).toHaveLength(16); // the window of 10 ms gave the 9 ticks that were over; each other had to pass
+    expect(sleeps).toHaveLength(16); // the window of 10 ms gave the 9 past ticks; each further tick had to pass
     expect(readings()).toBe(sleeps.length + 1);
   });
 
-  it('uses no tick of the future, and asks for a sleep of a millisecond at least', async () => {
+  it('uses no future tick, and sleeps for at least a millisecond', async () => {
     const its = world();
     const [batch] = await its.allocator.allocate([100_000]);
     const used = ticksOf(batch as Allocation);
@@ -127,7 +127,7 @@ describe('a large batch', () => {
     expect(Math.min(...its.sleeps)).toBeGreaterThanOrEqual(1);
   });
 
-  it('takes as many ticks at a time as have come when a timer wakes late', async () => {
+  it('takes all ticks that have passed when a timer fires late', async () => {
     const its = world({ onSleep: ({ move }) => move(8) });
     await its.allocator.allocate([100_000]);
     expect(its.sleeps).toHaveLength(2);
@@ -170,7 +170,7 @@ describe('a small batch', () => {
 describe('two IDs in a second', () => {
   const tiny = customLayout({ fields: 'timestamp:32,worker:1,sequence:1', tickMs: 1_000, epochMs: 0 });
 
-  it('are shared by all who ask, each after the other, with no ID given up', async () => {
+  it('are shared by all callers in turn, and no ID is wasted', async () => {
     let wall = wallMs(T0 * 1_000 + 300);
     const woken: (() => void)[] = [];
     const allocator = new LeasedAllocator({

@@ -8,7 +8,7 @@ const LINGER_MS = 600_000;
 let runtime: VirtualRuntime;
 let events: string[];
 let held: number[];
-/** What each step of the disk does first. */
+/** Called before each step of the disk. */
 let onStep: () => void;
 
 beforeEach(() => {
@@ -132,7 +132,7 @@ describe('copies', () => {
     expect(without('load')).toEqual(['opened 1']);
   });
 
-  it('report a disk that can not be used', async () => {
+  it("report a disk that can't be used", async () => {
     onStep = () => {
       throw new IdallocError('INDEX_UNUSABLE', 'no space');
     };
@@ -141,7 +141,7 @@ describe('copies', () => {
     expect(events).toEqual([expect.stringContaining('no space')]);
   });
 
-  it('are not touched after the end', async () => {
+  it('are not touched after a stop', async () => {
     const own = copies();
     own.want([1]);
     await pass(1);

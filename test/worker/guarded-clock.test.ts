@@ -3,7 +3,7 @@ import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { monoMs, type Reading, wallMs } from '../../src/core/units.ts';
 import { GuardedClock } from '../../src/worker/guarded-clock.ts';
 
-/** A guarded clock of a process that reads it when the test says so, and what it told of pauses. */
+/** A guarded clock that the test reads and moves, with the pauses that it reports. */
 function world() {
   let reading: Reading = { wall: wallMs(1_780_416_300_000), mono: monoMs(5_000) };
   const clock = new GuardedClock(() => reading);

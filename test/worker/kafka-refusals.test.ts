@@ -45,7 +45,7 @@ function right(name: string, operation: 'Read' | 'Write' | 'Describe', errorCode
 }
 
 describe('a right that the brokers refuse', () => {
-  test('stands, with the topic and the remedy, until a broker does what it is needed for', () => {
+  test('is reported, with the topic and the remedy, until a broker accepts a call that needs it', () => {
     right('id.ledger', 'Write', DENIED);
     expect(refusals.resources).toEqual(new Set(['ledger']));
     expect(refusals.detail).toBe(
@@ -65,14 +65,14 @@ describe('a right that the brokers refuse', () => {
   test.for([
     ['id.requests.dlt', 'Write and DescribeConfigs'],
     ['id.requests.reply', 'Write'],
-  ] as const)('on %s names all that the list of rights has for it', async ([topic, needed]) => {
+  ] as const)('on %s names all rights that the list has for it', async ([topic, needed]) => {
     right(topic, 'Write');
     await pass(1);
     right(topic, 'Write', DENIED);
     expect(refusals.detail).toContain(`allow ${needed} to`);
   });
 
-  test('is forgotten when nobody has tried again for half a minute', async () => {
+  test('is forgotten when no call has needed it for half a minute', async () => {
     right('id.ledger', 'Write', DENIED);
     await pass(30_000);
     expect(refusals.resources.size).toBe(1);
@@ -95,7 +95,7 @@ describe('a right that the brokers refuse', () => {
     ]);
   });
 
-  test('for a moment is no line', async () => {
+  test('for a moment is not logged', async () => {
     right('id.requests', 'Read', DENIED);
     await pass(900);
     right('id.requests', 'Read', DENIED);
@@ -104,14 +104,14 @@ describe('a right that the brokers refuse', () => {
   });
 });
 
-describe('a reply topic that takes nothing', () => {
-  test('is the matter of those who named it, where it never took anything', () => {
+describe('a reply topic that refuses replies', () => {
+  test('is not reported if it never accepted a reply: that concerns only its requesters', () => {
     right('id.replies.a', 'Write', DENIED);
     expect(refusals.resources).toEqual(new Set(['replies']));
     expect([refusals.detail, refusals.isRevoked('id.replies.a')]).toEqual([undefined, false]);
   });
 
-  test('has lost its right where it took replies before, and none has taken any since', async () => {
+  test('is reported as a missing right if it accepted replies before, and no reply topic has accepted one since', async () => {
     right('id.replies.a', 'Write');
     await pass(1);
     right('id.replies.a', 'Describe', DENIED);
@@ -119,7 +119,7 @@ describe('a reply topic that takes nothing', () => {
     expect(refusals.detail).toMatch(/'id\.replies\.a'.*allow Write/);
   });
 
-  test('holds up no other that takes replies', async () => {
+  test('does not delay other reply topics', async () => {
     right('id.replies.a', 'Write');
     await pass(1);
     right('id.replies.a', 'Write', DENIED);
@@ -128,7 +128,7 @@ describe('a reply topic that takes nothing', () => {
     expect([refusals.detail, refusals.isRevoked('id.replies.a')]).toEqual([undefined, false]);
   });
 
-  test('is bounded in what is remembered of it', () => {
+  test('takes a bounded amount of memory', () => {
     for (let i = 0; i < 5_000; i += 1) right(`id.replies.${i}`, 'Describe', DENIED);
     right('id.replies.4999', 'Write');
     expect(refusals.isRevoked('id.replies.4999')).toBe(false);
@@ -136,7 +136,7 @@ describe('a reply topic that takes nothing', () => {
 });
 
 describe('a login', () => {
-  test('that is refused names the user and the variables, until that broker lets us in', () => {
+  test('that is refused names the user and the variables, until that broker accepts it', () => {
     refusals.onDialError(BROKER, new KafkaError('LOGIN_REFUSED', 'invalid credentials'));
     expect(refusals.resources).toEqual(new Set(['login']));
     expect(refusals.detail).toMatch(/'id-worker'.*invalid credentials.*KAFKA_SASL_PASSWORD/);
@@ -146,13 +146,13 @@ describe('a login', () => {
     expect(refusals.resources.size).toBe(0);
   });
 
-  test('that fails for the certificate of a broker names the authority', () => {
+  test('that fails because of the certificate of a broker names the CA variable', () => {
     const cause = Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' });
     refusals.onDialError(BROKER, new KafkaError('UNREACHABLE', 'certificate has expired', { cause }));
     expect(refusals.detail).toMatch(/certificate has expired.*KAFKA_CA/);
   });
 
-  test('that fails since nobody is there is no refusal', () => {
+  test('that fails because no broker is reachable does not count as refused', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     refusals.onDialError(BROKER, new KafkaError('UNREACHABLE', 'connect ECONNREFUSED', { cause }));
     expect(refusals.detail).toBeUndefined();

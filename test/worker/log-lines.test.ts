@@ -25,7 +25,7 @@ test('an etcd that was set back is logged as one error line with the remedy', as
   ]);
 });
 
-test('so it is for a worker that starts on one', async () => {
+test('a worker that starts on an etcd that was set back logs one error line with the remedy', async () => {
   await started();
   await stage.stop();
   stage.etcd.wipe();

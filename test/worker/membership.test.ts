@@ -5,7 +5,7 @@ import { RUNTIME } from '../../src/runtime.ts';
 import { Gatekeeper } from '../../src/worker/gatekeeper.ts';
 import { type GroupMember, Membership } from '../../src/worker/membership.ts';
 
-/** A stay in the group whose leaving ends when the test says so. */
+/** A member of the group that completes leaving when the test says so. */
 class FakeMember implements GroupMember {
   readonly leaving = Promise.withResolvers<void>();
   readonly calls: string[] = [];
@@ -32,7 +32,7 @@ class FakeMember implements GroupMember {
 const CHECK_MS = 500;
 const log: Log = createLogger({ level: 'silent', destination: 'stderr' });
 
-/** A membership whose members leave at once, unless `slow`. */
+/** A membership whose members leave immediately, unless `slow`. */
 function world({ slow = false } = {}) {
   const members: FakeMember[] = [];
   const gate = { open: false, graceExpired: false };

@@ -4,9 +4,9 @@ import { config, WorkerStage } from '../support/worker-stage.ts';
 
 /** Time to acquire a worker ID and to join the group. */
 const START_MS = 10_000;
-/** Too short for the controller to give a broker up. */
+/** Shorter than the time after which the controller fences a broker. */
 const SILENT_MS = 8_000;
-/** The index hears of the log's bounds at least so often. */
+/** The longest time between two checks of the log's bounds by the index. */
 const EXPIRE_MS = 12_000;
 
 let stage: WorkerStage;
@@ -29,7 +29,7 @@ test('a worker that serves every partition is ready', async () => {
   expect(stage.logged).toContain('idalloc ready');
 });
 
-test('a worker that starts on a ledger that it can not read serves the other partitions, and is not ready', async () => {
+test("a worker that starts with a ledger partition that it can't read serves the others, and is not ready", async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   expect(worker.stoppedPartitions.map(({ message }) => message)).toEqual([
@@ -50,7 +50,7 @@ test('a ready worker becomes unready when a ledger partition stops', async () =>
   expect(stage.logged).not.toContain('gate closed');
 });
 
-test('a worker becomes ready again when the log starts after what it could not read', async () => {
+test('a worker becomes ready again when the log starts after the unreadable entry', async () => {
   const worker = await started((at) => at.foreignEntry(1));
   expect(worker.unready).toBe('LEDGER_UNREADABLE');
   const ledger = stage.kafka.cluster.partition(config.topics.ledger, 1);
@@ -100,7 +100,7 @@ test.for([
   [config.topics.ledger, 'ledger'],
   [config.topics.witness, 'witness'],
 ] as const)(
-  'a worker that the brokers refuse %s says so, goes on, and is ready again with the right',
+  'a worker that the brokers refuse %s reports that, continues, and is ready again with the right',
   async ([topic, resource]) => {
     const worker = await started();
     stage.kafka.cluster.deny(topic);

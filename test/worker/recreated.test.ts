@@ -12,7 +12,7 @@ let stage: WorkerStage;
 
 afterEach(() => stage.stop());
 
-/** That partition 0 decides. */
+/** Correlation IDs with home partition 0. */
 const OWN_IDS = Array.from({ length: 200 }, (_, i) => Buffer.from(`c${i}`)).filter(
   (correlationId) => partitionFor(correlationId, config.topics.requestPartitions, () => 0) === 0,
 );
@@ -28,19 +28,19 @@ const endOf = (topic: string) => stage.kafka.cluster.partition(topic, 0).log.end
 test.each([
   ['under its ledger', [requests]],
   ['after its ledger was', [ledger, requests]],
-])('a request topic recreated %s is noticed within seconds, and nothing is decided', async (_, anew) => {
+])('a request topic recreated %s is noticed within seconds, and nothing is decided', async (_, topics) => {
   stage = new WorkerStage();
   stage.start();
   await stage.pass(START_MS);
   ask(5);
   await stage.pass(3_000);
-  for (const topic of anew) {
+  for (const topic of topics) {
     stage.kafka.cluster.truncate(topic, 0, 0);
     await stage.pass(3_000);
   }
   const before = endOf(ledger);
   ask(2);
-  // Answers of a leader that was deposed are waited out first.
+  // Answers of deposed leaders may still arrive for a while.
   await stage.pass(15_000);
   expect(stage.lines.filter(({ level }) => level >= ERROR_LEVEL)).toMatchObject([
     { error: expect.stringMatching(/^REQUESTS_RECREATED: /) },

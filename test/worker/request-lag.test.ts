@@ -3,9 +3,9 @@ import { RequestLag } from '../../src/worker/request-lag.ts';
 
 function world(next = 0) {
   let nowMs = 1_000;
-  const told: number[] = [];
-  const lag = new RequestLag({ next, monotonicMs: () => nowMs, onChange: (records) => told.push(records) });
-  return { lag, told, pass: (ms: number) => (nowMs += ms) };
+  const reported: number[] = [];
+  const lag = new RequestLag({ next, monotonicMs: () => nowMs, onChange: (records) => reported.push(records) });
+  return { lag, reported, pass: (ms: number) => (nowMs += ms) };
 }
 
 describe('the lag of a request partition', () => {
@@ -37,7 +37,7 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(10_000);
   });
 
-  it('has the age of the records that wait now, however long the partition was never empty', () => {
+  it('has the age of the records that wait now, even if the partition has never been empty', () => {
     const { lag, pass } = world();
     for (let end = 10; end <= 1_000; end += 10) {
       lag.fetched(end);
@@ -47,7 +47,7 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(200);
   });
 
-  it('keeps the age of the oldest when it has seen the log grow very often', () => {
+  it('keeps the age of the oldest record however often the log has grown', () => {
     const { lag, pass } = world();
     for (let end = 1; end <= 1_000; end += 1) {
       lag.fetched(end);
@@ -62,9 +62,9 @@ describe('the lag of a request partition', () => {
   });
 
   it('is reported whenever it may have changed', () => {
-    const { lag, told } = world();
+    const { lag, reported } = world();
     lag.fetched(5);
     lag.progressed(2);
-    expect(told).toEqual([5, 3]);
+    expect(reported).toEqual([5, 3]);
   });
 });

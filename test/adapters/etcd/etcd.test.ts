@@ -11,7 +11,7 @@ describe('the etcd adapter', () => {
     for (const close of opened.splice(0)) close();
   });
 
-  /** Accepts connections and never says a word, as a frozen server does. */
+  /** Accepts connections and never answers, as a frozen server does. */
   async function frozenServer(): Promise<string> {
     const sockets: Socket[] = [];
     const server: Server = createServer((socket) => sockets.push(socket)).listen(0, '127.0.0.1');
@@ -38,7 +38,7 @@ describe('the etcd adapter', () => {
     ['revokeLease', (etcd) => etcd.revokeLease(1n)],
   ];
 
-  it.each(calls)('%s of frozen servers fails within its limit and names them', async (_name, call) => {
+  it.each(calls)('%s on frozen servers fails within its limit and names them', async (_name, call) => {
     const endpoints = [await frozenServer(), await frozenServer()];
     const startedMs = performance.now();
     await expect(call(connect(endpoints))).rejects.toMatchObject({

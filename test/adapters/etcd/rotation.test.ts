@@ -4,19 +4,19 @@ import { type ErrorClassifier, Rotation } from '../../../src/adapters/etcd/rotat
 const TIMING = { callMs: 4_000, hedgeMs: 1_000 };
 const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
 
-/** Peers that answer when told to; `asked` lists who was asked, in order. */
+/** Endpoints that answer when the test says so; `called` lists the endpoints that were called, in order. */
 function stage(
   isFinal: (error: unknown) => boolean = () => false,
   remedyOf: ErrorClassifier['remedyOf'] = () => undefined,
 ) {
-  const asked: string[] = [];
+  const called: string[] = [];
   const faults: string[] = [];
   const waiting = new Map<string, PromiseWithResolvers<string>>();
   const rotation = new Rotation(PEERS, TIMING, { isFinal, remedyOf }, ({ endpoint }) => faults.push(endpoint));
   const signals: AbortSignal[] = [];
   const run = () =>
-    rotation.run('a question', ({ endpoint }, signal) => {
-      asked.push(endpoint);
+    rotation.run('a call', ({ endpoint }, signal) => {
+      called.push(endpoint);
       signals.push(signal);
       const deferred = Promise.withResolvers<string>();
       waiting.set(endpoint, deferred);
@@ -24,7 +24,7 @@ function stage(
     });
   const answer = (endpoint: string) => waiting.get(endpoint)?.resolve(endpoint);
   const refuse = (endpoint: string, why = 'down') => waiting.get(endpoint)?.reject(new Error(why));
-  return { rotation, run, answer, refuse, asked, faults, signals };
+  return { rotation, run, answer, refuse, called, faults, signals };
 }
 
 describe('calling etcd endpoints in rotation', () => {
@@ -37,12 +37,12 @@ describe('calling etcd endpoints in rotation', () => {
   });
 
   it('calls only one endpoint while it answers in time', async () => {
-    const { run, answer, asked } = stage();
+    const { run, answer, called } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(999);
     answer('a');
     expect(await call).toBe('a');
-    expect(asked).toEqual(['a']);
+    expect(called).toEqual(['a']);
   });
 
   it('keeps the error of the last call, with its remedy, until a call succeeds', async () => {
@@ -61,37 +61,37 @@ describe('calling etcd endpoints in rotation', () => {
   });
 
   it('calls the next endpoint, too, after each second of silence, and uses the first answer', async () => {
-    const { run, answer, asked } = stage();
+    const { run, answer, called } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(asked).toEqual(['a', 'b']);
+    expect(called).toEqual(['a', 'b']);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(asked).toEqual(['a', 'b', 'c']);
+    expect(called).toEqual(['a', 'b', 'c']);
     answer('b');
     expect(await call).toBe('b');
   });
 
   it('calls silent endpoints again until the call ends', async () => {
-    const { run, answer, asked } = stage();
+    const { run, answer, called } = stage();
     const call = run();
     await vi.advanceTimersByTimeAsync(3_000);
-    expect(asked).toEqual(['a', 'b', 'c', 'a']);
+    expect(called).toEqual(['a', 'b', 'c', 'a']);
     answer('a');
     expect(await call).toBe('a');
   });
 
   it('calls the next endpoint immediately after a failure', async () => {
-    const { run, answer, refuse, asked, faults } = stage();
+    const { run, answer, refuse, called, faults } = stage();
     const call = run();
     refuse('a');
     await vi.advanceTimersByTimeAsync(0);
     answer('b');
     expect(await call).toBe('b');
-    expect([asked, faults]).toEqual([['a', 'b'], ['a']]);
+    expect([called, faults]).toEqual([['a', 'b'], ['a']]);
   });
 
   it('prefers the endpoint that answered last', async () => {
-    const { run, answer, refuse, asked } = stage();
+    const { run, answer, refuse, called } = stage();
     const first = run();
     refuse('a');
     await vi.advanceTimersByTimeAsync(0);
@@ -100,7 +100,7 @@ describe('calling etcd endpoints in rotation', () => {
     const second = run();
     answer('b');
     expect(await second).toBe('b');
-    expect(asked).toEqual(['a', 'b', 'b']);
+    expect(called).toEqual(['a', 'b', 'b']);
   });
 
   it('fails after 4 s, naming every endpoint and its error', async () => {
@@ -130,11 +130,11 @@ describe('calling etcd endpoints in rotation', () => {
   });
 
   it("accepts the cluster's own rejection from the first endpoint", async () => {
-    const { run, refuse, asked } = stage((error) => error instanceof Error && error.message === 'permission denied');
+    const { run, refuse, called } = stage((error) => error instanceof Error && error.message === 'permission denied');
     const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
     refuse('a', 'permission denied');
     await outcome;
-    expect(asked).toEqual(['a']);
+    expect(called).toEqual(['a']);
   });
 
   it('aborts open calls when the call ends, and ignores their late failures', async () => {

@@ -13,8 +13,8 @@ describe('one flipped bit in the file', { timeout: 60_000 }, () => {
   const [ENTRIES, FLIPS] = [90, 300];
   const ids = Array.from({ length: ENTRIES }, (_, i) => `k${i}`);
 
-  /** Where an index opened on the file finds each key, and its state, or that it replaced its store. */
-  function told() {
+  /** Opens an index on the file: where it finds each key, and its state; or 'replaced' if it replaced its store. */
+  function readAll() {
     world.directory.wiped.length = 0;
     const index = world.directory.openBare();
     try {
@@ -40,7 +40,7 @@ describe('one flipped bit in the file', { timeout: 60_000 }, () => {
     );
     world.directory.close(index);
     const good = readFileSync(world.directory.file);
-    const right = told();
+    const right = readAll();
     const random = new Rng(1);
     let noticed = 0;
     for (let flip = 0; flip < FLIPS; flip += 1) {
@@ -48,8 +48,8 @@ describe('one flipped bit in the file', { timeout: 60_000 }, () => {
       const place = random.below(bytes.length);
       bytes[place] = (bytes[place] ?? 0) ^ (1 << random.below(8));
       writeFileSync(world.directory.file, bytes);
-      const found = told();
-      // One in the binding, which is read when the index is opened, leaves no partition at all.
+      const found = readAll();
+      // A flip in the binding, which is read when the index is opened, leaves no partition at all.
       if (world.directory.wiped.length > 0) noticed += 1;
       else expect(found, `byte ${place} was ${good[place]}, is ${bytes[place]}`).toEqual(right);
     }

@@ -50,10 +50,10 @@ describe('while the index is in use', () => {
     ],
     ['a table that is gone', (db) => db.exec('DROP TABLE items_0_1'), (index) => index.placesOf(0, keyOf('k7'))],
     ['no table of states', (db) => db.exec('DROP TABLE state'), (index) => index.held()],
-    ['a store that can not commit', failCommits, (index) => index.apply(0, some(KEYS, 5))],
-    ['a wipe that can not be committed', failCommits, (index) => index.wipe(0, 0)],
-    ['an expiry that can not be committed', failCommits, (index) => index.expire(0, KEYS)],
-    ['a deletion that can not be committed', failCommits, (index) => toTheEnd(() => index.drop(1))],
+    ["a store that can't commit", failCommits, (index) => index.apply(0, some(KEYS, 5))],
+    ["a wipe that can't be committed", failCommits, (index) => index.wipe(0, 0)],
+    ["an expiry that can't be committed", failCommits, (index) => index.expire(0, KEYS)],
+    ["a deletion that can't be committed", failCommits, (index) => toTheEnd(() => index.drop(1))],
   ])('%s replaces the index: one call fails with INDEX_RESTORING, then it is empty', (_, damage, use) => {
     const { index, db } = storeOf(filled);
     damage(db());
@@ -111,7 +111,7 @@ describe('while the index is in use', () => {
   });
 });
 
-/** Once, and not with SQLite's own error. */
+/** Makes the next commit fail, once, with an error that isn't SQLite's own. */
 function failCommits(): void {
   vi.restoreAllMocks(); // the spy that found the store would call itself
   const { exec } = DatabaseSync.prototype;

@@ -11,8 +11,8 @@ const UNUSABLE = expect.objectContaining({ code: 'INDEX_UNUSABLE' });
 const formatMovedBy = (by: number) =>
   `UPDATE binding SET text = json_set(text, '$.format', json_extract(text, '$.format') + ${by})`;
 const NEWEST = 'SELECT max(id) FROM open_0';
-/** Changes the first row of a table. */
-const ANOTHER = 'SELECT bytes, sum FROM';
+/** Selects the bytes of a table's row, to overwrite another row with them. */
+const ROW_OF = 'SELECT bytes, sum FROM';
 
 function edit(file: string, sql: string): void {
   const db = new DatabaseSync(file);
@@ -69,7 +69,7 @@ describe('an existing file', () => {
     ['lacks a filter', (file) => edit(file, 'DELETE FROM filter_0 WHERE id = (SELECT max(id) FROM filter_0)')],
     ['has a filter of zeros', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(length(bytes))')],
     ['has a shorter filter', (file) => edit(file, 'UPDATE filter_0 SET bytes = zeroblob(64)')],
-    ['has the filter of another run', (file) => edit(file, `UPDATE filter_0 SET (bytes, sum) = (${ANOTHER} filter_0)`)],
+    ['has the filter of another run', (file) => edit(file, `UPDATE filter_0 SET (bytes, sum) = (${ROW_OF} filter_0)`)],
   ])('that %s is replaced, with the reason, to be restored from the ledger', (_, change) => {
     const index = reopened(change);
     expect(world.directory.wiped).toEqual([expect.any(String)]);
@@ -77,7 +77,7 @@ describe('an existing file', () => {
   });
 
   it.each<[string, string]>([
-    ['items of another row', `UPDATE items_0_0 SET (bytes, sum) = (${ANOTHER} items_0_0)`],
+    ['items of another row', `UPDATE items_0_0 SET (bytes, sum) = (${ROW_OF} items_0_0)`],
     ['items of a run of another partition', 'DELETE FROM items_0_1; INSERT INTO items_0_1 SELECT * FROM items_1_1'],
     ['rows at another place', 'UPDATE items_0_1 SET id = id + 1000000'],
     ['items that are gone', 'DELETE FROM items_0_1'],

@@ -20,10 +20,10 @@ export function fill(index: SqliteIndex, from = 0, to = KEYS): void {
   }
 }
 
-/** It is empty, and can be written. */
+/** Expects that the index is empty, and can be written. */
 export function expectRestorable(index: SqliteIndex): void {
-  const told = [index.end(0), index.last(0), index.horizon(0), index.placesOf(0, keyOf('k1'))];
-  expect(told).toEqual([0, undefined, -1, []]);
+  const state = [index.end(0), index.last(0), index.horizon(0), index.placesOf(0, keyOf('k1'))];
+  expect(state).toEqual([0, undefined, -1, []]);
   index.apply(0, some(0, 10));
   expect(index.placesOf(0, keyOf('k7'))).toEqual([7]);
 }

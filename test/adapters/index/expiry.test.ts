@@ -66,7 +66,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect([index.origin(0), index.horizon(0), places(index, ['k4', 'k8'])]).toEqual([4, undefined, [[4], [8]]]);
   });
 
-  it('takes with it that a later entry of a key lost: that entry does not become the first one', () => {
+  it('does not make a later entry the first of its key when it is removed', () => {
     const index = make();
     const later = [at(4, entry('a', { first: 2n, end: 0 })), at(5, entry('b', { end: 5 }))];
     index.apply(0, [at(0, entry('a')), ...[1, 2, 3].map((offset) => at(offset, entry(`k${offset}`))), ...later]);
@@ -90,7 +90,7 @@ describe.each(allIndexes(world))('the head of an index %s', (_, make) => {
     expect(index.placesOf(1, keyOf('k0'))).toEqual([0]);
   });
 
-  it('leaves the time since when the rest is known: the append of its first entry, not counting markers', () => {
+  it('leaves the time from which decisions are known: the append of the first remaining entry, not counting markers', () => {
     const index = twelve();
     expire(index, 8);
     expect(index.since(0)).toBe(1_700_000_000_008);

@@ -59,7 +59,7 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
 });
 
 describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => {
-  it('is below everything over a whole log', () => {
+  it('is -1, below every offset, over a whole log', () => {
     const index = make();
     index.apply(0, [at(0, entry('a', { end: 0, through: 7 }))]);
     expect(index.horizon(0)).toBe(-1);

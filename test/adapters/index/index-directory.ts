@@ -89,7 +89,7 @@ export function allIndexes(holder: { readonly directory: IndexDirectory }): [str
 /** Does work that is done in steps to its end; returns the number of steps. */
 export function toTheEnd(step: () => boolean): number {
   for (let steps = 1; steps < 10_000; steps += 1) if (!step()) return steps;
-  throw new Error('it never ends');
+  throw new Error('the work was not finished after 10,000 steps');
 }
 
 export const at = (offset: number, drafted: { key: Buffer | null; value: Buffer | null }): LedgerRecord => ({

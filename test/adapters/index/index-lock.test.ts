@@ -90,12 +90,12 @@ describe('the lock', { timeout: 60_000 }, () => {
     expect(openElsewhere()).toBe('INDEX_LOCKED');
   });
 
-  it('ends with the index', () => {
+  it('is released when the index is closed', () => {
     close(open());
     open();
   });
 
-  it('ends with its process, however that ends', async () => {
+  it('is released when its process is killed', async () => {
     const holder = await holdElsewhere();
     expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
     const gone = once(holder, 'exit');

@@ -6,7 +6,7 @@ import { at, IndexDirectory, keyOf, marker, RUN, toTheEnd } from './index-direct
 import { IndexModel } from './index-model.ts';
 
 const IDS = 40;
-/** Of whatever step is played. */
+/** The partition of a step. */
 const partition = fc.nat(1);
 
 const step = fc.oneof(

@@ -134,7 +134,7 @@ describe('recent keys', () => {
 });
 
 describe('the filter of a run', () => {
-  it('may hold each hash that was added, even when it was stored chunk by chunk while being filled', () => {
+  it('has every hash that was added, even when it was stored chunk by chunk while being filled', () => {
     const bits = 2_000_000;
     const filter = new RunFilter(bits);
     const stored = new RunFilter(bits);

@@ -33,7 +33,7 @@ function rows(directory: IndexDirectory): number[] {
   return tables.map((table) => Number(directory.query(`SELECT count(*) AS n FROM ${table}`)[0]?.n));
 }
 
-describe('a process that ends between the transactions of a merge', () => {
+describe('a process that is killed between the transactions of a merge', () => {
   it('leaves an index with the same results, which finishes the merge after the restart', () => {
     const index = world.directory.open(BINDING, RUN);
     apply(index, 0, MERGING - PART);

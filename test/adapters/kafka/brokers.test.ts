@@ -72,7 +72,7 @@ describe('askAny', () => {
   const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
     callAnyBroker(brokers, (link) => link.describeConfigs({ topics: [] }));
 
-  test('returns the answer of the first broker that gives one', async () => {
+  test('returns the answer of the first broker that answers', async () => {
     const brokers = scriptedBrokers({
       link: (node) => ({ describeConfigs: node === 3 ? async () => answer : failing('NO_RESPONSE') }),
     });

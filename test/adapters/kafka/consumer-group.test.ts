@@ -81,7 +81,7 @@ describe('committedOffsets', () => {
     );
   });
 
-  test('are none for a topic that does not exist', async () => {
+  test('are empty for a topic that does not exist', async () => {
     const brokers = coordinator(fetching([{ partition: 0, offset: -1, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION' }]));
     expect(await committedOffsets(brokers, 'g', 't', [0])).toEqual(new Map());
   });
@@ -134,7 +134,7 @@ describe('setOffsets', () => {
   });
 
   test.each(['UNKNOWN_MEMBER_ID', 'ILLEGAL_GENERATION', 'REBALANCE_IN_PROGRESS'])(
-    'is GROUP_ACTIVE when a member has come meanwhile: %s',
+    'is GROUP_ACTIVE when a member has joined meanwhile: %s',
     async (errorCode) => {
       const { brokers, requests } = committing(errorCode);
       await expect(setOffsets(brokers, 'g', 't', OFFSETS)).rejects.toMatchObject({ code: 'GROUP_ACTIVE' });

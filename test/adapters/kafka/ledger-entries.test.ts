@@ -109,7 +109,7 @@ describe('reading entries by their offsets', () => {
     expect(await found([7])).toEqual([7]);
   });
 
-  it('fails with LEDGER_TRUNCATED for an offset after the end, when the leader still says so after 5 s', async () => {
+  it('fails with LEDGER_TRUNCATED for an offset after the end, when the leader still reports that after 5 s', async () => {
     send(5);
     expect(await outcome(entries.read(0, [7]))).toMatch(/^LEDGER_TRUNCATED: .*offset 7/);
   });

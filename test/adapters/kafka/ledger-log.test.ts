@@ -105,14 +105,14 @@ describe('an append', () => {
 });
 
 describe('the ends of partitions', () => {
-  it('are those of the ledger and of the requests', async () => {
+  it('are those of the ledger and of the request topic', async () => {
     await outcome(log.append(2, ENTRIES));
     stage.kafka.cluster.send('requests', 2, Array(4).fill({ key: null, value: null }));
     expect(await outcome(log.endOffset(2))).toEqual([1, expect.any(Number)]);
     expect((await outcome(log.requestEnd(2, 0)))[0]).toBe(4);
   });
 
-  it('of requests are requested again for 10 s while they are not above the known end', async () => {
+  it('of the request topic are requested again for 10 s while they are not above the known end', async () => {
     const send = () => stage.kafka.cluster.send('requests', 0, Array(4).fill({ key: null, value: null }));
     send();
     stage.runtime.schedule(3_000, send);

@@ -64,7 +64,7 @@ afterEach(async () => {
 });
 
 describe('the reader of the ledger', () => {
-  it('asks for the bounds of every partition, then reads from where the sink says', async () => {
+  it('requests the bounds of every partition, then reads from where the sink says', async () => {
     for (const partition of range(0, 3)) send(partition, 10 * (partition + 1));
     stage.kafka.cluster.partition(LEDGER, 1).trim(5);
     sink.begin.mockImplementation((partition, { high }) => high - partition);
@@ -76,7 +76,7 @@ describe('the reader of the ledger', () => {
     expect(range(0, 3).map(offsets)).toEqual([[10], [19], [28, 29]]);
   });
 
-  it('does not believe a log that ends below its known end until its leader has said so for 6 s', async () => {
+  it('does not accept a log that ends below its known end until its leader has reported that for 6 s', async () => {
     send(0, 10);
     sink.knownEnd.mockReturnValue(12);
     start();
@@ -204,7 +204,7 @@ describe('a restarted partition', () => {
     });
     let answers = 0;
     stage.kafka.network.script = (call, way) => {
-      // All six bounds are asked for, and the first answer is on its way.
+      // All six bounds have been requested, and the first answer is on its way.
       if (call === 'listOffsets' && way === 'back' && answers++ === 0) reader.restart(1);
       return undefined;
     };

@@ -100,7 +100,7 @@ describe('an unwritable topic', () => {
   });
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION', 'TOPIC_AUTHORIZATION_FAILED'])(
-    'by %s is refused when a second append meets that too, and not tried for a while',
+    'is given up when a second append fails with %s too, and then not tried for a while',
     async (errorCode) => {
       world.respond = ({ topic }) => (topic === 'denied' ? errorCode : undefined);
       const records = [record('a', { topic: 'denied' }), record('b')];
@@ -111,7 +111,7 @@ describe('an unwritable topic', () => {
     },
   );
 
-  it('is waited for if the right was revoked', async () => {
+  it('is waited for if the right to write to it was revoked', async () => {
     world.revoked.add('denied');
     world.respond = () => 'TOPIC_AUTHORIZATION_FAILED';
     await expect(world.outcomes([record('a', { topic: 'denied' })])).rejects.toMatchObject({
@@ -132,7 +132,7 @@ describe('an unwritable topic', () => {
   });
 
   test.each(['NOT_ENOUGH_REPLICAS', 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'LEADER_NOT_AVAILABLE'])(
-    'for now, by %s, is waited for, and refused when it stays so',
+    'is retried while appends fail with %s, and given up if that continues',
     async (errorCode) => {
       world.respond = ({ topic }) => (topic === 'weak' ? errorCode : undefined);
       expect(await world.outcomes([record('a', { topic: 'weak' }), record('b')])).toEqual([
@@ -158,12 +158,12 @@ describe('an unwritable topic', () => {
     world.unwritable.clear();
     world.respond = () => undefined;
     expect(await world.outcomes([record('b', { partition: 7 })])).toEqual([expect.stringContaining('no partition 7')]);
-    expect(world.cleared, 'it took nothing').toEqual([]);
+    expect(world.cleared, 'it has accepted no record').toEqual([]);
     expect(await world.outcomes([record('a')])).toEqual([true]);
     expect(world.cleared).toEqual([T]);
   });
 
-  it('without a leader is not sent to; its records fail 10 s after the leader was lost, whenever they are published', async () => {
+  it('without a leader gets no append; its records fail 10 s after the leader was lost, whenever they are published', async () => {
     world.statuses.set(T, { kind: 'leaderless', sinceMs: 0 });
     expect(await world.outcomes([record('a')])).toEqual([`topic ${T} has no leader`]);
     expect([world.sends, world.nowMs]).toEqual([[], PATIENCE_MS]);
@@ -173,7 +173,7 @@ describe('an unwritable topic', () => {
 });
 
 describe('a fault of the brokers', () => {
-  it('rejects the publication in the end, without outcomes', async () => {
+  it('rejects the publication after all retries, without outcomes', async () => {
     world.respond = () => 'NOT_LEADER_FOR_PARTITION';
     await expect(world.outcomes([record('a')])).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
     expect(world.unwritable.size).toBe(0);

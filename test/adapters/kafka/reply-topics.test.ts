@@ -12,7 +12,7 @@ function brokers(known: Record<string, Found>) {
   const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataResponse> => {
     const [name = ''] = topics;
     asked.push(name);
-    if (state.silent) throw new KafkaError('NO_RESPONSE', 'nobody answers');
+    if (state.silent) throw new KafkaError('NO_RESPONSE', 'no broker answers');
     return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: [describeTopic(name, known[name])] };
   };
   return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };
@@ -51,7 +51,7 @@ describe('the status of a reply topic', () => {
     expect([asked, new Set(statuses).size]).toEqual([['t'], 1]);
   });
 
-  it('keeps the time since when there is no leader, however often it was requested and doubted', async () => {
+  it('keeps the time at which the leader was lost, however often it is requested and doubted', async () => {
     const known: Record<string, Found> = { t: 'LEADER_NOT_AVAILABLE' };
     const { topics, state } = brokers(known);
     for (state.nowMs of [100, 400, 5_000]) {

@@ -35,7 +35,7 @@ function well(path: string): readonly [number, unknown] {
 }
 
 describe('a schema registry', () => {
-  it('is asked which subjects lack our schemas, without changes', async () => {
+  it('is queried for the subjects that lack our schemas, and not changed', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     expect(await registry.client().missing('orders')).toEqual(['orders-value']);
@@ -44,7 +44,7 @@ describe('a schema registry', () => {
     await expect(registry.client().missing('orders')).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
   });
 
-  it('is asked once for each id, and for the reply schema', async () => {
+  it('is queried once for each id, and for the reply schema', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
@@ -55,7 +55,7 @@ describe('a schema registry', () => {
     expect(registry.asked).toHaveLength(4);
   });
 
-  it('is asked again after a minute for an id that it did not have', async () => {
+  it('is queried again after a minute for an id that it did not have', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();

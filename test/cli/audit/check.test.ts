@@ -14,7 +14,7 @@ describe('replies compared with the ledger', () => {
     expect(counts).toMatchObject({ decisions: 2, losers: 1, doubled: 0, replies: 2 });
   });
 
-  test('diverge with the batch of a loser, or one that no entry has, and both places are named', () => {
+  test('diverge with the batch of a loser or one without an entry, and both places are named', () => {
     const { findings } = check([
       entry('a', batchAt(10), { offset: 3 }),
       entry('a', batchAt(20), { offset: 9 }),
@@ -67,7 +67,7 @@ describe('replies compared with the ledger', () => {
     expect(check(lonely, at).findings).toMatchObject([{ code: 'UNDECIDED' }]);
   });
 
-  test('are not judged by an entry that may not be the first', () => {
+  test('are not compared with an entry that may not be the first', () => {
     const { findings, counts } = check([entry('a', batchAt(20), { doubtful: true }), reply('a', batchAt(10))]);
     expect(findings).toEqual([]);
     expect(counts).toMatchObject({ undecidable: 1 });
@@ -98,7 +98,7 @@ describe('overlaps', () => {
     ['a batch and its reply', [entry('a', batchAt(10)), reply('a', batchAt(10))], 0],
     ['the same batch in two partitions', [entry('a', batchAt(10)), entry('a', batchAt(10), { partition: 1 })], 1],
     [
-      'a forged reply under a name of its own',
+      'a forged reply under another correlation ID',
       [entry('a', batchAt(10)), reply('b', batchAt(10, 2, 1), { timeMs: 0 })],
       1,
     ],

@@ -58,7 +58,7 @@ test('names each batch that shares an ID with another, and no other batch', () =
   );
 });
 
-test('runs that have ended are dropped: memory holds only the open ones of sixty thousand classes', () => {
+test('runs that are complete are dropped: memory holds only the open ones of sixty thousand classes', () => {
   const findings: Finding[] = [];
   const search = new OverlapSearch((finding) => findings.push(finding));
   for (let i = 0n; i < 60_000n; i++)

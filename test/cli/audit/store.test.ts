@@ -11,7 +11,7 @@ beforeEach(() => {
   place = mkdtempSync(join(tmpdir(), "idalloc-test-it's-"));
 });
 
-afterEach(() => rmdirSync(place)); // which fails while anything is in it
+afterEach(() => rmdirSync(place)); // fails unless the directory is empty
 
 test('returns what was added, each correlation ID in one group, its entries before its replies', async () => {
   const ids = Array.from({ length: 2_000 }, (_, i) => `c${i}`);

@@ -31,9 +31,9 @@ test.each([
   ['a large database', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }), 'warn'],
   ['a slow member', judgeEtcd('e', { ...MEMBER, latencyMs: 2_000 }), 'warn'],
   ['a certificate of three months', judgeCertificate('ETCD_CERT', 90 * DAY_MS, 0), 'ok'],
-  ['a certificate that ends in two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS, 0), 'ok'],
-  ['a certificate that ends before', judgeCertificate('ETCD_CERT', 14 * DAY_MS - 1, 0), 'warn'],
-  ['a certificate that has just ended', judgeCertificate('ETCD_CERT', DAY_MS, DAY_MS), 'fault'],
+  ['a certificate that expires in two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS, 0), 'ok'],
+  ['a certificate that expires within two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS - 1, 0), 'warn'],
+  ['a certificate that has just expired', judgeCertificate('ETCD_CERT', DAY_MS, DAY_MS), 'fault'],
   ['one endpoint', judgeEtcdSize(1), 'warn'],
   ['three endpoints', judgeEtcdSize(3), 'ok'],
   ['a clock in the same second', judgeClock('e', 1_000, 1_500, 1_510), 'ok'],
@@ -57,7 +57,7 @@ test.each([
   ['a disk that is not ours', judgeDisk('/i', false, 5 * GIB), 'fault'],
 ])('%s is judged', (_, check, state) => {
   expect(check?.state).toBe(state);
-  // Whatever is not well comes with what to do about it.
+  // Every result except ok has a fix.
   expect(check?.fix === undefined).toBe(state === 'ok');
 });
 

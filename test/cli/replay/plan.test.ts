@@ -12,7 +12,7 @@ test.each([
   ['a partition that the group never read', { committed: undefined }],
   ['a partition that was not chosen', { wanted: undefined }],
   ['a place ahead of the group', { wanted: 90 }],
-  ['the very place where the group stands', { wanted: 80 }],
+  ['the committed offset itself', { wanted: 80 }],
 ])('leaves alone %s', (_, change) => {
   expect(planReplay([{ ...STATE, ...change }])).toEqual([]);
 });

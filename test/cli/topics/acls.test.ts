@@ -83,7 +83,7 @@ describe('namespace rights', () => {
 
   test.each([
     ['a user that is more than one word', ['--user', 'a; b', '--role', 'worker']],
-    ['a client, who has nothing to do there', ['--user', 'a', '--role', 'client']],
+    ['a client, which needs no rights in etcd', ['--user', 'a', '--role', 'client']],
   ])('refuses %s', async (_, args) => {
     expect((await rights(...args)).code).toBe(2);
   });

@@ -78,7 +78,7 @@ describe.each(SORTED)('form %s', (name) => {
   });
 });
 
-describe('a made-up value', () => {
+describe('a forged text', () => {
   const tight = FORM_NAMES.filter((name) => FORMS[name].freeBits(DEFAULT) >= 24);
 
   test('must match at least 24 bits in each form that has room for them', () => {
@@ -102,7 +102,7 @@ describe('a made-up value', () => {
   });
 
   test.each(['uuid7', 'ulid', 'ksuid', 'objectid', 'boundary'] as const)(
-    'is refused in %s when another layout made it, though it has the same fields',
+    'is refused in %s when it was written with another layout that has the same fields',
     (name) => {
       const other = presetLayout('default', { epochMs: DEFAULT.epochMs - 1 });
       const text = openForm(name, settingsOf(other)).format(GOLDEN);
@@ -133,7 +133,7 @@ describe('a form rejects IDs that it cannot hold, naming the limit', () => {
     expect(() => openForm(name, settingsOf(presetLayout(layout))).format(id)).toThrow(message);
   });
 
-  test('boundary, from the year when a flake gets longer', () => {
+  test('boundary, for times after which its texts would be longer', () => {
     const late = presetLayout('default', { epochMs: Date.UTC(2284, 0, 1) });
     const { format, parse } = openForm('boundary', settingsOf(late));
     expect(parse(format(0n))).toBe(0n);

@@ -8,13 +8,13 @@ import { presetLayouts } from '../../core/arbitraries.ts';
 import { KEY_1, KEY_2, tried } from '../../support/form-samples.ts';
 
 /*
- * schemas/golden/forms.json has IDs of each layout in each form, for other implementations. A changed text breaks those who
- * stored the old one. After a change that is meant: UPDATE_GOLDEN=1 vitest run --project unit test/codec/form/golden.test.ts
+ * schemas/golden/forms.json has IDs of each layout in each form, for other implementations. A changed text breaks users who
+ * stored the old one. After an intended change: UPDATE_GOLDEN=1 vitest run --project unit test/codec/form/golden.test.ts
  */
 const FILE = new URL('../../../schemas/golden/forms.json', import.meta.url);
 const PREFIX = 'ord';
 const KEY_LINES = [KEY_2, KEY_1];
-/** In the middle of 2026, when every layout here has IDs. */
+/** A time at which every layout here has IDs. */
 const SOME_MS = 1_780_416_300_789;
 
 interface Vectors {
@@ -108,7 +108,7 @@ describe('golden forms', () => {
       expect(openForm(form, { keys }).parse(text)).toBe(GOLDEN);
   });
 
-  test('that are made up are rejected', () => {
+  test('that are forged are rejected', () => {
     expect(stored.refused.map(({ form }) => form as FormName)).toEqual([
       'uuid7',
       'uuid4',

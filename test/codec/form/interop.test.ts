@@ -9,7 +9,7 @@ import { decompose, type Layout, tickStartMs } from '../../../src/core/layout.ts
 import { presetLayouts } from '../../core/arbitraries.ts';
 import { settingsOf } from '../../support/form-samples.ts';
 
-/** An ID of each preset at about 2026-06-02, with the highest fields below its time. */
+/** An ID of each preset at about 2026-06-02, with the highest values in all fields below the timestamp. */
 const SAMPLES = presetLayouts.map((layout) => {
   const tick = BigInt(Math.floor((1_780_416_300_789 - layout.epochMs) / layout.tickMs));
   return [layout.name, layout, ((tick + 1n) << layout.timestampShift) - 1n] as const;
@@ -18,7 +18,7 @@ const SAMPLES = presetLayouts.map((layout) => {
 const write = (form: FormName, layout: Layout, id: bigint) => openForm(form, settingsOf(layout)).format(id);
 const startOf = (layout: Layout, id: bigint): number => tickStartMs(layout, decompose(layout, id).ticks);
 
-describe.each(SAMPLES)('of layout %s', (_, layout, id) => {
+describe.each(SAMPLES)('for IDs of layout %s', (_, layout, id) => {
   const ms = startOf(layout, id);
   const seconds = Math.floor(ms / 1000);
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { GROUP, Joiner, nameOf, Stage } from './stage.ts';
 
-/** A group of so many members in its first generation. */
+/** A group of `count` members in its first generation. */
 async function groupOf(count: number, instanceIds: readonly string[] = []) {
   const stage = new Stage({ nodes: 1, groups: { initialDelayMs: 100 } });
   const joiners: Joiner[] = [];

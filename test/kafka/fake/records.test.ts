@@ -131,7 +131,7 @@ describe('replicas of a partition', () => {
     return stage;
   };
 
-  it('must have an append before it is acknowledged or visible', async () => {
+  it('must all have a record before it is acknowledged or visible', async () => {
     const stage = three(200);
     const link = await stage.link();
     const append = link.produce(produceTo('t', stage.batch('a')));
@@ -173,7 +173,7 @@ describe('replicas of a partition', () => {
     expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).errorCode).toBeUndefined();
   });
 
-  it('that no longer lead say so, once they know it', async () => {
+  it('that no longer lead reject calls once they know it', async () => {
     const stage = three(1);
     const { cluster } = stage.kafka;
     const link = await stage.link();

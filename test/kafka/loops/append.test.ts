@@ -36,11 +36,11 @@ function send(more: Partial<Omit<Appending, 'batch' | 'records'>> = {}) {
   return stage.runtime.until(append(stage.cluster, stage.runtime, { ...appending, records: RECORDS }));
 }
 
-/** How a call failed, and after how long. */
+/** The fault of a call and the time it took; 'succeeded' if there was no fault. */
 async function failure(work: Promise<unknown>): Promise<[string, number]> {
   const beganMs = stage.runtime.monotonicMs();
   const errorCode = await work.then(
-    () => 'it did not',
+    () => 'succeeded',
     (error: KafkaError) => error.errorCode,
   );
   return [errorCode, stage.runtime.monotonicMs() - beganMs];
@@ -82,7 +82,7 @@ describe('an append', () => {
     expect(stage.produces.length, 'nothing is sent twice').toBe(3);
   });
 
-  it('to a frozen broker ends at its deadline, and goes to the next leader once there is one', async () => {
+  it('to a frozen broker fails at its deadline, and the next one goes to the new leader once there is one', async () => {
     await send();
     stage.kafka.cluster.freeze(1);
     expect(await failure(send())).toEqual(['NO_RESPONSE', TIMEOUT_MS]);
@@ -116,7 +116,7 @@ describe('appends that wait for a follower', () => {
   const LEADER = 1;
   const LEADER_NAME = `${addressOf(LEADER).host}:${addressOf(LEADER).port}`;
 
-  /** A cluster of its own that knows the leader and reads from it, and when it called the leader silent. */
+  /** A separate cluster client that reads from the leader, and the times at which it suspected the leader. */
   async function reading() {
     const { kafka, runtime } = stage;
     const suspectedMs: number[] = [];
@@ -147,7 +147,7 @@ describe('appends that wait for a follower', () => {
     for (const partition of [0, 1]) cluster.moveLeader(T, partition, LEADER);
   });
 
-  it('are late one after the other, yet a leader that answers its readers is not suspect', async () => {
+  it('time out one after the other, yet a leader that answers its readers is not suspected', async () => {
     const { to, suspectedMs, close } = await reading();
     stage.kafka.cluster.freeze(2);
     const answers = await stage.runtime.until(Promise.all([to(0), to(1)]));
@@ -166,7 +166,7 @@ describe('appends that wait for a follower', () => {
     stage.kafka.cluster.partition(T, 0).lagging = false;
     const frozenMs = stage.runtime.monotonicMs();
     await stage.runtime.until(Promise.all(waiting));
-    while ((await stage.runtime.until(to(0)))[0] !== 'it did not') await stage.pass(50);
+    while ((await stage.runtime.until(to(0)))[0] !== 'succeeded') await stage.pass(50);
     expect(stage.runtime.monotonicMs() - frozenMs).toBeLessThan(FENCED_MS + 1_000);
     expect((suspectedMs[0] ?? 0) - frozenMs).toBeLessThan(4_000);
     await close();
@@ -174,7 +174,7 @@ describe('appends that wait for a follower', () => {
 });
 
 describe('a call to a leader', () => {
-  /** A cluster that takes so long to name the leader, and whose calls end like this. */
+  /** A cluster client that takes `findMs` to find the leader, and whose calls end as `end` says. */
   function slow(findMs: number, end: (timeoutMs: number) => Promise<never>) {
     const doubted: string[] = [];
     const cluster = {

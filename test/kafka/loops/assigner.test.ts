@@ -5,7 +5,7 @@ import { assignRoundRobin, assignSticky, type Candidate, inOrder } from '../../.
 import { type Copies, Lags } from '../../../src/kafka/loops/copies.ts';
 import { decodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 
-/** kafkajs' assigner, as far as it is used here. */
+/** The part of kafkajs' assigner that is used here. */
 type RoundRobin = (context: {
   cluster: { findTopicPartitionMetadata: (topic: string) => { partitionId: number }[] };
 }) => {
@@ -19,7 +19,7 @@ const PARTITIONS = 12;
 
 type Plan = ReadonlyMap<string, readonly number[]>;
 
-/** Of members that are caught up when they lack no more than ten entries. */
+/** The assignment for members that count as caught up if they lack at most ten entries. */
 function assign(partitions: number, members: readonly Candidate[]): Plan {
   const candidates = inOrder(members);
   const owners = assignSticky(partitions, candidates, new Lags(candidates, 10));
@@ -27,12 +27,12 @@ function assign(partitions: number, members: readonly Candidate[]): Plan {
   return new Map(candidates.map((one) => [one.memberId, heldBy(one)]));
 }
 
-/** A member that had those partitions in that generation; a newcomer when nothing is said. */
+/** A member that had those partitions in that generation; without arguments, a new member. */
 function member(memberId: string, partitions: readonly number[] = [], generation = 1): Candidate {
   return { memberId, claims: [{ generation, partitions, standbys: [], warmups: [] }] };
 }
 
-/** The members as they join again after a plan has come into force. */
+/** The members as they join again after a plan has taken effect. */
 function rejoining(plan: Plan, generation: number): Candidate[] {
   return [...plan].map(([memberId, partitions]) => member(memberId, partitions, generation));
 }
@@ -58,7 +58,7 @@ const claim = fc.record({
   standbys: fc.constant([]),
   warmups: fc.constant([]),
 });
-/** Claims that contradict each other, go beyond the topic, and come twice. */
+/** Members whose claims contradict each other, exceed the topic, and repeat. */
 const candidates = fc
   .uniqueArray(fc.string({ minLength: 1, maxLength: 3 }), { minLength: 1, maxLength: 9 })
   .chain((names) =>
@@ -72,7 +72,7 @@ const candidates = fc
     ),
   );
 
-/** Who has each partition before: the highest generation that claims it, and of one generation anybody. */
+/** The owners of each partition before: all members that claim it in the highest generation. */
 function newestClaims(partitions: number, members: readonly Candidate[]): Map<number, Set<string>> {
   const owners = new Map<number, Set<string>>();
   for (let partition = 0; partition < partitions; partition += 1) {
@@ -119,7 +119,7 @@ describe('sticky assignment', () => {
         const owners = newestClaims(partitions, members);
         const plan = assign(partitions, members);
         const kept = [...plan].flatMap(([memberId, held]) => held.filter((one) => owners.get(one)?.has(memberId)));
-        // Claims of one generation contradict each other only by a fault; then any of the claimants may win.
+        // Claims of one generation contradict each other only through a fault; then any claimant may win.
         fc.pre([...owners.values()].every(({ size }) => size === 1));
         const owned = members.map(({ memberId }) => [...owners.values()].filter((one) => one.has(memberId)).length);
         const [base, extra] = [Math.floor(partitions / members.length), partitions % members.length];

@@ -225,12 +225,12 @@ export class StagedMember {
 
   #recorded(call: CallName, make: unknown) {
     return (request: unknown): Promise<unknown> => {
-      const made: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, errorCode: undefined };
-      this.calls.push(made);
+      const recorded: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, errorCode: undefined };
+      this.calls.push(recorded);
       const answer = (make as (request: unknown) => Promise<unknown>)(request);
       const end = (error?: { errorCode?: string }) => {
-        made.endedMs = this.stage.nowMs;
-        made.errorCode = error?.errorCode;
+        recorded.endedMs = this.stage.nowMs;
+        recorded.errorCode = error?.errorCode;
       };
       answer.then(() => end(), end);
       return answer;

@@ -13,7 +13,7 @@ const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups:
 
 type Member = JoinGroupResponse['members'][number];
 
-/** What a member had that kept no copies for others. */
+/** The claims of a member without standbys and warm-ups. */
 const had = (generation: number, partitions: readonly number[]): Claims => ({ ...NOTHING, generation, partitions });
 
 function leading(partitions: number) {
@@ -65,8 +65,8 @@ describe('the subscription of a joining member', () => {
   });
 
   it('keeps its claims if the report of copies is of a later release, or damaged', () => {
-    for (const told of ['02', '0102', 'ff00', '00']) {
-      const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(told, 'hex')]);
+    for (const report of ['02', '0102', 'ff00', '00']) {
+      const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(report, 'hex')]);
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
       expect(decodeJoining(TOPIC, metadata)).toEqual({ topics: [TOPIC], claims: had(9, [3]), copies: undefined });
     }

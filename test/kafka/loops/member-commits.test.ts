@@ -4,7 +4,7 @@ import { type Call, GroupStage, PARTITIONS, type StagedMember } from './group-st
 
 const SESSION_MS = 10_000;
 
-/** Answers to commits come so much later. */
+/** Delays the answers to commits. */
 function delayCommits(stage: GroupStage, delayMs: number): void {
   stage.network.script = (call, way) => (call === 'commitOffsets' && way === 'back' ? delayMs : undefined);
 }
@@ -62,7 +62,7 @@ describe('commits of a member', () => {
     stage.network.script = (call, way) => (way === 'back' ? delays[call] : undefined);
     stage.kafka.refuses = (call) => (call === 'heartbeat' && a.lost.length === 0 ? 'ILLEGAL_GENERATION' : undefined);
     const beats = a.called('heartbeat').length;
-    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat under way');
+    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat in flight');
     const commit = a.commit({ 0: 1 });
     await stage.until(() => a.lost.length > 0, 'a loss');
     await stage.settled(a);
@@ -72,7 +72,7 @@ describe('commits of a member', () => {
     expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(endedMs);
   });
 
-  it('are made one last time before rejoining, in the ending generation', async () => {
+  it('are sent one last time before rejoining, in the ending generation', async () => {
     const stage = new GroupStage();
     let next = 0;
     const a: StagedMember = stage.member('a', {
@@ -101,7 +101,7 @@ describe('commits of a member', () => {
     expect(stage.nowMs - beganMs).toBeLessThan(1_600);
   });
 
-  it('that are queued are not made once a rebalance has started', async () => {
+  it('that are queued are not sent once a rebalance has started', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 400 };
@@ -109,7 +109,7 @@ describe('commits of a member', () => {
     const b = stage.member('b').start();
     await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
     const beats = a.called('heartbeat').length;
-    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat under way');
+    await stage.until(() => a.called('heartbeat').length > beats, 'a heartbeat in flight');
     const both = Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]);
     await stage.settled(a, b);
     expect(await both).toEqual(['ok', 'REBALANCE_IN_PROGRESS']);

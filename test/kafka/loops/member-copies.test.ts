@@ -15,7 +15,7 @@ const YOUNG_MS = 5_000;
 /** Until all members have noticed a rebalance and joined again. */
 const REJOINED_MS = 700;
 
-/** The copies of one member, which grow by what a test does. */
+/** The copies of one member, which the test makes grow. */
 class Disk {
   readonly copies = new Map<number, Copy>();
   asked = 0;
@@ -39,7 +39,7 @@ function keeper(stage: GroupStage, name: string, options: Partial<MemberOptions>
   return Object.assign(member, { disk });
 }
 
-/** One that has the topic to itself and all copies, and one that has just joined, with none. */
+/** A member that owns the whole topic and has all copies, and one that has just joined, with none. */
 async function beginning(stage: GroupStage, options: (name: string) => Partial<MemberOptions> = () => ({})) {
   const a = keeper(stage, 'a', options('a'));
   a.disk.complete(ALL);
@@ -52,11 +52,11 @@ async function beginning(stage: GroupStage, options: (name: string) => Partial<M
 }
 
 const joins = (member: StagedMember) => member.called('joinGroup');
-const toldBy = (member: StagedMember) => {
+const reportOf = (member: StagedMember) => {
   const request = joins(member).at(-1)?.request as JoinGroupRequest | undefined;
   return decodeJoining(TOPIC, request?.protocols.find(({ name }) => name === STICKY)?.metadata ?? Buffer.alloc(0));
 };
-/** How many members it has dealt out to, the last time that it joined. */
+/** The number of members that it assigned partitions to at its last join; undefined if it was not the leader. */
 const ledBy = (member: StagedMember) =>
   (member.called('syncGroup').at(-1)?.request as SyncGroupRequest | undefined)?.assignments.length;
 const kinds = [
@@ -97,14 +97,14 @@ describe.each(kinds)('copies of a %s member', (_, named) => {
   it("are read at each join, and reported together with the member's standbys", async () => {
     const stage = new GroupStage();
     const [, b] = await beginning(stage, named);
-    expect(toldBy(b).copies?.size).toBe(0);
+    expect(reportOf(b).copies?.size).toBe(0);
     const asked = b.disk.asked;
     b.disk.complete([3]);
     const { standbys, warmups, generation } = b.last;
     b.member.rejoin('a copy is complete');
     await stage.until(() => b.member.generation > generation, 'a generation');
-    expect(toldBy(b)).toMatchObject({ claims: { generation, partitions: [], standbys, warmups } });
-    expect(toldBy(b).copies).toEqual(b.disk.copies);
+    expect(reportOf(b)).toMatchObject({ claims: { generation, partitions: [], standbys, warmups } });
+    expect(reportOf(b).copies).toEqual(b.disk.copies);
     expect(b.disk.asked).toBe(asked + 1);
   });
 });

@@ -202,7 +202,7 @@ describe('leaving', () => {
   });
 
   it.each([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])(
-    '%i ms after the start leaves nobody in the group',
+    '%i ms after the start leaves no member in the group',
     async (ms) => {
       const stage = new GroupStage();
       const [a] = await stage.members(1);

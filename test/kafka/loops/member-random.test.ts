@@ -140,7 +140,7 @@ class Play {
     return disk;
   }
 
-  /** Drops the copies that it should not keep, and completes the others. */
+  /** Drops the copies that the member should not keep, and completes the others. */
   #copy(who: Name, member: StagedMember, { partitions, standbys }: Assigned): void {
     const disk = this.#disk(who);
     const kept = new Set([...partitions, ...standbys]);
@@ -167,7 +167,7 @@ class Play {
   }
 }
 
-/** Whether one of the calls was made while another one was under way. */
+/** Whether one of the calls was made while another one was in flight. */
 function overlaps(calls: StagedMember['calls'], others: StagedMember['calls'] = calls): boolean {
   return calls.some(({ sentMs }, i) =>
     others.some((other, at) => {
@@ -183,7 +183,7 @@ function check(member: StagedMember): void {
   ) as [StagedMember['calls'], StagedMember['calls'], StagedMember['calls']];
   expect(overlaps(commits), 'one commit at a time').toBe(false);
   expect(overlaps([...joins, ...syncs].sort((x, y) => x.sentMs - y.sentMs)), 'one join at a time').toBe(false);
-  expect(overlaps(joins, commits), 'no commit under way at a JoinGroup').toBe(false);
+  expect(overlaps(joins, commits), 'no commit in flight at a JoinGroup').toBe(false);
   const generations = member.assigned.map(({ generation }) => generation);
   expect(generations, 'generations rise').toEqual(generations.toSorted((x, y) => x - y));
 }

@@ -16,7 +16,7 @@ export class PlannedGroup {
   readonly settings: PlanSettings;
   readonly logEnd: number;
   readonly members = new Map<string, Planned>();
-  /** By instance ID: what the leader gave to members that have left. */
+  /** By instance ID: what the leader had assigned to members that have left. */
   readonly #remembered = new Map<string, Claims>();
   #generation = 0;
 
@@ -29,7 +29,7 @@ export class PlannedGroup {
     this.members.set(name, { share: NOTHING, generation: -1, ends: new Map(ends) });
   }
 
-  /** Returns where its copies end, as they stay on its disk. */
+  /** Removes a member; returns where its copies end, which stay on its disk. */
   leave(name: string): ReadonlyMap<number, number> {
     const member = this.members.get(name);
     if (member === undefined) throw new Error(`there is no member ${name}`);
@@ -50,7 +50,7 @@ export class PlannedGroup {
     return [...this.owners].filter(([partition, name]) => before.get(partition) !== name).length;
   }
 
-  /** Copies become complete, of so many partitions a member at most; others are dropped, or stay as they are. */
+  /** Completes copies, of `atMost` partitions a member; copies that are not needed are dropped, or stay as they are. */
   copy({ atMost = Number.POSITIVE_INFINITY, drop = true } = {}): void {
     for (const { share, ends } of this.members.values()) {
       const kept = new Set([...share.partitions, ...share.standbys]);
@@ -69,7 +69,7 @@ export class PlannedGroup {
       this.copy(copying);
       if (this.#described === before) return moves.slice(0, -1);
     }
-    throw new Error('the group goes on planning');
+    throw new Error('the plan still changes after the most rounds allowed');
   }
 
   get candidates(): Candidate[] {

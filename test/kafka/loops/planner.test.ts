@@ -51,13 +51,13 @@ const anySettings = fc.record({
   acceptableLag: fc.constantFrom(0, LAG, 10_000),
 });
 
-/** As the planner may see them: how much of the log each lacks, and nothing where it does not say. */
+/** The lag of a member's copy by what the planner knows: the highest log end that any member reports. */
 function lagOf(members: readonly Candidate[], { copies }: Candidate, at: number): number {
   const logEnd = Math.max(0, ...members.map((one) => one.copies?.get(at)?.logEnd ?? 0));
   return copies === undefined ? 0 : logEnd - (copies.get(at)?.end ?? 0);
 }
 
-/** By what all say together, or by its own account of a log that others have seen a moment later. */
+/** Whether a copy is caught up, by the highest reported log end or by the log end that its own member reports. */
 function isCaughtUp(members: readonly Candidate[], one: Candidate, at: number, acceptableLag: number): boolean {
   const copy = one.copies?.get(at);
   const own = copy === undefined ? Number.POSITIVE_INFINITY : copy.logEnd - copy.end;
@@ -213,28 +213,28 @@ describe('a plan', () => {
 });
 
 describe('a log that grows while the members join', () => {
-  const told = (end: number, logEnd = end) => new Map([0, 1].map((at) => [at, { end, logEnd }]));
+  const copyTo = (end: number, logEnd = end) => new Map([0, 1].map((at) => [at, { end, logEnd }]));
   const strict = { ...settings(2), acceptableLag: 0 };
 
   it('leaves partitions with their owner, though a standby that joined later has seen more of it', () => {
     const plan = planGroup(strict, [
-      member('a', told(1_000), { partitions: [0] }),
-      member('b', told(1_050), { partitions: [1] }),
+      member('a', copyTo(1_000), { partitions: [0] }),
+      member('b', copyTo(1_050), { partitions: [1] }),
     ]);
     expect(plan.get('a')).toMatchObject({ partitions: [0], warmups: [] });
   });
 
   it('moves to the member that warmed up, though the owner has seen more of it', () => {
     const plan = planGroup(strict, [
-      member('a', told(1_050), { partitions: [0, 1] }),
-      member('b', told(1_000), { warmups: [1] }),
+      member('a', copyTo(1_050), { partitions: [0, 1] }),
+      member('b', copyTo(1_000), { warmups: [1] }),
     ]);
     expect(plan.get('b')).toMatchObject({ partitions: [1], warmups: [] });
   });
 
   it('does not move to a member that is incomplete by its own report, or lacks more than can have been appended meanwhile', () => {
-    for (const behind of [told(1_000, 1_001), told(0)]) {
-      const owner = member('a', told(1_000_000), { partitions: [0, 1] });
+    for (const behind of [copyTo(1_000, 1_001), copyTo(0)]) {
+      const owner = member('a', copyTo(1_000_000), { partitions: [0, 1] });
       const plan = planGroup(strict, [owner, member('b', behind, { warmups: [1] })]);
       expect(plan.get('b')).toMatchObject({ partitions: [], warmups: [1] });
     }
@@ -368,7 +368,7 @@ describe('planning again', () => {
           new Map([...group.owners.keys()].map((at) => [at, promised.get(at) ?? owners.get(at)])),
         );
         for (const [at, count] of moves) {
-          // Where nobody had a complete copy, a standby that is complete first stands in for the owner that restores.
+          // Where no member had a complete copy, a standby that completes first owns the partition until the target has.
           expect(count).toBe(promised.has(at) ? 1 : 2);
         }
       }),

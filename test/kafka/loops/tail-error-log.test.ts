@@ -2,7 +2,7 @@ import { beforeEach, expect, it } from 'vitest';
 import { TailErrorLog } from '../../../src/kafka/loops/tail-error-log.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 
-const FAULT = new KafkaError('NO_RESPONSE', 'nobody said anything');
+const FAULT = new KafkaError('NO_RESPONSE', 'no answer came');
 
 let nowMs: number;
 let lines: object[];
@@ -16,7 +16,7 @@ beforeEach(() => {
   faultLog = new TailErrorLog({ monotonicMs: () => nowMs }, (_, fields) => lines.push(fields));
 });
 
-/** The places fail every 100 ms for so long. */
+/** The places fail every 100 ms, for `forMs`. */
 function fail(forMs: number, ...places: readonly ReturnType<typeof place>[]): void {
   for (const untilMs = nowMs + forMs; nowMs < untilMs; nowMs += 100) {
     for (const one of places) faultLog.failed(one, FAULT);
@@ -35,7 +35,7 @@ it('faults shorter than a second are not logged, however often they occur', () =
 it('partitions of one topic that fail together are named in one line every 10 s', () => {
   fail(20_900, place('t', 1), place('t', 0), place('u', 7));
   const line = (topic: string, ...partitions: number[]) => {
-    return { topic, partitions, errorCode: 'NO_RESPONSE', error: 'nobody said anything' };
+    return { topic, partitions, errorCode: 'NO_RESPONSE', error: 'no answer came' };
   };
   expect(lines).toEqual([line('t', 0, 1), line('u', 7), line('t', 0, 1), line('u', 7)]);
 });

@@ -209,7 +209,7 @@ describe('a paused partition', () => {
     expect(lateMs, 'the others were waited for a short time only').toBeLessThan(300);
   });
 
-  it('without room shortens the fetches of the others, less and less while they are empty', async () => {
+  it('without room shortens the fetches of the others, and less so while they stay empty', async () => {
     open(2);
     const tail = tailOf();
     const sink = new Collected();
@@ -234,7 +234,7 @@ describe('a paused partition', () => {
 });
 
 describe('a seek', () => {
-  it('drops fetched records and the fetch under way, but completes the delivery under way', async () => {
+  it('drops fetched records and the fetch in flight, but completes the delivery in progress', async () => {
     open(1);
     stage.send(0, 10);
     const sink = new Collected();
@@ -253,7 +253,7 @@ describe('a seek', () => {
     expect(sink.offsets).toEqual([...range(0, 10), ...range(3, 15)]);
   });
 
-  it('to the offset of a fetch under way is not answered by that fetch', async () => {
+  it('to the offset of a fetch in flight is not answered by that fetch', async () => {
     open(1);
     const sink = new Collected();
     const followed = tailOf().follow(at(0), sink);
@@ -573,7 +573,7 @@ describe('malformed bytes', () => {
 });
 
 describe('close', () => {
-  it('waits for the delivery under way; nothing is delivered after it', async () => {
+  it('waits for the delivery in progress; nothing is delivered after it', async () => {
     open(1);
     stage.send(0, 1);
     const sink = new Collected();

@@ -8,6 +8,7 @@ import { compressFrameSync, compressSync } from 'lz4-napi';
 import { describe, expect, it, test } from 'vitest';
 import { decompress, MAX_DECOMPRESSED_BYTES } from '../../../src/kafka/records/codecs.ts';
 import { decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
+import { noCodec } from '../../../src/kafka/records/unreadable.ts';
 import { decompressZstdByWasm } from '../../../src/kafka/records/zstd.ts';
 import { batchOf, CODEC, lz4Frame, plain, storedSnappy, xerial } from '../../support/record-bytes.ts';
 
@@ -149,7 +150,7 @@ describe('an unreadable compressed batch', () => {
     ['lz4 with a block larger than it says', 'lz4', tooLargeBlock, /^a lz4 batch is damaged: /],
     ['damaged zstd', 'zstd', () => Buffer.alloc(9), /^a zstd batch is damaged: /],
   ] as [string, keyof typeof CODEC, (bytes: Buffer) => Buffer, RegExp][])(
-    'because of %s becomes a record at each end that says why, and reading goes on',
+    'because of %s becomes a record at each end that says why, and reading continues',
     async (_, codec, compress, reason) => {
       const records = [plain('a'), plain('b')];
       const bad = batchOf(records, { baseOffset: 5n, attributes: CODEC[codec] }, compress);
@@ -244,4 +245,9 @@ describe('a fetch of compressed batches', () => {
     }
     expect(from).toBe(20);
   });
+});
+
+test('a codec whose package is missing is reported with the command that installs it', () => {
+  const { message } = noCodec('lz4-napi', new Error('Cannot find package'));
+  expect(message).toContain('needs the package lz4-napi (npm install lz4-napi)');
 });

@@ -99,7 +99,7 @@ describe('decoding fetched records', () => {
     expect(found.map(({ timestampMs }) => timestampMs)).toEqual([9, 9]);
   });
 
-  it('skips records below the offset that was asked for', async () => {
+  it('skips records below the requested offset', async () => {
     const fetched = Buffer.concat([
       batchOf([plain('a'), plain('b')], { baseOffset: 5n }),
       batchOf([plain('c'), plain('d'), plain('e')], { baseOffset: 7n }),
@@ -291,7 +291,7 @@ describe('an unreadable batch', () => {
   test.each([
     ['not a safe integer', batchOf([plain('a')], { baseOffset: 2n ** 53n - 1n })],
     ['below zero', batchOf([plain('a')], { baseOffset: -3n })],
-    ['far below what was asked for', flipped(batchOf([plain('a')]), 65)],
+    ['far below the requested one', flipped(batchOf([plain('a')]), 65)],
   ])('with an offset that is %s takes the offset where reading continued', async (_, bad) => {
     const { records: found, next } = await decode(bad, 5);
     expect([offsetsOf(found), next]).toEqual([[5], 6]);

@@ -13,7 +13,7 @@ const metadata = (count: number) =>
   }));
 
 const never = (): number => {
-  throw new Error('asked for the next partition');
+  throw new Error('the round-robin partition must not be used');
 };
 
 test('every key goes to the partition that kafkajs would choose', () => {

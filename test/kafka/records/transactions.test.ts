@@ -90,7 +90,7 @@ describe('read committed', () => {
     expect((await log.read()).values).toEqual(['b']);
   });
 
-  it('recognises a transaction that began before the offset that was asked for', async () => {
+  it('recognises a transaction that began before the requested offset', async () => {
     const log = new Log().write(A, ['a', 'b', 'c']).write(A, ['d']).end(A, 'abort').write(A, ['e']).end(A, 'commit');
     for (const from of [1, 3, 4, 5]) expect((await log.read(from)).values).toEqual(['e']);
   });

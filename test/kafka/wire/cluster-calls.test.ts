@@ -16,7 +16,7 @@ async function stage(nodes = 1): Promise<{ brokers: ScriptedBrokers; cluster: Cl
 }
 
 describe('a call', () => {
-  test('past its deadline ends with NO_RESPONSE, and its connection with it', async () => {
+  test('fails with NO_RESPONSE at its deadline, and its connection is closed', async () => {
     const { brokers, cluster } = await stage();
     const { runtime } = brokers;
     await runtime.until(cluster.call(1, 'append', 1_000, beat));
@@ -27,7 +27,7 @@ describe('a call', () => {
     expect(brokers.open).toBe(openBefore - 1);
   });
 
-  test('that is late because its connection is still opening ends with UNREACHABLE, and is not made later', async () => {
+  test('fails with UNREACHABLE if its connection is still opening at the deadline, and is not sent later', async () => {
     const { brokers, cluster } = await stage();
     brokers.dialMs = 2_000;
     const [late, patient] = [cluster.call(1, 'append', 1_000, beat), cluster.call(1, 'append', 4_000, beat)];
@@ -56,7 +56,7 @@ describe('a call', () => {
       let made = 0;
       const refuse = async () => {
         made += 1;
-        throw new KafkaError(name, 'as the test wants it');
+        throw new KafkaError(name, 'an error from the test');
       };
       expect(await brokers.runtime.until(errorCode(cluster.call(1, 'append', 1_000, refuse)))).toBe(name);
       expect(made).toBe(1);
@@ -123,7 +123,7 @@ describe('connections', () => {
     brokers.set(1, 'gone');
     await runtime.until(cluster.metadata([]));
     await runtime.until(runtime.nextTurn());
-    expect(brokers.open).toBe(1); // to the other one
+    expect(brokers.open).toBe(1); // to the other broker
     expect(await runtime.until(waiting)).toBe('UNREACHABLE');
     expect(brokers.open).toBe(1);
   });
@@ -196,7 +196,7 @@ describe('close', () => {
       expect(await runtime.until(errorCode(late()))).toBe('CLOSED');
     }
     cluster.markStale('t');
-    await runtime.until(runtime.sleep(10)); // the answers that the scripted brokers still owe are no timers of the cluster
+    await runtime.until(runtime.sleep(10)); // pending answers of the scripted brokers also have timers
     expect([brokers.calls.length, runtime.pending]).toEqual([calls, 0]);
   });
 });

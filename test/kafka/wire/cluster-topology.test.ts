@@ -43,7 +43,7 @@ describe('a silent leader', () => {
     expect(brokers.dials.slice(dials).map(({ node }) => node)).not.toContain(1);
   });
 
-  test('is skipped even if it is the only broker with a connection, and is asked first', async () => {
+  test('is skipped even if it is the only broker with a connection, and so is called first', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     brokers.set(2, 'down');
     await runtime.until(callLeader(cluster, 't', 2_000));
@@ -69,7 +69,7 @@ describe('a silent leader', () => {
     expect(runtime.monotonicMs() - startMs).toBeLessThan(1_700);
   });
 
-  test('is asked again when the others still name it', async () => {
+  test('is called again when the others still name it', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 2_000));
     brokers.set(1, 'frozen');
@@ -105,7 +105,7 @@ describe('metadata', () => {
     expect(runtime.monotonicMs()).toBeLessThan(1_100);
   });
 
-  test('is asked of suspects last', async () => {
+  test('is requested from suspected brokers last', async () => {
     const { brokers, cluster, runtime } = stage(3, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 1_000));
     for (const node of [1, 2]) {
@@ -127,7 +127,7 @@ describe('metadata', () => {
     expect(brokers.dials).toHaveLength(3);
   });
 
-  test('fails with a rejected login if there was one, whichever broker was asked last', async () => {
+  test('fails with a rejected login if there was one, whichever broker was called last', async () => {
     for (const locked of [1, 2, 3]) {
       const { brokers, cluster, runtime } = stage(3);
       for (const node of [1, 2, 3]) brokers.set(node, node === locked ? 'locked' : 'down');
@@ -159,7 +159,7 @@ describe('metadata', () => {
 });
 
 describe('topics', () => {
-  test('that are cached are not asked for again', async () => {
+  test('that are cached are not requested again', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: 1 });
     for (let times = 0; times < 5; times += 1) {
       expect(await runtime.until(cluster.leader('t', 0))).toBe(1);
@@ -168,7 +168,7 @@ describe('topics', () => {
     expect(brokers.callsOf('metadata')).toHaveLength(1);
   });
 
-  test('that are cached do not wait for a question about another topic', async () => {
+  test('that are cached do not wait for a request about another topic', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1, other: 1 });
     await runtime.until(Promise.all([cluster.leader('t', 0), cluster.leader('other', 0)]));
     for (const node of [1, 2]) brokers.set(node, 'frozen');
@@ -179,7 +179,7 @@ describe('topics', () => {
     expect(runtime.monotonicMs() - startMs).toBe(200);
   });
 
-  test('that do not exist have no partitions, however often they are asked for', async () => {
+  test('that do not exist have no partitions, however often they are requested', async () => {
     const { cluster, runtime } = stage(1);
     for (let times = 0; times < 3; times += 1) {
       expect(await runtime.until(errorCode(cluster.partitions('none')))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
@@ -204,7 +204,7 @@ describe('topics', () => {
     expect(await runtime.until(errorCode(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
 
-  test('without a leader are asked for again on each use', async () => {
+  test('without a leader are requested again on each use', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: -1 });
     expect(await runtime.until(errorCode(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');
     expect(await runtime.until(cluster.partitions('t'))).toBe(1);
@@ -226,7 +226,7 @@ describe('topics', () => {
   });
 });
 
-describe('the topology is asked for', () => {
+describe('the topology is requested', () => {
   const metadataTimes = (brokers: ScriptedBrokers) => brokers.callsOf('metadata').map(({ atMs }) => atMs);
 
   test('every 10 s while topics are used, until a minute after the last use', async () => {
@@ -242,7 +242,7 @@ describe('the topology is asked for', () => {
     expect(metadataTimes(brokers).length).toBe(times.length + 2);
   });
 
-  test('every 500 ms while a broker is suspect: until it answers, or for 10 s after its last failure', async () => {
+  test('every 500 ms while a broker is suspected: until it answers, or for 10 s after its last failure', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 1_000));
     brokers.set(2, 'down');
@@ -278,7 +278,7 @@ describe('the topology is asked for', () => {
     const [downMs, dials] = [runtime.monotonicMs(), brokers.dials.length];
     await runtime.until(doubts());
     expect((brokers.dials.length - dials) / 2).toBeLessThanOrEqual(51);
-    await runtime.until(runtime.sleep(10_000)); // not needed, but due
+    await runtime.until(runtime.sleep(10_000)); // no longer needed, but already due
     const alone = brokers.dials.filter(({ atMs }) => atMs >= downMs + 5_200).length / 2;
     expect(alone / 9.8).toBeLessThanOrEqual(2.2);
     expect(alone / 9.8).toBeGreaterThan(1.5);
@@ -304,14 +304,14 @@ describe('coordinators', () => {
     expect(brokers.callsOf('findCoordinator')).toHaveLength(2);
   });
 
-  test('that are unavailable are asked of one broker, which answers for all', async () => {
+  test('that are unavailable are requested from one broker, which answers for all', async () => {
     const { brokers, cluster, runtime } = stage(3);
     brokers.coordinatorFault = 'GROUP_COORDINATOR_NOT_AVAILABLE';
     expect(await runtime.until(errorCode(cluster.coordinator('g')))).toBe('GROUP_COORDINATOR_NOT_AVAILABLE');
     expect(brokers.callsOf('findCoordinator')).toHaveLength(1);
   });
 
-  test('are asked for again after a question that failed', async () => {
+  test('are requested again after a request that failed', async () => {
     const { brokers, cluster, runtime } = stage(1);
     brokers.set(1, 'down');
     expect(await runtime.until(errorCode(cluster.coordinator('g')))).toBe('UNREACHABLE');

@@ -6,7 +6,7 @@ import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 const never = new Promise<never>(() => {});
 const late = () => new Error('late');
 
-test('work in time settles as usual, and leaves no timer', async () => {
+test('work that ends in time settles as usual, and leaves no timer', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
   expect(await runtime.until(deadlines.within(10, Promise.resolve('done'), late))).toBe('done');
@@ -16,7 +16,7 @@ test('work in time settles as usual, and leaves no timer', async () => {
   expect(runtime.pending).toBe(0);
 });
 
-test('late work ends at the deadline, which may have passed already', async () => {
+test('late work is rejected at the deadline, which may have passed already', async () => {
   const runtime = new VirtualRuntime();
   const deadlines = new Deadlines(runtime);
   await expect(runtime.until(deadlines.within(10, never, late))).rejects.toThrow('late');
@@ -30,7 +30,7 @@ test('closing ends every wait, and later ones immediately', async () => {
   const deadlines = new Deadlines(runtime);
   const waits = [deadlines.within(1e9, never, late), deadlines.until(1e9)];
   deadlines.close();
-  const failing = Promise.reject(new Error('which nobody waits for'));
+  const failing = Promise.reject(new Error('not awaited'));
   waits.push(deadlines.within(1e9, never, late), deadlines.within(1e9, failing, late), deadlines.until(1e9));
   const faults = await runtime.until(Promise.all(waits.map((wait) => wait.catch(kafkaErrorCode))));
   expect(faults).toEqual(['CLOSED', 'CLOSED', 'CLOSED', 'CLOSED', 'CLOSED']);

@@ -25,7 +25,7 @@ async function refusal(address: BrokerAddress, config: ConnectionConfig = {}, si
     expect(error).toBeInstanceOf(KafkaError);
     return `${(error as KafkaError).errorCode}: ${(error as Error).message}`;
   }
-  return 'it was dialled';
+  return 'the dial succeeded';
 }
 
 async function listening(server: Server): Promise<BrokerAddress> {
@@ -64,7 +64,7 @@ describe('a failed dial reports the cause and the remedy', () => {
       () => saying(int32(-1)),
       'UNREACHABLE: ADDRESS: the server there is not a Kafka broker: does that port want TLS?',
     ],
-  ] as const)('where %s is met', async ([, start, said]) => {
+  ] as const)('when the server is %s', async ([, start, said]) => {
     const address = await start();
     expect(await refusal(address)).toBe(said.replace('ADDRESS', `127.0.0.1:${address.port}`));
   });
@@ -156,7 +156,7 @@ async function asked(broker: TcpBroker): Promise<void> {
 test.for([
   ['a long session, as long before its end as configured', 60_000, 49, 50],
   ['a short session, after half of it', 4_000, 1, 2],
-] as const)('%s, is renewed before the next call', async ([, lifetimeMs, earlyS, dueS]) => {
+] as const)('%s is renewed before the next call', async ([, lifetimeMs, earlyS, dueS]) => {
   await using broker = await TcpBroker.start(({ apiKey }) => {
     if (apiKey === SASL_HANDSHAKE) return Buffer.concat([int16(0), int32(1), text('PLAIN')]);
     if (apiKey === SASL_AUTHENTICATE) return Buffer.concat([int16(0), int16(-1), int32(0), int64(lifetimeMs)]);

@@ -89,7 +89,7 @@ describe('calls', () => {
     expect(await errorCode(beat(unnamed.link))).toBe('ERROR_113');
   });
 
-  test('an empty list asks for no topics, and `all` for all of them', async () => {
+  test('an empty list requests no topics, and `all` requests all of them', async () => {
     const { broker, link } = await linked({});
     const asked = ([[], 'all', ['t']] as const).map((topics) => errorCode(link.metadata({ topics })));
     await expect.poll(() => broker.calls.length).toBe(4);
@@ -152,7 +152,7 @@ describe('the connection', () => {
     await link.ended;
   });
 
-  test('that is closed on this side is closed at the broker, and rejects its calls before it has ended', async () => {
+  test('that is closed by the client is closed at the broker, and rejects its calls before that', async () => {
     const { broker, link } = await linked({});
     let isRejected = false;
     const call = beat(link).catch((error) => {

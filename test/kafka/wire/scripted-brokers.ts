@@ -17,7 +17,7 @@ type State = 'healthy' | 'frozen' | 'down' | 'locked' | 'gone';
 
 interface Topic {
   readonly errorCode?: KafkaErrorCode;
-  /** By partition. */
+  /** The leader of each partition. */
   readonly leaders: readonly number[];
 }
 
@@ -45,7 +45,7 @@ export class ScriptedBrokers {
   /** The state as one broker knows it, if that is outdated. */
   readonly views = new Map<number, ReadonlyMap<string, Topic>>();
   coordinator = 1;
-  /** Instead of a coordinator. */
+  /** The error code of each look-up of a coordinator, if set. */
   coordinatorFault: KafkaErrorCode | undefined;
   throttleMs = 0;
   dialMs = ANSWER_MS;
@@ -181,7 +181,7 @@ class ScriptedLink {
   findCoordinator(): Promise<BrokerResponse> {
     return this.#serve('findCoordinator', () => {
       const { coordinator: nodeId, coordinatorFault } = this.#brokers;
-      if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'as the test wants it');
+      if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'an error from the test');
       return { throttleMs: 0, nodeId, ...addressOf(nodeId) };
     });
   }

@@ -21,13 +21,13 @@ export interface Called {
 /** The payload of the answer, or what to do instead. */
 export type Reply = Buffer | 'hang up' | 'say nothing';
 
-/** A socket that speaks as much of Kafka as the test scripts; it answers ApiVersions on its own. */
+/** A broker on a real socket with scripted answers; it answers ApiVersions by itself. */
 export class TcpBroker implements AsyncDisposable {
   readonly calls: Called[] = [];
   readonly sockets = new Set<Socket>();
   readonly #server: Server;
   readonly #reply: (call: Called) => Reply;
-  /** Of all calls, unless `versions` overrides it for one. */
+  /** The versions of calls in the answer to ApiVersions; calls that are not listed have the default ones. */
   versions: Readonly<Record<number, readonly [number, number]>> = {};
   /** How the bytes of an answer are sent: in one piece by default. */
   send = (socket: Socket, bytes: Buffer): void => void socket.write(bytes);

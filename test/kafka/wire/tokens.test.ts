@@ -10,17 +10,17 @@ const LIFE_MS = 300_000;
 
 function stage(lifeMs = LIFE_MS) {
   const clock = { nowMs: 1_000_000, isDown: false };
-  let made = 0;
+  let fetched = 0;
   const tokens = new Tokens(
     async () => {
-      made += 1;
+      fetched += 1;
       if (clock.isDown) throw new Error('no answer');
-      return { value: `token-${made}`, expiresAtMs: clock.nowMs + lifeMs };
+      return { value: `token-${fetched}`, expiresAtMs: clock.nowMs + lifeMs };
     },
     () => clock.nowMs,
   );
   const value = async () => (await tokens.current()).value;
-  return { clock, value, made: () => made };
+  return { clock, value, fetched: () => fetched };
 }
 
 describe('a token', () => {
@@ -43,18 +43,18 @@ describe('a token', () => {
   });
 
   test('is fetched once for concurrent logins', async () => {
-    const { value, made } = stage();
+    const { value, fetched } = stage();
     expect(await Promise.all([value(), value(), value()])).toEqual(['token-1', 'token-1', 'token-1']);
-    expect(made()).toBe(1);
+    expect(fetched()).toBe(1);
   });
 
   test("that can't be renewed is used until it expires, and requested again each time", async () => {
-    const { clock, value, made } = stage();
+    const { clock, value, fetched } = stage();
     await value();
     clock.isDown = true;
     clock.nowMs += LIFE_MS - 20_000;
     expect([await value(), await value()]).toEqual(['token-1', 'token-1']);
-    expect(made()).toBe(3);
+    expect(fetched()).toBe(3);
     clock.nowMs += 18_000;
     await expect(value()).rejects.toThrow('no answer');
     clock.isDown = false;

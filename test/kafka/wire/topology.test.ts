@@ -25,7 +25,7 @@ function inUse(...topics: readonly string[]): Topology {
 
 const leaderOf = (topology: Topology, topic: string) => topology.leaderOf(topology.found(topic), 0);
 
-test("the answer to an older question doesn't replace that to a newer one", () => {
+test("the answer to an older request doesn't replace that to a newer one", () => {
   const topology = inUse('t');
   const [older, newer] = [topology.nextRequestNumber(), topology.nextRequestNumber()];
   topology.update(newer, answer([1, 2], { t: 2 }));
@@ -33,7 +33,7 @@ test("the answer to an older question doesn't replace that to a newer one", () =
   expect([leaderOf(topology, 't'), [...topology.brokers.keys()]]).toEqual([2, [1, 2]]);
 });
 
-test('a doubt ends with the answer to a question after it, not with one before', () => {
+test('a doubt ends with the answer to a later request, not to an earlier one', () => {
   const topology = inUse('t');
   topology.update(topology.nextRequestNumber(), answer([1], { t: 1 }));
   const before = topology.nextRequestNumber();
@@ -44,7 +44,7 @@ test('a doubt ends with the answer to a question after it, not with one before',
   expect(topology.known('t')?.name).toBe('t');
 });
 
-test('a topic that no answer was about is unknown', () => {
+test('a topic that was in no answer is unknown', () => {
   const topology = inUse('t', 'u');
   topology.update(topology.nextRequestNumber(), answer([1], { t: 1 }));
   expect(leaderOf(topology, 't')).toBe(1);

@@ -11,7 +11,7 @@ import type { View } from './view.ts';
 
 /**
  * One broker. It acts on its own view of the cluster, which is updated with a delay. Frozen, it accepts connections and
- * messages and does nothing until it resumes; down, it refuses connections and has lost everything under way.
+ * messages and does nothing until it resumes; down, it refuses connections and has lost everything in flight.
  */
 export class Broker {
   readonly node: number;
@@ -82,7 +82,7 @@ export class Broker {
     for (const run of this.#inbox.splice(0)) this.deliver(run);
   }
 
-  /** Crashes: connections break, and nothing under way is ever answered. */
+  /** Crashes: connections break, and nothing in flight is ever answered. */
   stop(): void {
     this.#state = 'down';
     this.#life += 1;

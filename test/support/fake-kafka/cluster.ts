@@ -14,7 +14,7 @@ export interface ClusterOptions {
   readonly groups?: Partial<GroupsOptions>;
   /** How long followers take to replicate a batch. */
   readonly replicationMs?: () => number;
-  /** How long a broker takes to learn of a change. */
+  /** How long a broker takes to receive a change. */
   readonly propagationMs?: () => number;
   /** How long a broker may be silent before the controller fences it. */
   readonly fenceAfterMs?: number;
@@ -38,7 +38,7 @@ export class Cluster {
   readonly topics = new Map<string, Topic>();
   readonly groups: Groups;
   readonly brokers: ReadonlyMap<number, Broker>;
-  /** In every answer. */
+  /** The throttle time in every answer. */
   throttleMs = 0;
   /** Rejects a call before it is served, if it returns a fault. */
   refuses: (call: CallName, node: number) => KafkaErrorCode | undefined = () => undefined;
@@ -112,7 +112,7 @@ export class Cluster {
     this.#changed();
   }
 
-  /** The coordinator of a group, elected if needed; undefined while there is no broker. */
+  /** The coordinator of a group, elected if needed; undefined while no broker is available. */
   coordinatorOf(groupId: string): number | undefined {
     const nodes = this.liveNodes;
     const known = this.groups.coordinators.get(groupId);

@@ -15,7 +15,7 @@ export class GroupMember {
   readonly clientId: string;
   settings: Settings;
   assignment: Buffer = Buffer.alloc(0);
-  /** Joins for the first time: it may have crashed, so waiting does not keep it a member for ever. */
+  /** Joins for the first time: it may have crashed, so waiting does not keep it a member forever. */
   isNew = true;
   joining: Reply<JoinGroupResponse> | undefined;
   syncing: Reply<SyncGroupResponse> | undefined;

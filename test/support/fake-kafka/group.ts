@@ -99,7 +99,7 @@ export class Group {
     }
   }
 
-  /** Undefined for success. */
+  /** The error code of a heartbeat; undefined for success. */
   heartbeat(request: MemberRequest): KafkaErrorCode | undefined {
     const errorCode = this.#refuses(request);
     const member = this.#roster.get(request.memberId);

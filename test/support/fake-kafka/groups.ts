@@ -12,7 +12,7 @@ interface Kept {
   readonly group: Group;
   readonly offsets: Map<string, number>;
   node: number;
-  /** Of the monotonic clock; until then the coordinator answers GROUP_LOAD_IN_PROGRESS. */
+  /** By the monotonic clock; until then the coordinator answers GROUP_LOAD_IN_PROGRESS. */
   loadingUntilMs: number;
 }
 

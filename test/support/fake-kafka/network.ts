@@ -49,7 +49,7 @@ export type Fate = number | 'lost' | 'reset';
 
 export interface NetworkOptions {
   readonly clock: Clockwork;
-  /** Of a normal message. */
+  /** The delay of a normal message. */
   readonly delayMs?: () => number;
 }
 

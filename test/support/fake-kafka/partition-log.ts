@@ -30,7 +30,7 @@ export class PartitionLog {
     return this.#end;
   }
 
-  /** Below it no transaction is open. */
+  /** The offset below which no transaction is open. */
   get stableEnd(): number {
     return Math.min(this.#end, ...this.#open.values());
   }

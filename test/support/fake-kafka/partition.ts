@@ -69,7 +69,7 @@ export class Partition {
     for (const node of settings.replicas) this.#ends.set(node, 0);
   }
 
-  /** All in-sync replicas have everything below. */
+  /** The offset below which all in-sync replicas have everything. */
   get highWatermark(): number {
     return this.#highWatermark;
   }

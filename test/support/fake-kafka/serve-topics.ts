@@ -60,11 +60,11 @@ export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
 function create({ cluster }: Broker, topic: CreateTopicsRequest['topics'][number]) {
   const { name, partitions, replicas, configs } = topic;
   const refuse = (errorCode: string, message: string) => ({ name, errorCode, message });
-  if (!NAME.test(name)) return refuse('INVALID_TOPIC_EXCEPTION', `${name} is no name of a topic`);
+  if (!NAME.test(name)) return refuse('INVALID_TOPIC_EXCEPTION', `${name} is not a valid topic name`);
   if (cluster.topics.has(name)) return refuse('TOPIC_ALREADY_EXISTS', `topic ${name} exists`);
-  if (partitions < 1) return refuse('INVALID_PARTITIONS', 'there must be a partition');
+  if (partitions < 1) return refuse('INVALID_PARTITIONS', 'a topic needs at least one partition');
   if (replicas < 1 || replicas > cluster.liveNodes.length)
-    return refuse('INVALID_REPLICATION_FACTOR', `${replicas} copies on ${cluster.liveNodes.length} brokers`);
+    return refuse('INVALID_REPLICATION_FACTOR', `${replicas} replicas on ${cluster.liveNodes.length} brokers`);
   cluster.createTopic(name, { partitions, replicas, configs });
   return { name };
 }

@@ -17,7 +17,7 @@ const DEFAULTS = {
 
 export interface TopicOptions {
   readonly partitions?: number;
-  /** As many as there are brokers, up to three, by default. */
+  /** Replicas of each partition; by default as many as brokers, up to three. */
   readonly replicas?: number;
   readonly configs?: Readonly<Record<string, string>>;
 }

@@ -156,32 +156,35 @@ export function groupsContract(at: () => WireStage): void {
     it.each([
       ['dynamic', {}],
       ['static', { instanceId: 'b' }],
-    ])('a %s member of a stable group that joins again is heard when it says something else', async (_, options) => {
-      const groupId = await at().group();
-      const [one, two] = [member(groupId), member(groupId, options)];
-      await one.settle();
-      const joining = two.join();
-      await one.untilFault('REBALANCE_IN_PROGRESS');
-      await Promise.all([one.join(), joining]);
-      await Promise.all([two.sync(), one.sync({ [one.memberId]: '1', [two.memberId]: '2' })]);
-      const { generation } = one;
+    ])(
+      'a %s member of a stable group that joins again starts a rebalance only if its metadata changed',
+      async (_, options) => {
+        const groupId = await at().group();
+        const [one, two] = [member(groupId), member(groupId, options)];
+        await one.settle();
+        const joining = two.join();
+        await one.untilFault('REBALANCE_IN_PROGRESS');
+        await Promise.all([one.join(), joining]);
+        await Promise.all([two.sync(), one.sync({ [one.memberId]: '1', [two.memberId]: '2' })]);
+        const { generation } = one;
 
-      expect((await two.join()).generation).toBe(generation); // same metadata: nothing happens
-      expect(await faultFrom(one.heartbeat())).toEqual({ throttleMs: 0 });
+        expect((await two.join()).generation).toBe(generation); // same metadata: nothing happens
+        expect(await faultFrom(one.heartbeat())).toEqual({ throttleMs: 0 });
 
-      two.says = 'something else';
-      const again = two.join();
-      await one.untilFault('REBALANCE_IN_PROGRESS');
-      const [led] = await Promise.all([one.join(), again]);
-      expect([led.generation, two.generation]).toEqual([generation + 1, generation + 1]);
-      const said = led.members.map(({ metadata }) => String(decodeSubscription(metadata).userData));
-      expect(new Set(said)).toEqual(new Set([one.says, 'something else']));
-      const shares = await Promise.all([two.sync(), one.sync({ [one.memberId]: '3', [two.memberId]: '4' })]);
-      expect(shares.map(({ assignment }) => String(assignment))).toEqual(['4', '3']);
-      await two.leave();
-      await one.untilFault('REBALANCE_IN_PROGRESS');
-      await one.leave();
-    });
+        two.says = 'something else';
+        const again = two.join();
+        await one.untilFault('REBALANCE_IN_PROGRESS');
+        const [led] = await Promise.all([one.join(), again]);
+        expect([led.generation, two.generation]).toEqual([generation + 1, generation + 1]);
+        const said = led.members.map(({ metadata }) => String(decodeSubscription(metadata).userData));
+        expect(new Set(said)).toEqual(new Set([one.says, 'something else']));
+        const shares = await Promise.all([two.sync(), one.sync({ [one.memberId]: '3', [two.memberId]: '4' })]);
+        expect(shares.map(({ assignment }) => String(assignment))).toEqual(['4', '3']);
+        await two.leave();
+        await one.untilFault('REBALANCE_IN_PROGRESS');
+        await one.leave();
+      },
+    );
 
     it('a rejoining leader always starts a rebalance', async () => {
       const groupId = await at().group();

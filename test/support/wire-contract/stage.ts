@@ -26,7 +26,7 @@ const POLL_MS = 20;
 const POLLS = 1_500;
 let names = 0;
 
-/** What the cases share: topics and groups with unique names, and calls to the broker that has to answer them. */
+/** What the cases share: topics and groups with unique names, and calls to the right broker. */
 export class WireStage {
   readonly subject: WireSubject;
   readonly cluster: Cluster;
@@ -62,7 +62,7 @@ export class WireStage {
     return name;
   }
 
-  /** On a separate connection for each name. */
+  /** Calls the leader, on a separate connection for each lane. */
   async onLeader<R extends BrokerResponse>(
     topic: string,
     partition: number,
@@ -155,7 +155,7 @@ const FETCH_LIMITS: FetchLimits = {
 /** The only item; throws if there is not exactly one. */
 export function only<T>(items: readonly T[]): T {
   const [item] = items;
-  if (item === undefined || items.length !== 1) throw new Error(`${items.length} instead of one`);
+  if (item === undefined || items.length !== 1) throw new Error(`${items.length} items instead of one`);
   return item;
 }
 
@@ -167,7 +167,7 @@ export function batchOf(values: readonly string[], timestampMs = 1_700_000_000_0
   );
 }
 
-/** The name of the fault that a call fails with, else its answer, so that a failing test shows it. */
+/** The name of the fault of a call, or its answer, so that a failing test shows it. */
 export function faultFrom(call: Promise<unknown>): Promise<unknown> {
   return call.then(
     (answer) => answer,
@@ -180,5 +180,5 @@ export async function eventually(holds: () => Promise<boolean>): Promise<void> {
     if (await holds()) return;
     await pause(POLL_MS);
   }
-  throw new Error('the condition was not met in time');
+  throw new Error('the condition does not hold in time');
 }

@@ -106,7 +106,7 @@ export class MemoryLogs {
     return this.#log(topic, partition).fetches;
   }
 
-  /** Lets everything under way finish. */
+  /** Lets everything in flight finish. */
   settle(): Promise<void> {
     return this.runtime.until(this.runtime.sleep(10_000));
   }

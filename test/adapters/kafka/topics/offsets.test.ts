@@ -81,7 +81,7 @@ describe('wholeTopic', () => {
   });
 
   test.each(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED'])(
-    'of a topic that is not to be seen is TOPIC_INVALID, at once: %s',
+    "of a topic that this user can't see is TOPIC_INVALID, immediately: %s",
     async (errorCode) => {
       const { source, runtime } = failing(errorCode);
       await expect(runtime.until(wholeTopic(source, 'id.typo'))).rejects.toMatchObject({

@@ -47,7 +47,7 @@ function changed(name: string, change: Partial<FoundTopic> | Record<string, stri
 
 /** Brokers with topics in memory. */
 function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1, 2, 3]) {
-  const made: CreateTopicsRequest['topics'][number][] = [];
+  const issued: CreateTopicsRequest['topics'][number][] = [];
   const link = {
     metadata: async ({ topics: names }) => metadataAnswer(names === 'all' ? [] : names.map(metadataOf), nodes),
     describeConfigs: async ({ topics: names }) => ({
@@ -68,11 +68,11 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
   function make(wanted: CreateTopicsRequest['topics'][number]) {
     const { name, partitions, replicas, configs } = wanted;
     if (topics.has(name)) return { name, errorCode: 'TOPIC_ALREADY_EXISTS' };
-    made.push(wanted);
+    issued.push(wanted);
     topics.set(name, { name, partitions, replicas, configs: new Map(Object.entries(configs)) });
     return { name };
   }
-  return { link, made, brokers: scriptedBrokers({ link: () => link, nodes }) };
+  return { link, issued, brokers: scriptedBrokers({ link: () => link, nodes }) };
 }
 
 const codes = ({ faults }: { faults: readonly { code: string }[] }) => faults.map(({ code }) => code);
@@ -80,52 +80,52 @@ const codes = ({ faults }: { faults: readonly { code: string }[] }) => faults.ma
 describe('initTopics', () => {
   test('creates every topic on an empty cluster, without faults', async () => {
     const topics = new Map<string, FoundTopic>();
-    const { brokers, made } = cluster(topics);
+    const { brokers, issued } = cluster(topics);
     const { created, differences } = await initTopics(brokers, SETTINGS);
     expect(created).toEqual(['id.requests', 'id.ledger', 'id.requests.dlt', 'id.witness', 'id.replies.cli']);
     expect(differences).toEqual([]);
-    expect(made.every(({ replicas }) => replicas === 3)).toBe(true);
+    expect(issued.every(({ replicas }) => replicas === 3)).toBe(true);
     expect(judgeTopics(topics, SETTINGS)).toEqual({ faults: [], waivable: [] });
   });
 
   test('creates nothing the second time', async () => {
-    const { brokers, made } = cluster(new Map());
+    const { brokers, issued } = cluster(new Map());
     await initTopics(brokers, SETTINGS);
-    const before = made.length;
+    const before = issued.length;
     expect(await initTopics(brokers, SETTINGS)).toEqual({ created: [], differences: [] });
-    expect(made).toHaveLength(before);
+    expect(issued).toHaveLength(before);
   });
 
   test("creates a service's reply topics, and leaves existing ones unchanged", async () => {
-    const { brokers, made } = cluster(planned());
+    const { brokers, issued } = cluster(planned());
     const names = ['id.replies.orders', 'id.requests.reply', 'id.replies.orders', 'id.replies.cli'];
     expect((await initTopics(brokers, SETTINGS, names)).created).toEqual(['id.replies.orders', 'id.requests.reply']);
-    expect(made.map(({ partitions }) => partitions)).toEqual([12, 12]);
+    expect(issued.map(({ partitions }) => partitions)).toEqual([12, 12]);
     expect(await initTopics(brokers, SETTINGS, names)).toEqual({ created: [], differences: [] });
   });
 
   test.each(['orders', 'id.ledger', 'id.replies.a/b', 'id.replies.\0', `id.replies.${'a'.repeat(300)}`])(
-    'makes nothing where no worker would reply: %s',
+    'creates no topic on which no worker would reply: %s',
     async (name) => {
-      const { brokers, made } = cluster(new Map());
+      const { brokers, issued } = cluster(new Map());
       await expect(initTopics(brokers, SETTINGS, [name])).rejects.toMatchObject({ code: 'INVALID_REPLY_TOPIC' });
-      expect(made).toEqual([]);
+      expect(issued).toEqual([]);
     },
   );
 
   test('reports the differences of an existing topic, and does not change it', async () => {
     const topics = changed('id.ledger', { 'retention.ms': '1000' });
-    const { brokers, made } = cluster(topics);
+    const { brokers, issued } = cluster(topics);
     const { differences } = await initTopics(brokers, SETTINGS);
     expect(differences).toEqual([`id.ledger: retention.ms is 1000, not ${26 * HOUR_MS}`]);
-    expect(made).toEqual([]);
+    expect(issued).toEqual([]);
     expect(topics.get('id.ledger')?.configs.get('retention.ms')).toBe('1000');
   });
 
   test('sets the compression of every topic, including reply topics of services', async () => {
-    const { brokers, made } = cluster(new Map());
+    const { brokers, issued } = cluster(new Map());
     await initTopics(brokers, SETTINGS, ['id.replies.orders']);
-    expect(made.map(({ name, configs }) => [name, configs['compression.type']])).toEqual(
+    expect(issued.map(({ name, configs }) => [name, configs['compression.type']])).toEqual(
       ['id.requests', 'id.ledger', 'id.requests.dlt', 'id.witness', 'id.replies.cli', 'id.replies.orders'].map(
         (name) => [name, 'uncompressed'],
       ),
@@ -156,7 +156,7 @@ describe('initTopics', () => {
     const metadata: BrokerLink['metadata'] = async (request) => {
       const answer = await link.metadata(request);
       asked += 1;
-      const isEarly = asked > 1 && asked < 12; // the first question is which topics exist
+      const isEarly = asked > 1 && asked < 12; // the first request is for the topics that exist
       const leaderless = (topic: TopicMetadata) => ({
         ...topic,
         partitions: topic.partitions.map((one) => ({ ...one, leader: -1 })),
@@ -191,9 +191,9 @@ describe('initTopics', () => {
   });
 
   test.each(['NOT_CONTROLLER', 'NO_RESPONSE', 'REQUEST_TIMED_OUT'])(
-    'asks the controller once more after %s, and names what a lost answer had made',
+    'asks the controller once more after %s, and reports topics whose creation was not confirmed',
     async (errorCode) => {
-      const { link, made } = cluster(new Map());
+      const { link, issued } = cluster(new Map());
       const refusals = [errorCode];
       const createTopics: BrokerLink['createTopics'] = async (request) => {
         const answer = await link.createTopics(request);
@@ -202,7 +202,7 @@ describe('initTopics', () => {
       };
       const brokers = scriptedBrokers({ link: () => ({ ...link, createTopics }) });
       expect((await initTopics(brokers, SETTINGS)).created).toHaveLength(5);
-      expect(made).toHaveLength(5);
+      expect(issued).toHaveLength(5);
       expect(brokers.called.filter((node) => node === CONTROLLER).length).toBeGreaterThanOrEqual(2);
     },
   );
@@ -234,9 +234,9 @@ describe('initTopics', () => {
   });
 
   test('refuses to create topics with more replicas than brokers', async () => {
-    const { brokers, made } = cluster(new Map(), [1]);
+    const { brokers, issued } = cluster(new Map(), [1]);
     await expect(initTopics(brokers, SETTINGS)).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
-    expect(made).toEqual([]);
+    expect(issued).toEqual([]);
   });
 
   test('requires two in-sync replicas only with three replicas', () => {
@@ -270,8 +270,13 @@ describe('checkTopics', () => {
   });
 
   test.each([
-    ['other partitions than REQUEST_PARTITIONS', 'id.requests', { partitions: 13 }, ['TOPIC_INVALID', 'TOPIC_INVALID']],
-    ['a ledger of other partitions', 'id.ledger', { partitions: 11 }, ['TOPIC_INVALID']],
+    [
+      'another number of partitions than REQUEST_PARTITIONS',
+      'id.requests',
+      { partitions: 13 },
+      ['TOPIC_INVALID', 'TOPIC_INVALID'],
+    ],
+    ['a ledger with another number of partitions', 'id.ledger', { partitions: 11 }, ['TOPIC_INVALID']],
     ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
     ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
     ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
@@ -291,9 +296,19 @@ describe('checkTopics', () => {
     ['unclean election', 'id.ledger', { 'unclean.leader.election.enable': 'true' }, ['LEDGER_WEAK']],
     ['two replicas of the ledger', 'id.ledger', { replicas: 2 }, ['LEDGER_WEAK']],
     ['one replica in sync', 'id.ledger', { 'min.insync.replicas': '1' }, ['LEDGER_WEAK']],
-    ['a ledger a ms too short', 'id.ledger', { 'retention.ms': String(26 * HOUR_MS - 1) }, ['LEDGER_RETENTION']],
+    [
+      'a ledger whose retention is 1 ms too short',
+      'id.ledger',
+      { 'retention.ms': String(26 * HOUR_MS - 1) },
+      ['LEDGER_RETENTION'],
+    ],
     ['longer requests', 'id.requests', { 'retention.ms': String(24 * HOUR_MS + 1) }, ['LEDGER_RETENTION']],
-    ['longer segments of requests', 'id.requests', { 'segment.ms': String(HOUR_MS + 1) }, ['LEDGER_RETENTION']],
+    [
+      'longer segments of the request topic',
+      'id.requests',
+      { 'segment.ms': String(HOUR_MS + 1) },
+      ['LEDGER_RETENTION'],
+    ],
     ['endless requests', 'id.requests', { 'retention.ms': '-1' }, ['LEDGER_RETENTION']],
     ['a ledger with retention by size', 'id.ledger', { 'retention.bytes': '1000000' }, ['LEDGER_RETENTION']],
     ['an unreported retention', 'id.ledger', { 'retention.ms': 'undefined' }, ['LEDGER_RETENTION']],
@@ -303,7 +318,7 @@ describe('checkTopics', () => {
   });
 
   test.each([
-    ['an endless ledger', 'id.ledger', { 'retention.ms': '-1' }],
+    ['a ledger without a retention limit', 'id.ledger', { 'retention.ms': '-1' }],
     ['smaller requests', 'id.requests', { 'max.message.bytes': '65536' }],
     ['more replicas', 'id.ledger', { replicas: 5 }],
   ])('accepts %s', async (_, name, change) => {
@@ -336,7 +351,7 @@ describe('checkTopics', () => {
   });
 
   test.each(['id.requests', 'id.ledger', 'id.witness'])(
-    'finds segments of %s that stay open for longer: what retention takes is taken by whole segments',
+    'reports segments of %s that stay open for too long, since retention deletes only whole segments',
     async (name) => {
       const { brokers } = cluster(changed(name, { 'segment.ms': String(168 * HOUR_MS) }));
       const { differences, remedies } = await checkTopics(brokers, SETTINGS);
@@ -353,7 +368,7 @@ describe('checkTopics', () => {
     ['id.requests.dlt', 'zstd'],
     ['id.replies.cli', 'gzip'],
   ])(
-    "finds %s compressed with %s to be a difference and no fault, with Kafka's own command as remedy",
+    "reports %s compressed with %s as a difference, not a fault, with Kafka's own command as remedy",
     async (name, type) => {
       const { brokers } = cluster(changed(name, { 'compression.type': type }));
       const command = `kafka-configs --alter --entity-type topics --entity-name ${name} --add-config compression.type=uncompressed`;
@@ -367,7 +382,7 @@ describe('checkTopics', () => {
   );
 
   test.each(['id.ledger', 'id.witness', 'id.requests.dlt', 'id.replies.cli'])(
-    "has nothing against %s as its producers compress it: they don't",
+    'accepts compression.type=producer on %s, since its producers do not compress',
     async (name) => {
       const { brokers } = cluster(changed(name, { 'compression.type': 'producer' }));
       expect(await checkTopics(brokers, SETTINGS)).toMatchObject({ differences: [], remedies: [] });
@@ -378,8 +393,8 @@ describe('checkTopics', () => {
     const topics = planned();
     const ledger = topics.get('id.ledger');
     if (ledger === undefined) throw new Error('no ledger');
-    const untold = ['compression.type', 'retention.bytes'];
-    const configs = new Map([...ledger.configs].filter(([key]) => !untold.includes(key)));
+    const unreported = ['compression.type', 'retention.bytes'];
+    const configs = new Map([...ledger.configs].filter(([key]) => !unreported.includes(key)));
     topics.set('id.ledger', { ...ledger, configs });
     const { brokers } = cluster(topics);
     expect((await checkTopics(brokers, SETTINGS)).differences).toEqual([
@@ -392,7 +407,7 @@ describe('checkTopics', () => {
     ['id.replies.cli', { faults: [], remedies: [], hidden: ['id.replies.cli'] }],
     ['id.ledger', { remedies: ["create 'id.ledger': idalloc topics init"], hidden: [] }],
   ])(
-    'says nothing of a topic that this user may not describe, unless a worker needs it: %s',
+    'does not report a topic that this user may not describe, unless a worker needs it: %s',
     async (denied, report) => {
       const { link } = cluster(planned());
       const metadata: BrokerLink['metadata'] = async (request) => {

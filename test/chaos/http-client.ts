@@ -12,8 +12,8 @@ interface View {
   readonly value_number?: number;
 }
 
-/** Asks the workers of all places for IDs over HTTP, one after the other, until it is stopped. A refusal is no fault. */
-export class HttpAsker implements AsyncDisposable {
+/** Requests IDs from the workers of all slots over HTTP, in turn, until it is stopped. A refused request is no error. */
+export class HttpClient implements AsyncDisposable {
   readonly #slots: readonly Slot[];
   readonly #layout: Layout;
   readonly #ids: bigint[] = [];
@@ -25,42 +25,42 @@ export class HttpAsker implements AsyncDisposable {
     this.#slots = slots;
     this.#layout = layout;
     this.#ended = this.#run();
-    this.#ended.catch(() => undefined); // stop() tells
+    this.#ended.catch(() => undefined); // stop() rejects with it
   }
 
-  /** All that was given. It grows until stop() has resolved. */
+  /** All IDs received. The list grows until stop() resolves. */
   get ids(): readonly bigint[] {
     return this.#ids;
   }
 
-  /** How many requests were refused, by status; those without an answer are 'none'. */
+  /** The number of refused requests by status; requests without a response count as 'none'. */
   get refused(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#refused);
   }
 
-  /** Rejects for an answer that was no batch in the layout. */
+  /** Rejects if a response was not a batch in the layout. */
   async stop(): Promise<void> {
     this.#stopping = true;
     await this.#ended;
   }
 
-  /** Stops it whatever it met: a test that fails for another cause has more to tell. */
+  /** Stops it and ignores its error: the error that made the test fail is more useful. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop().catch(() => undefined);
   }
 
   async #run(): Promise<void> {
-    for (let asked = 0; !this.#stopping; asked += 1) {
-      const worker = this.#slots[asked % this.#slots.length]?.worker;
+    for (let turn = 0; !this.#stopping; turn += 1) {
+      const worker = this.#slots[turn % this.#slots.length]?.worker;
       const port = worker?.lines.findLast(({ msg }) => msg === 'the HTTP API is listening')?.port;
-      if (port !== undefined) await this.#ask(`http://127.0.0.1:${port}/api/v1/ids?count=${COUNT}`);
+      if (port !== undefined) await this.#request(`http://127.0.0.1:${port}/api/v1/ids?count=${COUNT}`);
       await pause(PACE_MS);
     }
   }
 
-  async #ask(url: string): Promise<void> {
+  async #request(url: string): Promise<void> {
     const response = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) }).catch(() => undefined);
-    // A connection that is cut in the middle of an answer ends like one that was refused.
+    // A response that is cut off counts as a refused request.
     const body = await response?.json().catch(() => undefined);
     if (response?.status !== 200 || body === undefined) {
       const status = String(response?.status ?? 'none');
@@ -68,12 +68,12 @@ export class HttpAsker implements AsyncDisposable {
       return;
     }
     const { ids } = body as { readonly ids: readonly View[] };
-    if (ids.length !== COUNT) throw new Error(`${ids.length} IDs over HTTP, ${COUNT} were asked for`);
+    if (ids.length !== COUNT) throw new Error(`${ids.length} IDs over HTTP, ${COUNT} were requested`);
     for (const { value_string: text, value_number: number } of ids) {
       const id = BigInt(text);
       decompose(this.#layout, id);
       const isRight = this.#layout.fitsNumber ? number !== undefined && BigInt(number) === id : number === undefined;
-      if (!isRight) throw new Error(`${text} came with the number ${number}`);
+      if (!isRight) throw new Error(`ID ${text} came with value_number ${number}`);
       this.#ids.push(id);
     }
   }
