@@ -134,11 +134,11 @@ class WatchedLink implements port.BrokerLink {
     name: string,
     operation: Right['operation'],
     pending: Promise<R>,
-    faultIn: (response: R) => KafkaErrorCode | undefined = () => undefined,
+    errorCodeIn: (response: R) => KafkaErrorCode | undefined = () => undefined,
   ): Promise<R> {
     try {
       const response = await this.#watched(pending);
-      this.#report({ on: 'group', name, operation }, faultIn(response));
+      this.#report({ on: 'group', name, operation }, errorCodeIn(response));
       return response;
     } catch (error) {
       if (kafkaErrorCode(error) === REFUSALS.group) this.#report({ on: 'group', name, operation }, REFUSALS.group);
