@@ -99,7 +99,7 @@ export function createMetrics(
       },
     });
 
-  const ids = counter('ids', 'IDs handed out for the first time');
+  const ids = counter('ids', 'IDs in new batches');
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');

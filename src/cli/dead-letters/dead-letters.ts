@@ -61,8 +61,8 @@ Examples:
 export function deadLettersCommand(context: CliContext): Command {
   const list = new Command('list')
     .description('List the newest dead letters.')
-    .option('--limit <n>', 'most letters to list, newest first', wholeNumber(1, 100_000), 100)
-    .addOption(new Option('--code <code>', 'only letters with this code').choices(LETTER_CODES))
+    .option('--limit <n>', 'most dead letters to list, newest first', wholeNumber(1, 100_000), 100)
+    .addOption(new Option('--code <code>', 'only dead letters with this code').choices(LETTER_CODES))
     .option('--json', 'print one line of JSON: {"letters":[…]}')
     .addHelpText('after', LIST_HELP)
     .action((options: { limit: number; code?: string; json?: true }) => runList(context, options));

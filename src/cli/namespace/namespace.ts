@@ -83,7 +83,7 @@ export function namespaceCommand(context: CliContext): Command {
     .option('--without-ledger <topic...>', 'ignore these: ledgers of pairs of topics that were deleted')
     .option(
       '--forged-after <time>',
-      'ignore witnesses of a later time, if they are forged; at least a reservation after now',
+      'ignore witnesses above this time as forged; at least one reservation from now',
       timeReader(context.now),
     )
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')

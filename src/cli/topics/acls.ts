@@ -33,7 +33,7 @@ export function aclsCommand(context: CliContext): Command {
     .requiredOption('--principal <type:name>', 'the user that gets the rights, such as User:id-worker', principal)
     .addOption(new Option('--role <role>', 'what the user does').choices(ROLES).makeOptionMandatory())
     .option('--reply-topic <topic...>', 'client only: where it receives its replies')
-    .option('--nestjs', "client only: also for the replies to NestJS, on '<request topic>.reply'")
+    .option('--nestjs', "also the rights for replies to NestJS, on '<request topic>.reply'")
     .option('--apply', 'grant the rights, instead of printing commands')
     .option('--json', 'print one line of JSON: {"principal","role","rights","commands","applied"}')
     .addHelpText('after', HELP)
