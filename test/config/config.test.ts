@@ -203,11 +203,11 @@ describe('faults', () => {
     ['a login without a mechanism', { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' }, 'KAFKA_SASL_MECHANISM'],
     ['an etcd user without a password', { ETCD_USERNAME: 'u' }, 'ETCD_PASSWORD'],
     ['an etcd password without a user', { ETCD_PASSWORD: 'p' }, 'ETCD_USERNAME'],
-  ])('tell of %s', (_, env, name) => {
+  ])('are reported for %s', (_, env, name) => {
     expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual([name]);
   });
 
-  test('in the timing of the lease name all of its variables', () => {
+  test('in the timing of the lease name all variables involved', () => {
     const [fault] = faultsOf({ ...WORKER, RESERVATION_MS: '30000' });
     expect(fault).toContain('LEASE_TTL_SECONDS, LEASE_HEARTBEAT_MS, ETCD_REFUSE_AFTER_MS, RESERVATION_MS');
   });
@@ -248,7 +248,7 @@ describe('faults of a custom layout', () => {
       { LAYOUT_FIELDS: 'timestamp:41,datacenter:3,worker:6,sequence:3', MAX_COUNT: '8001' },
       'MAX_COUNT',
     ],
-  ])('tell of %s', (_, env, name) => {
+  ])('are reported for %s', (_, env, name) => {
     expect(namesOf(faultsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
   });
 

@@ -59,8 +59,8 @@ describe('the choice of a layout', () => {
       { fields: parseFields('timestamp:48,worker:1,sequence:1'), tickMs: 1_000 },
       /^fields lasts past/,
     ],
-  ] as const)('of a custom one refuses %s, and names the property', (_, change, told) => {
-    expect(problemsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(told)]);
+  ] as const)('of a custom one refuses %s, and names the property', (_, change, problem) => {
+    expect(problemsOf({ ...GOOD, ...change })).toEqual([expect.stringMatching(problem)]);
   });
 
   it('of a custom one reports all its problems together', () => {

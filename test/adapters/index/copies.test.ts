@@ -61,8 +61,8 @@ describe('the copies of partitions', () => {
     expect(toTheEnd(() => index.drop(0))).toBeGreaterThan(5);
     expect([index.held(), index.drop(0)]).toEqual([[1], false]);
     toTheEnd(() => index.load(0));
-    const told = [index.end(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
-    expect([...told, index.placesOf(0, keyOf('k7'))]).toEqual([0, -1, -1, 0, undefined, []]);
+    const readings = [index.end(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
+    expect([...readings, index.placesOf(0, keyOf('k7'))]).toEqual([0, -1, -1, 0, undefined, []]);
     expect(index.placesOf(1, keyOf('k7'))).toEqual([7]);
     toTheEnd(() => index.drop(0));
     world.directory.close(index);

@@ -7,8 +7,8 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     const index = make();
     index.apply(0, [at(0, entry('a')), at(1, entry('b'))]);
     index.wipe(0, 50);
-    const told = [index.end(0), index.origin(0), index.through(0), index.last(0), index.placesOf(0, keyOf('a'))];
-    expect(told).toEqual([50, 50, 0, undefined, []]);
+    const readings = [index.end(0), index.origin(0), index.through(0), index.last(0), index.placesOf(0, keyOf('a'))];
+    expect(readings).toEqual([50, 50, 0, undefined, []]);
     index.apply(0, [at(50, entry('a', { end: 50 }))]);
     expect(index.placesOf(0, keyOf('a'))).toEqual([50]);
   });

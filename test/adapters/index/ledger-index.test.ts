@@ -7,8 +7,8 @@ import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
   it('is empty at first', () => {
     const index = make();
-    const told = [index.end(0), index.origin(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
-    expect(told).toEqual([0, 0, -1, -1, 0, undefined]);
+    const readings = [index.end(0), index.origin(0), index.through(0), index.horizon(0), index.since(0), index.last(0)];
+    expect(readings).toEqual([0, 0, -1, -1, 0, undefined]);
     expect(index.placesOf(0, keyOf('a'))).toEqual([]);
   });
 

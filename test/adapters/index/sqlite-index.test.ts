@@ -77,8 +77,8 @@ describe('an index on disk', () => {
     expect([bare.held(), world.directory.wiped]).toEqual([[], [expect.stringContaining('c1')]]);
     world.directory.close(bare);
     const other = world.directory.open(binding);
-    const told = [other.end(0), other.through(0), other.last(0), other.placesOf(0, keyOf('a'))];
-    expect(told).toEqual([0, -1, undefined, []]);
+    const readings = [other.end(0), other.through(0), other.last(0), other.placesOf(0, keyOf('a'))];
+    expect(readings).toEqual([0, -1, undefined, []]);
     world.directory.close(other);
     expect(world.directory.open().end(0)).toBe(0);
   });

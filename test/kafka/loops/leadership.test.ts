@@ -154,7 +154,7 @@ describe('the leader of the group', () => {
     expect(plan).toEqual({ a: [0, 1], b: [2, 3] });
   });
 
-  it('tells each member its standbys, and which of them it will own', () => {
+  it('assigns each member its standbys, and marks those that it will own', () => {
     const { lead } = leading(2);
     const complete = { end: 1_000, logEnd: 1_000 };
     const copiesOfA = new Map([0, 1].map((partition) => [partition, complete]));

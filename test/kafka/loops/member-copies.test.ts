@@ -24,7 +24,7 @@ class Disk {
     for (const partition of partitions) this.copies.set(partition, { end: LOG_END, logEnd: LOG_END });
   }
 
-  readonly tell = (): Copies => {
+  readonly report = (): Copies => {
     this.asked += 1;
     return new Map(this.copies);
   };
@@ -35,7 +35,7 @@ interface Keeper extends StagedMember {
 }
 
 function keeper(stage: GroupStage, name: string, options: Partial<MemberOptions> = {}, disk = new Disk()): Keeper {
-  const member = stage.member(name, { copies: disk.tell, standbys: 1, ...options });
+  const member = stage.member(name, { copies: disk.report, standbys: 1, ...options });
   return Object.assign(member, { disk });
 }
 
@@ -217,7 +217,7 @@ describe('rejoining', () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
     const before = joins(a).length;
-    a.member.rejoin('nothing to tell');
+    a.member.rejoin('nothing to report');
     await stage.pass(2 * YOUNG_MS);
     expect(joins(a)).toHaveLength(before);
   });

@@ -242,10 +242,10 @@ export class Cluster {
   #changed(): void {
     this.#version += 1;
     const view = viewOf(this.#version, this.liveNodes, this.topics.values(), this.groups.coordinators);
-    for (const broker of this.brokers.values()) this.#tell(broker, view);
+    for (const broker of this.brokers.values()) this.#sendView(broker, view);
   }
 
-  #tell(broker: Broker, view: View): void {
+  #sendView(broker: Broker, view: View): void {
     const { propagationMs } = this.#options;
     const deafMs = (this.#deafUntilMs.get(broker.node) ?? 0) - this.clock.monotonicMs();
     if (propagationMs === undefined && deafMs <= 0) broker.deliver(() => broker.learn(view));
