@@ -13,7 +13,7 @@ const noFile = (path: string): string => {
 };
 
 /** The lines of the error, each "NAME: problem". */
-function faultsOf(env: Environment, readText = noFile): string[] {
+function errorsOf(env: Environment, readText = noFile): string[] {
   try {
     loadWorkerConfig(env, readText);
   } catch (error) {
@@ -83,13 +83,13 @@ describe('a worker with only the required variables', () => {
 
   test('has no HTTP API when it is turned off', () => {
     expect(loadWorkerConfig({ ...WORKER, API_PORT: 'off' })).not.toHaveProperty('api');
-    expect(faultsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
+    expect(errorsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
   });
 
   test('has the configured number of standbys, or all', () => {
     const standbysOf = (value: string) => loadWorkerConfig({ ...WORKER, INDEX_STANDBYS: value }).standbys;
     expect([standbysOf('0'), standbysOf('3'), standbysOf('all')]).toEqual([0, 3, 'all']);
-    expect(faultsOf({ ...WORKER, INDEX_STANDBYS: 'some' })).toEqual([
+    expect(errorsOf({ ...WORKER, INDEX_STANDBYS: 'some' })).toEqual([
       "INDEX_STANDBYS: must be from 0 to 1023, or all, not 'some'",
     ]);
   });
@@ -104,9 +104,9 @@ describe('a worker with only the required variables', () => {
   });
 });
 
-describe('faults', () => {
+describe('configuration errors', () => {
   test('are reported together, each with the name of its variable', () => {
-    const faults = faultsOf({
+    const faults = errorsOf({
       KAFKA_BROKERS: 'kafka',
       KAFKA_TLS: 'yes',
       ETCD_ENDPOINTS: 'etcd:2379',
@@ -127,13 +127,13 @@ describe('faults', () => {
   });
 
   test('of an empty environment name the required variables', () => {
-    expect(namesOf(faultsOf({}))).toEqual(['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID']);
+    expect(namesOf(errorsOf({}))).toEqual(['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID']);
   });
 
   test.each(Object.entries(VARIABLES).filter(([, { unit }]) => unit !== 'text' && unit !== 'directory'))(
     'caused by an invalid value of %s are reported, and no others',
     (name) => {
-      const faults = faultsOf({ ...WORKER, [name]: '\u0000nonsense' });
+      const faults = errorsOf({ ...WORKER, [name]: '\u0000nonsense' });
       expect(namesOf(faults)).toEqual([name]);
     },
   );
@@ -204,18 +204,18 @@ describe('faults', () => {
     ['an etcd user without a password', { ETCD_USERNAME: 'u' }, 'ETCD_PASSWORD'],
     ['an etcd password without a user', { ETCD_PASSWORD: 'p' }, 'ETCD_USERNAME'],
   ])('are reported for %s', (_, env, name) => {
-    expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual([name]);
+    expect(namesOf(errorsOf({ ...WORKER, ...env }))).toEqual([name]);
   });
 
   test('in the timing of the lease name all variables involved', () => {
-    const [fault] = faultsOf({ ...WORKER, RESERVATION_MS: '30000' });
+    const [fault] = errorsOf({ ...WORKER, RESERVATION_MS: '30000' });
     expect(fault).toContain('LEASE_TTL_SECONDS, LEASE_HEARTBEAT_MS, ETCD_REFUSE_AFTER_MS, RESERVATION_MS');
   });
 
   test('in one variable cause none in those that depend on it', () => {
     const env = { ...WORKER, LAYOUT: 'nope', DATACENTER_ID: '77', WORKER_ID: '500', MAX_COUNT: '5' };
-    expect(namesOf(faultsOf(env))).toEqual(['LAYOUT']);
-    expect(namesOf(faultsOf({ ...WORKER, LEASE_TTL_SECONDS: 'x', LEASE_HEARTBEAT_MS: '600000' }))).toEqual([
+    expect(namesOf(errorsOf(env))).toEqual(['LAYOUT']);
+    expect(namesOf(errorsOf({ ...WORKER, LEASE_TTL_SECONDS: 'x', LEASE_HEARTBEAT_MS: '600000' }))).toEqual([
       'LEASE_TTL_SECONDS',
     ]);
   });
@@ -228,7 +228,7 @@ const CUSTOM = {
   LAYOUT_EPOCH_MS: '1767225600000',
 };
 
-describe('faults of a custom layout', () => {
+describe('configuration errors of a custom layout', () => {
   test.each([
     ['no fields', { LAYOUT_FIELDS: '' }, 'LAYOUT_FIELDS'],
     ['no epoch', { LAYOUT_EPOCH_MS: '' }, 'LAYOUT_EPOCH_MS'],
@@ -249,7 +249,7 @@ describe('faults of a custom layout', () => {
       'MAX_COUNT',
     ],
   ])('are reported for %s', (_, env, name) => {
-    expect(namesOf(faultsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
+    expect(namesOf(errorsOf({ ...WORKER, ...CUSTOM, ...env }))).toEqual([name]);
   });
 
   test('are reported together with those of other variables', () => {
@@ -259,7 +259,7 @@ describe('faults of a custom layout', () => {
       LAYOUT_TICK_MS: 'x',
       OPS_PORT: 'x',
     };
-    expect(namesOf(faultsOf({ ...WORKER, ...env })).sort()).toEqual([
+    expect(namesOf(errorsOf({ ...WORKER, ...env })).sort()).toEqual([
       'LAYOUT_EPOCH_MS',
       'LAYOUT_FIELDS',
       'LAYOUT_TICK_MS',
@@ -268,14 +268,14 @@ describe('faults of a custom layout', () => {
   });
 
   test('name the reason why the timestamp must come first', () => {
-    const [fault] = faultsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
+    const [fault] = errorsOf({ ...WORKER, ...CUSTOM, LAYOUT_FIELDS: 'datacenter:3,timestamp:41,worker:6,sequence:13' });
     expect(fault).toMatch(/^LAYOUT_FIELDS: must begin with the timestamp: only .* rise with time$/);
   });
 
   test('are its variables beside a layout by name', () => {
     const env = { LAYOUT_FIELDS: CUSTOM.LAYOUT_FIELDS, LAYOUT_TICK_MS: '1', LAYOUT_SEQUENCE_START_BELOW: '1' };
-    expect(namesOf(faultsOf({ ...WORKER, ...env }))).toEqual(Object.keys(env));
-    expect(faultsOf({ ...WORKER, ...env })[0]).toContain("for layout 'custom' only");
+    expect(namesOf(errorsOf({ ...WORKER, ...env }))).toEqual(Object.keys(env));
+    expect(errorsOf({ ...WORKER, ...env })[0]).toContain("for layout 'custom' only");
   });
 });
 
@@ -348,7 +348,7 @@ describe('values', () => {
   });
 
   test('the ledger must be kept longer than its requests, and without a limit when they are', () => {
-    const errorFor = (env: Record<string, string>) => faultsOf({ ...WORKER, ...env });
+    const errorFor = (env: Record<string, string>) => errorsOf({ ...WORKER, ...env });
     expect(errorFor({ REQUEST_RETENTION_MS: '-1' })).toEqual([
       'LEDGER_RETENTION_MS: must be -1 (no limit) when REQUEST_RETENTION_MS is -1, not 93600000',
     ]);
@@ -385,7 +385,7 @@ describe('TLS', () => {
     ['a key without its certificate', { ETCD_KEY: pem }, ['ETCD_CERT']],
     ['an authority for a plain endpoint', { ETCD_CA: pem, ETCD_ENDPOINTS: 'http://e:1' }, ['ETCD_ENDPOINTS']],
   ])('refuses %s', (_, env, names) => {
-    expect(namesOf(faultsOf({ ...secure, ...env }))).toEqual(names);
+    expect(namesOf(errorsOf({ ...secure, ...env }))).toEqual(names);
   });
 });
 
@@ -403,13 +403,13 @@ describe('secrets', () => {
 
   test('set both ways are an error', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD: 'a', KAFKA_SASL_PASSWORD_FILE: '/f' };
-    expect(namesOf(faultsOf(env, () => 'b'))).toEqual(['KAFKA_SASL_PASSWORD']);
+    expect(namesOf(errorsOf(env, () => 'b'))).toEqual(['KAFKA_SASL_PASSWORD']);
   });
 
   test('in an unreadable or empty file are one error', () => {
     const env = { ...login, KAFKA_SASL_PASSWORD_FILE: '/f' };
-    expect(namesOf(faultsOf(env))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
-    expect(namesOf(faultsOf(env, () => '\n'))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
+    expect(namesOf(errorsOf(env))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
+    expect(namesOf(errorsOf(env, () => '\n'))).toEqual(['KAFKA_SASL_PASSWORD_FILE']);
   });
 
   test('in a file are read again for each use, and the last valid one is kept', () => {
@@ -434,7 +434,7 @@ describe('secrets', () => {
 
   test('appear in no message', () => {
     const secret = 's3cret'.repeat(1_000);
-    const faults = faultsOf({ ...login, KAFKA_SASL_PASSWORD: secret });
+    const faults = errorsOf({ ...login, KAFKA_SASL_PASSWORD: secret });
     expect(namesOf(faults)).toEqual(['KAFKA_SASL_PASSWORD']);
     expect(faults.join()).not.toContain('s3cret');
   });
@@ -450,16 +450,16 @@ describe('a login in a rejected value', () => {
     ['SCHEMA_REGISTRY_URL', `http://me:s3cret${'x'.repeat(200)}@registry:8081`],
     ['KAFKA_BROKERS', 'me:s3cret@kafka:9092'],
   ])('%s does not show the password of %s', (name, value) => {
-    const faults = faultsOf({ ...WORKER, [name]: value });
+    const faults = errorsOf({ ...WORKER, [name]: value });
     expect(namesOf(faults)).toEqual([name]);
     expect(faults.join()).not.toMatch(/s3cret|root|me:/);
   });
 
   test('the rest is shown', () => {
-    expect(faultsOf({ ...WORKER, ETCD_ENDPOINTS: 'http://root:s3cret@etcd:2379/x' }).join()).toContain(
+    expect(errorsOf({ ...WORKER, ETCD_ENDPOINTS: 'http://root:s3cret@etcd:2379/x' }).join()).toContain(
       "not '…@etcd:2379/x'",
     );
-    expect(faultsOf({ ...WORKER, ETCD_ENDPOINTS: 'etcd:2379' }).join()).toContain("not 'etcd:2379'");
+    expect(errorsOf({ ...WORKER, ETCD_ENDPOINTS: 'etcd:2379' }).join()).toContain("not 'etcd:2379'");
   });
 });
 
@@ -550,7 +550,7 @@ describe('form keys', () => {
   });
 
   test('are rejected when invalid, naming the line but not the key', () => {
-    const faults = faultsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
+    const faults = errorsOf({ ...WORKER, FORM_KEY: `${FORM_KEY}\n1:${'0a'.repeat(32)}` });
     expect(faults).toEqual(['FORM_KEY: line 3 repeats the number 1']);
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).toThrow('FORM_KEY: line 1 must be number:key');
     expect(() => loadFormKeys({ FORM_KEY: 'abababab' })).not.toThrow('abab');
