@@ -40,7 +40,10 @@ async function show(command: string, args: readonly string[], signal: AbortSigna
   return code;
 }
 
-/** Runs all steps of an npm script that is a chain of others, even after a failure. Each counts as a test. */
+/**
+ * Runs all steps of an npm script that is a chain of others, side by side, even after a failure. Each counts as a test. The
+ * standard output of a step is shown when it ends.
+ */
 export async function runChain(
   script: 'check' | 'simulate',
   signal: AbortSignal,
@@ -49,16 +52,32 @@ export async function runChain(
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
-  let failed = 0;
   const steps = stepsOf(scripts[script]);
-  for (const step of steps) {
-    title(step);
-    if ((await show('npm', ['run', '--silent', step], signal)) !== 0) {
-      failed++;
-      title(`${step} failed`);
-    }
-  }
+  title(`${steps.join(', ')}, side by side`);
+  const outcomes = await Promise.all(steps.map((step) => passes(step, signal, title)));
+  const failed = outcomes.filter((passed) => !passed).length;
   return { passed: steps.length - failed, failed, skipped: 0 };
+}
+
+async function passes(step: string, signal: AbortSignal, title: (text: string) => void): Promise<boolean> {
+  const beganMs = performance.now();
+  const args = ['run', '--silent', step];
+  try {
+    const output = await run({ command: 'npm', args, cwd: ROOT, purpose: step, timeoutMs: STEP_TIMEOUT_MS, signal });
+    title(`${step} passed (${seconds(beganMs)})`);
+    process.stdout.write(output);
+    return true;
+  } catch (error) {
+    signal.throwIfAborted();
+    title(`${step} failed (${seconds(beganMs)})`);
+    process.stdout.write(`${error instanceof Error ? error.message : error}\n`);
+    return false;
+  }
+}
+
+/** The time since `beganMs`, for people. */
+export function seconds(beganMs: number): string {
+  return `${((performance.now() - beganMs) / 1_000).toFixed(1)} s`;
 }
 
 /** Runs vitest on one project with its usual output, and counts from its JSON report. */
@@ -72,7 +91,9 @@ export async function runVitest(
   const report = join(dir, 'report.json');
   try {
     const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
-    const args = ['run', '--project', project, ...reporters, ...filter];
+    // vitest leaves a core free by default, which is half of two.
+    const workers = project === 'unit' ? ['--maxWorkers=100%'] : [];
+    const args = ['run', '--project', project, ...workers, ...reporters, ...filter];
     const code = await show(VITEST, args, signal, { ...process.env, ...env });
     return tallyOfVitest(existsSync(report) ? readFileSync(report, 'utf8') : undefined, code);
   } finally {
