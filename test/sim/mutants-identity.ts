@@ -7,7 +7,8 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/identity.ts',
-        'const found = readBack(attempted, owner, ceiling);',
+        `const found = readBack(attempted, owner, ceiling);
+    if (found.kind === 'lost') return await this.#lose(turn, found.why);`,
         `const stored = swap && ceiling ? { ...swap, modRevision: ceiling.modRevision } : attempted.stored;
     const found = { ...readBack({ ...term, stored }, owner, ceiling), kind: 'ours' as const, term: { ...term, stored } };
     if (owner?.createRevision !== term.fence) return await this.#lose(turn, 'the owner key is gone');`,

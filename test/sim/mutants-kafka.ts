@@ -82,7 +82,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
       patch(
         'src/adapters/kafka/publisher.ts',
         'if (!isRecordError(errorCode)) return error;',
-        'if (!isRecordFault(fault)) {\n        for (const { index } of records) deliveries[index] = { ok: true };\n        return undefined;\n      }',
+        'if (!isRecordError(errorCode)) {\n        for (const index of indices) deliveries[index] = DELIVERED;\n        return undefined;\n      }',
       ),
     ],
   },

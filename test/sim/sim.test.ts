@@ -1,4 +1,9 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { ROOT } from '../../ops/dev/paths.ts';
 import { run } from './main.ts';
 import { loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
 import type { Scenario } from './scenario.ts';
@@ -50,6 +55,37 @@ describe('mutants', { timeout: 60_000 }, () => {
     expect([...patchedFiles(mutant).keys()].toSorted()).toEqual(
       [...new Set(mutant.patches.map(({ file }) => file))].toSorted(),
     );
+  });
+
+  // Else a rename in the sources turns a known bug into an exception, which is another bug, and an easier one.
+  it('use only names that their files have', () => {
+    const copy = mkdtempSync(join(tmpdir(), 'idalloc-mutants-'));
+    try {
+      for (const path of ['package.json', 'src', 'test'])
+        cpSync(join(ROOT, path), join(copy, path), { recursive: true });
+      symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'), 'dir');
+      const files = MUTANTS.flatMap((mutant, index) =>
+        [...patchedFiles(mutant)].map(([file, text]) => {
+          const mutated = file.replace(/\.ts$/, `.mutant-${index}.ts`);
+          writeFileSync(join(copy, mutated), text);
+          return mutated;
+        }),
+      );
+      const settings = { extends: join(ROOT, 'tsconfig.json'), files, include: ['src/**/*.d.ts'] };
+      writeFileSync(join(copy, 'tsconfig.json'), JSON.stringify(settings));
+      const { stdout, status } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['--project', copy], {
+        encoding: 'utf8',
+      });
+      expect(status).not.toBeNull();
+      const unknownNames = stdout.split('\n').filter((line) => /error TS(2304|2339|2551|2552):/.test(line));
+      const names = unknownNames.map((line) => {
+        const [, index] = /\.mutant-(\d+)\.ts/.exec(line) ?? [];
+        return `${MUTANTS[Number(index)]?.name}: ${line}`;
+      });
+      expect(names).toEqual([]);
+    } finally {
+      rmSync(copy, { recursive: true, force: true });
+    }
   });
 
   it('are caught by a check, with the seed', async () => {
