@@ -1,7 +1,8 @@
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import { callError } from './kafkajs-errors.ts';
-import { type ApiVersions, type Definition, lookup, type Make, type Protocol } from './kafkajs-modules.ts';
+import type { ApiVersions, Protocol } from './kafkajs-modules.ts';
+import { type Definition, lookup, type Make } from './kafkajs-requests.ts';
 
 /** Requests on one connection, in the negotiated versions. */
 export class Calls {

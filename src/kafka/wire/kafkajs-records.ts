@@ -1,7 +1,8 @@
 import { byTopic } from './by-topic.ts';
 import { KafkaError } from './kafka-error.ts';
 import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
-import { apiKeys, type DecodedProduce, Decoder, Encoder, type Protocol, produceResponse } from './kafkajs-modules.ts';
+import { Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
+import { apiKeys, type DecodedProduce, produceResponse } from './kafkajs-requests.ts';
 import type { FetchedPartition, FetchResponse, ProduceRequest, ProduceResponse } from './port.ts';
 
 /** Produce 7 and Fetch 11 with raw record batches, since kafkajs encodes and decodes records one by one. */

@@ -1,5 +1,6 @@
 import { errorIn } from './kafkajs-errors.ts';
-import { apiKeys, Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
+import { Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
+import { apiKeys } from './kafkajs-requests.ts';
 import type { AclRule, AuthorizedOperationsResponse, CreateAclsResponse, Operation } from './port.ts';
 
 /** Metadata 8 and CreateAcls 1: kafkajs' metadata does not request authorized operations. Kafka 2.3 has both. */

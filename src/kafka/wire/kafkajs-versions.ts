@@ -1,7 +1,8 @@
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import { requireNoError } from './kafkajs-errors.ts';
-import { type ApiVersions, apiKeys, requests } from './kafkajs-modules.ts';
+import type { ApiVersions } from './kafkajs-modules.ts';
+import { apiKeys, requests } from './kafkajs-requests.ts';
 
 const GREETING_VERSION = 2;
 /**
