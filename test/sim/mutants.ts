@@ -19,7 +19,26 @@ export const MUTANTS: readonly Mutant[] = [
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const COPIED = ['package.json', 'schemas', 'src', 'test/sim', 'test/support', 'test/identity'];
+const COPIED = ['package.json', 'src', 'test/sim', 'test/support', 'test/identity'];
+
+/** A copy of the sources, the simulator and all that it imports, in a temporary directory. */
+export interface SourceCopy extends Disposable {
+  readonly root: string;
+}
+
+/** Copies the sources; they are removed when the copy is disposed of. */
+export function copySources(): SourceCopy {
+  const root = mkdtempSync(join(tmpdir(), 'idalloc-mutant-'));
+  const copy = { root, [Symbol.dispose]: () => rmSync(root, { recursive: true, force: true }) };
+  try {
+    for (const path of COPIED) cpSync(join(ROOT, path), join(root, path), { recursive: true });
+    symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'), 'dir');
+    return copy;
+  } catch (error) {
+    copy[Symbol.dispose]();
+    throw error;
+  }
+}
 
 /** The simulator from a copy of this repository with one bug in it. */
 export interface Patched extends Disposable {
@@ -31,16 +50,13 @@ export interface Patched extends Disposable {
  * Throws when a patch no longer fits.
  */
 export async function loadMutant(mutant: Mutant): Promise<Patched> {
-  const root = mkdtempSync(join(tmpdir(), 'idalloc-mutant-'));
-  const remove = (): void => rmSync(root, { recursive: true, force: true });
+  const copy = copySources();
   try {
-    for (const path of COPIED) cpSync(join(ROOT, path), join(root, path), { recursive: true });
-    symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'), 'dir');
-    for (const [file, text] of patchedFiles(mutant)) writeFileSync(join(root, file), text);
-    const loaded = await import(pathToFileURL(join(root, 'test/sim/simulation.ts')).href);
-    return { simulate: loaded.simulate, [Symbol.dispose]: remove };
+    for (const [file, text] of patchedFiles(mutant)) writeFileSync(join(copy.root, file), text);
+    const loaded = await import(pathToFileURL(join(copy.root, 'test/sim/simulation.ts')).href);
+    return { simulate: loaded.simulate, [Symbol.dispose]: () => copy[Symbol.dispose]() };
   } catch (error) {
-    remove();
+    copy[Symbol.dispose]();
     throw error;
   }
 }

@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { run } from './main.ts';
-import { loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
+import { copySources, loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
 import type { Scenario } from './scenario.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, sum, tallyOf } from './tally.ts';
@@ -59,33 +58,27 @@ describe('mutants', { timeout: 60_000 }, () => {
 
   // Else a rename in the sources turns a known bug into an exception, which is another bug, and an easier one.
   it('use only names that their files have', () => {
-    const copy = mkdtempSync(join(tmpdir(), 'idalloc-mutants-'));
-    try {
-      for (const path of ['package.json', 'src', 'test'])
-        cpSync(join(ROOT, path), join(copy, path), { recursive: true });
-      symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'), 'dir');
-      const files = MUTANTS.flatMap((mutant, index) =>
-        [...patchedFiles(mutant)].map(([file, text]) => {
-          const mutated = file.replace(/\.ts$/, `.mutant-${index}.ts`);
-          writeFileSync(join(copy, mutated), text);
-          return mutated;
-        }),
-      );
-      const settings = { extends: join(ROOT, 'tsconfig.json'), files, include: ['src/**/*.d.ts'] };
-      writeFileSync(join(copy, 'tsconfig.json'), JSON.stringify(settings));
-      const { stdout, status } = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['--project', copy], {
-        encoding: 'utf8',
-      });
-      expect(status).not.toBeNull();
-      const unknownNames = stdout.split('\n').filter((line) => /error TS(2304|2339|2551|2552):/.test(line));
-      const names = unknownNames.map((line) => {
-        const [, index] = /\.mutant-(\d+)\.ts/.exec(line) ?? [];
-        return `${MUTANTS[Number(index)]?.name}: ${line}`;
-      });
-      expect(names).toEqual([]);
-    } finally {
-      rmSync(copy, { recursive: true, force: true });
-    }
+    using copy = copySources();
+    const files = MUTANTS.flatMap((mutant, index) =>
+      [...patchedFiles(mutant)].map(([file, text]) => {
+        const mutated = file.replace(/\.ts$/, `.mutant-${index}.ts`);
+        writeFileSync(join(copy.root, mutated), text);
+        return mutated;
+      }),
+    );
+    // One that has to be reported, so that a compiler that checked nothing is noticed.
+    const control = 'src/control.ts';
+    writeFileSync(join(copy.root, control), 'export const control = nowhere;\n');
+    const settings = { extends: join(ROOT, 'tsconfig.json'), files: [...files, control], include: ['src/**/*.d.ts'] };
+    writeFileSync(join(copy.root, 'tsconfig.json'), JSON.stringify(settings));
+    const tsc = join(ROOT, 'node_modules/.bin/tsc');
+    const { stdout } = spawnSync(tsc, ['--project', copy.root], { encoding: 'utf8' });
+    const unknownNames = stdout.split('\n').filter((line) => /error TS(2304|2339|2551|2552):/.test(line));
+    const names = unknownNames.map((line) => {
+      const [, index] = /\.mutant-(\d+)\.ts/.exec(line) ?? [];
+      return `${MUTANTS[Number(index)]?.name ?? 'control'}: ${line}`;
+    });
+    expect(names).toEqual([expect.stringMatching(/^control: .*'nowhere'/)]);
   });
 
   it('are caught by a check, with the seed', async () => {
