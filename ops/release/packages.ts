@@ -48,7 +48,7 @@ const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers 
 Example: npm run packages, then in your service: npm install ../idalloc/dist/packages/idalloc-client-*.tgz
 `;
 const TIMEOUT_MS = 120_000;
-export const PACKAGES_DIR = join(ROOT, 'dist/packages');
+const PACKAGES_DIR = join(ROOT, 'dist/packages');
 /** The folder of the packages before they are packed; it marks a directory that was written here. */
 const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
@@ -208,7 +208,7 @@ async function main(): Promise<void> {
   else for (const { tarball, bytes } of packed) process.stdout.write(`${relative(ROOT, tarball)} (${kib(bytes)})\n`);
 }
 
-export function kib(bytes: number): string {
+function kib(bytes: number): string {
   return `${Math.ceil(bytes / 1024)} KiB`;
 }
 

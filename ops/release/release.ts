@@ -1,7 +1,7 @@
 // Builds a release of the checked-out commit. Usage: npm run release -- --help
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename, join, relative, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { docker } from '../dev/docker-engine.ts';
 import { buildWorkerImage } from '../dev/images.ts';
@@ -36,6 +36,13 @@ interface Options {
   readonly withTag: boolean;
 }
 
+/** What is to be released; `notes` is undefined if the changelog has none of this version. */
+interface Planned {
+  readonly version: string;
+  readonly changelog: string;
+  readonly notes: string | undefined;
+}
+
 /** What was built. */
 interface Release {
   readonly version: string;
@@ -65,11 +72,11 @@ export function notesOf(changelog: string, version: string): string | undefined 
 }
 
 /** Every reason why this commit can't be released. */
-async function obstacles(version: string, changelog: string, { withImage, withTag }: Options): Promise<string[]> {
+async function obstacles({ version, changelog, notes }: Planned, { withImage, withTag }: Options): Promise<string[]> {
   const found: string[] = [];
   const changed = await git('status', '--porcelain');
   if (changed !== '') found.push(`the checkout has changes that are not committed:\n${changed}`);
-  if (notesOf(changelog, version) === undefined) {
+  if (notes === undefined) {
     found.push(`CHANGELOG.md has no heading "## ${version} - <date>"; the version comes from package.json`);
   }
   if (/^## Unreleased$/m.test(changelog)) found.push('CHANGELOG.md still has a section "Unreleased"');
@@ -173,14 +180,15 @@ async function main(): Promise<number> {
   const options = { outDir: resolve(values.out), withImage: values.image, withTag: values.tag };
   const { version } = readManifest();
   const changelog = readFileSync(join(ROOT, 'CHANGELOG.md'), 'utf8');
-  const found = await obstacles(version, changelog, options);
+  const notes = notesOf(changelog, version);
+  const found = await obstacles({ version, changelog, notes }, options);
   for (const obstacle of found) show(obstacle);
-  if (found.length > 0) return EXIT_NOT_READY;
+  if (notes === undefined || found.length > 0) return EXIT_NOT_READY;
   if (values.check) {
     show(`${version} can be released`);
     return 0;
   }
-  const release = await buildRelease(version, notesOf(changelog, version) ?? '', options);
+  const release = await buildRelease(version, notes, options);
   if (values.json) process.stdout.write(`${JSON.stringify(release, undefined, 2)}\n`);
   else {
     process.stdout.write(
@@ -192,9 +200,7 @@ async function main(): Promise<number> {
 }
 
 function listed({ files, image }: Release): string {
-  return [...files.map(({ name }) => basename(name)), 'SHA256SUMS', ...(image ? [`image ${image.name}`] : [])].join(
-    ', ',
-  );
+  return [...files.map(({ name }) => name), 'SHA256SUMS', ...(image ? [`image ${image.name}`] : [])].join(', ');
 }
 
 if (import.meta.main) process.exitCode = await main();

@@ -12,7 +12,7 @@ interface Named {
 }
 
 /** A package in a CycloneDX document; npm writes more fields. */
-export interface BomComponent extends Named {
+interface BomComponent extends Named {
   readonly 'bom-ref': string;
 }
 
