@@ -14,6 +14,8 @@ interface Place {
  * Chooses the standbys of each partition: `perPartition` members, or as many as there are.
  *
  * - Members that warm up are always among them, whatever `perPartition` is.
+ * - Then members keep what they were standbys of before, up to their share. Without this first pass, the order in which
+ *   partitions are dealt could give one away that its standby keeps, and back again in the next plan.
  * - Members with the most complete copies come first; all that are caught up are equal.
  * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the one
  *   with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest in all.
@@ -35,12 +37,17 @@ export function chooseStandbys(
       if (targets[partition] === place.candidate && owner !== place.candidate) add(place, partition, owner);
     });
   }
-  for (const { owner, partition } of inTurn(owners)) {
-    const able = others[partition] ?? [];
-    const free = able.filter(({ partitions }) => !partitions.has(partition));
-    const missing = Math.max(0, (wanted[partition] ?? 0) - (able.length - free.length));
-    const best = missing < free.length ? inPreference(free, partition, owner, lags, part) : free;
-    for (const place of best.slice(0, missing)) add(place, partition, owner);
+  const keeps = ({ candidate, before, partitions }: Place, partition: number) =>
+    before.has(partition) && lags.isCaughtUp(candidate, partition) && partitions.size < Math.floor(part);
+  for (const isEligible of [keeps, () => true]) {
+    for (const { owner, partition } of inTurn(owners)) {
+      const able = others[partition] ?? [];
+      const free = able.filter(({ partitions }) => !partitions.has(partition));
+      const missing = Math.max(0, (wanted[partition] ?? 0) - (able.length - free.length));
+      const eligible = free.filter((place) => isEligible(place, partition));
+      const best = missing < eligible.length ? inPreference(eligible, partition, owner, lags, part) : eligible;
+      for (const place of best.slice(0, missing)) add(place, partition, owner);
+    }
   }
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
