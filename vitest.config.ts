@@ -1,7 +1,6 @@
 import { defineConfig } from 'vitest/config';
-
-/** Tests that break the suite's servers, or measure a machine that has nothing else to do. */
-const ALONE = 'test/integration/**/*.alone.test.ts';
+import { LongestFirst } from './test/integration/longest-first.ts';
+import { filesOf } from './test/integration/suites.ts';
 
 const onServers = {
   // The tests' own client of Kafka, kafkajs, sets timers for times that are over; it would be a warning for each file.
@@ -10,10 +9,13 @@ const onServers = {
   testTimeout: 180_000,
   hookTimeout: 180_000,
   expect: { poll: { timeout: 30_000 } },
+  // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
+  maxWorkers: 6,
 };
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -23,24 +25,9 @@ export default defineConfig({
           testTimeout: 60_000,
         },
       },
-      {
-        test: {
-          name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
-          exclude: [ALONE],
-          ...onServers,
-          // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
-          maxWorkers: 3,
-        },
-      },
-      {
-        test: {
-          name: 'alone',
-          include: [ALONE],
-          ...onServers,
-          fileParallelism: false,
-        },
-      },
+      { test: { name: 'short', include: filesOf('short'), ...onServers } },
+      { test: { name: 'long', include: filesOf('long'), ...onServers } },
+      { test: { name: 'alone', include: filesOf('alone'), ...onServers, fileParallelism: false } },
     ],
   },
 });

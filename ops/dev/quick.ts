@@ -9,7 +9,7 @@ function say(line: string): void {
 async function quick(signal: AbortSignal): Promise<number> {
   const beganMs = performance.now();
   // The tests run after failed checks, too: both reports help.
-  const checks = await runChain('check', signal, say);
+  const checks = await runChain('check', { signal, title: say });
   const unit = await runVitest('unit', [], {}, signal);
   const passed = checks.failed + unit.failed === 0;
   say(`quick: ${passed ? 'passed' : 'FAILED'} (${seconds(beganMs)})`);

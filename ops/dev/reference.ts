@@ -1,4 +1,4 @@
-// Writes the reference pages that follow from the code, into docs/reference. Usage: npm run docs:reference
+// Writes the pages that follow from the code. Usage: npm run docs:reference
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command, Option } from 'commander';
@@ -10,14 +10,21 @@ import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics.ts';
+import { cell, pageOf, table } from './markdown.ts';
 import { ROOT } from './paths.ts';
+import { realServerTests } from './real-server-tests.ts';
 
-const NOTE = '<!-- Generated from the code by `npm run docs:reference`. Edits here are lost. -->';
 const RUNBOOK = join(ROOT, 'docs/operations/runbook.md');
 const HTTP_ROOM = join(ROOT, 'src/http');
 
-/** A page of docs/reference that is generated. */
-export const REFERENCE_PAGES = ['configuration.md', 'cli.md', 'metrics.md', 'error-codes.md'] as const;
+/** The pages that are generated. */
+export const REFERENCE_PAGES = [
+  'configuration.md',
+  'cli.md',
+  'metrics.md',
+  'error-codes.md',
+  'real-server-tests.md',
+] as const;
 type ReferencePage = (typeof REFERENCE_PAGES)[number];
 
 const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
@@ -25,30 +32,17 @@ const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'cli.md': commandLine,
   'metrics.md': metrics,
   'error-codes.md': errorCodes,
+  'real-server-tests.md': realServerTests,
 };
 
 /** The path of a generated page. */
 export function referencePath(page: ReferencePage): string {
-  return join(ROOT, 'docs/reference', page);
+  return join(ROOT, page === 'real-server-tests.md' ? 'docs/internals' : 'docs/reference', page);
 }
 
 /** The text of the page. */
 export function renderReference(page: ReferencePage): string {
   return WRITERS[page]();
-}
-
-/** Text for a table cell; outside code, a < would start an element. */
-function cell(text: string): string {
-  const line = text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ');
-  return line.replaceAll(/`[^`]*`|</g, (found) => (found === '<' ? '&lt;' : found));
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
-}
-
-function pageOf(...parts: readonly string[]): string {
-  return `${[NOTE, ...parts].map((part) => part.trim()).join('\n\n')}\n`;
 }
 
 // --- configuration

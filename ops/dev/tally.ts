@@ -16,6 +16,21 @@ export function tallyLine({ passed, failed, skipped }: Tally): string {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }
 
+/** One step of a run. */
+export interface StepResult {
+  readonly name: string;
+  readonly seconds: number;
+  readonly tally: Tally;
+}
+
+/** A line for each step with its time and counts; steps that ran side by side overlap. */
+export function summaryOf(steps: readonly StepResult[]): string {
+  const width = Math.max(...steps.map(({ name }) => name.length));
+  return steps
+    .map(({ name, seconds, tally }) => `${name.padEnd(width)}  ${String(seconds).padStart(5)} s  ${tallyLine(tally)}`)
+    .join('\n');
+}
+
 interface VitestReport {
   readonly numPassedTests: number;
   readonly numFailedTests: number;
@@ -49,6 +64,6 @@ export function tallyOfVitest(report: string | undefined, exitCode: number): Tal
 /** The steps of a package script such as `npm run check:a && npm run check:b`, in order. Throws when it has none. */
 export function stepsOf(script: string | undefined): string[] {
   const steps = [...(script ?? '').matchAll(/npm run (\S+)/g)].map((match) => match[1] ?? '');
-  if (steps.length === 0) throw new Error('the package script "check" has no step of the form `npm run STEP`');
+  if (steps.length === 0) throw new Error('a package script has no step of the form `npm run STEP`');
   return steps;
 }

@@ -1,16 +1,19 @@
 import { ensureEngine } from './docker-engine.ts';
 import { ensureImages } from './images.ts';
 import { stopSignal } from './stop-signal.ts';
-import { add, NONE, type Tally, tallyLine } from './tally.ts';
-import { type Project, runChain, runVitest, selects } from './test-steps.ts';
+import { add, NONE, type StepResult, summaryOf, type Tally, tallyLine } from './tally.ts';
+import { type Project, runAllExamples, runChain, runVitest, selects, timed } from './test-steps.ts';
 
 const USAGE = `npm test [-- FILTER...]
+npm run test:full
 
-Runs all checks, the unit tests, the simulator, and the integration tests on real servers: as containers where an engine answers or,
-on Debian as root, can be installed and started (IDALLOC_NO_INSTALL=1 prevents that), else as child processes. With CI
-set, the lack of an engine is a failure. The last line of standard output is "N passed, N failed, N skipped".
+npm test runs the short suite: all checks and unit tests, some seeds and mutants of the simulator, and on real servers what only
+they show. npm run test:full runs the long suite, which is everything else. With a filter (as vitest takes it, such as part of
+a file name), only the selected tests are run, from both suites.
 
-With a filter (as vitest takes it, such as part of a file name), only the selected tests are run.
+The servers are containers where an engine answers or, on Debian as root, can be installed and started
+(IDALLOC_NO_INSTALL=1 prevents that), else child processes. With CI set, the lack of an engine is a failure. The last line of
+standard output is "N passed, N failed, N skipped".
 `;
 
 interface ServerChoice {
@@ -53,52 +56,83 @@ function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return Promise.race([work, stopped]);
 }
 
-/** The tests that run side by side, then those that break the servers, or measure, and so run alone. */
-const ON_SERVERS = ['integration', 'alone'] as const satisfies readonly Project[];
+/** The projects of tests on real servers; those of `alone` run one file at a time. */
+const ON_SERVERS = ['short', 'long', 'alone'] as const satisfies readonly Project[];
 
-async function integration(
-  projects: readonly Project[],
-  filter: readonly string[],
-  signal: AbortSignal,
-): Promise<Tally> {
-  title('servers for the integration tests');
-  const servers = await unlessStopped(chooseServers(), signal);
-  try {
-    let tally = NONE;
-    if (servers.reason !== undefined) {
-      log(`No container engine: ${servers.reason}`);
-      log('The servers run as child processes; tests of images and of docker-compose.yml are skipped.');
-      if (process.env.CI) {
-        log('CI is set, so the lack of containers is a failure.');
-        tally = { ...NONE, failed: 1 };
+/** One run of a suite, or of selected tests. */
+class Run {
+  readonly results: StepResult[] = [];
+  readonly #signal: AbortSignal;
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  get tally(): Tally {
+    return this.results.reduce((sum, { tally }) => add(sum, tally), NONE);
+  }
+
+  async short(): Promise<void> {
+    const options = { signal: this.#signal, title };
+    // A cold machine builds images meanwhile.
+    const servers = chooseServers();
+    await this.#step('checks', () => runChain('check', options));
+    title('unit tests');
+    await this.#step('unit tests', () => runVitest('unit', [], {}, this.#signal));
+    await Promise.all([
+      this.#step('simulator', () => runChain('simulate:short', { ...options, background: true })),
+      this.#onServers(servers, ['short']),
+    ]);
+  }
+
+  async long(): Promise<void> {
+    const options = { signal: this.#signal, title, background: true };
+    await Promise.all([
+      this.#step('simulator', () => runChain('simulate', options)),
+      this.#step('all examples', () => runAllExamples(options)),
+      this.#onServers(chooseServers(), ['long', 'alone']),
+    ]);
+  }
+
+  async selected(filter: readonly string[]): Promise<void> {
+    const has = (project: Project) => selects(project, filter, this.#signal);
+    if (await has('unit')) await this.#step('unit tests', () => runVitest('unit', filter, {}, this.#signal));
+    const chosen: Project[] = [];
+    for (const project of ON_SERVERS) if (await has(project)) chosen.push(project);
+    if (chosen.length > 0) await this.#onServers(chooseServers(), chosen, filter);
+  }
+
+  async #step(name: string, work: () => Promise<Tally>): Promise<void> {
+    this.results.push(await timed(name, work));
+  }
+
+  async #onServers(
+    choice: Promise<ServerChoice>,
+    projects: readonly Project[],
+    filter: readonly string[] = [],
+  ): Promise<void> {
+    title('servers for the integration tests');
+    const servers = await unlessStopped(choice, this.#signal);
+    try {
+      if (servers.reason !== undefined) await this.#step('containers', () => withoutContainers(servers.reason ?? ''));
+      for (const project of projects) {
+        title(`integration tests on ${servers.kind}: ${project}`);
+        const env = { IDALLOC_TEST_SERVERS: servers.kind };
+        await this.#step(`servers, ${project}`, () => runVitest(project, filter, env, this.#signal));
       }
+    } finally {
+      await servers.stop();
     }
-    for (const project of projects) {
-      title(`integration tests on ${servers.kind}${project === 'alone' ? ', one at a time' : ''}`);
-      tally = add(tally, await runVitest(project, filter, { IDALLOC_TEST_SERVERS: servers.kind }, signal));
-    }
-    return tally;
-  } finally {
-    await servers.stop();
   }
 }
 
-async function everything(signal: AbortSignal): Promise<Tally> {
-  const checks = await runChain('check', signal, title);
-  title('unit tests');
-  const unit = await runVitest('unit', [], {}, signal);
-  const simulated = await runChain('simulate', signal, title);
-  return [unit, simulated, await integration(ON_SERVERS, [], signal)].reduce(add, checks);
-}
-
-async function selected(filter: readonly string[], signal: AbortSignal): Promise<Tally> {
-  const has = async (project: Project) => selects(project, filter, signal);
-  let tally = NONE;
-  if (await has('unit')) tally = add(tally, await runVitest('unit', filter, {}, signal));
-  const chosen: Project[] = [];
-  for (const project of ON_SERVERS) if (await has(project)) chosen.push(project);
-  if (chosen.length > 0) tally = add(tally, await integration(chosen, filter, signal));
-  return tally;
+/** In CI the lack of containers is a failure, since it would hide what they show. */
+async function withoutContainers(reason: string): Promise<Tally> {
+  log(`No container engine: ${reason}`);
+  log('The servers run as child processes; tests of images and of docker-compose.yml are skipped.');
+  if (!process.env.CI) return NONE;
+  log('CI is set, so the lack of containers is a failure.');
+  return { ...NONE, failed: 1 };
 }
 
 async function main(args: readonly string[]): Promise<number> {
@@ -107,10 +141,15 @@ async function main(args: readonly string[]): Promise<number> {
     return 0;
   }
   const signal = stopSignal(() => log('stopping'));
+  const run = new Run(signal);
+  const filter = args.filter((arg) => arg !== '--full');
   try {
-    const tally = await (args.length > 0 ? selected(args, signal) : everything(signal));
+    if (filter.length > 0) await run.selected(filter);
+    else if (args.includes('--full')) await run.long();
+    else await run.short();
+    const { tally } = run;
     if (tally.passed + tally.failed + tally.skipped === 0) throw new Error(`no test matches ${args.join(' ')}`);
-    process.stdout.write(`\n${tallyLine(tally)}\n`);
+    process.stdout.write(`\n${summaryOf(run.results)}\n\n${tallyLine(tally)}\n`);
     return tally.failed === 0 ? 0 : 1;
   } catch (error) {
     log(`idalloc: ${error instanceof Error ? error.message : error}`);

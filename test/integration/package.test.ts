@@ -1,69 +1,35 @@
-import { execFile } from 'node:child_process';
-import {
-  accessSync,
-  constants,
-  copyFileSync,
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { promisify } from 'node:util';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { buildWorkerImages } from '../../ops/dev/images.ts';
+import { ROOT } from '../../ops/dev/paths.ts';
 import { buildPackages, type Packed, readManifest } from '../../ops/release/packages.ts';
 import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import { chromium } from '../support/example-tools.ts';
-import { DATACENTER_ID, Realm } from '../support/realm.ts';
+import {
+  addConsumer,
+  BIN,
+  compile,
+  compiledConsumer,
+  expectServed,
+  mib,
+  PackedProjects,
+  plainNode,
+  run,
+  TIMEOUT_MS,
+} from '../support/packed-projects.ts';
+import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
-const run = promisify(execFile);
-const ROOT = join(import.meta.dirname, '../..');
-const BIN = join(ROOT, 'node_modules/.bin');
-const TIMEOUT_MS = 120_000;
 const MIB = 1024 * 1024;
 const { noEngine } = inject('servers');
 
-/** What a service's tsconfig.json is likely to have, at its strictest. */
-const TSCONFIG = {
-  compilerOptions: {
-    module: 'nodenext',
-    target: 'es2023',
-    lib: ['es2023', 'esnext.disposable'],
-    strict: true,
-    exactOptionalPropertyTypes: true,
-    noUncheckedIndexedAccess: true,
-    skipLibCheck: false,
-    types: ['node'],
-    typeRoots: [join(ROOT, 'node_modules/@types')],
-  },
-};
-
-/** An otherwise empty directory; each project and each tarball has its place in it. */
-let place: string;
-let packed: readonly Packed[];
+let projects: PackedProjects;
 /** A project of ES modules that has the client. */
 let service: string;
-
-const tarballOf = (name: string) => packed.find((one) => one.name === name)?.tarball ?? `no tarball of ${name}`;
-
-/** A new project with the packages installed from their tarballs; those of `names` may need each other. */
-async function projectWith(names: readonly string[], type: 'module' | 'commonjs' = 'module'): Promise<string> {
-  const dir = mkdtempSync(join(place, 'project-'));
-  writeFileSync(join(dir, 'package.json'), JSON.stringify({ private: true, type }));
-  const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--omit=peer'];
-  await run('npm', ['install', ...options, ...names.map(tarballOf)], { cwd: dir, timeout: TIMEOUT_MS });
-  return dir;
-}
 
 /** The installed packages by name, and the bytes of their files. */
 function installedIn(project: string): { readonly names: readonly string[]; readonly bytes: number } {
@@ -74,10 +40,6 @@ function installedIn(project: string): { readonly names: readonly string[]; read
   return { names: names.sort(), bytes };
 }
 
-function mib(bytes: number): string {
-  return `${(bytes / MIB).toFixed(1)} MiB`;
-}
-
 /** The program that a page shows which imports `module`. */
 function exampleOf(page: string, module: string): string {
   const found = blocksOf(readPage(page)).filter(({ body }) => body.some((line) => line.endsWith(`from '${module}';`)));
@@ -85,35 +47,12 @@ function exampleOf(page: string, module: string): string {
   return `${found[0]?.body.join('\n')}\n`;
 }
 
-/** The machine's own node, which is older than the one that this repository brings with it. */
-function plainNode(): string {
-  const found = (process.env.PATH ?? '')
-    .split(delimiter)
-    .filter((dir) => dir !== '' && !dir.includes('node_modules'))
-    .map((dir) => join(dir, 'node'))
-    .find((path) => {
-      try {
-        accessSync(path, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
-  return found ?? process.execPath;
-}
-
-async function compile(project: string, file: string, options: readonly string[] = []): Promise<void> {
-  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, files: [file] }));
-  await run(join(BIN, 'tsc'), ['--project', project, ...options], { timeout: TIMEOUT_MS });
-}
-
 beforeAll(async () => {
-  place = mkdtempSync(join(tmpdir(), 'idalloc-packages-'));
-  packed = await buildPackages(join(place, 'tarballs'), () => {});
-  service = await projectWith(['@idalloc/client']);
+  projects = await PackedProjects.build();
+  service = await projects.projectWith(['@idalloc/client']);
 });
 
-afterAll(() => rmSync(place, { recursive: true, force: true }));
+afterAll(() => projects?.[Symbol.dispose]());
 
 test.for([
   ['client', 'README.md', '@idalloc/client'],
@@ -123,31 +62,20 @@ test.for([
 });
 
 describe('@idalloc/client', () => {
-  const CONSUMER = 'test/support/package-consumer.ts.txt';
   const PROGRAMS: readonly [how: string, make: () => Promise<string>][] = [
-    [
-      'as an ES module, in strict TypeScript',
-      async () => {
-        copyFileSync(join(ROOT, CONSUMER), join(service, 'consumer.ts'));
-        await compile(service, 'consumer.ts');
-        return join(service, 'consumer.js');
-      },
-    ],
     [
       'as CommonJS, in strict TypeScript',
       async () => {
-        const project = await projectWith(['@idalloc/client'], 'commonjs');
-        copyFileSync(join(ROOT, CONSUMER), join(project, 'consumer.ts'));
-        await compile(project, 'consumer.ts');
-        expect(readFileSync(join(project, 'consumer.js'), 'utf8')).toContain('require("@idalloc/client")');
-        return join(project, 'consumer.js');
+        const program = await compiledConsumer(await projects.projectWith(['@idalloc/client'], 'commonjs'));
+        expect(readFileSync(program, 'utf8')).toContain('require("@idalloc/client")');
+        return program;
       },
     ],
     [
       'bundled by esbuild to one file, without node_modules',
       async () => {
-        copyFileSync(join(ROOT, CONSUMER), join(service, 'service.ts'));
-        const alone = join(mkdtempSync(join(place, 'bundle-')), 'service.cjs');
+        addConsumer(service, 'service.ts');
+        const alone = join(mkdtempSync(join(projects.place, 'bundle-')), 'service.cjs');
         const options = ['--bundle', '--platform=node', `--outfile=${alone}`];
         await run(join(BIN, 'esbuild'), ['service.ts', ...options], { cwd: service, timeout: TIMEOUT_MS });
         return alone;
@@ -156,24 +84,7 @@ describe('@idalloc/client', () => {
   ];
 
   test.for(PROGRAMS)('serves IDs %s, on the node of the machine', async ([, make], { annotate }) => {
-    const program = await make();
-    await using realm = await Realm.create(suiteServers());
-    await realm.worker().ready();
-    const args = [program, suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
-    const { stdout, stderr } = await run(plainNode(), args, { timeout: TIMEOUT_MS });
-    const printed = JSON.parse(stdout);
-    await annotate(`measured: node ${printed.node}, ${mib(statSync(program).size)} of program`);
-    expect(printed).toMatchObject({
-      distinct: 1_007,
-      decoded: { datacenterId: DATACENTER_ID },
-      text: true,
-      recent: true,
-      replayed: true,
-      sameBatch: true,
-      refusal: 'CONFLICT',
-      closed: 'CLIENT_CLOSED',
-    });
-    expect(stderr).toBe('');
+    await expectServed(await make(), annotate);
   });
 
   test.for([
@@ -222,7 +133,7 @@ describe('@idalloc/client', () => {
   });
 
   test('has the licence of each package that is bundled into it', () => {
-    const bundled = packed.find(({ name }) => name === '@idalloc/client')?.bundled ?? [];
+    const bundled = projects.packed.find(({ name }) => name === '@idalloc/client')?.bundled ?? [];
     expect(bundled).toContain('@noble/ciphers');
     const licenses = readFileSync(join(service, 'node_modules/@idalloc/client/THIRD-PARTY-LICENSES'), 'utf8');
     for (const name of bundled) expect(licenses).toMatch(new RegExp(`^${name} \\d`, 'm'));
@@ -276,7 +187,7 @@ describe('@idalloc/client/ids', () => {
         [
           ...['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
           ...['--disable-background-networking', '--disable-component-update'],
-          ...[`--user-data-dir=${join(place, 'chromium')}`, '--dump-dom', `http://127.0.0.1:${port}/`],
+          ...[`--user-data-dir=${join(projects.place, 'chromium')}`, '--dump-dom', `http://127.0.0.1:${port}/`],
         ],
         { timeout: TIMEOUT_MS },
       );
@@ -302,7 +213,7 @@ describe('@idalloc/testcontainers', () => {
     if (noEngine !== undefined && !process.env.CI) context.skip(`needs a container engine: ${noEngine}`);
     if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
     await buildWorkerImages((line) => process.stderr.write(`package test: ${line}\n`));
-    const project = await projectWith(['@idalloc/client', '@idalloc/testcontainers']);
+    const project = await projects.projectWith(['@idalloc/client', '@idalloc/testcontainers']);
     symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
     writeFileSync(join(project, 'example.ts'), exampleOf('docs/how-to/tests.md', '@idalloc/testcontainers'));
     await compile(project, 'example.ts', ['--noEmit']);
@@ -312,7 +223,7 @@ describe('@idalloc/testcontainers', () => {
   }, 900_000);
 
   test('throws the errors of the client, in both module systems, and brings only the client', async () => {
-    const project = await projectWith(['@idalloc/client', '@idalloc/testcontainers']);
+    const project = await projects.projectWith(['@idalloc/client', '@idalloc/testcontainers']);
     expect(installedIn(project).names).toEqual(['@idalloc/client', '@idalloc/testcontainers', 'avsc', 'kafkajs']);
     symlinkSync(join(ROOT, 'node_modules/testcontainers'), join(project, 'node_modules/testcontainers'));
     const check = `try { new own.IdAllocEnvironment().withWorkers(-1) } catch (error) { console.log(error instanceof client.IdallocError, error.code) }`;
@@ -328,7 +239,7 @@ describe('idalloc', () => {
   test('has a command that runs on the node that it needs, and names that version on an older one', async ({
     annotate,
   }) => {
-    const project = await projectWith(['idalloc']);
+    const project = await projects.projectWith(['idalloc']);
     const { names, bytes } = installedIn(project);
     await annotate(`measured: ${names.length} packages, ${mib(bytes)}`);
     const command = join(project, 'node_modules/.bin/idalloc');
@@ -349,8 +260,8 @@ describe('idalloc', () => {
 });
 
 test('a package that is built again from the same sources has the same bytes', async () => {
-  mkdirSync(join(place, 'again'));
-  const again = await buildPackages(join(place, 'again/tarballs'), () => {});
+  mkdirSync(join(projects.place, 'again'));
+  const again = await buildPackages(join(projects.place, 'again/tarballs'), () => {});
   const bytesOf = ({ tarball }: Packed) => readFileSync(tarball).toString('base64');
-  expect(again.map(bytesOf)).toEqual(packed.map(bytesOf));
+  expect(again.map(bytesOf)).toEqual(projects.packed.map(bytesOf));
 });

@@ -3,6 +3,7 @@ import type { Fault } from './checker.ts';
 import type { Mutant } from './mutant.ts';
 import { loadMutant, MUTANTS } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
+import { changedMutants, firstSeed, git } from './selection.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, sum, type Tally, tallyOf } from './tally.ts';
 
@@ -10,10 +11,12 @@ const HELP = `Simulates workers under faults, each run from a seed, and checks t
 
   --seeds N     simulate N seeds (100)
   --from K      begin with seed K (1)
+  --rotate      begin with a seed that depends on the commit
   --seed K      simulate one seed and print its trace
   --scenario S  simulate one scenario only:
 ${described(SCENARIOS)}
   --mutants     apply known bugs to a copy of the sources, one at a time, and simulate seeds until each is caught
+  --changed     with --mutants: only those of files that differ from the last release, and 15 others, which depend on the commit
   --mutant TEXT the same for the bugs whose names contain the text
   --json        print one JSON object on standard output
   --help        show this text
@@ -62,6 +65,8 @@ interface Options {
   readonly scenario: Scenario | undefined;
   /** A part of the names of the mutants to simulate; undefined if none. */
   readonly mutant: string | undefined;
+  /** Only mutants of changed files, and some others. */
+  readonly changed: boolean;
   readonly json: boolean;
   readonly help: boolean;
 }
@@ -77,6 +82,8 @@ function readArguments(args: readonly string[]): Options | string {
     scenario: text,
     mutant: text,
     mutants: flag,
+    changed: flag,
+    rotate: flag,
     json: flag,
     help: flag,
   };
@@ -92,14 +99,17 @@ function readArguments(args: readonly string[]): Options | string {
     if (scenario !== undefined && !isScenario(scenario)) {
       throw new Error(`--scenario is ${scenario}, must be one of ${Object.keys(SCENARIOS).join(', ')}`);
     }
-    const { json, help, mutant = values.mutants ? '' : undefined } = values;
+    const { json, help, changed, rotate, mutant = values.mutants ? '' : undefined } = values;
+    if (changed && mutant === undefined) throw new Error('--changed needs --mutants');
+    const seeds = whole('seeds') ?? 100;
     return {
       json,
       help,
       mutant,
+      changed,
       scenario,
-      seeds: whole('seeds') ?? 100,
-      from: whole('from') ?? 1,
+      seeds,
+      from: whole('from') ?? (rotate ? firstSeed(seeds, git) : 1),
       seed: whole('seed'),
     };
   } catch (error) {
@@ -133,7 +143,7 @@ async function play({ seeds, from, scenario, json }: Options, { out, note }: Out
   }
   const result = { seeds: played, from, failed: failures, seedsPerSecond: perSecond(played), events, met: tally };
   const met = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
-  const text = `${played} seeds, ${failures.length} failed, ${result.seedsPerSecond} seeds/s; occurred: ${met.join(', ')}`;
+  const text = `${played} seeds from ${from}, ${failures.length} failed, ${result.seedsPerSecond} seeds/s; occurred: ${met.join(', ')}`;
   out(json ? JSON.stringify(result) : text);
   return failures.length === 0 ? 0 : 1;
 }
@@ -151,15 +161,16 @@ function describe({ seed, faults }: Failure, scenario?: Scenario): string {
   return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}${kind}\n${listed}`;
 }
 
-async function hunt(named: string, { from, json }: Options, { out, note }: Output): Promise<number> {
+async function hunt(named: string, { from, changed, json }: Options, { out, note }: Output): Promise<number> {
   const hunted = [];
-  const wanted = MUTANTS.filter(({ name }) => name.includes(named));
+  const wanted = (changed ? changedMutants(MUTANTS, git) : MUTANTS).filter(({ name }) => name.includes(named));
   for (const mutant of wanted) {
     const startedMs = performance.now();
-    const found = await catchMutant(mutant, from);
+    const { firstSeed: start = from } = mutant;
+    const found = await catchMutant(mutant, start);
     const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
     const first = found?.faults[0];
-    const seeds = found === undefined ? MUTANT_SEEDS : found.seed - from + 1;
+    const seeds = found === undefined ? MUTANT_SEEDS : found.seed - start + 1;
     hunted.push({ mutant: mutant.name, caughtBy: first?.check ?? null, seeds, seconds });
     note(
       `${mutant.name}: ${first === undefined ? 'SURVIVED' : `caught by "${first.check}"`} after ${seeds} seeds, ${seconds} s`,

@@ -12,6 +12,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
+    firstSeed: 626,
     patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
@@ -46,6 +47,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a loser keeps a decision young',
     scenario: 'retention',
+    firstSeed: 117,
     patches: [
       patch('src/pipeline/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(

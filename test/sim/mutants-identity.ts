@@ -36,6 +36,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
+    firstSeed: 32,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -109,11 +110,13 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a UUID that is not compared',
     scenario: 'late-witness',
+    firstSeed: 43,
     patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
   },
   {
     name: 'the seal of a rebuild written after reading',
     scenario: 'late-witness',
+    firstSeed: 54,
     patches: [
       patch(
         'src/identity/rebuild.ts',

@@ -122,6 +122,7 @@ describe('the command line', { timeout: 60_000 }, () => {
       note: expect.stringContaining('--seeds is many'),
     });
     expect(await runCli('--sedes', '3')).toMatchObject({ code: 2 });
+    expect(await runCli('--changed')).toMatchObject({ code: 2, note: expect.stringContaining('needs --mutants') });
     expect(await runCli('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });
   });
 });

@@ -1,0 +1,83 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Followed } from '../support/followed.ts';
+import { DATACENTER_ID, Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { type LogLine, runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const REQUESTS = 30;
+const COUNT = 5;
+
+let realm: Realm;
+let replies: Followed;
+let worker: WorkerProcess;
+let ready: LogLine;
+/** The commands that were run, by their first word. */
+const tried = new Set(['worker']);
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers());
+  replies = await realm.follow();
+  const letters = await realm.follow(realm.deadLetterTopic);
+  worker = realm.worker();
+  ready = await worker.ready();
+  await realm.send(Array.from({ length: REQUESTS }, (_, i) => ({ correlationId: `c${i}`, count: COUNT })));
+  await realm.sendRaw([{ key: 'bad', value: 'no request' }]);
+  await Promise.all([replies.replies(REQUESTS), letters.until('a dead letter', (seen) => seen.length > 0)]);
+});
+
+afterAll(() => realm?.[Symbol.asyncDispose]());
+
+/** Runs a command with --json, and returns what it printed. */
+async function run(...args: readonly string[]) {
+  tried.add(args[0] ?? '');
+  const { code, stdout, stderr } = await runIdalloc([...args, '--json'], realm.env);
+  expect(code, stderr).toBe(0);
+  return JSON.parse(stdout);
+}
+
+test('an ID that was requested is decoded, lies in the range of its time, and leads back to its request', async () => {
+  const request = await run('request', '--reply-topic', realm.replyTopic, '--correlation-id', 'mine', '--count', '2');
+  expect(request).toMatchObject({ correlation_id: 'mine', count: 2, worker_id: ready.workerId, replayed: false });
+  const [{ value_string: id, breakdown }] = request.ids;
+  const [decoded] = (await run('decode', id)).ids ?? [];
+  expect(decoded).toMatchObject({ breakdown });
+  const { timestamp_ms: ms } = breakdown;
+  const { first, last } = await run('range', '--from', String(ms), '--to', String(ms + 1));
+  expect(BigInt(id) >= BigInt(first) && BigInt(id) <= BigInt(last)).toBe(true);
+  expect(await run('trace', id)).toMatchObject({ correlation_id: 'mine', datacenter_id: DATACENTER_ID, index: 0 });
+});
+
+test('the commands that look at servers, topics and leases find what is there', async () => {
+  const { checks } = await run('doctor');
+  expect(checks.filter(({ state }: { state: string }) => state === 'fault')).toEqual([]);
+  expect(await run('topics', 'check')).toMatchObject({ faults: [] });
+  expect(await run('namespace', 'show')).toMatchObject({ fault: null });
+  const { leases } = await run('leases');
+  expect(leases).toMatchObject([{ worker_id: ready.workerId }]);
+  expect(await run('deadletters', 'list')).toMatchObject({ letters: [{ code: 'MALFORMED_REQUEST' }] });
+  expect((await run('layout')).layouts.length).toBeGreaterThan(5);
+});
+
+test('a whole topic that is replayed yields the same batches, and the audit finds nothing wrong', async () => {
+  await replies.replies(REQUESTS + 1);
+  const before = replies.seen.length;
+  await worker.stop();
+  tried.add('replay');
+  const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
+  await replay.printed(/start the workers now/);
+  const again = realm.worker();
+  const { code, stdout, stderr } = await replay.ended;
+  expect(code, stderr).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ repeated: REQUESTS + 1, findings: [] });
+  expect(replies.seen.length).toBeGreaterThanOrEqual(2 * before);
+  expect(await run('audit')).toMatchObject({ findings: [] });
+  await again.stop();
+});
+
+test('every command of the help was run', async () => {
+  const { stdout } = await runIdalloc(['--help'], {});
+  const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(stdout) ?? [];
+  const names = [...list.matchAll(/^ {2}(\w+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+  expect(names.length).toBeGreaterThan(10);
+  expect([...tried].toSorted()).toEqual(names.toSorted());
+});

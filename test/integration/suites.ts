@@ -1,0 +1,264 @@
+/** The project of vitest.config.ts that runs a file: `short` is what `npm test` runs, the others are the long suite. */
+type Project = 'short' | 'long' | 'alone';
+
+interface Listed {
+  readonly project: Project;
+  /** On two cores, beside other files; the longest start first. */
+  readonly seconds: number;
+  /** What it shows that no file before it does. "Also simulated": the simulator shows it too, in more variants. */
+  readonly shows: string;
+}
+
+/**
+ * Every file of tests on real servers. A file is in the short suite if only real servers show its subject; what the simulator or
+ * unit tests show as well, and what few changes can break, is in the long one. docs/internals/testing.md has this as a table.
+ */
+export const SUITES: Readonly<Record<string, Listed>> = {
+  // npm test
+  'broker-killed': {
+    project: 'short',
+    seconds: 10,
+    shows: 'kill -9 of the broker that leads ledger partitions: elections and replicas of three brokers',
+  },
+  'clock-steps': {
+    project: 'short',
+    seconds: 10,
+    shows: 'a real process notices steps of its wall clock and its own stops',
+  },
+  commands: { project: 'short', seconds: 10, shows: 'each command once, on the happy path; a whole topic replayed' },
+  crash: {
+    project: 'short',
+    seconds: 10,
+    shows: 'kill -9 of a worker under load: leases and sessions that really expire',
+  },
+  'end-to-end': {
+    project: 'short',
+    seconds: 10,
+    shows: 'a request over Kafka gets its batch, in each form of request; transactions; the lease record',
+  },
+  'etcd-lost': {
+    project: 'short',
+    seconds: 10,
+    shows: 'a worker without etcd stops and hands over; a frozen one wakes after its lease is gone',
+  },
+  identity: {
+    project: 'short',
+    seconds: 10,
+    shows: 'worker IDs are raced for, and taken over from a killed process, on three etcd members',
+  },
+  'identity-contract': {
+    project: 'short',
+    seconds: 10,
+    shows: 'simulated etcd behaves as real etcd: it licenses the simulator',
+  },
+  malformed: {
+    project: 'short',
+    seconds: 10,
+    shows: 'bad records become dead letters with their bytes, and good ones beside them are served',
+  },
+  'packed-client': {
+    project: 'short',
+    seconds: 10,
+    shows: 'the packed client serves IDs in a project of its own, on the oldest Node',
+  },
+  process: { project: 'short', seconds: 10, shows: 'signals, exit codes and health of a real process' },
+  takeover: {
+    project: 'short',
+    seconds: 10,
+    shows: 'the partitions of a killed worker are served by others, whose own never stop',
+  },
+  'wire-contract': {
+    project: 'short',
+    seconds: 10,
+    shows: 'simulated brokers behave as real ones: it licenses the simulator',
+  },
+  // npm run test:full
+  'cli-audit': { project: 'long', seconds: 10, shows: 'audit, against forged and broken replies' },
+  'cli-deadletters': { project: 'long', seconds: 10, shows: 'deadletters, against letters of each kind' },
+  'cli-doctor': { project: 'long', seconds: 10, shows: 'doctor, against healthy and unfit servers' },
+  'cli-replay': {
+    project: 'long',
+    seconds: 10,
+    shows: 'replay, with its refusals, partitions, forwarded requests and time limit',
+  },
+  'cli-trace': { project: 'long', seconds: 10, shows: 'trace and leases, with losers, second replies and evictions' },
+  client: {
+    project: 'long',
+    seconds: 10,
+    shows: 'the client library through a stop of all workers and a restart of the broker; codecs',
+  },
+  'client-partitioners': {
+    project: 'long',
+    seconds: 10,
+    shows: 'the partitioners of five clients; simulated: any partition',
+  },
+  'clock-faults': {
+    project: 'long',
+    seconds: 10,
+    shows: 'the other steps, jumps and stops of a clock; also simulated',
+  },
+  'clock-start': {
+    project: 'long',
+    seconds: 10,
+    shows: 'a clock that is wrong at the start, or drifts; also simulated',
+  },
+  compose: { project: 'long', seconds: 10, shows: 'docker-compose.yml' },
+  'compressed-topics': {
+    project: 'long',
+    seconds: 10,
+    shows: 'brokers that compress topics by default, in each codec',
+  },
+  conflict: { project: 'long', seconds: 10, shows: 'CONFLICT and EXPIRED; also in unit tests and simulated' },
+  datacenters: { project: 'long', seconds: 10, shows: 'the page for a second datacenter' },
+  decided: {
+    project: 'long',
+    seconds: 10,
+    shows: 'nothing is replied or committed before it is decided; also simulated',
+  },
+  docs: { project: 'long', seconds: 10, shows: 'the commands of the pages, with their output' },
+  'etcd-members': {
+    project: 'long',
+    seconds: 10,
+    shows: 'leaders of etcd that freeze and die, and the loss of a majority',
+  },
+  'faults-broker': { project: 'long', seconds: 10, shows: 'a broker that restarts under load, stopped and killed' },
+  'faults-foreign': { project: 'long', seconds: 10, shows: 'foreign entries in the ledger; also simulated' },
+  'faults-freeze': { project: 'long', seconds: 10, shows: 'workers frozen in turn; also simulated' },
+  'faults-index': {
+    project: 'long',
+    seconds: 10,
+    shows: 'indexes of another ledger and of an earlier time; also simulated',
+  },
+  'faults-partitions': { project: 'long', seconds: 10, shows: 'a partition added to the request topic alone' },
+  'faults-produce': {
+    project: 'long',
+    seconds: 10,
+    shows: 'lost and late responses to produce requests; also simulated',
+  },
+  'faults-recreated': { project: 'long', seconds: 10, shows: 'recreated topics; also simulated' },
+  'faults-replay': { project: 'long', seconds: 10, shows: 'replays under load; also simulated' },
+  'faults-restarts': { project: 'long', seconds: 10, shows: 'rolling restarts and storms of joins; also simulated' },
+  'faults-retention': {
+    project: 'long',
+    seconds: 10,
+    shows: 'a ledger that is trimmed while it is used; also simulated',
+  },
+  'faults-stall': { project: 'long', seconds: 10, shows: 'stalled processes; also simulated' },
+  'forged-witness': { project: 'long', seconds: 10, shows: 'a rebuild that ignores a forged witness' },
+  forms: {
+    project: 'long',
+    seconds: 10,
+    shows: 'each form over HTTP and commands, read by the libraries of the schemes',
+  },
+  'grpc-proxy': { project: 'long', seconds: 10, shows: 'the proxy that other tests put before etcd' },
+  http: {
+    project: 'long',
+    seconds: 10,
+    shows: 'the HTTP API of a real process: hostile connections, drains, a lost lease',
+  },
+  'http-callers': { project: 'long', seconds: 10, shows: 'tokens and certificates that are replaced in their files' },
+  'http-callers-page': { project: 'long', seconds: 10, shows: 'the page for HTTP callers' },
+  'hung-transaction': { project: 'long', seconds: 10, shows: 'an open transaction in the request topic shows as lag' },
+  hygiene: {
+    project: 'long',
+    seconds: 10,
+    shows: 'connections and log of a quiet worker, also while its broker restarts',
+  },
+  'index-lost': { project: 'long', seconds: 10, shows: 'a deleted and a damaged index; also simulated' },
+  'interop-go': { project: 'long', seconds: 10, shows: 'the Go example' },
+  'interop-java': { project: 'long', seconds: 10, shows: 'the Java example' },
+  'interop-kcat': { project: 'long', seconds: 10, shows: 'the kcat example' },
+  'interop-nestjs': { project: 'long', seconds: 10, shows: 'the NestJS example' },
+  'interop-python': { project: 'long', seconds: 10, shows: 'the Python example' },
+  'interop-spring': { project: 'long', seconds: 10, shows: 'the Spring example' },
+  'kafka-away': {
+    project: 'long',
+    seconds: 10,
+    shows: 'workers that start while Kafka is down, or are cut off from it',
+  },
+  'kafka-logins': {
+    project: 'long',
+    seconds: 10,
+    shows: 'sessions that end and secrets that are replaced, for each SASL mechanism',
+  },
+  'kafka-rights': { project: 'long', seconds: 10, shows: 'rights that are revoked and granted under load' },
+  layouts: { project: 'long', seconds: 10, shows: 'three other layouts through every door, and the end of a layout' },
+  'lease-lost': { project: 'long', seconds: 10, shows: 'other ways to lose etcd and the lease; also simulated' },
+  'lost-answer': { project: 'long', seconds: 10, shows: 'responses of etcd that are lost; also simulated' },
+  many: { project: 'long', seconds: 10, shows: '10,000 requests over 12 partitions, read twice; also simulated' },
+  member: {
+    project: 'long',
+    seconds: 10,
+    shows: 'the group protocol on real brokers, beside a kafkajs consumer; also simulated',
+  },
+  'member-copies': { project: 'long', seconds: 10, shows: 'assignments by the reach of copies; also simulated' },
+  'more-partitions': { project: 'long', seconds: 10, shows: 'the page for more partitions' },
+  namespaces: { project: 'long', seconds: 10, shows: 'namespaces and datacenters that do not fit; also in unit tests' },
+  package: { project: 'long', seconds: 10, shows: 'the packages in each module system, bundler and browser' },
+  partitioners: {
+    project: 'long',
+    seconds: 10,
+    shows: 'records on other partitions across a kill and a replay; also simulated',
+  },
+  registry: { project: 'long', seconds: 10, shows: 'a real schema registry' },
+  release: { project: 'long', seconds: 10, shows: 'a release is built from a commit' },
+  'reply-faults': {
+    project: 'long',
+    seconds: 10,
+    shows: 'reply topics that are deleted, too small, or get large replies',
+  },
+  'restore-trimmed': { project: 'long', seconds: 10, shows: 'a restore that retention overtakes; also simulated' },
+  restored: {
+    project: 'long',
+    seconds: 10,
+    shows: 'etcd that is wiped or restored from a backup, and the rebuild; also simulated',
+  },
+  secured: { project: 'long', seconds: 10, shows: 'servers with logins, certificates and least rights' },
+  'secured-brokers': { project: 'long', seconds: 10, shows: 'brokers that change their CA' },
+  'secured-doctor': { project: 'long', seconds: 10, shows: 'doctor on servers that deny by default' },
+  'secured-etcd': {
+    project: 'long',
+    seconds: 10,
+    shows: 'logins, certificates and rights of etcd that change under load',
+  },
+  servers: {
+    project: 'long',
+    seconds: 10,
+    shows: 'the servers of the tests do what the tests of faults expect of them',
+  },
+  shares: { project: 'long', seconds: 10, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
+  takeovers: {
+    project: 'long',
+    seconds: 10,
+    shows: 'restarts with an instance ID, rolling restarts, a fenced process',
+  },
+  tenants: { project: 'long', seconds: 10, shows: 'the page for tenants, and quotas against a flood' },
+  testcontainers: { project: 'long', seconds: 10, shows: 'the package for tests of users, with containers and faults' },
+  'three-brokers': { project: 'long', seconds: 10, shows: 'frozen and dead brokers, elections that are unclean' },
+  'wire-secured': { project: 'long', seconds: 10, shows: 'logins and certificates of the wire, one by one' },
+  'worker-ids': {
+    project: 'long',
+    seconds: 10,
+    shows: 'crash loops, ceilings far ahead, worker IDs at their limits; also simulated',
+  },
+  // npm run test:full, one at a time: they measure, or break servers in any order
+  chaos: { project: 'alone', seconds: 10, shows: 'faults of everything at once: it breaks the servers in any order' },
+  listeners: {
+    project: 'alone',
+    seconds: 10,
+    shows: 'floods of connections at the API and the ops port: they need the machine',
+  },
+  poison: { project: 'alone', seconds: 10, shows: 'floods of bad records: the event loop is measured' },
+};
+
+/** The path of a listed file. */
+export function pathOf(name: string): string {
+  return `test/integration/${name}.test.ts`;
+}
+
+/** The paths of a project's files. */
+export function filesOf(project: Project): string[] {
+  return Object.keys(SUITES)
+    .filter((name) => SUITES[name]?.project === project)
+    .map(pathOf);
+}

@@ -1,0 +1,56 @@
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Mutant } from './mutant.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+/** The commit decides among this many ranges of seeds. */
+const RANGES = 100_000;
+/** How many mutants are simulated although their files are as released. */
+const UNCHANGED = 15;
+const RELEASE_TAGS = 'v*';
+
+/** Runs git in this checkout; undefined where git fails, as outside a checkout. */
+export type Git = (...args: readonly string[]) => string | undefined;
+
+export const git: Git = (...args) => {
+  try {
+    return execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return undefined;
+  }
+};
+
+/** A number that changes with each commit; 0 where there is none. */
+export function rotation(ask: Git): number {
+  return Number.parseInt((ask('rev-parse', 'HEAD') ?? '0').slice(0, 12), 16);
+}
+
+/** The first of `seeds` seeds for this commit: so each commit plays others, and the same commit the same ones. */
+export function firstSeed(seeds: number, ask: Git): number {
+  return 1 + (rotation(ask) % RANGES) * seeds;
+}
+
+/**
+ * The mutants whose files differ from the last release, and some others, which rotate by commit. All of them where the last
+ * release is unknown, as in a shallow clone: what may have changed is not left out.
+ */
+export function changedMutants(mutants: readonly Mutant[], ask: Git): readonly Mutant[] {
+  const changed = changedFiles(ask);
+  if (changed === undefined) return mutants;
+  const isChanged = ({ patches }: Mutant) => patches.some(({ file }) => changed.has(file));
+  const released = mutants.filter((mutant) => !isChanged(mutant));
+  const start = released.length === 0 ? 0 : rotation(ask) % released.length;
+  const rotated = [...released.slice(start), ...released.slice(0, start)];
+  return [...mutants.filter(isChanged), ...rotated.slice(0, UNCHANGED)];
+}
+
+/** The files that differ from the last release, committed or not; undefined where that is unknown. */
+function changedFiles(ask: Git): ReadonlySet<string> | undefined {
+  if (ask('rev-parse', '--is-shallow-repository') !== 'false') return undefined;
+  // Without a tag, the commit that wrote the version.
+  const release =
+    ask('describe', '--tags', '--abbrev=0', '--match', RELEASE_TAGS) ??
+    (ask('log', '-1', '--format=%H', '-G"version": "', '--', 'package.json') || undefined);
+  const files = release === undefined ? undefined : ask('diff', '--name-only', release);
+  return files === undefined ? undefined : new Set(files.split('\n'));
+}

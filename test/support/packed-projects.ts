@@ -1,0 +1,120 @@
+import { execFile } from 'node:child_process';
+import { accessSync, constants, copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, type TestContext } from 'vitest';
+import { ROOT } from '../../ops/dev/paths.ts';
+import { buildPackages, type Packed } from '../../ops/release/packages.ts';
+import { DATACENTER_ID, Realm } from './realm.ts';
+import { suiteServers } from './servers.ts';
+
+export const run = promisify(execFile);
+export const BIN = join(ROOT, 'node_modules/.bin');
+export const TIMEOUT_MS = 120_000;
+const MIB = 1024 * 1024;
+const CONSUMER = 'test/support/package-consumer.ts.txt';
+
+/** What a service's tsconfig.json is likely to have, at its strictest. */
+const TSCONFIG = {
+  compilerOptions: {
+    module: 'nodenext',
+    target: 'es2023',
+    lib: ['es2023', 'esnext.disposable'],
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noUncheckedIndexedAccess: true,
+    skipLibCheck: false,
+    types: ['node'],
+    typeRoots: [join(ROOT, 'node_modules/@types')],
+  },
+};
+
+/** The machine's own node, which is older than the one that this repository brings with it. */
+export function plainNode(): string {
+  const found = (process.env.PATH ?? '')
+    .split(delimiter)
+    .filter((dir) => dir !== '' && !dir.includes('node_modules'))
+    .map((dir) => join(dir, 'node'))
+    .find((path) => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+  return found ?? process.execPath;
+}
+
+export function mib(bytes: number): string {
+  return `${(bytes / MIB).toFixed(1)} MiB`;
+}
+
+/** The packages of this checkout as tarballs, and empty projects that install them; removed when this is disposed of. */
+export class PackedProjects implements Disposable {
+  /** An otherwise empty directory; each project and each tarball has its place in it. */
+  readonly place = mkdtempSync(join(tmpdir(), 'idalloc-packages-'));
+  packed: readonly Packed[] = [];
+
+  static async build(): Promise<PackedProjects> {
+    const projects = new PackedProjects();
+    projects.packed = await buildPackages(join(projects.place, 'tarballs'), () => {});
+    return projects;
+  }
+
+  /** A new project with the packages installed from their tarballs; those of `names` may need each other. */
+  async projectWith(names: readonly string[], type: 'module' | 'commonjs' = 'module'): Promise<string> {
+    const dir = mkdtempSync(join(this.place, 'project-'));
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ private: true, type }));
+    const options = ['--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline', '--omit=peer'];
+    const tarballs = names.map(
+      (name) => this.packed.find((one) => one.name === name)?.tarball ?? `no tarball of ${name}`,
+    );
+    await run('npm', ['install', ...options, ...tarballs], { cwd: dir, timeout: TIMEOUT_MS });
+    return dir;
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.place, { recursive: true, force: true });
+  }
+}
+
+/** Compiles a file of a project in strict TypeScript. */
+export async function compile(project: string, file: string, options: readonly string[] = []): Promise<void> {
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ ...TSCONFIG, files: [file] }));
+  await run(join(BIN, 'tsc'), ['--project', project, ...options], { timeout: TIMEOUT_MS });
+}
+
+/** Copies a service that uses the client into a project, under this name. */
+export function addConsumer(project: string, file: string): void {
+  copyFileSync(join(ROOT, CONSUMER), join(project, file));
+}
+
+/** Compiles a service that uses the client in a project; returns the program. */
+export async function compiledConsumer(project: string): Promise<string> {
+  addConsumer(project, 'consumer.ts');
+  await compile(project, 'consumer.ts');
+  return join(project, 'consumer.js');
+}
+
+/** Expects that a service gets its IDs from a worker, on the node of the machine. */
+export async function expectServed(program: string, annotate: TestContext['annotate']): Promise<void> {
+  await using realm = await Realm.create(suiteServers());
+  await realm.worker().ready();
+  const args = [program, suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
+  const { stdout, stderr } = await run(plainNode(), args, { timeout: TIMEOUT_MS });
+  const printed = JSON.parse(stdout);
+  await annotate(`measured: node ${printed.node}, ${mib(statSync(program).size)} of program`);
+  expect(printed).toMatchObject({
+    distinct: 1_007,
+    decoded: { datacenterId: DATACENTER_ID },
+    text: true,
+    recent: true,
+    replayed: true,
+    sameBatch: true,
+    refusal: 'CONFLICT',
+    closed: 'CLIENT_CLOSED',
+  });
+  expect(stderr).toBe('');
+}
