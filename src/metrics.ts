@@ -129,7 +129,7 @@ export function createMetrics(
   vital('kafka_silence_seconds', 'Time since any broker last answered', ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000);
   new Gauge({
     name: 'idalloc_kafka_refused',
-    help: '1 while the brokers reject the login or deny access to the named resource',
+    help: '1 while the brokers reject the login, deny access to the named resource, or reject the session in the group',
     labelNames: ['resource'],
     registers,
     collect() {

@@ -73,8 +73,8 @@ Read by every command that talks to Kafka.\n\n${variables(KAFKA_VARIABLES)}`,
 Read by the worker and by commands that talk to etcd.\n\n${variables(WORKER_VARIABLES)}`,
     `## Variables that depend on each other
 
-\`LEASE_HEARTBEAT_MS\`, \`ETCD_REFUSE_AFTER_MS\`, \`RESERVATION_MS\` and \`LEASE_TTL_SECONDS\` are checked against each other: a reservation
-ends at least 5 s before the lease, and covers one heartbeat and the time until the worker stops.`,
+\`LEASE_TTL_SECONDS\`, \`LEASE_HEARTBEAT_MS\`, \`ETCD_REFUSE_AFTER_MS\`, \`RESERVATION_MS\` and \`LEASE_MARGIN_MS\` are checked against each other;
+[how long lease and session last](../operations/running.md#how-long-lease-and-session-last) has the rules, and when to change them.`,
   );
 }
 

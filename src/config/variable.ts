@@ -62,3 +62,15 @@ export type Values<Table> = {
       ? Value
       : never;
 };
+
+/** The table as text: name, default, meaning and unit, one variable per line. */
+export function describeTable(table: Readonly<Record<string, Variable<unknown>>>): string {
+  const rows = Object.entries(table).map(([key, row]) => {
+    const standard = row.required ? '(required)' : row.fallback === undefined ? '(unset)' : row.fallback;
+    return [row.secret ? `${key}[_FILE]` : key, standard, row.secret ? row.meaning : `${row.meaning} [${row.unit}]`];
+  });
+  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0));
+  return rows
+    .map(([key = '', standard = '', meaning]) => `  ${key.padEnd(width(0))}  ${standard.padEnd(width(1))}  ${meaning}`)
+    .join('\n');
+}

@@ -6,7 +6,7 @@ import { parseQuotas } from '../codec/quota.ts';
 import { LAYOUT_NAMES } from '../core/layout-choice.ts';
 import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
 import { describeError } from '../errors.ts';
-import { lines, optional, pem, required, secret, type Values, type Variable, withDefault } from './variable.ts';
+import { describeTable, lines, optional, pem, required, secret, type Values, withDefault } from './variable.ts';
 
 const DAY_MS = 86_400_000;
 const SASL = ['plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer', 'aws-msk-iam'] as const;
@@ -199,6 +199,12 @@ export const WORKER_VARIABLES = {
     'allocation stops after this time without a response from etcd',
   ),
   RESERVATION_MS: withDefault(integer(100, 600_000), 'ms', '25000', 'how far ahead the ceiling is raised'),
+  LEASE_MARGIN_MS: withDefault(
+    integer(100, 30_000),
+    'ms',
+    '5000',
+    "a reservation ends this long before the lease can expire: a successor whose clock is behind a crashed worker's by no more takes its worker ID without waiting",
+  ),
   INDEX_DIR: withDefault(
     z.string().max(4_096),
     'directory',
@@ -230,10 +236,10 @@ export const WORKER_VARIABLES = {
     "'prefix IDs/s requests/s; …': limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
   ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
-    integer(6_000, 300_000),
+    integer(1_000, 300_000),
     'ms',
     '10000',
-    'a worker that sends no heartbeat to Kafka for this long loses its partitions',
+    'a worker that sends no heartbeat to Kafka for this long loses its partitions; brokers refuse less than their group.min.session.timeout.ms, which is 6000 by default',
   ),
   GATE_GRACE_MS: withDefault(
     integer(0, 600_000),
@@ -290,14 +296,7 @@ export type LayoutValues = Values<typeof LAYOUT_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;
 export type LogLevel = KafkaValues['LOG_LEVEL'];
 
-/** The table as text: name, default, meaning and unit, one variable per line. */
-export function describeVariables(table: Readonly<Record<string, Variable<unknown>>> = VARIABLES): string {
-  const rows = Object.entries(table).map(([key, row]) => {
-    const standard = row.required ? '(required)' : row.fallback === undefined ? '(unset)' : row.fallback;
-    return [row.secret ? `${key}[_FILE]` : key, standard, row.secret ? row.meaning : `${row.meaning} [${row.unit}]`];
-  });
-  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0));
-  return rows
-    .map(([key = '', standard = '', meaning]) => `  ${key.padEnd(width(0))}  ${standard.padEnd(width(1))}  ${meaning}`)
-    .join('\n');
+/** All variables as text, one per line. */
+export function describeVariables(): string {
+  return describeTable(VARIABLES);
 }

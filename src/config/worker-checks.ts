@@ -1,8 +1,8 @@
 import type { Layout } from '../core/layout.ts';
-import { checkTiming, DEFAULT_TIMING, type LeaseTiming } from '../core/reservation.ts';
+import { checkTiming, type LeaseTiming } from '../core/reservation.ts';
 import { LAYOUT_NAMED } from './layout-checks.ts';
 import type { ConfigErrors } from './parse.ts';
-import type { WorkerValues } from './variables.ts';
+import { WORKER_VARIABLES, type WorkerValues } from './variables.ts';
 
 /** Maximum number of worker IDs in a namespace. */
 export const MAX_POOL = 1_024;
@@ -42,25 +42,38 @@ export function poolOf(values: WorkerValues, layout: Layout, errors: ConfigError
   return { first, last };
 }
 
-/** The timing of the lease. The times depend on each other, so an error names all of them. */
+/** The variable of each time of the lease. */
+const LEASE_VARIABLES = {
+  ttlMs: 'LEASE_TTL_SECONDS',
+  heartbeatMs: 'LEASE_HEARTBEAT_MS',
+  refuseAfterMs: 'ETCD_REFUSE_AFTER_MS',
+  reserveMs: 'RESERVATION_MS',
+  marginMs: 'LEASE_MARGIN_MS',
+} as const satisfies Record<keyof LeaseTiming, keyof WorkerValues>;
+
+/** The timing of the lease. The times depend on each other, so an error names all variables of the rule, with their values. */
 export function timingOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): LeaseTiming {
   const timing: LeaseTiming = {
-    ...DEFAULT_TIMING,
     ttlMs: values.LEASE_TTL_SECONDS * 1_000,
     heartbeatMs: values.LEASE_HEARTBEAT_MS,
     refuseAfterMs: values.ETCD_REFUSE_AFTER_MS,
     reserveMs: values.RESERVATION_MS,
+    marginMs: values.LEASE_MARGIN_MS,
   };
-  const names = ['LEASE_TTL_SECONDS', 'LEASE_HEARTBEAT_MS', 'ETCD_REFUSE_AFTER_MS', 'RESERVATION_MS'];
+  const named = (field: keyof LeaseTiming): string => {
+    const name = LEASE_VARIABLES[field];
+    return `${name} (${values[name]} ${WORKER_VARIABLES[name].unit})`;
+  };
+  const names = Object.values(LEASE_VARIABLES);
   errors.ifValid(names, () => {
-    for (const problem of checkTiming(timing)) errors.add(names.join(', '), problem);
+    for (const { field, problem } of checkTiming(timing, named)) errors.add(LEASE_VARIABLES[field], problem);
   });
   // A ceiling is rounded down to a whole tick, and must last until the next heartbeat raises it.
-  errors.ifValid([...names, names.join(', '), ...LAYOUT_NAMED], () => {
+  errors.ifValid([...names, ...LAYOUT_NAMED], () => {
     const least = timing.heartbeatMs + layout.tickMs;
     if (timing.reserveMs >= least) return;
-    const what = `LEASE_HEARTBEAT_MS and a tick of layout '${layout.name}' together`;
-    errors.add('RESERVATION_MS', `must be at least ${what}, ${least}, not ${timing.reserveMs}`);
+    const what = `${named('heartbeatMs')} plus a tick of layout '${layout.name}' (${layout.tickMs} ms)`;
+    errors.add('RESERVATION_MS', `must be at least ${what}, not ${timing.reserveMs} ms`);
   });
   return timing;
 }

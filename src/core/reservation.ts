@@ -11,10 +11,20 @@ export interface LeaseTiming {
   readonly refuseAfterMs: number;
   /** A ceiling lies this far after the moment at which its keep-alive was sent. */
   readonly reserveMs: number;
-  /** Kept free before the lease's end: for clocks that disagree, and for rounding. */
+  /**
+   * A ceiling passes at least this long before the lease can expire. A successor whose clock is behind by no more does not
+   * wait for it; one whose clock is further behind waits for the difference. Ceilings keep IDs unique whatever it is.
+   */
   readonly marginMs: number;
 }
 
+/** A rule that a timing breaks. `problem` says what `field` must be. */
+export interface TimingProblem {
+  readonly field: keyof LeaseTiming;
+  readonly problem: string;
+}
+
+/** The timing by the defaults of the variables. */
 export const DEFAULT_TIMING: LeaseTiming = Object.freeze({
   ttlMs: 30_000,
   heartbeatMs: 10_000,
@@ -33,8 +43,8 @@ export interface Reservation {
 }
 
 /**
- * Every error in a timing, as messages that name the fields; empty when it is valid. With R(i) the time at which
- * keep-alive i was sent:
+ * Every rule that a timing breaks; empty when it is valid. `named` is how messages name a field, with its value. With R(i)
+ * the time at which keep-alive i was sent:
  *
  * - The heartbeat comes before the own deadline, or each one would find allocation suspended.
  * - reserve <= ttl - margin: when a crashed worker's lease ends, at R(i) + ttl or later, its ceiling R(i) + reserve is
@@ -46,26 +56,32 @@ export interface Reservation {
  * - reserve + margin <= MAX_CEILING_WAIT_MS: an identity released early leaves its ceiling that far ahead; the next
  *   holder must wait for it instead of suspecting its own clock.
  */
-export function checkTiming(timing: LeaseTiming): string[] {
+export function checkTiming(
+  timing: LeaseTiming,
+  named: (field: keyof LeaseTiming) => string = (field) => `${field} (${timing[field]} ms)`,
+): TimingProblem[] {
   const { ttlMs, heartbeatMs, refuseAfterMs, reserveMs, marginMs } = timing;
-  const problems = Object.entries(timing)
-    .filter(([, value]) => !Number.isSafeInteger(value) || value <= 0)
-    .map(([name, value]) => `${name} is ${value}, must be a whole number of milliseconds above 0`);
+  const fields = Object.keys(timing) as (keyof LeaseTiming)[];
+  const problems = fields
+    .filter((field) => !Number.isSafeInteger(timing[field]) || timing[field] <= 0)
+    .map((field) => ({ field, problem: `must be a whole number of milliseconds above 0, not ${timing[field]}` }));
   if (problems.length > 0) return problems;
-  const demand = (holds: boolean, problem: string): void => {
-    if (!holds) problems.push(problem);
+  const demand = (holds: boolean, field: keyof LeaseTiming, what: string): void => {
+    if (!holds) problems.push({ field, problem: `must be ${what}, not ${timing[field]} ms` });
   };
-  demand(ttlMs % 1000 === 0, `ttlMs is ${ttlMs}, must be whole seconds`);
-  demand(heartbeatMs < refuseAfterMs, `heartbeatMs ${heartbeatMs} must be below refuseAfterMs ${refuseAfterMs}`);
-  demand(refuseAfterMs < ttlMs, `refuseAfterMs ${refuseAfterMs} must be below ttlMs ${ttlMs}`);
-  demand(reserveMs <= ttlMs - marginMs, `reserveMs ${reserveMs} must be at most ttlMs - marginMs`);
+  demand(ttlMs % 1000 === 0, 'ttlMs', 'whole seconds');
+  demand(heartbeatMs < refuseAfterMs, 'heartbeatMs', `below ${named('refuseAfterMs')}`);
+  demand(refuseAfterMs < ttlMs, 'refuseAfterMs', `below ${named('ttlMs')}`);
+  demand(reserveMs <= ttlMs - marginMs, 'reserveMs', `at most ${named('ttlMs')} minus ${named('marginMs')}`);
   demand(
     reserveMs >= heartbeatMs + refuseAfterMs,
-    `reserveMs ${reserveMs} must be at least heartbeatMs + refuseAfterMs`,
+    'reserveMs',
+    `at least ${named('heartbeatMs')} plus ${named('refuseAfterMs')}`,
   );
   demand(
     reserveMs + marginMs <= MAX_CEILING_WAIT_MS,
-    `reserveMs + marginMs is ${reserveMs + marginMs}, must be at most ${MAX_CEILING_WAIT_MS}`,
+    'reserveMs',
+    `at most ${MAX_CEILING_WAIT_MS} ms minus ${named('marginMs')}`,
   );
   return problems;
 }

@@ -35,7 +35,7 @@ const MAX_REFUSALS = 1_000;
 const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
 
 /**
- * Logins and operations that the brokers refuse to this worker. A refusal lasts until the same operation succeeds, or has not
+ * Logins, operations and sessions that the brokers refuse to this worker. A refusal lasts until the same operation succeeds, or has not
  * been tried for a while.
  *
  * A refused reply topic is normally its requesters' problem. It is ours when it has accepted replies before and no reply topic
@@ -94,6 +94,17 @@ export class KafkaRefusals implements Watch {
     const whom = user === undefined ? 'this worker' : `'${user}'`;
     const what = `${operation} on ${on} '${name}'`;
     this.#refused(key, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
+  }
+
+  onSession({ groupId, sessionTimeoutMs }: Parameters<Watch['onSession']>[0], isAccepted: boolean): void {
+    const key = keyOf('session', groupId);
+    if (isAccepted) {
+      if (this.#refusals.size > 0) this.#accepted(key);
+      return;
+    }
+    const what = `a session of ${sessionTimeoutMs} ms in group '${groupId}'`;
+    const limits = 'group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms';
+    this.#refused(key, 'group', `the brokers refuse ${what}: set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`);
   }
 
   /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type Config, loadFormKeys, loadKafkaConfig, loadWorkerConfig } from '../../src/config/config.ts';
 import type { Environment } from '../../src/config/parse.ts';
 import { describeVariables, VARIABLES } from '../../src/config/variables.ts';
+import { DEFAULT_TIMING } from '../../src/core/reservation.ts';
 import { IdallocError } from '../../src/errors.ts';
 
 const KAFKA = { KAFKA_BROKERS: 'kafka:9092' };
@@ -56,7 +57,7 @@ describe('a worker with only the required variables', () => {
       etcd: { endpoints: ['http://etcd:2379'], prefix: '/keyspace' },
       datacenterId: 4,
       pool: { first: 0, last: 31 },
-      timing: { ttlMs: 30_000, heartbeatMs: 10_000, refuseAfterMs: 15_000, reserveMs: 25_000 },
+      timing: DEFAULT_TIMING,
       indexDir: './.idalloc/index',
       standbys: 1,
       acceptableLag: 100_000,
@@ -207,9 +208,50 @@ describe('configuration errors', () => {
     expect(namesOf(errorsOf({ ...WORKER, ...env }))).toEqual([name]);
   });
 
-  test('in the timing of the lease name all variables involved', () => {
-    const [fault] = errorsOf({ ...WORKER, RESERVATION_MS: '30000' });
-    expect(fault).toContain('LEASE_TTL_SECONDS, LEASE_HEARTBEAT_MS, ETCD_REFUSE_AFTER_MS, RESERVATION_MS');
+  test.each([
+    [
+      { LEASE_TTL_SECONDS: '5' },
+      [
+        'ETCD_REFUSE_AFTER_MS: must be below LEASE_TTL_SECONDS (5 s), not 15000 ms',
+        'RESERVATION_MS: must be at most LEASE_TTL_SECONDS (5 s) minus LEASE_MARGIN_MS (5000 ms), not 25000 ms',
+      ],
+    ],
+    [
+      { LEASE_HEARTBEAT_MS: '15000' },
+      [
+        'LEASE_HEARTBEAT_MS: must be below ETCD_REFUSE_AFTER_MS (15000 ms), not 15000 ms',
+        'RESERVATION_MS: must be at least LEASE_HEARTBEAT_MS (15000 ms) plus ETCD_REFUSE_AFTER_MS (15000 ms), not 25000 ms',
+      ],
+    ],
+    [
+      { LEASE_TTL_SECONDS: '60', LEASE_MARGIN_MS: '10001' },
+      ['RESERVATION_MS: must be at most 35000 ms minus LEASE_MARGIN_MS (10001 ms), not 25000 ms'],
+    ],
+    [
+      { LEASE_MARGIN_MS: '5001' },
+      ['RESERVATION_MS: must be at most LEASE_TTL_SECONDS (30 s) minus LEASE_MARGIN_MS (5001 ms), not 25000 ms'],
+    ],
+  ])('in the timing of the lease name the variables of the rule, in their units: %o', (env, expected) => {
+    expect(errorsOf({ ...WORKER, ...env })).toEqual(expected);
+  });
+
+  test('are none for a lease of five seconds with a margin of one', () => {
+    const env = {
+      LEASE_TTL_SECONDS: '5',
+      LEASE_HEARTBEAT_MS: '1000',
+      ETCD_REFUSE_AFTER_MS: '3000',
+      RESERVATION_MS: '4000',
+      LEASE_MARGIN_MS: '1000',
+    };
+    const timing = { ttlMs: 5_000, heartbeatMs: 1_000, refuseAfterMs: 3_000, reserveMs: 4_000, marginMs: 1_000 };
+    expect(loadWorkerConfig({ ...WORKER, ...env }).timing).toEqual(timing);
+  });
+
+  test('are none for a session of a second, and one for less', () => {
+    expect(loadWorkerConfig({ ...WORKER, KAFKA_SESSION_TIMEOUT_MS: '1000' }).groupSessionMs).toBe(1_000);
+    expect(errorsOf({ ...WORKER, KAFKA_SESSION_TIMEOUT_MS: '999' })).toEqual([
+      "KAFKA_SESSION_TIMEOUT_MS: must be from 1000 to 300000, not '999'",
+    ]);
   });
 
   test('in one variable cause none in those that depend on it', () => {

@@ -84,7 +84,10 @@ describe('a ceiling', () => {
 });
 
 describe('a timing', () => {
-  const faultsWith = (change: Partial<LeaseTiming>): string => checkTiming({ ...DEFAULT_TIMING, ...change }).join('; ');
+  const faultsWith = (change: Partial<LeaseTiming>): string =>
+    checkTiming({ ...DEFAULT_TIMING, ...change })
+      .map(({ field, problem }) => `${field} ${problem}`)
+      .join('; ');
 
   it('is valid by default', () => {
     expect(checkTiming(DEFAULT_TIMING)).toEqual([]);
@@ -95,13 +98,29 @@ describe('a timing', () => {
   });
 
   it('reports each rule that it breaks', () => {
-    expect(faultsWith({ ttlMs: 30_500 })).toMatch('whole seconds');
-    expect(faultsWith({ heartbeatMs: 15_000 })).toMatch('heartbeatMs 15000 must be below refuseAfterMs');
-    expect(faultsWith({ refuseAfterMs: 30_000 })).toMatch('refuseAfterMs 30000 must be below ttlMs');
-    expect(faultsWith({ reserveMs: 25_001 })).toMatch('at most ttlMs - marginMs');
-    expect(faultsWith({ reserveMs: 24_999 })).toMatch('at least heartbeatMs + refuseAfterMs');
-    expect(faultsWith({ ttlMs: 60_000, reserveMs: 30_001 })).toMatch('reserveMs + marginMs is 35001');
+    expect(faultsWith({ ttlMs: 30_500 })).toBe('ttlMs must be whole seconds, not 30500 ms');
+    expect(faultsWith({ heartbeatMs: 15_000 })).toMatch(
+      'heartbeatMs must be below refuseAfterMs (15000 ms), not 15000 ms',
+    );
+    expect(faultsWith({ refuseAfterMs: 30_000 })).toMatch('refuseAfterMs must be below ttlMs (30000 ms), not 30000 ms');
+    expect(faultsWith({ reserveMs: 25_001 })).toBe(
+      'reserveMs must be at most ttlMs (30000 ms) minus marginMs (5000 ms), not 25001 ms',
+    );
+    expect(faultsWith({ reserveMs: 24_999 })).toBe(
+      'reserveMs must be at least heartbeatMs (10000 ms) plus refuseAfterMs (15000 ms), not 24999 ms',
+    );
+    expect(faultsWith({ ttlMs: 60_000, reserveMs: 30_001 })).toBe(
+      'reserveMs must be at most 35000 ms minus marginMs (5000 ms), not 30001 ms',
+    );
+    expect(faultsWith({ marginMs: 5_001 })).toMatch(/^reserveMs must be at most .* minus marginMs \(5001 ms\)/);
     expect(checkTiming({ ...DEFAULT_TIMING, ttlMs: 12_500, heartbeatMs: 20_000 })).toHaveLength(5);
+  });
+
+  it('is reported with the names that the caller gives its fields', () => {
+    const named = (field: keyof LeaseTiming) => `the ${field.replace('Ms', '')}`;
+    expect(checkTiming({ ...DEFAULT_TIMING, reserveMs: 25_001 }, named)).toEqual([
+      { field: 'reserveMs', problem: 'must be at most the ttl minus the margin, not 25001 ms' },
+    ]);
   });
 
   it('that is valid keeps every guarantee of the rules', () => {

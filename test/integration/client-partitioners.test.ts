@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { HOPS } from '../../src/codec/request-origin.ts';
 import type { Followed } from '../support/followed.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { type Sender, sendersHere } from '../support/senders.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
@@ -77,7 +77,7 @@ function send({ sender, ...round }: Round): Promise<void> {
 
 describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, () => {
   beforeAll(async () => {
-    realm = await Realm.create(suiteServers(), { partitions: 6, env: { KAFKA_SESSION_TIMEOUT_MS: '6000' } });
+    realm = await Realm.create(suiteServers(), { partitions: 6, env: SHORT_SESSION });
     await realm.createTopic(replyTopic(), { partitions: 6 });
     [replies, requests] = await Promise.all([realm.follow(replyTopic()), realm.follow(realm.requestTopic)]);
     killed = realm.worker();

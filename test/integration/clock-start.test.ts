@@ -9,7 +9,7 @@ import {
 } from '../support/clock-fault.ts';
 import { FakedClock } from '../support/faked-clock.ts';
 import { Load } from '../support/load.ts';
-import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
 
@@ -28,7 +28,7 @@ test.for(STARTS)(
   'a worker that starts %s claims nothing until its clock is right',
   async ([name, offsetMs, reason, pool], context) => {
     using clock = await FakedClock.create(context, offsetMs);
-    await using realm = await Realm.create(suiteServers(), { env: { ...SHORT_LEASE, ...pool } });
+    await using realm = await Realm.create(suiteServers(), { env: { ...KEPT_LEASE, ...pool } });
     const replies = await realm.follow();
     const before = realm.worker();
     await before.ready();
@@ -71,7 +71,7 @@ test.for(DRIFTS)(
   async ([name, atFirstMs, stepMs, then], context) => {
     using clock = await FakedClock.create(context, atFirstMs);
     const partitions = 3;
-    await using realm = await Realm.create(suiteServers(), { partitions, env: SHORT_LEASE });
+    await using realm = await Realm.create(suiteServers(), { partitions, env: KEPT_LEASE });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
     const worker = realm.worker(clock.env);
     await worker.ready();

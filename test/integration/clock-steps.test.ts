@@ -18,15 +18,15 @@ import {
 import { FakedClock } from '../support/faked-clock.ts';
 import { decodeReply, type Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
-import { LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
 
 const PARTITIONS = 3;
 const HOUR = 3_600_000;
 const YEAR = 365 * 24 * HOUR;
-/** Longer than two heartbeats of the short lease. */
-const WATCHED_MS = 3_200;
+/** Longer than two heartbeats of the lease. */
+const WATCHED_MS = 2_200;
 /** No stop may take longer than this, even on a busy machine; the measured times are printed. */
 const CLOSED_WITHIN_MS = 2_000;
 const OPEN_WITHIN_MS = 15_000;
@@ -57,7 +57,7 @@ function stage(context: TestContext): Promise<Stage> {
 
 async function start(context: TestContext): Promise<Stage> {
   const clock = stack.use(await FakedClock.create(context));
-  const realm = stack.use(await Realm.create(suiteServers(), { partitions: PARTITIONS, env: SHORT_LEASE }));
+  const realm = stack.use(await Realm.create(suiteServers(), { partitions: PARTITIONS, env: KEPT_LEASE }));
   const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
   const worker = realm.worker(clock.env);
   const { pid } = await worker.ready();

@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { type DecodedReply, decodeReply, type Followed, type Seen } from '../support/followed.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
@@ -11,7 +11,7 @@ const BURST = 20;
 /** Pause between two bursts, for some hundred requests a second. */
 const PACE_MS = 25;
 const ANSWERED_BEFORE = 1_000;
-/** The group waits a session of 10 s for the killed worker; the rest is reserve for a busy machine. */
+/** The group waits a session of 3 s for the killed worker; the rest is reserve for a busy machine. */
 const TAKEOVER_LIMIT_MS = 40_000;
 
 /** An endless stream of requests to each partition in turn; a correlation ID names its partition. */
@@ -89,7 +89,7 @@ test('kill -9 of one of two workers under load: every request gets one batch, an
   await using realm = await Realm.create(suiteServers(), {
     partitions: PARTITIONS,
     // The sooner offsets are committed, the more likely the test detects a commit before its reply.
-    env: { COMMIT_INTERVAL_MS: '10' },
+    env: { ...SHORT_SESSION, COMMIT_INTERVAL_MS: '10' },
   });
   const replies = await realm.follow();
   const [victim, successor] = [realm.worker(), realm.worker()];

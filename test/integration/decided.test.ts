@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
@@ -10,7 +10,7 @@ const triedAgain = ({ msg }: LogLine) => msg === 'requests could not be served a
 
 /** Commits offsets as soon as possible, so that a commit that comes too early is detected. */
 function openRealm(): Promise<Realm> {
-  return Realm.create(suiteServers(), { env: { COMMIT_INTERVAL_MS: '10' } });
+  return Realm.create(suiteServers(), { env: { ...SHORT_SESSION, COMMIT_INTERVAL_MS: '10' } });
 }
 
 /** Makes a topic refuse every record as too large, until it is reopened. */

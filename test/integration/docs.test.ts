@@ -8,7 +8,7 @@ import { curl } from '../support/curl.ts';
 import { blockCommands, readPage, type ShownCommand } from '../support/docs.ts';
 import type { Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';
-import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { ELSEWHERE, FOLLOWED, UNTESTED } from '../support/shown-commands.ts';
 import { misfit } from '../support/shown-output.ts';
@@ -33,7 +33,7 @@ const printed = new Map<string, string>();
 beforeAll(async () => {
   // A short reservation, since a worker waits for it after a rebuild; a long lease, so that a slow machine keeps it.
   realm = await Realm.create(suiteServers(), {
-    env: { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30', FORM_KEY: `1:${'5e'.repeat(32)}` },
+    env: { ...KEPT_LEASE, FORM_KEY: `1:${'5e'.repeat(32)}` },
   });
   orders = `${realm.env.REPLY_TOPIC_PREFIX}orders`;
 });

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, SHORT_LEASE, SHORT_SESSION } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { closed, nextReplyBy, opened, reopeningsMs } from '../support/stops.ts';
 import { takenOver } from '../support/takeover.ts';
 import { report } from '../support/whole-history.ts';
 
 const PARTITIONS = 6;
-const TTL_MS = 1_000 * Number(SHORT_LEASE.LEASE_TTL_SECONDS);
+const TTL_MS = 1_000 * Number(KEPT_LEASE.LEASE_TTL_SECONDS);
 const HEARTBEAT_MS = Number(SHORT_LEASE.LEASE_HEARTBEAT_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 /** The default of ETCD_REFUSE_AFTER_MS, which one test uses. */
@@ -61,7 +61,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
   test('a worker that is cut off leaves the group, the other one serves its partitions, and it returns when healed', async ({
     annotate,
   }) => {
-    const env = { ...SHORT_LEASE, GATE_GRACE_MS: '2000' };
+    const env = { ...KEPT_LEASE, GATE_GRACE_MS: '2000' };
     await using scene = await Scene.open({ partitions: PARTITIONS, env });
     const link = await scene.link();
     const [victim, other] = [scene.worker(link.env), scene.worker()];
@@ -97,7 +97,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
   });
 
   test('a gate that opens again serves the waiting requests within 200 ms', async ({ annotate }) => {
-    await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '60000' } });
+    await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...KEPT_LEASE, GATE_GRACE_MS: '60000' } });
     const link = await scene.link();
     const worker = scene.worker(link.env);
     await worker.ready();
@@ -122,7 +122,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
   test('a worker frozen past its deadline and resumed without etcd allocates nothing until etcd has confirmed its term', async ({
     annotate,
   }) => {
-    await using scene = await Scene.open({ env: SHORT_LEASE });
+    await using scene = await Scene.open({ env: KEPT_LEASE });
     const link = await scene.link();
     const worker = scene.worker(link.env);
     await worker.ready();
@@ -197,7 +197,7 @@ describe.concurrent('a worker loses its worker ID when', () => {
   }) => {
     await using scene = await Scene.open({
       partitions: PARTITIONS,
-      env: { ...SHORT_LEASE, POOL_FIRST: '7', POOL_LAST: '8' },
+      env: { ...SHORT_LEASE, ...SHORT_SESSION, POOL_FIRST: '7', POOL_LAST: '8' },
     });
     const { replies } = scene;
     const first = scene.worker();

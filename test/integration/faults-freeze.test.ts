@@ -3,7 +3,7 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { pythonEnvironment, runPython } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { takenOver } from '../support/takeover.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
@@ -43,7 +43,7 @@ async function checkByPython(realm: Realm, replies: Followed, requests: number):
 test('each request gets one batch when each of two workers is frozen until the other has taken over, and resumes its work', async ({
   annotate,
 }) => {
-  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: SHORT_SESSION });
   const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
   const [first, second] = [realm.worker(), realm.worker()];
   const shared = () => Promise.all([first, second].map((worker) => worker.hasPartitions(PARTITIONS / 2)));

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { takenOver } from '../support/takeover.ts';
 import { isProduceTo, TcpProxy } from '../support/tcp-proxy.ts';
@@ -29,8 +29,8 @@ class Scene implements AsyncDisposable {
     this.ledger = ledger;
   }
 
-  static async open(): Promise<Scene> {
-    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  static async open(env: Readonly<Record<string, string>> = {}): Promise<Scene> {
+    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
     return new Scene(await TcpProxy.start(suiteServers().proxied), realm, replies, ledger);
   }
@@ -100,7 +100,7 @@ test('after lost answers of the reply topic the same replies are sent again, byt
 test('an append that arrives after another worker decided the same requests loses, for its writer too', async ({
   annotate,
 }) => {
-  await using scene = await Scene.open();
+  await using scene = await Scene.open(SHORT_SESSION);
   const { proxy, realm, replies } = scene;
   const victim = scene.proxiedWorker();
   await victim.hasPartitions(PARTITIONS);

@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
-import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, Realm, SHORT_LEASE, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 /** How long a process is stopped by SIGSTOP, which has the effects of a blocked event loop. */
-const STALL_MS = 20_000;
+const STALL_MS = 8_000;
 const BURSTS = 8;
 /** Longer than the heartbeat interval of the group, shorter than all timeouts. */
 const BURST_MS = 1_200;
@@ -33,7 +33,7 @@ async function stall(worker: WorkerProcess, milliseconds: number): Promise<void>
 
 /** Stalls the only worker while requests wait, until it has served them by itself. */
 async function stalled(lease: Readonly<Record<string, string>>) {
-  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: lease });
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...lease, ...SHORT_SESSION } });
   const replies = await realm.follow();
   const worker = realm.worker();
   await worker.ready();
@@ -53,13 +53,13 @@ async function stalled(lease: Readonly<Record<string, string>>) {
 test(`a worker stalled for ${STALL_MS / 1_000} s allocates nothing past its own deadline, and continues by itself`, async ({
   annotate,
 }) => {
-  const [kept, lost] = await Promise.all([stalled({}), stalled(SHORT_LEASE)]);
+  const [kept, lost] = await Promise.all([stalled(KEPT_LEASE), stalled(SHORT_LEASE)]);
 
-  // The lease of 30 s outlives the stall; the own deadline of 15 s does not.
+  // The lease of 30 s outlives the stall; the own deadline of 3 s and the session do not.
   expect(kept.reasons[0]).toBe('PROCESS_PAUSED');
   expect(kept.reasons).not.toContain('LEASE_LOST');
   expect(kept.after).toMatchObject({ workerId: kept.before.workerId, fence: kept.before.fence });
-  // The lease of 10 s has expired, and the identity is lost with it.
+  // The lease of 5 s has expired, and the identity is lost with it.
   expect(lost.reasons).toContain('LEASE_LOST');
   expect(lost.after.fence).toBeGreaterThan(lost.before.fence);
   for (const { before, after, wokenMs } of [kept, lost]) {

@@ -17,7 +17,7 @@ const ONE_ID = { ...SHORT_LEASE, POOL_FIRST: String(WORKER_ID), POOL_LAST: Strin
 const RESERVE_MS = Number(SHORT_LEASE.RESERVATION_MS);
 
 /** A lease with a reservation more than twice as long as in the other tests. */
-const LONG_RESERVATION = { LEASE_TTL_SECONDS: '20', ETCD_REFUSE_AFTER_MS: '10000', RESERVATION_MS: '12000' };
+const LONG_RESERVATION = { LEASE_TTL_SECONDS: '10', ETCD_REFUSE_AFTER_MS: '7000', RESERVATION_MS: '9000' };
 /** The address of owners as a crash loop leaves them; their lease outlives the test. */
 const CRASHING_IP = '192.0.2.7';
 const LEFTOVERS = 5;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
-import { Realm, type TestRequest } from '../support/realm.ts';
+import { Realm, SHORT_SESSION, type TestRequest } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
@@ -30,7 +30,7 @@ async function expectOneBatchEach(replies: Followed, requests: number, records: 
 }
 
 test('a worker whose index is deleted while it serves, and damaged while it is down, decides nothing twice', async () => {
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(suiteServers(), { env: SHORT_SESSION });
   const directory = mkdtempSync(join(tmpdir(), 'idalloc-index-lost-'));
   try {
     const [replies, ledger] = [await realm.follow(), await realm.follow(realm.ledgerTopic)];

@@ -1,7 +1,7 @@
 import type { AclEntry } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
-import { Realm, SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, Realm } from '../support/realm.ts';
 import { grant, isOperation, revoke, SecuredKafka, type WorkerRights, workerRights } from '../support/secured-kafka.ts';
 import { suiteServers } from '../support/servers.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
@@ -32,7 +32,7 @@ afterAll(() => stack.disposeAsync());
 async function start(): Promise<LoadedWorker> {
   const realm = await Realm.create(
     { ...suiteServers(), brokers: [kafka.plaintext] },
-    { partitions: PARTITIONS, env: SHORT_LEASE },
+    { partitions: PARTITIONS, env: KEPT_LEASE },
   );
   await grant(realm, Object.values(workerRights(realm, USER)).flat());
   const login = {

@@ -2,7 +2,7 @@ import { crc32 } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { batchOf, type DecodedReply, type Followed } from '../support/followed.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
 const PARTITIONS = 6;
@@ -44,7 +44,7 @@ async function expectOneBatchEach(replies: Followed, times: number): Promise<voi
 const firstId = (reply: DecodedReply) => batchOf(reply).ranges[0]?.first;
 
 test('one correlation ID has one batch, whichever partitioner its records used, across a replay, a kill and a new worker', async () => {
-  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
+  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: SHORT_SESSION });
   const [replies, ledger] = [await realm.follow(), await realm.follow(realm.ledgerTopic)];
   const first = realm.worker();
   await first.ready();

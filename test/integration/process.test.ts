@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { EtcdLink } from '../support/etcd-link.ts';
+import { readiness } from '../support/loaded-worker.ts';
 import { Realm } from '../support/realm.ts';
-import { suiteServers } from '../support/servers.ts';
+import { LEAST_SESSION_MS, suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
@@ -111,6 +112,15 @@ test('a worker whose topics do not exist exits, names each, and names the comman
     expect(last?.msg).toContain(`TOPIC_INVALID`);
     expect(last?.msg).toContain(`topic '${topic}' does not exist: run 'idalloc topics init'`);
   }
+});
+
+test('a worker whose session the brokers refuse is not ready, and names the variable and the limit', async () => {
+  await using realm = await Realm.create(suiteServers());
+  const worker = realm.worker({ KAFKA_SESSION_TIMEOUT_MS: String(LEAST_SESSION_MS - 1) });
+  const { level, error } = await worker.line(({ code }) => code === 'KAFKA_REFUSED');
+  expect(level).toBe(ERROR_LEVEL);
+  expect(error).toMatch(/refuse a session of 1999 ms .*KAFKA_SESSION_TIMEOUT_MS .*group\.min\.session\.timeout\.ms/);
+  expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
 });
 
 test('a ledger on one broker is refused without ALLOW_WEAK_LEDGER', async () => {

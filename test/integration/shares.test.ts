@@ -8,7 +8,7 @@ import { fillLedger } from '../support/filled-ledger.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load, partitionOf } from '../support/load.ts';
 import { longestOf, longestWaits } from '../support/longest-wait.ts';
-import { Realm } from '../support/realm.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { completeCopies, copiesOf, isJoin, shareIn, shareOf, sharesOfGroup } from '../support/shares.ts';
 import { report } from '../support/whole-history.ts';
@@ -165,7 +165,7 @@ test('with one standby a worker keeps copies of what it owns and stands by for, 
 test('after kill -9 the standbys serve the partitions of the killed worker, without a restore and with its batches', async ({
   annotate,
 }) => {
-  await using fleet = await Fleet.open(3, { env: { INDEX_ACCEPTABLE_LAG: '0' } });
+  await using fleet = await Fleet.open(3, { env: { ...SHORT_SESSION, INDEX_ACCEPTABLE_LAG: '0' } });
   const [dead, ...others] = fleet.workers as [WorkerProcess, ...WorkerProcess[]];
   await fleet.answered();
   const lost = shareOf(dead).partitions;
@@ -185,7 +185,7 @@ test('after kill -9 the standbys serve the partitions of the killed worker, with
   const waits = await fleet.longestWaits(killedMs);
   await report(
     annotate,
-    `kill -9 with a session of ${SESSION_MS} ms: partitions with a standby waited at most ${longestOf(waits, lost)} ms`,
+    `kill -9 with a session of ${SHORT_SESSION.KAFKA_SESSION_TIMEOUT_MS} ms: partitions with a standby waited at most ${longestOf(waits, lost)} ms`,
   );
   await fleet.realm.send(known);
   for (const { correlationId } of known) {

@@ -4,11 +4,11 @@ import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { poolIds } from '../../src/identity/namespace.ts';
 import { decodeReply, type Followed } from './followed.ts';
-import { LAYOUT, type Realm, SHORT_LEASE } from './realm.ts';
+import { KEPT_LEASE, LAYOUT, type Realm } from './realm.ts';
 import type { WorkerProcess } from './worker-process.ts';
 
-/** Half of a short lease's TTL: an owner key that is gone by then was released, and did not expire. */
-const RELEASED_WITHIN_MS = 5_000;
+/** Half of the lease's TTL: an owner key that is gone by then was released, and did not expire. */
+const RELEASED_WITHIN_MS = 500 * Number(KEPT_LEASE.LEASE_TTL_SECONDS);
 
 /** A worker under load, and what the test observes of it. */
 export interface Watched {
@@ -94,7 +94,7 @@ export async function expectUndisturbed({ worker, replies }: Watched, from: numb
 
 /** Expects that no ceiling is further ahead of the true time than one reservation. */
 export async function expectNoCeilingInTheFuture(realm: Realm): Promise<void> {
-  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(SHORT_LEASE.RESERVATION_MS) + 1_000));
+  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(KEPT_LEASE.RESERVATION_MS) + 1_000));
   const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
   expect(Math.max(...ceilings.map(({ ticks }) => ticks))).toBeLessThan(limit);
 }

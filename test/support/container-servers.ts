@@ -12,7 +12,7 @@ import { IMAGES } from '../../ops/dev/images.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { isRunning, ownIdentity } from '../../ops/dev/process-identity.mjs';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from '../../src/testcontainers/servers.ts';
-import { ETCD_SIZE, type ProxiedBroker, type TestServers } from './servers.ts';
+import { ETCD_SIZE, LEAST_SESSION_MS, type ProxiedBroker, type TestServers } from './servers.ts';
 
 const RESTART_MS = 20_000;
 /** The label with the machine and process that a container belongs to. */
@@ -62,6 +62,7 @@ async function startKafka(): Promise<{ container: StartedTestContainer; broker: 
     { name: 'HOST', port: 9092, advertised: broker },
     { name: 'PROXY', port: 9095, advertised: `127.0.0.1:${proxyPort}` },
   ])
+    .withEnvironment({ KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS: String(LEAST_SESSION_MS) })
     .withLabels(ownerLabels())
     .withExposedPorts({ container: 9092, host: port }, { container: 9095, host: behindProxy })
     .start();

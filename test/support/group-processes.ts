@@ -8,7 +8,7 @@ import { RUNTIME } from '../../src/runtime.ts';
 import { suiteServers } from './servers.ts';
 
 export const PARTITIONS = 12;
-export const SESSION_MS = 6_000;
+export const SESSION_MS = 3_000;
 export const HEARTBEAT_MS = 500;
 /** Extra time for each wait on a busy machine. */
 export const SLACK_MS = 2_000;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { startEtcd } from '../../ops/dev/etcd-process.ts';
 import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
-import { ETCD_SIZE, type TestServers } from './servers.ts';
+import { ETCD_SIZE, LEAST_SESSION_MS, type TestServers } from './servers.ts';
 
 const MEMBER_GRACE_MS = 500;
 
@@ -14,8 +14,9 @@ export async function startProcessServers(log: (line: string) => void): Promise<
   const kafkaDir = join(dir, 'kafka');
   const removeData = () => rm(dir, { recursive: true, force: true });
   const [proxyPort = 0] = await freePorts(1);
+  const properties = { 'group.min.session.timeout.ms': String(LEAST_SESSION_MS) };
   const [kafka, etcd] = await Promise.allSettled([
-    startKafka({ dir: kafkaDir, log, proxyPort }),
+    startKafka({ dir: kafkaDir, log, proxyPort, properties }),
     startEtcd({ dir: join(dir, 'etcd'), size: ETCD_SIZE, log }),
   ]);
   if (kafka.status === 'rejected' || etcd.status === 'rejected') {
@@ -53,7 +54,7 @@ export async function startProcessServers(log: (line: string) => void): Promise<
       await broker.stop();
       const addresses = () => [...broker.brokers, broker.behindProxy].join();
       const before = addresses();
-      broker = await startKafka({ dir: kafkaDir, log, proxyPort });
+      broker = await startKafka({ dir: kafkaDir, log, proxyPort, properties });
       const now = addresses();
       if (now !== before) throw new Error(`Kafka moved from ${before} to ${now}: another process has taken its port`);
     },

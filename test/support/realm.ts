@@ -39,13 +39,20 @@ export interface RealmOptions {
 export const DATACENTER_ID = 4;
 export const LAYOUT = presetLayout('default');
 
-/** A lease that expires soon after its owner is killed, for tests that wait for that; the ceiling is raised every 1.5 s. */
+/** A lease that expires soon after its owner is killed, for tests that wait for that; the ceiling is raised every second. */
 export const SHORT_LEASE = {
-  LEASE_TTL_SECONDS: '10',
-  LEASE_HEARTBEAT_MS: '1500',
+  LEASE_TTL_SECONDS: '5',
+  LEASE_HEARTBEAT_MS: '1000',
   ETCD_REFUSE_AFTER_MS: '3000',
-  RESERVATION_MS: '5000',
+  RESERVATION_MS: '4000',
+  LEASE_MARGIN_MS: '1000',
 } as const;
+
+/** A worker without etcd stops as soon as with SHORT_LEASE, but does not lose its worker ID while a slow test heals it. */
+export const KEPT_LEASE = { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30' } as const;
+
+/** Partitions of a worker that is killed or frozen move soon; the suite's brokers allow it, others by default don't. */
+export const SHORT_SESSION = { KAFKA_SESSION_TIMEOUT_MS: '3000' } as const;
 
 const SEND_AT_ONCE = 1_000;
 

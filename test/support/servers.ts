@@ -58,6 +58,9 @@ declare module 'vitest' {
   }
 }
 
+/** The shortest session of a group member that the suite's broker accepts, so that tests need not wait for longer ones. */
+export const LEAST_SESSION_MS = 2_000;
+
 /** The number of etcd members. */
 export const ETCD_SIZE = 3;
 

@@ -72,6 +72,19 @@ describe('a right that the brokers refuse', () => {
     expect(refusals.detail).toContain(`allow ${needed} to`);
   });
 
+  test("of its session names the variable and the brokers' limits, until a broker accepts it", () => {
+    const member = { groupId: 'workers', sessionTimeoutMs: 1_000 };
+    refusals.onSession(member, false);
+    expect(refusals.resources).toEqual(new Set(['group']));
+    expect(refusals.detail).toBe(
+      "the brokers refuse a session of 1000 ms in group 'workers': set KAFKA_SESSION_TIMEOUT_MS within their group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms",
+    );
+    refusals.onRight({ on: 'group', name: 'workers', operation: 'Read' }, undefined);
+    expect(refusals.resources.size).toBe(1);
+    refusals.onSession(member, true);
+    expect([refusals.resources.size, refusals.detail]).toEqual([0, undefined]);
+  });
+
   test('is forgotten when no call has needed it for half a minute', async () => {
     right('id.ledger', 'Write', DENIED);
     await pass(30_000);

@@ -16,12 +16,17 @@ export interface Watch {
   onDialError(address: port.BrokerAddress, error: KafkaError): void;
   /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
   onRight(right: Right, errorCode: KafkaErrorCode | undefined): void;
+  /** Whether a coordinator accepts the session timeout of a member. */
+  onSession(member: Pick<port.JoinGroupRequest, 'groupId' | 'sessionTimeoutMs'>, isAccepted: boolean): void;
 }
 
 const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
   topic: 'TOPIC_AUTHORIZATION_FAILED',
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
+
+/** The timeout is outside of the brokers' limits, or the coordinator would have looked at the rest of the request. */
+const SESSION_REFUSED: KafkaErrorCode = 'INVALID_SESSION_TIMEOUT';
 
 /** Wraps a dialer so that `watch` observes it. Responses and errors are passed through unchanged. */
 export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
@@ -86,8 +91,13 @@ class WatchedLink implements port.BrokerLink {
     return this.#asMember(request.groupId, 'Describe', this.#link.findCoordinator(request));
   }
 
-  joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
-    return this.#asMember(request.groupId, 'Read', this.#link.joinGroup(request), ({ errorCode }) => errorCode);
+  async joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
+    const joining = this.#link.joinGroup(request);
+    const response = await this.#asMember(request.groupId, 'Read', joining, ({ errorCode }) => errorCode);
+    const { errorCode } = response;
+    if (errorCode === undefined || errorCode === SESSION_REFUSED)
+      this.#watch.onSession(request, errorCode === undefined);
+    return response;
   }
 
   syncGroup(request: port.SyncGroupRequest): Promise<port.SyncGroupResponse> {
