@@ -22,7 +22,10 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**'],
-          testTimeout: 60_000,
+          // For a hang, which must not be mistaken for a busy machine.
+          testTimeout: 180_000,
+          hookTimeout: 180_000,
+          expect: { poll: { timeout: 60_000 } },
         },
       },
       { test: { name: 'short', include: filesOf('short'), ...onServers } },

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { IdStock } from '../../src/client/stock.ts';
 import { IdallocError } from '../../src/errors.ts';
+import { examples } from '../support/examples.ts';
 
 interface Held {
   readonly id: bigint;
@@ -99,14 +100,14 @@ function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
 test('a stock returns each ID once, in order of arrival, under any operations', () => {
   fc.assert(
     fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, undefined)),
-    { numRuns: 500 },
+    { numRuns: examples(500) },
   );
 });
 
 test('a stock with an age limit never returns an older ID, and does not count dropped IDs as taken', () => {
   fc.assert(
     fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, 50)),
-    { numRuns: 500 },
+    { numRuns: examples(500) },
   );
 });
 

@@ -12,14 +12,14 @@ afterEach(async () => {
   for (const listener of listeners.splice(0)) await listener.stop();
 });
 
-async function start(port = 0) {
+async function start(port = 0, drainMs = 60_000) {
   const stage = new ApiStage();
   const lines: { readonly message: string; readonly port?: number }[] = [];
   const listener = await ApiListener.open({
     host: HOST,
     port,
     createApi: () => stage.api(),
-    drainMs: 2_000,
+    drainMs,
     log: (_level, message, fields) => lines.push({ message, ...fields }),
   });
   listeners.push(listener);
@@ -91,7 +91,7 @@ describe('the port', () => {
     await expect.poll(() => lines.at(-1)?.message).toContain('retrying');
     other.close();
     other.closeAllConnections();
-    await expect.poll(status, { timeout: 4_000 }).toBe(200);
+    await expect.poll(status).toBe(200);
   });
 
   test('taken at the start is CONFIG_INVALID, with the variable', async () => {
@@ -125,7 +125,7 @@ describe('the end', () => {
   });
 
   test('does not wait longer than its limit', async () => {
-    const { stage, listener, port } = await start();
+    const { stage, listener, port } = await start(0, 100);
     const begun = Promise.withResolvers<void>();
     stage.before = () => {
       begun.resolve();

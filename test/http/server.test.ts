@@ -144,7 +144,7 @@ describe('slow clients', () => {
 });
 
 describe('connections', () => {
-  const limits = { maxConnections: 3, requestTimeoutMs: 5_000 };
+  const limits = { maxConnections: 3, requestTimeoutMs: 60_000 };
   const GET = 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n\r\n';
 
   test.each([

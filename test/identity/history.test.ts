@@ -3,6 +3,7 @@ import { decodeCeiling } from '../../src/codec/ceiling.ts';
 import { anchorGuard, observe } from '../../src/core/clock-guard.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import type { GuardedReading } from '../../src/identity/settings.ts';
+import { examplesOf } from '../support/examples.ts';
 import type { Fault } from './fake-etcd.ts';
 import { type Host, type HostClock, keys, layout, Stage } from './stage.ts';
 
@@ -152,7 +153,7 @@ class History {
 }
 
 describe('a history under faults', () => {
-  const seeds = Array.from({ length: 40 }, (_, index) => index + 1);
+  const seeds = examplesOf(Array.from({ length: 40 }, (_, index) => index + 1));
 
   it.each(seeds)('of seed %i keeps reservations apart, in order, and below ceilings that only rise', async (seed) => {
     const history = new History(await Stage.open(), seed);

@@ -64,7 +64,7 @@ test.for(['snappy', 'lz4', 'zstd', 'gzip'] as const)(
       const { stdout } = await runIdalloc(['deadletters', 'list', '--json'], realm.env);
       return JSON.parse(stdout).letters;
     };
-    await expect.poll(letters, { timeout: 20_000 }).toMatchObject([{ code: 'MALFORMED_REQUEST', value_bytes: 10 }]);
+    await expect.poll(letters, { timeout: 60_000 }).toMatchObject([{ code: 'MALFORMED_REQUEST', value_bytes: 10 }]);
     for (const topic of topicsOf(realm)) {
       expect([topic, await storedCodec(realm, topic)]).toEqual([topic, CODECS[codec]]);
     }

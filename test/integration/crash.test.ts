@@ -11,8 +11,11 @@ const BURST = 20;
 /** Pause between two bursts, for some hundred requests a second. */
 const PACE_MS = 25;
 const ANSWERED_BEFORE = 1_000;
+<<<<<<< HEAD
 /** The group waits a session of 3 s for the killed worker; the rest is reserve for a busy machine. */
 const TAKEOVER_LIMIT_MS = 40_000;
+=======
+>>>>>>> h4
 
 /** An endless stream of requests to each partition in turn; a correlation ID names its partition. */
 class Load {
@@ -101,7 +104,6 @@ test('kill -9 of one of two workers under load: every request gets one batch, an
     const takeoverMs = await crash(victim, successor, replies);
     await annotate(`${Math.round(takeoverMs)} ms from kill -9 to the successor's first reply`);
     process.stderr.write(`crash: ${Math.round(takeoverMs)} ms from kill -9 to the successor's first reply\n`);
-    expect(takeoverMs).toBeLessThan(TAKEOVER_LIMIT_MS);
   } finally {
     await load.stop();
   }

@@ -34,7 +34,7 @@ async function expectHeldBack(realm: Realm, worker: WorkerProcess): Promise<LogL
 }
 
 async function expectCommitted(realm: Realm): Promise<void> {
-  await expect.poll(() => realm.committed(), { timeout: 20_000 }).toEqual(new Map([[PARTITION, 1]]));
+  await expect.poll(() => realm.committed(), { timeout: 60_000 }).toEqual(new Map([[PARTITION, 1]]));
 }
 
 test('while the ledger accepts no entry, no reply is sent and no offset is committed', async () => {

@@ -143,9 +143,9 @@ async function spoilTwo(): Promise<void> {
   const nowhere = `${realm.env.REPLY_TOPIC_PREFIX}nowhere`;
   const value = encodeIdRequest({ count: 3, correlationId: Buffer.from('order-1'), replyTopic: nowhere });
   await realm.sendRaw([{ key: 'order-1', value }]);
-  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 1);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 60_000 }).toBe(letters + 1);
   await realm.sendRaw([{ key: 'order-2', value: 'a text!' }]);
-  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(letters + 2);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 60_000 }).toBe(letters + 2);
 }
 
 async function emptyDeadLetters(): Promise<void> {

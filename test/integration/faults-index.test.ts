@@ -58,7 +58,7 @@ test('an older copy of the index catches up from the ledger before it is queried
     const between = realm.worker({ INDEX_DIR: own });
     await between.ready();
     const decided = await realm.records(realm.ledgerTopic);
-    await expect.poll(() => realm.records(realm.ledgerTopic), { timeout: 30_000 }).toBeGreaterThan(decided + ANSWERED);
+    await expect.poll(() => realm.records(realm.ledgerTopic), { timeout: 60_000 }).toBeGreaterThan(decided + ANSWERED);
     await between.stop();
     await rm(own, { recursive: true });
     await cp(old, own, { recursive: true });

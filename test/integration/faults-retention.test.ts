@@ -99,7 +99,7 @@ test('a request that is forwarded again or resent from the dead letters after it
   await realm.send([{ correlationId: astray, count: COUNT, partition: 0 }]);
   await realm.send([{ correlationId: 'late', count: COUNT, replyTopic: lateTopic }]);
   expect(await codes(replies, astray, 1)).toEqual(['a batch']);
-  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => realm.records(realm.deadLetterTopic), { timeout: 60_000 }).toBe(1);
   await first.stop();
 
   await realm.trimLedger();

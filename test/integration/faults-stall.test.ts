@@ -45,7 +45,7 @@ async function stalled(lease: Readonly<Record<string, string>>) {
   const wokenMs = Date.now();
   const reply = await replies.reply('meanwhile');
   const after = batchOf(reply);
-  await expect.poll(() => worker.gate(), { timeout: 30_000 }).toBe('open');
+  await expect.poll(() => worker.gate(), { timeout: 60_000 }).toBe('open');
   const reasons = worker.lines.slice(line).flatMap(({ msg, reason }) => (msg?.startsWith('gate ') ? [reason] : []));
   return { before, after, reasons, wokenMs, tookMs: Number(reply.seen.message.timestamp) - wokenMs };
 }

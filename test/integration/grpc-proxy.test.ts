@@ -64,7 +64,7 @@ test('with a dropped answer the call takes effect, the client gets an error, and
   await done;
   expect(proxy.dropped).toBe(1);
   expect(await direct.get(key).string()).toBe('lost');
-  await expect.poll(() => create(through, key, 'again').catch(() => undefined), { timeout: 20_000 }).toBe(false);
+  await expect.poll(() => create(through, key, 'again').catch(() => undefined), { timeout: 60_000 }).toBe(false);
   expect(proxy.dropped).toBe(1);
 });
 
@@ -85,7 +85,7 @@ test('no call gets through while blocked, and later calls do', async () => {
   expect(await direct.get(`${key}/during`).string()).toBeNull();
   proxy.unblock();
   await expect
-    .poll(() => create(through, `${key}/after`, 'x').then(Boolean, () => undefined), { timeout: 20_000 })
+    .poll(() => create(through, `${key}/after`, 'x').then(Boolean, () => undefined), { timeout: 60_000 })
     .toBeDefined();
   expect(await direct.get(`${key}/after`).string()).toBe('x');
 });
@@ -93,15 +93,15 @@ test('no call gets through while blocked, and later calls do', async () => {
 test('delayed answers arrive complete, and a held call arrives when it is released', async () => {
   const key = `proxy/${randomUUID()}`;
   proxy.slow(SLOW_MS);
-  const begunMs = performance.now();
   expect(await create(through, `${key}/slow`, 'x')).toBe(true);
-  expect(performance.now() - begunMs).toBeGreaterThanOrEqual(SLOW_MS);
-  expect(proxy.lastServedMs(TXN)).toBeLessThan(begunMs + SLOW_MS);
+  const [cameMs, answeredMs] = [proxy.lastServedMs(TXN), performance.now()];
+  // The time of a served call is that of its arrival, not of its answer.
+  expect(answeredMs - cameMs).toBeGreaterThanOrEqual(SLOW_MS);
   proxy.slow(0);
   proxy.hold();
   const held = create(through, `${key}/held`, 'x');
   expect(await direct.get(`${key}/held`).string()).toBeNull();
-  expect(proxy.lastServedMs(TXN)).toBeLessThan(begunMs + SLOW_MS);
+  expect(proxy.lastServedMs(TXN)).toBe(cameMs);
   proxy.release();
   expect(await held).toBe(true);
 });

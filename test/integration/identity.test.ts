@@ -154,8 +154,7 @@ test('over several reservations under load every ID is below the ceiling stored 
   };
   await poll();
   const batches: IdBatch[] = [];
-  const untilMs = performance.now() + 2 * RESERVE_MS;
-  while (performance.now() < untilMs) {
+  while (new Set(polls.map(({ ticks }) => ticks)).size <= 3) {
     batches.push(await ask(realm, replies, `r${batches.length}`, 5_000));
     await poll();
   }
@@ -167,7 +166,6 @@ test('over several reservations under load every ID is below the ceiling stored 
   }
   const ceilings = polls.map(({ ticks }) => ticks);
   expect(ceilings).toEqual(ceilings.toSorted((a, b) => a - b));
-  expect(new Set(ceilings).size).toBeGreaterThan(3);
   expect(new Set(batches.map(({ fence }) => fence)).size).toBe(1);
   const lastMs = batches.at(-1)?.generatedAtMs ?? 0;
   expect(toTicks(LAYOUT, wallMs(lastMs))).toBeGreaterThan(ceilings[0] ?? 0);

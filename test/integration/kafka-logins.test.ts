@@ -88,15 +88,15 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
       const { worker } = stage;
       const from = worker.lines.length;
       const asked = tokens.asked;
-      const untilMs = performance.now() + SESSIONS * SESSION_MS;
-      while (performance.now() < untilMs) {
+      const begunMs = performance.now();
+      while (performance.now() - begunMs < SESSIONS * SESSION_MS) {
         await stage.answered(5);
         expect(await readiness(worker)).toMatchObject({ status: 200 });
       }
       await stage.check();
       expect(worker.lines.slice(from).filter(({ level }) => Number(level) >= WARN_LEVEL)).toEqual([]);
       if (mechanism === 'oauthbearer') {
-        const most = (SESSIONS * SESSION_MS) / (TOKEN_LIFE_S * 400) + 8;
+        const most = (performance.now() - begunMs) / (TOKEN_LIFE_S * 400) + 8;
         expect(tokens.asked - asked).toBeGreaterThan(1);
         expect(tokens.asked - asked).toBeLessThan(most);
       }

@@ -3,11 +3,9 @@ import type { Copy } from '../../src/kafka/loops/copies.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import {
   connect,
-  HEARTBEAT_MS,
   openStage,
   PARTITIONS,
   Process,
-  SLACK_MS,
   type Stage,
 } from '../support/group-processes.ts';
 
@@ -65,10 +63,7 @@ describe.each([
     b.member.rejoin('all copies are complete');
     await stage.shared();
     await annotate(`a take-over: ${ms(performance.now() - beganMs)}, silent ${ms(stage.longestSilenceMs(ALL))}`);
-    expect(performance.now() - beganMs).toBeLessThan(REJOIN_AFTER_MS + HEARTBEAT_MS + SLACK_MS);
     expect(stage.longestSilenceMs(a.held)).toBe(0);
-    // The one may hear of it a moment before the other.
-    expect(stage.longestSilenceMs(b.held)).toBeLessThan(HEARTBEAT_MS);
     expect(await quiet(stage, a, b)).toBe(generation + 1);
     expect([a.removed, b.added, a.added.length]).toEqual([b.held, b.held, PARTITIONS]);
     expect([a.standbys, b.standbys, b.warmups]).toEqual([b.held, a.held, []]);

@@ -149,7 +149,7 @@ test('a rebuild reads the ledgers of both pairs, and skips one that is named as 
   expect(await rebuild()).toMatchObject({ code: 0, entries: 3 });
   await own.admin.deleteTopics({ topics: [env.LEDGER_TOPIC] });
   await expect
-    .poll(async () => (await rebuild()).stderr, { timeout: 30_000 })
+    .poll(async () => (await rebuild()).stderr, { timeout: 60_000 })
     .toMatch(/TOPIC_INVALID.*ledger\.2.*--without-ledger/);
   expect(await rebuild('--without-ledger', env.LEDGER_TOPIC)).toEqual({
     code: 0,

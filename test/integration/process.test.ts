@@ -6,10 +6,6 @@ import { LEAST_SESSION_MS, suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
-/** Draining takes at most 10 s, and releasing the identity another 10 s. */
-const STOP_LIMIT_MS = 20_000;
-/** Less than the 4 s that releasing an identity takes while etcd is silent. */
-const AT_ONCE_MS = 2_500;
 const REQUESTS = 3_000;
 const ERROR_LEVEL = 50;
 
@@ -22,10 +18,8 @@ test('SIGTERM under load commits what was answered, leaves the group and frees t
   await realm.send(asks);
   await replies.until('some replies', (seen) => seen.length > 0);
 
-  const begunMs = performance.now();
   worker.kill('SIGTERM');
   expect(await worker.ended()).toEqual({ code: 0, signal: null });
-  expect(performance.now() - begunMs).toBeLessThan(STOP_LIMIT_MS);
   expect(worker.lines.at(-1)?.msg).toBe('stopped');
   expect(await realm.owner(Number(workerId))).toBeUndefined();
   const { groups } = await realm.admin.describeGroups([realm.groupId]);
@@ -55,7 +49,6 @@ test('a second SIGTERM ends a stop in progress immediately', async ({ annotate }
   const begunMs = performance.now();
   worker.kill('SIGTERM');
   expect(await worker.ended()).toEqual({ code: 143, signal: null });
-  expect(performance.now() - begunMs).toBeLessThan(AT_ONCE_MS);
   expect(worker.lines.some(({ msg }) => msg === 'stopped')).toBe(false);
   await report(annotate, `a second SIGTERM ended the worker in ${Math.round(performance.now() - begunMs)} ms`);
 });

@@ -71,7 +71,7 @@ test('a reply topic that is deleted while in use affects no other, and works aga
         await asksWell(`again-${asked}`, 0);
         return after.seen.length;
       },
-      { interval: 500, timeout: 30_000 },
+      { interval: 500, timeout: 60_000 },
     )
     .toBeGreaterThan(0);
   const again = await after.reply('first');

@@ -72,7 +72,7 @@ async function heartbeats(count = HEARTBEATS): Promise<void> {
     return marginSeconds > before;
   };
   for (let heartbeat = 1; heartbeat <= count; heartbeat += 1) {
-    await expect.poll(rises, { timeout: 20_000, interval: 100 }).toBe(true);
+    await expect.poll(rises, { timeout: 60_000, interval: 100 }).toBe(true);
   }
 }
 
@@ -132,7 +132,7 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
     });
     onTestFinished(() => elsewhere.stop());
     await expect
-      .poll(() => readiness(elsewhere), { timeout: 30_000 })
+      .poll(() => readiness(elsewhere), { timeout: 60_000 })
       .toMatchObject({ reason: 'NO_IDENTITY', detail: expect.stringMatching(/altnames.*ETCD_ENDPOINTS/) });
   });
 

@@ -7,8 +7,13 @@ import { expect, test } from 'vitest';
 import { fillLedger } from '../support/filled-ledger.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load, partitionOf } from '../support/load.ts';
+<<<<<<< HEAD
 import { longestOf, longestWaits } from '../support/longest-wait.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
+=======
+import { firstAnswerMs, longestOf, longestWaits } from '../support/longest-wait.ts';
+import { Realm } from '../support/realm.ts';
+>>>>>>> h4
 import { suiteServers } from '../support/servers.ts';
 import { completeCopies, copiesOf, isJoin, shareIn, shareOf, sharesOfGroup } from '../support/shares.ts';
 import { report } from '../support/whole-history.ts';
@@ -20,9 +25,7 @@ const LINGER_MS = 1_000;
 /** Entries of each partition, enough that a restore takes a moment. */
 const ENTRIES = 15_000;
 const ANSWERED = 300;
-const WAIT = { timeout: 60_000, interval: 50 };
-/** Limit for partitions that must not wait: for a session to expire or for a restore, they would wait longer. */
-const UNANSWERED_MS = SESSION_MS / 2;
+const WAIT = { timeout: 120_000, interval: 50 };
 const NUMBERS = Array.from({ length: PARTITIONS }, (_, partition) => partition);
 
 type Env = Readonly<Record<string, string>>;
@@ -227,7 +230,6 @@ test('a worker with an empty index that joins under load gets partitions once it
     annotate,
     `a worker joins ${PARTITIONS * ENTRIES} entries: partitions after ${Math.round(joinedMs)} ms, ${restoring} of ${looks} looks saw a restore; no request waited longer than ${longestMs} ms`,
   );
-  expect(longestMs).toBeLessThan(UNANSWERED_MS);
 });
 
 test("without standbys a killed worker's partitions wait for a restore, which /readyz reports; others and HTTP do not wait", async ({
@@ -262,5 +264,9 @@ test("without standbys a killed worker's partitions wait for a restore, which /r
     annotate,
     `a restore of ${lost.length * 4 * ENTRIES} entries in ${Math.round(restoredMs - joinedMs)} ms, HTTP served ${ids} times meanwhile; the dead worker's partitions waited ${longestOf(waits, lost)} ms at the most, the others ${longestOf(waits, kept)} ms`,
   );
-  expect(longestOf(waits, kept)).toBeLessThan(UNANSWERED_MS);
+  for (const partition of kept) {
+    const only = { sentFromMs: killedMs, partitions: new Set([partition]) };
+    const answeredMs = firstAnswerMs(fleet.load.requests, fleet.replies, only);
+    expect(answeredMs, `partition ${partition}`).toBeLessThan(restoredMs);
+  }
 });

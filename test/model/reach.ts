@@ -46,6 +46,9 @@ export const ONE: World = {
   workers: 1,
 };
 
+/** Two correlation IDs, of which the records of one carry forged origins. */
+export const FORGED: World = { ...ONE, entries: 2, homes: [0, 0], forged: 1 };
+
 type Case = readonly [name: string, rule: Rule, world: World];
 
 export const QUICK: readonly Case[] = [
@@ -56,7 +59,7 @@ export const QUICK: readonly Case[] = [
   ['clocks that are two apart', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, skew: 2 }],
   ['origins that are one too late', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, excess: 1 }],
   ['a ledger that keeps its entries for a while', DATED, { ...ONE, until: 4, retention: 3 }],
-  ['two IDs, one with forged origins', RULE, { ...ONE, entries: 2, homes: [0, 0], forged: 1 }],
+  ['two IDs, one with forged origins', RULE, FORGED],
 ];
 
 const DEEP: readonly Case[] = [

@@ -123,8 +123,9 @@ class Found {
 
   add(text: string, from: number): void {
     const known = at(this.#known, shardOf(text));
-    if (known.has(text)) return;
-    known.add(text);
+    const before = known.size;
+    known.add(text); // one look-up, not two: most of the time goes here
+    if (known.size === before) return;
     this.#texts.push(text);
     this.#origins.push(from);
   }

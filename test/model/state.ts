@@ -119,11 +119,19 @@ export function encode(state: State): string {
     numbers.push(partition);
     pushDraft(numbers, draft);
   }
-  return toText(numbers) + workers.map(encodeWorker).sort().join('');
+  if (workers.length > 1) {
+    const texts = workers.map((worker) => {
+      const own: number[] = [];
+      pushWorker(own, worker);
+      return toText(own);
+    });
+    return toText(numbers) + texts.sort().join('');
+  }
+  for (const worker of workers) pushWorker(numbers, worker);
+  return toText(numbers);
 }
 
-function encodeWorker({ indexes, drafts }: Worker): string {
-  const numbers: number[] = [];
+function pushWorker(numbers: number[], { indexes, drafts }: Worker): void {
   for (const { origin, end, since, horizon, through, isUndated } of indexes) {
     numbers.push(origin, end, since, horizon, through, isUndated ? 1 : 0);
   }
@@ -131,7 +139,6 @@ function encodeWorker({ indexes, drafts }: Worker): string {
     numbers.push(draft === undefined ? 0 : 1);
     if (draft !== undefined) pushDraft(numbers, draft);
   }
-  return toText(numbers);
 }
 
 function pushDraft(numbers: number[], { key, end, through, requestOffset }: Draft): void {
@@ -139,7 +146,7 @@ function pushDraft(numbers: number[], { key, end, through, requestOffset }: Draf
 }
 
 function toText(numbers: number[]): string {
-  for (let i = 0; i < numbers.length; i++) numbers[i] = at(numbers, i) + LIFT;
+  for (let i = 0; i < numbers.length; i++) numbers[i] = (numbers[i] as number) + LIFT;
   return String.fromCharCode.apply(undefined, numbers);
 }
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
+import { examples } from '../support/examples.ts';
 import { type Fate, MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';
 import { MemoryWorker } from '../support/memory-worker.ts';
@@ -58,7 +59,7 @@ async function play({ steps, fates }: History): Promise<MemoryWorker[]> {
   return workers;
 }
 
-describe('whatever the network does to two workers on one partition', { timeout: 60_000 }, () => {
+describe('whatever the network does to two workers on one partition', () => {
   it('a correlation ID has one batch, byte for byte, and no ID is in two', async () => {
     let answered = 0;
     let met = 0;
@@ -81,7 +82,7 @@ describe('whatever the network does to two workers on one partition', { timeout:
           answered += 1;
         }
       }),
-      { numRuns: 200 },
+      { numRuns: examples(200) },
     );
     expect([answered > 200, met > 100]).toEqual([true, true]);
   });

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
+import { ALL_EXAMPLES, examplesOf } from '../support/examples.ts';
 import { run } from './main.ts';
 import { copySources, loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
 import type { Scenario } from './scenario.ts';
@@ -16,17 +17,18 @@ const PLAYED: readonly (readonly [number, Scenario | undefined])[] = [
   ...SEEDS.slice(0, 10).map((seed) => [seed, 'take-over'] as const),
 ];
 
-describe('simulated histories', { timeout: 60_000 }, () => {
+describe('simulated histories', () => {
+  // `npm test` plays hundreds of seeds; what they cover is only known here, by playing all of these.
   it('of 30 seeds, and of 10 with take-overs, pass every check and cover every hard case', async () => {
     let met = NOTHING;
-    for (const [seed, scenario] of PLAYED) {
+    for (const [seed, scenario] of examplesOf(PLAYED, 4)) {
       const { faults, history } = await simulate(seed, { scenario });
       expect(faults, `seed ${seed} ${scenario}`).toEqual([]);
       met = sum(met, tallyOf(history));
     }
     // Take-overs have a separate scenario, which few seeds play.
     const seldom = Object.entries(met).filter(([what, times]) => times < (what === 'takeOvers' ? 1 : 5));
-    expect(seldom).toEqual([]);
+    if (ALL_EXAMPLES) expect(seldom).toEqual([]);
   });
 
   it('of one seed are the same, event for event', async () => {
@@ -49,7 +51,7 @@ describe('simulated histories', { timeout: 60_000 }, () => {
   });
 });
 
-describe('mutants', { timeout: 60_000 }, () => {
+describe('mutants', () => {
   it.each(MUTANTS)('$name: its patches fit the sources', (mutant) => {
     expect([...patchedFiles(mutant).keys()].toSorted()).toEqual(
       [...new Set(mutant.patches.map(({ file }) => file))].toSorted(),
@@ -96,7 +98,7 @@ describe('mutants', { timeout: 60_000 }, () => {
   });
 });
 
-describe('the command line', { timeout: 60_000 }, () => {
+describe('the command line', () => {
   async function runCli(...args: string[]): Promise<{ code: number; out: string; note: string }> {
     const [out, note]: [string[], string[]] = [[], []];
     const code = await run(args, { out: (text) => out.push(text), note: (text) => note.push(text) });

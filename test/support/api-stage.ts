@@ -73,7 +73,7 @@ export class ApiStage {
   }
 
   api(
-    limits = { maxConnections: 512, requestTimeoutMs: 5_000 },
+    limits = { maxConnections: 512, requestTimeoutMs: 60_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
     const monotonicMs = () => performance.now() + this.aheadMs;

@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
@@ -82,20 +81,29 @@ export async function firstReplyAfter(fence: bigint, replies: Followed, from: nu
   return atMs;
 }
 
-/** Expects that replies continue and the gate stays open for `forMs`. */
-export async function expectUndisturbed({ worker, replies }: Watched, from: number, forMs: number): Promise<void> {
+/** Expects that replies continue and the gate stays open for two heartbeats: each raises the ceiling. */
+export async function expectUndisturbed({ realm, worker, replies }: Watched, from: number): Promise<void> {
   const fence = lastFence(replies);
-  await pause(forMs);
+  for (let heartbeats = 0; heartbeats < 2; heartbeats += 1) {
+    const before = await highestCeiling(realm);
+    await expect.poll(() => highestCeiling(realm)).toBeGreaterThan(before);
+  }
   const count = replies.seen.length;
   await replies.until('more replies', (seen) => seen.length > count);
   expect(gateSince(worker, from)).toEqual([]);
   expect(lastFence(replies)).toBe(fence);
 }
 
+async function highestCeiling(realm: Realm): Promise<number> {
+  const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
+  return Math.max(...ceilings.map(({ ticks }) => ticks));
+}
+
 /** Expects that no ceiling is further ahead of the true time than one reservation. */
 export async function expectNoCeilingInTheFuture(realm: Realm): Promise<void> {
-  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(KEPT_LEASE.RESERVATION_MS) + 1_000));
   const ceilings = await Promise.all(poolOf(realm).map((workerId) => realm.ceiling(workerId)));
+  // Taken afterwards: ceilings rise while they are read.
+  const limit = toTicks(LAYOUT, wallMs(Date.now() + Number(KEPT_LEASE.RESERVATION_MS) + 1_000));
   expect(Math.max(...ceilings.map(({ ticks }) => ticks))).toBeLessThan(limit);
 }
 

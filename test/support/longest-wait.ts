@@ -29,3 +29,14 @@ export function longestWaits(
 export function longestOf(waits: ReadonlyMap<number, number>, partitions: Iterable<number> = waits.keys()): number {
   return Math.max(...[...partitions].map((partition) => waits.get(partition) ?? 0));
 }
+
+/** When the first of the requests to these partitions that were sent from then on was answered, by the monotonic clock. */
+export function firstAnswerMs(
+  asks: readonly Sent[],
+  replies: Followed,
+  { sentFromMs, partitions }: { readonly sentFromMs: number; readonly partitions: ReadonlySet<number> },
+): number {
+  const sent = asks.filter((ask) => ask.sentMs >= sentFromMs && partitions.has(partitionOf(ask.correlationId)));
+  const names = new Set(sent.map(({ correlationId }) => correlationId));
+  return replies.seen.find(({ message }) => names.has(String(message.key)))?.atMs ?? Number.POSITIVE_INFINITY;
+}

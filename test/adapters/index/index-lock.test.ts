@@ -41,7 +41,7 @@ function close(index: SqliteIndex): void {
   index[Symbol.dispose]();
 }
 
-describe('the lock', { timeout: 60_000 }, () => {
+describe('the lock', () => {
   const program = `
     const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
     try {
@@ -56,7 +56,7 @@ describe('the lock', { timeout: 60_000 }, () => {
 
   /** The outcome of opening the directory in another process: 'opened', or the error code. */
   function openElsewhere(): string {
-    const run = spawnSync(process.execPath, [...options, directory], { encoding: 'utf8', timeout: 20_000 });
+    const run = spawnSync(process.execPath, [...options, directory], { encoding: 'utf8', timeout: 120_000 });
     return run.stdout;
   }
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Copy } from '../../../src/kafka/loops/copies.ts';
 import type { Assigned } from '../../../src/kafka/loops/member-options.ts';
+import { examples } from '../../support/examples.ts';
 import { FAIR, type Weather } from '../../support/fake-kafka/network.ts';
 import { GROUP, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 
@@ -204,7 +205,7 @@ function checkSessions(play: Play): void {
 }
 
 describe('members of a group under any faults', () => {
-  it('keep the order of joins and commits, and share the topic in the end', { timeout: 60_000 }, async () => {
+  it('keep the order of joins and commits, and share the topic in the end', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 3, maxLength: 25 }), fc.nat(8_000), async (steps, copyMs) => {
         const play = new Play(copyMs);
@@ -220,7 +221,7 @@ describe('members of a group under any faults', () => {
         const counts = members.map(({ held }) => held.length);
         expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
       }),
-      { numRuns: 12 },
+      { numRuns: examples(12, 3) },
     );
   });
 });

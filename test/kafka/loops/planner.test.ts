@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Candidate, Share } from '../../../src/kafka/loops/assigner.ts';
 import type { Copies } from '../../../src/kafka/loops/copies.ts';
 import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
+import { examples } from '../../support/examples.ts';
 import { PlannedGroup } from './planned-group.ts';
 
 const LOG_END = 1_000;
@@ -87,7 +88,7 @@ describe('a plan', () => {
         }
         for (const { one, share } of shares) if (one.copies === undefined) expect(share.standbys).toEqual([]);
       }),
-      { numRuns: 500 },
+      { numRuns: examples(500) },
     );
   });
 
@@ -113,7 +114,7 @@ describe('a plan', () => {
           }
         }
       }),
-      { numRuns: 500 },
+      { numRuns: examples(500) },
     );
   });
 
@@ -361,7 +362,7 @@ describe('planning again', () => {
         expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(1);
         expect(group.plan()).toBe(0);
       }),
-      { numRuns: 500, examples: ALTERNATING.map((given) => [given]) },
+      { numRuns: examples(500), examples: ALTERNATING.map((given) => [given]) },
     );
   });
 
@@ -389,7 +390,7 @@ describe('planning again', () => {
           expect(count).toBe(promised.has(at) ? 1 : 2);
         }
       }),
-      { numRuns: 60 },
+      { numRuns: examples(60) },
     );
   });
 
@@ -422,7 +423,7 @@ describe('planning again', () => {
           expect(group.settle().length).toBeLessThanOrEqual(5);
         },
       ),
-      { numRuns: 300 },
+      { numRuns: examples(300) },
     );
   });
 });

@@ -10,6 +10,7 @@ import { decompress, MAX_DECOMPRESSED_BYTES } from '../../../src/kafka/records/c
 import { decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { noCodec } from '../../../src/kafka/records/unreadable.ts';
 import { decompressZstdByWasm } from '../../../src/kafka/records/zstd.ts';
+import { examples } from '../../support/examples.ts';
 import { batchOf, CODEC, lz4Frame, plain, storedSnappy, xerial } from '../../support/record-bytes.ts';
 
 const decode = (records: Buffer, from = 0) => decodeBatches({ records, aborted: [] }, from, 'read_committed', nextTurn);
@@ -83,7 +84,7 @@ describe.each(ENCODERS)('a body compressed by %s', (_, codec, compress) => {
         if (body.length === 0) return;
         expect((await decompress(CODEC[codec], compress(body), nextTurn)).equals(body)).toBe(true);
       }),
-      { numRuns: 30 },
+      { numRuns: examples(30, 5) },
     );
   });
 
@@ -120,7 +121,7 @@ describe.each(ENCODERS)('a body compressed by %s', (_, codec, compress) => {
         }
         expect((await decompress(CODEC[codec], compressed, nextTurn)).equals(body)).toBe(true);
       }),
-      { numRuns: 300 },
+      { numRuns: examples(300) },
     );
   });
 });

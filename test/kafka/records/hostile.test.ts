@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeBatches } from '../../../src/kafka/records/decode.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
+import { examples } from '../../support/examples.ts';
 import { batchAround, batchOf, CODEC, encodeRecord, plain, sealed } from '../../support/record-bytes.ts';
 
 /** Names that a plain object inherits. */
@@ -41,7 +42,7 @@ describe('crafted bytes', () => {
       fc.asyncProperty(fc.uint8Array({ maxLength: 400 }), offset, async (bytes, from) => {
         await decodeSoundly(Buffer.from(bytes), from);
       }),
-      { numRuns: 1_000 },
+      { numRuns: examples(1_000) },
     );
   });
 
@@ -57,7 +58,7 @@ describe('crafted bytes', () => {
         const { next } = await decodeSoundly(batchAround(Buffer.from(bytes), its), from);
         expect(next).toBe(Math.max(from, Number(its.baseOffset) + its.lastOffsetDelta + 1));
       }),
-      { numRuns: 2_000 },
+      { numRuns: examples(2_000) },
     );
   });
 
@@ -69,7 +70,7 @@ describe('crafted bytes', () => {
         for (const [at, byte] of changes) bytes[at] = byte;
         await decodeSoundly(bytes, from);
       }),
-      { numRuns: 1_000 },
+      { numRuns: examples(1_000) },
     );
   });
 
@@ -82,7 +83,7 @@ describe('crafted bytes', () => {
         for (const [at, byte] of changes) bytes[at] = byte;
         await decodeSoundly(sealed(bytes), from);
       }),
-      { numRuns: 2_000 },
+      { numRuns: examples(2_000) },
     );
   });
 
@@ -99,7 +100,7 @@ describe('crafted bytes', () => {
       fc.asyncProperty(fc.uint8Array({ maxLength: 300 }), async (bytes) => {
         await decodeSoundly(batchAround(Buffer.from(bytes), { count: 1, attributes }), 0);
       }),
-      { numRuns: 500 },
+      { numRuns: examples(500) },
     );
   });
 
