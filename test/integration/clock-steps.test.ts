@@ -25,14 +25,6 @@ import { checkWholeHistory, report, settledRecords } from '../support/whole-hist
 const PARTITIONS = 3;
 const HOUR = 3_600_000;
 const YEAR = 365 * 24 * HOUR;
-<<<<<<< HEAD
-/** Longer than two heartbeats of the lease. */
-const WATCHED_MS = 2_200;
-/** No stop may take longer than this, even on a busy machine; the measured times are printed. */
-const CLOSED_WITHIN_MS = 2_000;
-const OPEN_WITHIN_MS = 15_000;
-=======
->>>>>>> h4
 /** How long the clock jumps back and forth. A longer time would show nothing more. */
 const STROBE_MS = Number(process.env.IDALLOC_STROBE_MS ?? 3_000);
 const STROBE_EACH_MS = 100;

@@ -11,11 +11,6 @@ const BURST = 20;
 /** Pause between two bursts, for some hundred requests a second. */
 const PACE_MS = 25;
 const ANSWERED_BEFORE = 1_000;
-<<<<<<< HEAD
-/** The group waits a session of 3 s for the killed worker; the rest is reserve for a busy machine. */
-const TAKEOVER_LIMIT_MS = 40_000;
-=======
->>>>>>> h4
 
 /** An endless stream of requests to each partition in turn; a correlation ID names its partition. */
 class Load {

@@ -6,11 +6,6 @@ import { takenOver } from '../support/takeover.ts';
 import { report } from '../support/whole-history.ts';
 
 const PARTITIONS = 6;
-<<<<<<< HEAD
-const TTL_MS = 1_000 * Number(KEPT_LEASE.LEASE_TTL_SECONDS);
-const HEARTBEAT_MS = Number(SHORT_LEASE.LEASE_HEARTBEAT_MS);
-=======
->>>>>>> h4
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 /** The default of ETCD_REFUSE_AFTER_MS, which one test uses. */
 const REAL_REFUSE_MS = 15_000;
@@ -96,13 +91,8 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     expect(other.lines.filter(({ msg }) => msg === 'gate closed')).toEqual([]);
   });
 
-<<<<<<< HEAD
-  test('a gate that opens again serves the waiting requests within 200 ms', async ({ annotate }) => {
-    await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...KEPT_LEASE, GATE_GRACE_MS: '60000' } });
-=======
   test('a gate that opens again serves the waiting requests, and the worker need not join the group again', async ({ annotate }) => {
-    await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '60000' } });
->>>>>>> h4
+    await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...KEPT_LEASE, GATE_GRACE_MS: '60000' } });
     const link = await scene.link();
     const worker = scene.worker(link.env);
     await worker.ready();

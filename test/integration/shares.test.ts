@@ -7,13 +7,8 @@ import { expect, test } from 'vitest';
 import { fillLedger } from '../support/filled-ledger.ts';
 import type { Followed } from '../support/followed.ts';
 import { Load, partitionOf } from '../support/load.ts';
-<<<<<<< HEAD
-import { longestOf, longestWaits } from '../support/longest-wait.ts';
-import { Realm, SHORT_SESSION } from '../support/realm.ts';
-=======
 import { firstAnswerMs, longestOf, longestWaits } from '../support/longest-wait.ts';
-import { Realm } from '../support/realm.ts';
->>>>>>> h4
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { completeCopies, copiesOf, isJoin, shareIn, shareOf, sharesOfGroup } from '../support/shares.ts';
 import { report } from '../support/whole-history.ts';
