@@ -91,7 +91,9 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     expect(other.lines.filter(({ msg }) => msg === 'gate closed')).toEqual([]);
   });
 
-  test('a gate that opens again serves the waiting requests, and the worker need not join the group again', async ({ annotate }) => {
+  test('a gate that opens again serves the waiting requests, and the worker need not join the group again', async ({
+    annotate,
+  }) => {
     await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...KEPT_LEASE, GATE_GRACE_MS: '60000' } });
     const link = await scene.link();
     const worker = scene.worker(link.env);
@@ -128,9 +130,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     const from = worker.lines.length;
     worker.kill('SIGSTOP');
     link.silence();
-    await expect
-      .poll(() => performance.now() - link.lastKeepAliveMs())
-      .toBeGreaterThan(REFUSE_MS + 100);
+    await expect.poll(() => performance.now() - link.lastKeepAliveMs()).toBeGreaterThan(REFUSE_MS + 100);
     const wokenMs = Date.now();
     worker.kill('SIGCONT');
     const { reason } = await closed(worker, from);
@@ -153,37 +153,34 @@ describe.concurrent('a worker loses its worker ID when', () => {
     ['the lease is revoked', 'revoked'],
     ['the owner key is deleted', 'deleted'],
     ['another process writes the owner key', 'replaced'],
-  ] as const)(
-    '%s: it notices, allocates nothing after that, and starts a new term',
-    async ([, how], { annotate }) => {
-      await using scene = await Scene.open({ env: { ...SHORT_LEASE, WORKER_ID: '7' } });
-      const { realm, replies } = scene;
-      const worker = scene.worker();
-      await worker.ready();
-      const history = await scene.underLoad(async () => {
-        await nextReplyBy(worker, replies);
-        const [from, owner, key] = [worker.lines.length, await realm.owner(7), realm.keys.owner(7)];
-        const takenMs = performance.now();
-        if (how === 'revoked') await realm.etcd.revokeLease(owner?.leaseId ?? 0n);
-        else await realm.etcd.transact([], [{ delete: key }]);
-        if (how === 'replaced') await realm.etcd.transact([], [{ put: key, value: owner?.value ?? Buffer.alloc(0) }]);
-        const stop = await closed(worker, from);
-        expect(stop.reason).toBe('LEASE_LOST');
-        if (how === 'replaced') {
-          await worker.line(({ reason }) => reason === 'POOL_EXHAUSTED', from);
-          await realm.etcd.transact([], [{ delete: key }]);
-        }
-        const open = await opened(worker, from);
-        await nextReplyBy(worker, replies);
-        await report(
-          annotate,
-          `${how}: noticed after ${Math.round(stop.seenMs - takenMs)} ms, open after ${Math.round(open.seenMs - takenMs)} ms`,
-        );
-      });
-      expect(history.stops).toBe(1);
-      expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(2);
-    },
-  );
+  ] as const)('%s: it notices, allocates nothing after that, and starts a new term', async ([, how], { annotate }) => {
+    await using scene = await Scene.open({ env: { ...SHORT_LEASE, WORKER_ID: '7' } });
+    const { realm, replies } = scene;
+    const worker = scene.worker();
+    await worker.ready();
+    const history = await scene.underLoad(async () => {
+      await nextReplyBy(worker, replies);
+      const [from, owner, key] = [worker.lines.length, await realm.owner(7), realm.keys.owner(7)];
+      const takenMs = performance.now();
+      if (how === 'revoked') await realm.etcd.revokeLease(owner?.leaseId ?? 0n);
+      else await realm.etcd.transact([], [{ delete: key }]);
+      if (how === 'replaced') await realm.etcd.transact([], [{ put: key, value: owner?.value ?? Buffer.alloc(0) }]);
+      const stop = await closed(worker, from);
+      expect(stop.reason).toBe('LEASE_LOST');
+      if (how === 'replaced') {
+        await worker.line(({ reason }) => reason === 'POOL_EXHAUSTED', from);
+        await realm.etcd.transact([], [{ delete: key }]);
+      }
+      const open = await opened(worker, from);
+      await nextReplyBy(worker, replies);
+      await report(
+        annotate,
+        `${how}: noticed after ${Math.round(stop.seenMs - takenMs)} ms, open after ${Math.round(open.seenMs - takenMs)} ms`,
+      );
+    });
+    expect(history.stops).toBe(1);
+    expect(worker.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(2);
+  });
 
   test('it is frozen for longer than its lease and another takes the ID: both publish, and all IDs differ', async ({
     annotate,

@@ -1,0 +1,60 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Load } from './load.ts';
+import { Realm, SHORT_SESSION } from './realm.ts';
+import { suiteServers } from './servers.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+export const PARTITIONS = 6;
+export const WORKERS = 3;
+const ANSWERED = 300;
+
+/** Three workers that share the partitions under load, each with an index directory that outlives its process. */
+export class Fleet implements AsyncDisposable {
+  readonly realm: Realm;
+  readonly load: Load;
+  readonly replies: Awaited<ReturnType<Realm['follow']>>;
+  readonly workers: WorkerProcess[] = [];
+  readonly #dirs: string[] = [];
+
+  private constructor(realm: Realm, replies: Awaited<ReturnType<Realm['follow']>>) {
+    this.realm = realm;
+    this.replies = replies;
+    this.load = new Load(realm, { partitions: PARTITIONS });
+  }
+
+  static async open(env: Readonly<Record<string, string>> = SHORT_SESSION): Promise<Fleet> {
+    const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
+    const fleet = new Fleet(realm, await realm.follow());
+    for (let i = 0; i < WORKERS; i += 1) {
+      fleet.#dirs.push(mkdtempSync(join(tmpdir(), 'idalloc-fleet-')));
+      fleet.start(i);
+    }
+    await fleet.shared();
+    await fleet.answered();
+    return fleet;
+  }
+
+  start(i: number): WorkerProcess {
+    const worker = this.realm.worker({ INDEX_DIR: this.#dirs[i] ?? '' });
+    this.workers[i] = worker;
+    return worker;
+  }
+
+  /** Resolves when each worker has its share of the partitions. */
+  shared(): Promise<unknown> {
+    return Promise.all(this.workers.map((worker) => worker.hasPartitions(PARTITIONS / WORKERS)));
+  }
+
+  /** Resolves when all requests sent so far, and some more, are answered. */
+  answered(): Promise<unknown> {
+    return this.replies.replies(this.load.requests.length + ANSWERED);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.load.stop();
+    await this.realm[Symbol.asyncDispose]();
+    for (const dir of this.#dirs) rmSync(dir, { recursive: true, force: true });
+  }
+}
