@@ -1,11 +1,31 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs';
-import { constants, networkInterfaces } from 'node:os';
+import { enableCompileCache } from 'node:module';
+import { constants, homedir, networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { EXIT } from './cli/context.ts';
-import { runCli } from './cli/program.ts';
-import { describeError } from './errors.ts';
-import { createLogger } from './log.ts';
+
+/**
+ * Keeps compiled code for the next start, unless NODE_DISABLE_COMPILE_CACHE is set; NODE_COMPILE_CACHE names another directory.
+ * It is a directory of this user, not Node's default below /tmp: whoever can write there could choose the code that runs here.
+ * If it can't be written, every start compiles again.
+ */
+function cacheCompiledCode(): void {
+  let home: string;
+  try {
+    home = homedir();
+  } catch {
+    return; // a user ID without an account, as some orchestrators choose it
+  }
+  enableCompileCache(join(process.env.XDG_CACHE_HOME || join(home, '.cache'), 'idalloc', 'compiled'));
+}
+
+cacheCompiledCode();
+// A static import would be compiled before the cache is on.
+const { EXIT } = await import('./cli/context.ts');
+const { runCli } = await import('./cli/program.ts');
+const { describeError } = await import('./errors.ts');
+const { createLogger } = await import('./log.ts');
 
 /** The first external IPv4 address of this machine, or 127.0.0.1 if it has none. */
 function hostIp(): string {

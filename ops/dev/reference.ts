@@ -146,8 +146,9 @@ function leaves(command: Command): Command[] {
   return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
 }
 
+const COMMAND_LINE = await program('0.0.0', NO_PROCESS);
+
 function commandLine(): string {
-  const root = program('0.0.0', NO_PROCESS);
   const codes = EXIT_HELP.trim().split('\n').slice(1);
   const exits = codes.map((line) => [...(/^\s*(\d+)\s+(.*)$/.exec(line) ?? [])].slice(1).map(cell));
   return pageOf(
@@ -157,7 +158,7 @@ Every command with its options and exit codes; [Use the command line](../how-to/
 output. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
 Servers and topics come from the [configuration](configuration.md).`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
-    ...leaves(root).map(commandPart),
+    ...leaves(COMMAND_LINE).map(commandPart),
   );
 }
 

@@ -53,7 +53,7 @@ export const ROOMS: readonly Room[] = merged([
     room: 'main.ts',
     process: true,
     imports: ['cli/context.ts', 'cli/program.ts', 'errors.ts', 'log.ts'],
-    packages: ['node:*'],
+    packages: ['node:*', 'node:module'],
   },
   { room: 'core', imports: ['errors.ts'], pure: NO_TIME_NO_WAITING },
   // Only types, which use Promise.

@@ -3,11 +3,13 @@ import type { FormName } from '../codec/form/form.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { drawBits } from './bits.ts';
+import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
+import { layoutOf } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
-import { type FormOptions, formOption, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
-import { ID_TEXTS, type ReadText, readIdText } from './id-text.ts';
+import { type FormOptions, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
+import { type ReadText, readIdText } from './id-text.ts';
 import { idTable } from './id-view.ts';
-import { type LayoutOptions, layoutOf, withLayoutOptions } from './layout-options.ts';
+import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
 
 interface DecodeOptions extends LayoutOptions, FormOptions {
   readonly as?: FormName;

@@ -1,5 +1,5 @@
-import type { FormName, FormSettings } from '../codec/form/form.ts';
-import { FORM_NAMES, FORMS, openForm } from '../codec/form/forms.ts';
+import { FORM_NAMES, type FormName, type FormSettings } from '../codec/form/form.ts';
+import { FORMS, openForm } from '../codec/form/forms.ts';
 import { readId } from '../codec/id-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 
@@ -12,9 +12,6 @@ export interface ReadText {
 /** The forms that readId reads; it has rules for text that fits several of them. */
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
 const SHOWN = 50;
-
-/** The texts that `readIdText` accepts, for the help of a command. */
-export const ID_TEXTS = 'decimal, hexadecimal (16 digits, or after 0x), or in any other form';
 
 /** Reads an ID of the command line: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
 export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {

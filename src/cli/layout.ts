@@ -4,9 +4,10 @@ import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { ticks, wallMs } from '../core/units.ts';
 import { drawBits } from './bits.ts';
+import { layoutOf } from './chosen-layout.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { figuresOf, type LayoutFigures, settingsOf } from './layout-figures.ts';
-import { type LayoutOptions, layoutOf, withFieldOptions } from './layout-options.ts';
+import { type LayoutOptions, withFieldOptions } from './layout-options.ts';
 import { table, timeText } from './table.ts';
 import { palette } from './terminal.ts';
 

@@ -1,20 +1,29 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
-import { auditCommand } from './audit/audit.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { deadLettersCommand } from './dead-letters/dead-letters.ts';
-import { decodeCommand } from './decode.ts';
-import { doctorCommand } from './doctor/doctor.ts';
-import { layoutCommand } from './layout.ts';
-import { leasesCommand } from './leases.ts';
-import { namespaceCommand } from './namespace/namespace.ts';
-import { rangeCommand } from './range.ts';
-import { replayCommand } from './replay/replay.ts';
-import { requestCommand } from './request.ts';
 import { message, visible } from './table.ts';
-import { topicsCommand } from './topics/topics.ts';
-import { traceCommand } from './trace/trace.ts';
-import { workerCommand } from './worker.ts';
+
+/**
+ * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a command
+ * line needs it, and loads what does the work when the command runs: a start costs only what it uses.
+ */
+const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => Command>>> = {
+  worker: async () => (await import('./worker.ts')).workerCommand,
+  request: async () => (await import('./request.ts')).requestCommand,
+  decode: async () => (await import('./decode.ts')).decodeCommand,
+  range: async () => (await import('./range.ts')).rangeCommand,
+  layout: async () => (await import('./layout.ts')).layoutCommand,
+  audit: async () => (await import('./audit/audit.ts')).auditCommand,
+  trace: async () => (await import('./trace/trace.ts')).traceCommand,
+  replay: async () => (await import('./replay/replay.ts')).replayCommand,
+  leases: async () => (await import('./leases.ts')).leasesCommand,
+  deadletters: async () => (await import('./dead-letters/dead-letters.ts')).deadLettersCommand,
+  namespace: async () => (await import('./namespace/namespace.ts')).namespaceCommand,
+  topics: async () => (await import('./topics/topics.ts')).topicsCommand,
+  doctor: async () => (await import('./doctor/doctor.ts')).doctorCommand,
+};
+
+const VERSION_FLAGS = ['-V', '--version'];
 
 /**
  * Runs one command line (without the names of node and script) and returns the exit code. An IdallocError is printed
@@ -23,7 +32,8 @@ import { workerCommand } from './worker.ts';
 export async function runCli(args: readonly string[], version: string, around: CliContext): Promise<number> {
   const context = guarded(around);
   try {
-    await program(version, context).parseAsync(args, { from: 'user' });
+    const root = await program(version, context, args[0]);
+    await root.parseAsync(args, { from: 'user' });
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
@@ -39,30 +49,20 @@ function guarded(context: CliContext): CliContext {
   return { ...context, out: (text) => out(visible(text)), err: (text) => err(visible(text)) };
 }
 
-/** All commands with their options; the reference page of the command line is generated from it as well. */
-export function program(version: string, context: CliContext): Command {
+/**
+ * The command line's commands with their options; the reference page of the command line is generated from it as well. If
+ * `first`, the first argument, names a command or asks for the version, nothing else is loaded.
+ */
+export async function program(version: string, context: CliContext, first = ''): Promise<Command> {
   const root = new Command('idalloc')
     .description('Allocates 64-bit, time-ordered IDs in response to requests on a Kafka topic.')
     .version(version)
     .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);
-  for (const command of [
-    workerCommand,
-    requestCommand,
-    decodeCommand,
-    rangeCommand,
-    layoutCommand,
-    auditCommand,
-    traceCommand,
-    replayCommand,
-    leasesCommand,
-    deadLettersCommand,
-    namespaceCommand,
-    topicsCommand,
-    doctorCommand,
-  ]) {
-    root.addCommand(command(context));
-  }
+  const needsNoOther = Object.hasOwn(COMMANDS, first) || VERSION_FLAGS.includes(first);
+  const wanted = Object.entries(COMMANDS).filter(([name]) => !needsNoOther || name === first);
+  const loaded = await Promise.all(wanted.map(([, load]) => load()));
+  for (const command of loaded) root.addCommand(command(context));
   prepare(root, context);
   return root;
 }

@@ -4,9 +4,11 @@ import type { Environment } from '../config/parse.ts';
 import { formatHex, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { ticks, wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
+import { layoutOf } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
-import { type FormOptions, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
-import { type LayoutOptions, layoutOf, withLayoutOptions } from './layout-options.ts';
+import { type FormOptions, withFormOptions } from './form-options.ts';
+import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
 import { timeText } from './table.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 

@@ -1,40 +1,16 @@
-import { randomUUID } from 'node:crypto';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
-import type { RequestedBatch } from '../client/calls.ts';
-import { IdClient } from '../client/client.ts';
-import { RequestRefused } from '../client/requester.ts';
-import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
-import { type IdView, viewId } from '../codec/id-view.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
-import { IdallocError } from '../errors.ts';
-import { connectionOf } from '../kafka/wire/settings.ts';
-import { type CliContext, exitCodeOf } from './context.ts';
-import { checkForm, type FormOptions, formSettings, orUsageError, withFormOptions, writerOf } from './form-options.ts';
-import { idTable } from './id-view.ts';
-import { withCluster } from './kafka-session.ts';
+import type { CliContext } from './context.ts';
+import { type FormOptions, withFormOptions } from './form-options.ts';
 import { wholeNumber } from './numbers.ts';
-import { message, printable } from './table.ts';
 
-interface RequestOptions extends FormOptions {
+export interface RequestOptions extends FormOptions {
   readonly count: number;
   readonly correlationId?: string;
   readonly replyTopic?: string;
   readonly encoding: Encoding;
   readonly timeoutMs: number;
   readonly json?: true;
-}
-
-/** The line that --json prints for a batch; scripts depend on its names and their order. */
-interface BatchView {
-  readonly correlation_id: string;
-  readonly count: number;
-  readonly ids: readonly IdView[];
-  readonly datacenter_id: number;
-  readonly worker_id: number;
-  readonly fence: string;
-  readonly replayed: boolean;
 }
 
 const MAX_TIMEOUT_MS = 600_000;
@@ -65,83 +41,10 @@ export function requestCommand(context: CliContext): Command {
     .option('--timeout-ms <ms>', 'time to wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
-    .action((options: RequestOptions) => {
-      orUsageError(command, () => checkForm(options, context.env));
-      return runRequest(context, options);
+    .action(async (options: RequestOptions) => {
+      const { runRequest } = await import('./request-run.ts');
+      await runRequest(context, options, command);
     });
-}
-
-async function runRequest(context: CliContext, options: RequestOptions): Promise<void> {
-  const config = loadKafkaConfig(context.env);
-  const correlationId = options.correlationId ?? randomUUID();
-  try {
-    const reply = await ask(context, config, correlationId, options);
-    const view = viewBatch(context, correlationId, reply, options);
-    context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
-  } catch (error) {
-    if (!(error instanceof IdallocError)) throw error;
-    const code = error instanceof RequestRefused ? error.serverCode : error.code;
-    refused(context, correlationId, { code, message: error.message }, options);
-    context.setExitCode(exitCodeOf(error));
-  }
-}
-
-async function ask(
-  context: CliContext,
-  config: KafkaConfig,
-  correlationId: string,
-  options: RequestOptions,
-): Promise<RequestedBatch> {
-  const requestTopic = config.topics.requests;
-  const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
-  checkReplyTopicName(replyTopic, config.topics);
-  const { count, encoding, timeoutMs } = options;
-  const kafka = { brokers: config.kafka.brokers, ...connectionOf(config.kafka) };
-  return withCluster(context, config, async () => {
-    const { headers } = config;
-    const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
-    try {
-      return await client.request({ correlationId, count, encoding, timeoutMs });
-    } finally {
-      await client.close();
-    }
-  });
-}
-
-/** A refusal is a result: scripts get it on stdout, people on stderr. */
-function refused(
-  { out, err }: CliContext,
-  correlationId: string,
-  error: { readonly code: string; readonly message: string },
-  { json }: RequestOptions,
-): void {
-  err(message(`${error.code}: ${error.message}`));
-  if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
-}
-
-function viewBatch(
-  { env }: CliContext,
-  correlationId: string,
-  { batch, layout, replayed }: RequestedBatch,
-  { form, prefix }: FormOptions,
-): BatchView {
-  const write = writerOf(form, formSettings(layout, { prefix }, env));
-  const ids = expandIds(batch).map((id) => viewId(layout, id, write));
-  return {
-    correlation_id: correlationId,
-    count: ids.length,
-    ids,
-    datacenter_id: batch.datacenterId,
-    worker_id: batch.workerId,
-    fence: String(batch.fence),
-    replayed,
-  };
-}
-
-function batchText({ ids, count, correlation_id: id, datacenter_id, worker_id, fence, replayed }: BatchView): string {
-  const again = replayed ? ', the same batch as before' : '';
-  const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
-  return `${idTable(ids)}\n${count} for correlation ID ${printable(id)} from ${from}${again}\n`;
 }
 
 function correlationId(text: string): string {

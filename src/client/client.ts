@@ -1,4 +1,4 @@
-import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/id-request.ts';
+import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';

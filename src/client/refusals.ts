@@ -1,4 +1,4 @@
-import { MAX_REQUEST_COUNT } from '../codec/id-request.ts';
+import { MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import { IdallocError } from '../errors.ts';
 
 export function invalidCount(count: number): IdallocError {

@@ -2,7 +2,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
 import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
 import { toSafeNumber } from './long.ts';
-import { TOPIC_NAME } from './reply-policy.ts';
+import { checkCorrelationId, checkCount, checkReplyTopic } from './request-checks.ts';
 
 /** How a reply lists its IDs: as ranges, or one by one. */
 export type Encoding = 'RANGES' | 'IDS';
@@ -21,9 +21,6 @@ export interface IdRequest {
 
 /** The longest allowed value of a request record. */
 export const MAX_REQUEST_BYTES = 16 * 1024;
-/** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
-export const MAX_REQUEST_COUNT = 0x7fff_ffff;
-const MAX_CORRELATION_ID_BYTES = 256;
 /** The latest time that a Date can represent. */
 const MAX_TIME_MS = 8_640_000_000_000_000;
 
@@ -111,31 +108,6 @@ function unknownFrame(value: Buffer): IdallocError {
         'the value is not framed: it must start with C3 01 and a fingerprint',
       );
   }
-}
-
-/** The count as a number, or INVALID_COUNT. */
-export function checkCount(count: bigint): number {
-  if (count >= 1n && count <= BigInt(MAX_REQUEST_COUNT)) return Number(count);
-  throw new IdallocError(
-    'INVALID_COUNT',
-    `count ${count} is out of range: request at least 1, and at most what the layout allows`,
-  );
-}
-
-/** The same bytes, or INVALID_CORRELATION_ID. */
-export function checkCorrelationId(correlationId: Buffer): Buffer {
-  const { length } = correlationId;
-  if (length >= 1 && length <= MAX_CORRELATION_ID_BYTES) return correlationId;
-  throw new IdallocError('INVALID_CORRELATION_ID', `the correlation ID has ${length} bytes; it must have 1 to 256`);
-}
-
-/** The same text, or INVALID_REPLY_TOPIC when no Kafka topic can have that name. */
-export function checkReplyTopic(replyTopic: string): string {
-  if (TOPIC_NAME.test(replyTopic)) return replyTopic;
-  throw new IdallocError(
-    'INVALID_REPLY_TOPIC',
-    'the reply topic is not a Kafka topic name: use 1 to 249 letters, digits, dots, underscores and hyphens',
-  );
 }
 
 function checkExpiry(expiresAt: bigint): number {

@@ -4,8 +4,8 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
 import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
-import { checkCorrelationId } from './id-request.ts';
 import { toSafeNumber } from './long.ts';
+import { checkCorrelationId } from './request-checks.ts';
 
 /** First byte of each key: the format of the rest. */
 export const LEDGER_KEY_VERSION = 1;

@@ -1,5 +1,5 @@
 import { IdallocError } from '../errors.ts';
-import { checkCorrelationId, checkCount, checkReplyTopic } from './id-request.ts';
+import { checkCorrelationId, checkCount, checkReplyTopic } from './request-checks.ts';
 
 /** Record headers as the Kafka client has them; a repeated header is an array. */
 export type RecordHeaders = Readonly<

@@ -1,14 +1,8 @@
 import { IdallocError } from '../errors.ts';
 import type { Framing } from './framing.ts';
 import { ID_REPLY_FINGERPRINT } from './id-reply.ts';
-import {
-  checkCorrelationId,
-  checkReplyTopic,
-  decodeIdRequest,
-  type Encoding,
-  type IdRequest,
-  readBodyAddress,
-} from './id-request.ts';
+import { decodeIdRequest, type Encoding, type IdRequest, readBodyAddress } from './id-request.ts';
+import { checkCorrelationId, checkReplyTopic } from './request-checks.ts';
 import {
   DEFAULT_HEADER_NAMES,
   type HeaderNames,

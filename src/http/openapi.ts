@@ -1,4 +1,4 @@
-import { FORM_NAMES } from '../codec/form/forms.ts';
+import { FORM_NAMES } from '../codec/form/form.ts';
 import type { Layout } from '../core/layout.ts';
 import { KEEP_MS } from './idempotency.ts';
 import { MAX_SLOW_IDS } from './parameters.ts';

@@ -5,7 +5,7 @@
 import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
 import type { TopicRecord } from '../../src/adapters/kafka/topics/spans.ts';
-import { checkAll } from '../../src/cli/audit/audit.ts';
+import { checkAll } from '../../src/cli/audit/audit-run.ts';
 import { AuditReader } from '../../src/cli/audit/read.ts';
 import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';

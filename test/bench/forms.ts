@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
-import type { FormName } from '../../src/codec/form/form.ts';
-import { FORM_NAMES, FORMS, openForm } from '../../src/codec/form/forms.ts';
+import { FORM_NAMES, type FormName } from '../../src/codec/form/form.ts';
+import { FORMS, openForm } from '../../src/codec/form/forms.ts';
 import { parseFormKeys } from '../../src/codec/form/keys.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 

@@ -2,15 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { frame, singleObjectHeader } from '../../src/codec/framing.ts';
 import {
-  checkReplyTopic,
   decodeIdRequest,
   encodeIdRequest,
   ID_REQUEST_FINGERPRINT,
   type IdRequest,
   MAX_REQUEST_BYTES,
-  MAX_REQUEST_COUNT,
   readBodyAddress,
 } from '../../src/codec/id-request.ts';
+import { checkReplyTopic, MAX_REQUEST_COUNT } from '../../src/codec/request-checks.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 import { anyCorrelationId, plainAvro } from './samples.ts';
 

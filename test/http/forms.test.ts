@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { FORM_NAMES, openForm } from '../../src/codec/form/forms.ts';
+import { FORM_NAMES } from '../../src/codec/form/form.ts';
+import { openForm } from '../../src/codec/form/forms.ts';
 import { wallMs } from '../../src/core/units.ts';
 import type { Api } from '../../src/http/api.ts';
 import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';

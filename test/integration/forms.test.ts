@@ -7,7 +7,7 @@ import { decodeTime } from 'ulid';
 import { validate, version } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { decode, expandIds, format, formKeys, IdClient, type IdForm, parse } from '../../src/client/index.ts';
-import { FORM_NAMES } from '../../src/codec/form/forms.ts';
+import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import { KEY_1, KEY_2 } from '../support/form-samples.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import type { FormName, FormSettings } from '../../src/codec/form/form.ts';
-import { FORM_NAMES, FORMS } from '../../src/codec/form/forms.ts';
+import { FORM_NAMES, type FormName, type FormSettings } from '../../src/codec/form/form.ts';
+import { FORMS } from '../../src/codec/form/forms.ts';
 import { type FormKeys, parseFormKeys } from '../../src/codec/form/keys.ts';
 import { compose, defineLayout, type FieldRole, type Layout } from '../../src/core/layout.ts';
 import { anyLayout, partsOf } from '../core/arbitraries.ts';

@@ -10,6 +10,8 @@ import { Watchers } from './watchers.ts';
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Stops the worker when the process of the tests is killed. */
 const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
+/** Compiled code of workers and commands: hundreds are started, and all but the first save the time. */
+const COMPILE_CACHE = fileURLToPath(new URL('../../.idalloc/compile-cache', import.meta.url));
 const STOP_TIMEOUT_MS = 30_000;
 /** A worker returns the same rendering of its metrics to all requests within this time. */
 const METRICS_SHARED_MS = 1_000;
@@ -19,9 +21,9 @@ const CLI_TIMEOUT_MS = 60_000;
 
 type Env = Readonly<Record<string, string>>;
 
-/** Only what every program needs: settings of the test runner's environment must not reach a worker. */
+/** Only what every program needs, and the cache of compiled code: settings of the test runner's environment must not reach a worker. */
 function bareEnv(): Env {
-  return { PATH: process.env.PATH ?? '' };
+  return { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE: COMPILE_CACHE };
 }
 
 /** A line of a worker's log, with the time at which the test read it, by its monotonic clock. */

@@ -1,41 +1,29 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { isUnsent, withRetries } from '../../adapters/kafka/brokers.ts';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
-import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
-import { describeError, IdallocError } from '../../errors.ts';
-import { append } from '../../kafka/loops/append.ts';
-import type { NewRecord } from '../../kafka/records/record.ts';
+import { ORIGIN } from '../../codec/request-origin.ts';
+import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
 import { wholeNumber } from '../numbers.ts';
-import { counted } from '../table.ts';
-import { confirm } from '../terminal.ts';
-import {
-  fullLetterJson,
-  LETTER_CODES,
-  type Letter,
-  letterJson,
-  letterOf,
-  lettersText,
-  letterText,
-  mayBeFixed,
-  resendObstacle,
-} from './letter-view.ts';
 
 /** The place of a letter in the dead-letter topic. */
-interface LetterLocation {
+export interface LetterLocation {
   readonly partition: number;
   readonly offset: number;
 }
 
-interface Session {
-  readonly context: CliContext;
-  readonly config: KafkaConfig;
-  readonly source: Source;
+export interface ListOptions {
+  readonly limit: number;
+  readonly code?: string;
+  readonly json?: true;
 }
+
+export interface ResendOptions {
+  readonly yes?: true;
+  readonly json?: true;
+}
+
+/** The codes of dead letters. */
+const LETTER_CODES = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].deadLetter);
 
 const LIST_HELP = `
 Examples:
@@ -65,13 +53,19 @@ export function deadLettersCommand(context: CliContext): Command {
     .addOption(new Option('--code <code>', 'only dead letters with this code').choices(LETTER_CODES))
     .option('--json', 'print one line of JSON: {"letters":[…]}')
     .addHelpText('after', LIST_HELP)
-    .action((options: { limit: number; code?: string; json?: true }) => runList(context, options));
+    .action(async (options: ListOptions) => {
+      const { runList } = await import('./dead-letters-run.ts');
+      await runList(context, options);
+    });
   const show = new Command('show')
     .description('Show one dead letter in full.')
     .argument('<partition:offset>', 'place of the letter, as listed', parsePlace)
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
-    .action((location: LetterLocation, options: { json?: true }) => runShow(context, location, options.json === true));
+    .action(async (location: LetterLocation, options: { json?: true }) => {
+      const { runShow } = await import('./dead-letters-run.ts');
+      await runShow(context, location, options.json === true);
+    });
   const resend = new Command('resend')
     .description('Send the records of dead letters to the request topic again.')
     .argument(
@@ -82,164 +76,14 @@ export function deadLettersCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
     .addHelpText('after', RESEND_HELP)
-    .action((locations: readonly LetterLocation[], options: { yes?: true; json?: true }) =>
-      runResend(context, locations, options),
-    );
+    .action(async (locations: readonly LetterLocation[], options: ResendOptions) => {
+      const { runResend } = await import('./dead-letters-run.ts');
+      await runResend(context, locations, options);
+    });
   const command = new Command('deadletters').description(
     'List and show requests that could not be served, and send them again.',
   );
   return command.addCommand(list).addCommand(show).addCommand(resend);
-}
-
-async function runList(context: CliContext, options: { limit: number; code?: string; json?: true }): Promise<void> {
-  const letters = await withSession(context, async (session) => {
-    const spans = await wholeTopic(session.source, session.config.topics.deadLetters);
-    const found: Letter[] = [];
-    await readSpans(session.source, spans, {
-      signal: context.stop,
-      take: (records) => {
-        for (const letter of records.map(letterOf)) {
-          if (options.code !== undefined && letter.note.code !== options.code) continue;
-          found.push(letter);
-          if (found.length >= 2 * options.limit) newest(found, options.limit);
-        }
-        return false;
-      },
-    });
-    newest(found, options.limit);
-    return found;
-  });
-  if (options.json === true) context.out(`${JSON.stringify({ letters: letters.map(letterJson) })}\n`);
-  else context.out(lettersText(letters, options.code));
-}
-
-function newest(letters: Letter[], limit: number): void {
-  letters.sort((a, b) => b.record.timestampMs - a.record.timestampMs || b.record.offset - a.record.offset);
-  letters.length = Math.min(letters.length, limit);
-}
-
-async function runShow(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
-  const letter = await withSession(context, (session) => readLetter(session, location));
-  context.out(json ? `${JSON.stringify(fullLetterJson(letter))}\n` : letterText(letter));
-}
-
-async function runResend(
-  context: CliContext,
-  locations: readonly LetterLocation[],
-  { yes, json }: { yes?: true; json?: true },
-): Promise<void> {
-  const resent = await withSession(context, async (session) => {
-    const { topics } = session.config;
-    const letters: Letter[] = [];
-    for (const location of locations) letters.push(await readLetter(session, location));
-    const refusals = letters.flatMap((letter) => resendObstacle(letter, topics.requests) ?? []);
-    if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
-    const records: TopicRecord[] = [];
-    for (const letter of letters) records.push(await originalOf(session, letter));
-    const hopeless = letters.filter((letter) => !mayBeFixed(letter)).length;
-    const hint = hopeless === 0 ? '' : ` ${hopeless} of them will come back, since the request itself is invalid.`;
-    await confirm(
-      context,
-      `Send ${counted(letters.length, 'record')} to '${topics.requests}' again?${hint}`,
-      yes === true,
-    );
-    return send(session, letters, records);
-  });
-  if (json === true) context.out(`${JSON.stringify({ resent })}\n`);
-  else
-    for (const { letter, partition, offset } of resent)
-      context.out(`${letter} was sent again as request ${partition}:${offset}\n`);
-}
-
-/** The letter's record; if the letter was written without it, the one in the request topic, if that still has it. */
-async function originalOf(session: Session, { record, note }: Letter): Promise<TopicRecord> {
-  const { requests } = session.config.topics;
-  const { partition = -1, offset = -1 } = note;
-  const span = (await wholeTopic(session.source, requests)).find((whole) => whole.partition === partition);
-  const letter = `letter ${record.partition}:${record.offset}`;
-  if (span === undefined) {
-    throw new IdallocError(
-      'RESEND_REFUSED',
-      `${letter} names partition ${partition}, which '${requests}' does not have`,
-    );
-  }
-  if (!note.recordLeftOut) return { ...record, headers: note.headers as TopicRecord['headers'], partition };
-  const original = offset < span.from ? undefined : await readOne(session, requests, { partition, offset });
-  if (original !== undefined) return original;
-  const message = `${letter} has no record, and '${requests}' no longer has it at ${partition}:${offset}`;
-  throw new IdallocError('RESEND_REFUSED', message);
-}
-
-async function send(
-  { source, config }: Session,
-  letters: readonly Letter[],
-  records: readonly TopicRecord[],
-): Promise<{ letter: string; partition: number; offset: string }[]> {
-  const topic = config.topics.requests;
-  const resent: { letter: string; partition: number; offset: string }[] = [];
-  for (const [i, letter] of letters.entries()) {
-    const { record } = letter;
-    const { key = null, value = null, partition = 0 } = records[i] ?? {};
-    try {
-      const headers = resentHeaders(letter, records[i]?.headers);
-      const offset = await appendRecord(source, topic, partition, { key, value, headers });
-      resent.push({ letter: `${record.partition}:${record.offset}`, partition, offset: String(offset) });
-    } catch (error) {
-      const done = resent.map(({ letter }) => letter).join(' ');
-      const message = `a record could not be sent: ${describeError(error)}; sent before it: ${done === '' ? 'none' : done}`;
-      throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
-    }
-  }
-  return resent;
-}
-
-/**
- * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
- * time counts as the oldest.
- */
-function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): NonNullable<NewRecord['headers']> {
-  const { partition = 0, offset = 0, timestampMs = 0 } = note;
-  const { [HOPS]: _, ...own } = headers;
-  const origin = originText({ partition, offset, appendedAtMs: Math.max(0, timestampMs) });
-  const resent = String((note.resent ?? 0) + 1);
-  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: resent });
-}
-
-/** Retries only if the brokers certainly did not append the record: it must not be appended twice. */
-async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
-  const { cluster, runtime } = source;
-  const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
-  const { baseOffset } = await withRetries(source, () => append(cluster, runtime, appending), isUnsent);
-  return baseOffset;
-}
-
-const APPEND_TIMES = { timeoutMs: 10_000, replicationTimeoutMs: 5_000 };
-
-async function readLetter(session: Session, location: LetterLocation): Promise<Letter> {
-  const { deadLetters } = session.config.topics;
-  const record = await readOne(session, deadLetters, location);
-  if (record !== undefined) return letterOf(record);
-  throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${location.partition}:${location.offset}`);
-}
-
-async function readOne(session: Session, topic: string, location: LetterLocation): Promise<TopicRecord | undefined> {
-  const { partition, offset: from } = location;
-  const span = (await wholeTopic(session.source, topic)).find((whole) => whole.partition === partition);
-  if (span === undefined || from < span.from || from >= span.to) return undefined;
-  let found: TopicRecord | undefined;
-  await readSpans(session.source, [{ topic, partition, from, to: from + 1 }], {
-    signal: session.context.stop,
-    take: ([record]) => {
-      found = record;
-      return true;
-    },
-  });
-  return found;
-}
-
-function withSession<T>(context: CliContext, use: (session: Session) => Promise<T>): Promise<T> {
-  const config = loadKafkaConfig(context.env);
-  return withCluster(context, config, (source) => use({ context, config, source }));
 }
 
 /** A letter that is named twice is sent once. */

@@ -1,7 +1,7 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type DeadLetterNote, readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { decodeIdRequest } from '../../codec/id-request.ts';
-import { describeError, ERRORS, type ErrorCode, IdallocError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import { HEADERS_CUT } from '../../kafka/records/headers.ts';
 import { correlationText } from '../audit/report.ts';
@@ -149,6 +149,3 @@ function cell(text: string): string {
   const plain = printable(text);
   return plain.length <= MAX_CELL ? plain : `${plain.slice(0, MAX_CELL - 1)}…`;
 }
-
-/** The codes that a dead letter can have, for --code. */
-export const LETTER_CODES = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].deadLetter);

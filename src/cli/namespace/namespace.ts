@@ -1,36 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import { Command } from 'commander';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { descriptorOf } from '../../codec/descriptor.ts';
-import { type Config, loadWorkerConfig } from '../../config/config.ts';
-import { tickStartMs, toTicks } from '../../core/layout.ts';
-import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
-import { IdallocError } from '../../errors.ts';
-import { bindingConflicts, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
-import { namespaceKeys } from '../../identity/keys.ts';
-import { requireDescriptor } from '../../identity/namespace.ts';
-import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
-import {
-  floorAbove,
-  readStoredNamespace,
-  rebuildNamespace,
-  requireNoOwners,
-  type StoredNamespace,
-  usedTicks,
-  withoutForged,
-} from '../../identity/rebuild.ts';
-import { readSnapshot } from '../../identity/snapshot.ts';
-import { ledgerTail } from '../../worker/ledger-tail.ts';
-import { startWitness } from '../../worker/witness-service.ts';
-import { confirmedTime } from '../confirmed-time.ts';
-import { type CliContext, EXIT } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
-import { withCluster } from '../kafka-session.ts';
-import { timeText } from '../table.ts';
-import { confirm } from '../terminal.ts';
+import type { CliContext } from '../context.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
-import { acquireRefusal } from './acquire-refusal.ts';
-import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
 import { rightsCommand } from './rights.ts';
 
 const SHOW_HELP = `
@@ -55,7 +25,7 @@ Examples:
   idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z
   idalloc namespace rebuild --forged-after 2026-06-02T17:00Z`;
 
-interface RebuildFlags {
+export interface RebuildFlags {
   readonly yes?: true;
   readonly now?: number;
   readonly ledger?: readonly string[];
@@ -70,7 +40,10 @@ export function namespaceCommand(context: CliContext): Command {
     .description('Show what etcd and the witness topic hold, and whether etcd was set back.')
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
-    .action((options: { json?: true }) => runShow(context, options.json === true));
+    .action(async (options: { json?: true }) => {
+      const { runShow } = await import('./namespace-run.ts');
+      await runShow(context, options.json === true);
+    });
   const rebuild = new Command('rebuild')
     .description('Rebuild the namespace, above every ID that was ever allocated.')
     .option('--yes', 'do not ask for confirmation')
@@ -88,137 +61,13 @@ export function namespaceCommand(context: CliContext): Command {
     )
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
     .addHelpText('after', REBUILD_HELP)
-    .action((options: RebuildFlags) => runRebuild(context, options));
+    .action(async (options: RebuildFlags) => {
+      const { runRebuild } = await import('./namespace-run.ts');
+      await runRebuild(context, options);
+    });
   return new Command('namespace')
     .description('Inspect or rebuild the namespace in etcd, and print rights on it.')
     .addCommand(show)
     .addCommand(rebuild)
     .addCommand(rightsCommand(context));
-}
-
-async function runShow(context: CliContext, json: boolean): Promise<void> {
-  const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
-    const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    const found = await readStoredNamespace(etcd, witness, keys);
-    return { found: viewFound(config, found), fault: await refusalFor(config, etcd, found) };
-  });
-  if (fault !== undefined) context.setExitCode(EXIT.failed);
-  if (json) {
-    const problem = fault === undefined ? null : { code: fault.code, message: fault.message };
-    return context.out(`${JSON.stringify({ ...found, fault: problem })}\n`);
-  }
-  const well =
-    found.uuid === null ? 'the first worker creates the namespace' : 'etcd has everything that was witnessed';
-  context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
-}
-
-/** Why workers refuse to acquire here; also if etcd's content can't be read. */
-async function refusalFor(
-  config: Config,
-  etcd: EtcdPort,
-  { view }: StoredNamespace,
-): Promise<IdallocError | undefined> {
-  try {
-    const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
-    return acquireRefusal(config, await readSnapshot(etcd, keys), view, refusals);
-  } catch (error) {
-    if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
-    throw error;
-  }
-}
-
-async function runRebuild(context: CliContext, options: RebuildFlags): Promise<void> {
-  const { uuid, floor, config, found } = await withServers(context, (servers) => rebuild(context, servers, options));
-  const floorTime = timeText(tickStartMs(config.layout, floor));
-  if (options.json === true) {
-    return context.out(`${JSON.stringify({ uuid, floor, floor_time: floorTime, found })}\n`);
-  }
-  context.out(`rebuilt as namespace ${uuid}; workers allocate IDs from ${floorTime} on\n`);
-}
-
-async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
-  const { yes, now, json, forgedAfter } = options;
-  const { config, source, etcd, witness } = servers;
-  const believed = (found: StoredNamespace) =>
-    forgedAfter === undefined ? found : withoutForged(found, toTicks(config.layout, wallMs(forgedAfter)));
-  const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-  const wanted = descriptorOf(config, randomUUID());
-  const bindings = bindingsOf(keys, config);
-  const before = believed(await readStoredNamespace(etcd, witness, keys));
-  requireNoOwners(before.owners);
-  const refusals = await bindingConflicts(etcd, bindings);
-  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
-  const found = viewFound(config, before);
-  if (before.descriptor !== undefined && found.uuid !== null) requireDescriptor(before.descriptor, wanted);
-  const ledger = await searchLedgers(context, config, source, await ledgersOf(servers, options)).catch(withLedgerHint);
-  const view = viewFound(config, before, ledger);
-  if (json !== true) context.err(foundText(view));
-  const time = await confirmedTime(context, now, lastUseMs(config, before, ledger));
-  const { reserveMs } = config.timing;
-  if (forgedAfter !== undefined) requireUnreachable(forgedAfter, time + reserveMs);
-  const floorOf = (found: StoredNamespace): Ticks =>
-    floorAbove(config.layout, { found: believed(found), ledger: ledger.highest, now: time, reserveMs });
-  const from = timeText(tickStartMs(config.layout, floorOf(before)));
-  const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
-  await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes === true);
-  const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
-  return { uuid: wanted.uuid, floor, config, found: view satisfies FoundView };
-}
-
-/** A worker may have reserved, and used, up to a reservation ahead of its clock. Later witnesses are forged. */
-function requireUnreachable(forgedAfter: number, reachableMs: number): void {
-  if (forgedAfter >= reachableMs) return;
-  const least = timeText(reachableMs);
-  throw new IdallocError(
-    'REBUILD_REFUSED',
-    `a worker may have reserved up to ${least}: set --forged-after to that or later`,
-  );
-}
-
-/** Every pair of topics of the namespace has a ledger. After etcd was wiped, only --ledger names the others. */
-async function ledgersOf({ config, etcd }: Servers, { ledger = [], withoutLedger = [] }: RebuildFlags) {
-  const bound = await boundLedgers(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
-  const all = new Set([config.topics.ledger, ...bound, ...ledger]);
-  for (const gone of withoutLedger) all.delete(gone);
-  return [...all];
-}
-
-/** A missing ledger is an error: it may exist, hidden from this user, with higher IDs than the others. */
-function withLedgerHint(error: unknown): never {
-  if (!(error instanceof IdallocError) || error.code !== 'TOPIC_INVALID') throw error;
-  const message = `${error.message}; if it was deleted, ignore it with --without-ledger`;
-  throw new IdallocError('TOPIC_INVALID', message, { cause: error });
-}
-
-/** The start of the last tick that is known to be reserved or used. */
-function lastUseMs({ layout }: Config, found: StoredNamespace, ledger: LedgerFound): WallMs | undefined {
-  const { ceilings, witnesses } = usedTicks(found);
-  const known = [ceilings, witnesses, ledger.highest].filter((at) => at !== undefined);
-  return known.length === 0 ? undefined : wallMs(Math.max(...known.map((at) => tickStartMs(layout, at))));
-}
-
-interface Servers {
-  readonly config: Config;
-  readonly source: Source;
-  readonly etcd: EtcdPort;
-  readonly witness: WitnessPort;
-}
-
-/** Runs `use` with everything connected, and the witness topic read to its end; closes everything afterwards. */
-async function withServers<T>(context: CliContext, use: (servers: Servers) => Promise<T>): Promise<T> {
-  const config = loadWorkerConfig(context.env);
-  return await withCluster(context, config, (source) =>
-    withEtcd(config, async (etcd) => {
-      await wholeTopic(source, config.topics.witness); // throws if it does not exist
-      await using stack = new AsyncDisposableStack();
-      const tail = stack.adopt(
-        ledgerTail(source.cluster, source.runtime, () => undefined),
-        (one) => one.close(),
-      );
-      const witness = startWitness({ ...source, config, tail });
-      await caughtUp(witness);
-      return await use({ config, source, etcd, witness });
-    }),
-  );
 }

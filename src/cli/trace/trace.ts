@@ -1,28 +1,11 @@
 import { Command } from 'commander';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { loadKafkaConfig } from '../../config/config.ts';
-import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
-import { IdallocError } from '../../errors.ts';
-import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
-import { type FormOptions, formSettings, orUsageError, withFormOptions } from '../form-options.ts';
-import { ID_TEXTS, readIdText } from '../id-text.ts';
-import { withCluster } from '../kafka-session.ts';
-import { type LayoutOptions, layoutOf, withLayoutOptions } from '../layout-options.ts';
-import { timeText } from '../table.ts';
-import { Progress, palette } from '../terminal.ts';
-import { agrees, findEntry, findReplies, findRequest, type TracedEntry, type TraceTools } from './search.ts';
+import { type FormOptions, ID_TEXTS, withFormOptions } from '../form-options.ts';
+import { type LayoutOptions, withLayoutOptions } from '../layout-options.ts';
 
-interface TraceOptions extends LayoutOptions, FormOptions {
+export interface TraceOptions extends LayoutOptions, FormOptions {
   readonly allReplies?: true;
   readonly json?: true;
-}
-
-interface Trace {
-  readonly id: bigint;
-  readonly traced: TracedEntry;
-  readonly request: TopicRecord | undefined;
-  readonly replies: readonly TopicRecord[];
 }
 
 const EXAMPLES = `
@@ -44,105 +27,7 @@ export function traceCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action(async (text: string, options: TraceOptions) => {
-      const layout = layoutOf(options, context.env, command);
-      const settings = formSettings(layout, options, context.env);
-      const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
-      const trace = await runTrace(context, id, timeOf(id, layout, command), options.allReplies === true);
-      context.out(options.json === true ? `${JSON.stringify(traceJson(trace))}\n` : traceText(context, trace));
+      const { runTrace } = await import('./trace-run.ts');
+      await runTrace(context, text, options, command);
     });
-}
-
-function timeOf(id: bigint, layout: Layout, command: Command): number {
-  try {
-    return tickStartMs(layout, decompose(layout, id).ticks);
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    return command.error(`error: ${error.message}; see --layout`);
-  }
-}
-
-async function runTrace(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<Trace> {
-  const config = loadKafkaConfig(context.env);
-  return withCluster(context, config, async (source) => {
-    let progress: Progress | undefined;
-    const onProgress = (done: number, total: number) => {
-      progress ??= new Progress(context, 'searching', total);
-      progress.show(done);
-    };
-    const tools: TraceTools = { source, config, signal: context.stop, onProgress };
-    const traced = await findEntry(tools, id, timeMs);
-    if (traced === undefined) {
-      throw new IdallocError(
-        'NOT_FOUND',
-        `'${config.topics.ledger}' has no entry with ${id} within 15 minutes after ${timeText(timeMs)}: ` +
-          'the ID was never delivered (a gap), is older than the ledger, or is of another layout or namespace',
-      );
-    }
-    const request = await findRequest(tools, traced);
-    const replies = await findReplies(tools, traced, allReplies);
-    progress?.end();
-    return { id, traced, request, replies };
-  });
-}
-
-/** The line that --json prints. */
-function traceJson({ id, traced, request, replies }: Trace): object {
-  const { record, entry, correlationId, index, loserTo, doubtful } = traced;
-  const { batch } = entry;
-  return {
-    id: String(id),
-    correlation_id: correlationText(correlationId),
-    count: entry.count,
-    index,
-    datacenter_id: batch.datacenterId,
-    worker_id: batch.workerId,
-    fence: String(batch.fence),
-    generated_at: timeText(batch.generatedAtMs),
-    request: {
-      partition: record.partition,
-      offset: entry.requestOffset,
-      sent_at: request === undefined ? null : timeText(request.timestampMs),
-    },
-    ledger: {
-      topic: record.topic,
-      partition: record.partition,
-      offset: record.offset,
-      appended_at: timeText(record.timestampMs),
-      decides: loserTo === undefined && !doubtful ? true : loserTo === undefined ? null : false,
-    },
-    reply_topic: entry.replyTopic,
-    replies: replies.map((reply) => ({
-      partition: reply.partition,
-      offset: reply.offset,
-      at: timeText(reply.timestampMs),
-      has_id: agrees(reply, id) ?? null,
-    })),
-  };
-}
-
-function traceText(context: CliContext, { id, traced, request, replies }: Trace): string {
-  const paint = palette(context);
-  const { record, entry, correlationId, index, loserTo, doubtful } = traced;
-  const { batch } = entry;
-  const sent = request === undefined ? ', which the topic no longer has' : `, sent ${timeText(request.timestampMs)}`;
-  const verdict =
-    loserTo !== undefined
-      ? paint.yellow(`lost: the entry at ${loserTo} decided before it, so its IDs are a gap`)
-      : doubtful
-        ? paint.yellow('may have lost: the ledger before it was deleted')
-        : paint.green('decides');
-  const replyLines = replies.map((reply) => {
-    const has = agrees(reply, id);
-    const what = has === true ? 'with the ID' : has === false ? paint.red('with other IDs') : 'an error';
-    return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}`;
-  });
-  return [
-    `ID              ${id}, number ${index + 1} of ${entry.count}`,
-    `correlation ID  ${correlationText(correlationId)}`,
-    `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
-    `made            ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
-    `ledger          ${record.topic}/${record.partition} at ${record.offset}, ${timeText(record.timestampMs)}, ${verdict}`,
-    ...(replyLines.length > 0 ? replyLines : [`reply           none found on ${entry.replyTopic}`]),
-    '',
-  ].join('\n');
 }

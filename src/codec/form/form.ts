@@ -2,21 +2,24 @@ import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import type { FormKeys } from './keys.ts';
 
-export type FormName =
-  | 'decimal'
-  | 'padded'
-  | 'hex'
-  | 'base62'
-  | 'base32'
-  | 'uuid7'
-  | 'uuid4'
-  | 'ulid'
-  | 'ksuid'
-  | 'objectid'
-  | 'boundary'
-  | 'simpleflake'
-  | 'prefixed'
-  | 'number';
+/** The names of all forms, in the order of the help text. */
+export const FORM_NAMES = [
+  'decimal',
+  'padded',
+  'hex',
+  'base62',
+  'base32',
+  'uuid7',
+  'uuid4',
+  'ulid',
+  'ksuid',
+  'objectid',
+  'boundary',
+  'simpleflake',
+  'prefixed',
+  'number',
+] as const;
+export type FormName = (typeof FORM_NAMES)[number];
 
 /** Settings of the forms; `Form.needs` lists those that a form requires. */
 export interface FormSettings {

@@ -3,7 +3,7 @@ import { base32 } from './base32.ts';
 import { base62 } from './base62.ts';
 import { boundary } from './boundary.ts';
 import { decimal } from './decimal.ts';
-import type { Form, FormName, FormSettings, OpenForm } from './form.ts';
+import { FORM_NAMES, type Form, type FormName, type FormSettings, type OpenForm } from './form.ts';
 import { hex } from './hex.ts';
 import { ksuid } from './ksuid.ts';
 import { number } from './number.ts';
@@ -15,7 +15,7 @@ import { ulid } from './ulid.ts';
 import { uuid4 } from './uuid4.ts';
 import { uuid7 } from './uuid7.ts';
 
-/** All forms by name, in the order of the help text. */
+/** All forms by name. */
 export const FORMS: Readonly<Record<FormName, Form>> = {
   decimal,
   padded,
@@ -32,8 +32,6 @@ export const FORMS: Readonly<Record<FormName, Form>> = {
   prefixed,
   number,
 };
-
-export const FORM_NAMES = Object.keys(FORMS) as readonly FormName[];
 
 /** True for the name of a form. */
 export function isFormName(name: string): name is FormName {

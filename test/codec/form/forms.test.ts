@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { FORM_NAMES, FORMS, openForm } from '../../../src/codec/form/forms.ts';
+import { FORM_NAMES } from '../../../src/codec/form/form.ts';
+import { FORMS, openForm } from '../../../src/codec/form/forms.ts';
 import { compose, decompose, defineLayout } from '../../../src/core/layout.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
 import { ticks } from '../../../src/core/units.ts';

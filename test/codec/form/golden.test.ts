@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import type { FormName } from '../../../src/codec/form/form.ts';
-import { FORM_NAMES, FORMS, openForm } from '../../../src/codec/form/forms.ts';
+import { FORM_NAMES, type FormName } from '../../../src/codec/form/form.ts';
+import { FORMS, openForm } from '../../../src/codec/form/forms.ts';
 import { parseFormKeys } from '../../../src/codec/form/keys.ts';
 import type { Layout } from '../../../src/core/layout.ts';
 import { presetLayouts } from '../../core/arbitraries.ts';

@@ -1,0 +1,56 @@
+import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
+import { IdallocError } from '../errors.ts';
+import { namespaceKeys } from '../identity/keys.ts';
+import { readSnapshot } from '../identity/snapshot.ts';
+import type { CliContext } from './context.ts';
+import { withEtcd } from './etcd-session.ts';
+import { namespaceText, viewNamespace } from './lease-view.ts';
+import type { EvictOptions, ListOptions } from './leases.ts';
+import { timeText } from './table.ts';
+import { confirm } from './terminal.ts';
+
+/** Lists the worker IDs. */
+export async function runList({ env, out, now }: CliContext, options: ListOptions): Promise<void> {
+  const config = loadEtcdConfig(env);
+  const keys = keysOf(config);
+  const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
+  const view = viewNamespace(keys.root, snapshot, now(), options.all === true);
+  out(options.json === true ? `${JSON.stringify(view)}\n` : namespaceText(view));
+}
+
+/** Evicts a holder, after a confirmation. */
+export async function runEvict(context: CliContext, workerId: number, { yes, json }: EvictOptions): Promise<void> {
+  const config = loadEtcdConfig(context.env);
+  const fence = await withEtcd(config, (etcd) => evict(context, etcd, config, workerId, yes === true));
+  const result = { worker_id: workerId, fence: String(fence), evicted: true };
+  context.out(
+    json === true ? `${JSON.stringify(result)}\n` : `evicted the holder of worker ID ${workerId}, fence ${fence}\n`,
+  );
+}
+
+/** Evicts the holder that was shown, never a later one. */
+async function evict(
+  context: CliContext,
+  etcd: ClosableEtcd,
+  config: EtcdConfig,
+  workerId: number,
+  yes: boolean,
+): Promise<bigint> {
+  const key = keysOf(config).owner(workerId);
+  const owner = (await etcd.get([key])).get(key);
+  if (owner === undefined)
+    throw new IdallocError('NOT_FOUND', `worker ID ${workerId} is not held: there is no key ${key}`);
+  const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
+  const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
+  await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
+  const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
+  if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
+  if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+  return owner.createRevision;
+}
+
+function keysOf({ etcd, datacenterId }: EtcdConfig) {
+  return namespaceKeys(etcd.prefix, datacenterId);
+}

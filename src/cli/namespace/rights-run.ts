@@ -1,0 +1,40 @@
+import { quoted } from '../../adapters/kafka/topics/rights.ts';
+import { type Config, loadWorkerConfig } from '../../config/config.ts';
+import { claimKey } from '../../identity/bindings.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
+import type { CliContext } from '../context.ts';
+import type { EtcdRole, RightsFlags } from './rights.ts';
+
+/** A right in etcd on one key, or on all keys with this prefix. */
+export interface EtcdRight {
+  readonly permission: 'read' | 'readwrite';
+  readonly key: string;
+  readonly isPrefix: boolean;
+}
+
+/** The least rights of each role: on the datacenter's keys, and on the key that all namespaces of the ID space share. */
+export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
+  const permission = role === 'operator' ? 'read' : 'readwrite';
+  const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  return [
+    { permission, key: root, isPrefix: true },
+    { permission, key: claimKey(config.idSpace, config.datacenterId), isPrefix: false },
+  ];
+}
+
+/** Prints the rights of a role, as commands. */
+export function runRights(context: CliContext, { user, role, json }: RightsFlags): void {
+  const rights = etcdRightsOf(role, loadWorkerConfig(context.env));
+  const commands = etcdCommands(user, rights);
+  if (json === true) context.out(`${JSON.stringify({ user, role, rights, commands })}\n`);
+  else context.out(commands.map((command) => `${command}\n`).join(''));
+}
+
+/** Each user gets a role of the same name. */
+function etcdCommands(user: string, rights: readonly EtcdRight[]): string[] {
+  const grants = rights.map(
+    ({ permission, key, isPrefix }) =>
+      `etcdctl role grant-permission ${isPrefix ? '--prefix ' : ''}${user} ${permission} ${quoted(key)}`,
+  );
+  return [`etcdctl role add ${user}`, ...grants, `etcdctl user add ${user}`, `etcdctl user grant-role ${user} ${user}`];
+}

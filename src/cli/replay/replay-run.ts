@@ -1,0 +1,193 @@
+import type { Command } from 'commander';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import type { Layout } from '../../core/layout.ts';
+import { IdallocError } from '../../errors.ts';
+import { checkAll } from '../audit/audit-run.ts';
+import type { JoinCounts } from '../audit/check.ts';
+import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
+import { Findings, findingsJson, findingsText } from '../audit/report.ts';
+import { type AuditStore, type FoundBatch, withStore } from '../audit/store.ts';
+import { layoutOf } from '../chosen-layout.ts';
+import { type CliContext, EXIT } from '../context.ts';
+import { withCluster } from '../kafka-session.ts';
+import { counted } from '../table.ts';
+import { confirm, Progress, palette } from '../terminal.ts';
+import {
+  caughtUp,
+  forwardedSince,
+  partitionStates,
+  requestEnds,
+  requireEmptyGroup,
+  setBack,
+  type WantedOffset,
+} from './group.ts';
+import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
+import type { ReplayOptions } from './replay.ts';
+
+interface Session {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly source: Source;
+  readonly options: ReplayOptions;
+  /** The workers' layout, from the environment. */
+  readonly layout: Layout;
+}
+
+/** Resets the group's offsets, after a confirmation, and checks what the workers reply. */
+export async function runReplay(context: CliContext, options: ReplayOptions, command: Command): Promise<void> {
+  const layout = layoutOf({}, context.env, command);
+  const config = loadKafkaConfig(context.env);
+  await withCluster(context, config, async (source) => {
+    const session = { context, config, source, options, layout };
+    const plan = await planOf(session);
+    const count = countOf(plan);
+    if (options.json !== true) context.out(planText(plan, config.groupId));
+    const only = (more: object = {}) => {
+      if (options.json === true) context.out(`${JSON.stringify({ plan: planJson(plan), ...more })}\n`);
+    };
+    if (count === 0 || options.dryRun === true) return only();
+    await requireEmptyGroup(source, config.groupId);
+    await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
+    const ends = await replyEnds(session);
+    const requests = await requestEnds(session);
+    await setBack(source, config, plan);
+    if (!options.wait) {
+      context.err("the group's offsets are reset: start the workers\n");
+      return only();
+    }
+    await waitForWorkers(session, plan, count);
+    const forwarded = await waitForForwarded(session, requests);
+    if (!options.verify) return only({ read_again: count, forwarded });
+    await withStore(options.tempDir, (store) => verify(session, store, { plan, forwarded, ends }));
+  });
+}
+
+async function planOf(session: Session): Promise<PartitionPlan[]> {
+  const { from, offset, partition } = session.options;
+  const wanted: WantedOffset = (which, atTime) => {
+    if (partition !== undefined && partition !== which) return undefined;
+    return offset ?? atTime.get(which);
+  };
+  const tools = { ...session, signal: session.context.stop };
+  const states = await partitionStates(tools, wanted, from ?? 0);
+  const { groupId, topics } = session.config;
+  if (partition !== undefined && !states.some((state) => state.partition === partition)) {
+    throw new IdallocError(
+      'NOT_FOUND',
+      `'${topics.requests}' has no partition ${partition}: there are ${states.length}`,
+    );
+  }
+  if (states.every(({ committed }) => committed === undefined)) {
+    session.context.err(
+      `group '${groupId}' has read nothing of '${topics.requests}' yet; is it the workers' KAFKA_GROUP_ID?\n`,
+    );
+  }
+  return planReplay(states);
+}
+
+async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
+  const { context, options } = session;
+  context.err("the group's offsets are reset: start the workers now; waiting for them to read the requests again\n");
+  const progress = new Progress(context, 'read again', count);
+  const tools = { ...session, signal: context.stop };
+  await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));
+  progress.end();
+}
+
+/** Requests that workers forward during the replay are answered in their home partitions, after those that already wait there. */
+async function waitForForwarded(session: Session, requests: ReadonlyMap<number, number>): Promise<number> {
+  const { context, options } = session;
+  const tools = { ...session, signal: context.stop };
+  const { count, due } = await forwardedSince(tools, requests);
+  if (count === 0) return 0;
+  context.err(`waiting for ${counted(count, 'forwarded request')} in the partitions that decide them\n`);
+  const all = due.reduce((sum, { from, to }) => sum + to - from, 0);
+  const progress = new Progress(context, 'read of the partitions', all);
+  await caughtUp(tools, due, options.stallMs, (left) => progress.show(Math.max(0, all - left)));
+  progress.end();
+  return count;
+}
+
+/** The end offsets of the reply topics and the dead-letter topic, before anything is read again. */
+async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
+  const topics = [...(await replyTopics(source, config)), config.topics.deadLetters];
+  const spans = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
+  return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
+}
+
+interface Replayed {
+  readonly plan: readonly PartitionPlan[];
+  readonly forwarded: number;
+  /** End offsets of the reply topics before the replay. */
+  readonly ends: ReadonlyMap<string, number>;
+}
+
+/** Replies after `ends` are of the replay, or of new requests; those before are the first ones. */
+async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
+  const { context, config, source, layout } = session;
+  const findings = new Findings(100);
+  const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
+  const scope = await auditScope(source, ledgers, await replyTopics(source, config));
+  const sink = {
+    add: (batch: FoundBatch) => store.add(batch),
+    find: findings.add,
+    againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
+  };
+  const reader = new AuditReader(scope.ledger, sink, layout);
+  const progress = new Progress(context, 'verifying', sizeOf(scope));
+  const onProgress = (done: number) => progress.show(done);
+  await readScope(source, scope, reader, { signal: context.stop, onProgress });
+  progress.end();
+  const join = await checkAll(context, store, reader, findings);
+  if (findings.total > 0) context.setExitCode(EXIT.failed);
+  const letters = await wholeTopic(source, config.topics.deadLetters);
+  const dead = letters.reduce(
+    (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
+    0,
+  );
+  report(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
+}
+
+interface Outcome extends Omit<Replayed, 'ends'> {
+  /** Dead letters since the replay began. */
+  readonly dead: number;
+  readonly counts: ReadCounts;
+  readonly join: JoinCounts;
+  readonly findings: Findings;
+}
+
+function report({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
+  const read_again = countOf(plan);
+  const { repeated, repeatedWithoutFirst: without_first } = join;
+  const errors = Object.fromEntries(counts.errorsAgain);
+  if (options.json === true) {
+    const view = {
+      plan: planJson(plan),
+      read_again,
+      forwarded,
+      repeated,
+      without_first,
+      dead_letters: dead,
+      errors,
+      ...findingsJson(findings),
+    };
+    context.out(`${JSON.stringify(view)}\n`);
+    return;
+  }
+  const errorList = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
+  context.out(
+    [
+      `${counted(read_again, 'request was', 'requests were')} read again`,
+      ...(forwarded === 0
+        ? []
+        : [`${counted(forwarded, 'request was', 'requests were')} forwarded to the partition that decides it`]),
+      `${counted(repeated, 'reply repeats', 'replies repeat')} the batch of an earlier reply`,
+      `${counted(without_first, 'reply matches', 'replies match')} the ledger without an earlier reply (new requests included)`,
+      `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
+      ...(errorList === '' ? [] : [`errors: ${errorList}`]),
+      findingsText(findings, palette(context)),
+    ].join('\n'),
+  );
+}

@@ -1,0 +1,62 @@
+import { type Config, loadWorkerConfig } from '../config/config.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { startOps } from '../http/ops.ts';
+import { createLogger, type Log } from '../log.ts';
+import { createMetrics } from '../metrics.ts';
+import type { Worker } from '../worker/worker.ts';
+import { type CliContext, EXIT } from './context.ts';
+
+/** Releasing the lease after the drain takes a few calls to etcd; after this time the lease is left to expire. */
+const RELEASE_MS = 10_000;
+
+/** Serves requests until the worker ends or the process is told to stop. */
+export async function runWorker(context: CliContext): Promise<void> {
+  const loaded = loadWorkerConfig(context.env, undefined, context.now());
+  const config: Config = { ...loaded, workerIp: loaded.workerIp ?? context.hostIp() };
+  const log = createLogger({ level: config.logLevel, destination: 'stdout' });
+  for (const warning of config.warnings) log.warn(warning);
+  let worker: Worker | undefined;
+  const metrics = createMetrics(() => worker?.vitals());
+  const ready = () => {
+    const reason = worker === undefined ? 'STARTING' : worker.unready;
+    return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.unreadyDetail };
+  };
+  await using ops = await startOps({ ...config.ops, ready, metrics, monotonicMs: () => performance.now() });
+  log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
+  const { Worker } = await import('../worker/worker.ts');
+  try {
+    worker = new Worker(config, { log, metrics });
+    await Promise.race([worker.done, aborted(context.stop)]);
+    log.info('stopping: finishing the requests in progress');
+  } catch (error) {
+    log.fatal({ err: error }, describeError(error));
+    context.setExitCode(exitCodeOf(error));
+  }
+  if (worker !== undefined) await release(worker, config, log, context);
+}
+
+/** The worker limits its own drain; this limit is for a drain or a release that hangs. */
+async function release(worker: Worker, config: Config, log: Log, context: CliContext): Promise<void> {
+  const timer = Promise.withResolvers<'late'>();
+  const timeout = setTimeout(() => timer.resolve('late'), config.drainTimeoutMs + RELEASE_MS);
+  try {
+    const end = await Promise.race([worker[Symbol.asyncDispose](), timer.promise]);
+    if (end === 'late') throw new IdallocError('STOPPING', 'the worker did not stop in time; its lease will expire');
+    log.info('stopped');
+  } catch (error) {
+    log.error({ err: error }, describeError(error));
+    context.setExitCode(EXIT.failed);
+  } finally {
+    clearTimeout(timeout);
+  }
+}
+
+function exitCodeOf(error: unknown): number {
+  if (!(error instanceof IdallocError)) return EXIT.software;
+  return error.code === 'CONFIG_INVALID' ? EXIT.config : EXIT.failed;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
