@@ -108,7 +108,7 @@ test.for([-12, -50])(
     const beganMs = performance.now();
     on.clock.set(offsetMs);
     const closedMs = (await gateSays(on.worker, 'CLOCK_BACKWARD', from)) - beganMs;
-      await expectReleased(on.realm, terms);
+    await expectReleased(on.realm, terms);
     const closings = gateSince(on.worker, 0).filter((reason) => reason === 'CLOCK_BACKWARD');
     expect(await gateChanges(on.worker, 'CLOCK_BACKWARD')).toBe(closings.length);
     const back = await comesBack(on, fence, from, beganMs);
@@ -137,7 +137,7 @@ test.for(LASTING)(
     const beganMs = performance.now();
     on.clock.set(offsetMs);
     const closedMs = (await gateSays(on.worker, at, from)) - beganMs;
-      await gateSays(on.worker, then, from);
+    await gateSays(on.worker, then, from);
     await expectEjected(on, then);
     await expectNoCeilingInTheFuture(on.realm);
 

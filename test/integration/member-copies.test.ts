@@ -1,13 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Copy } from '../../src/kafka/loops/copies.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
-import {
-  connect,
-  openStage,
-  PARTITIONS,
-  Process,
-  type Stage,
-} from '../support/group-processes.ts';
+import { connect, openStage, PARTITIONS, Process, type Stage } from '../support/group-processes.ts';
 
 const LOG_END = 1_000_000;
 const REJOIN_AFTER_MS = 300;
