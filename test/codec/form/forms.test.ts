@@ -5,12 +5,11 @@ import { FORMS, openForm } from '../../../src/codec/form/forms.ts';
 import { compose, decompose, defineLayout } from '../../../src/core/layout.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
 import { ticks } from '../../../src/core/units.ts';
-import { examples } from '../../support/examples.ts';
 import { aLayoutAndIds, formsFor, settingsOf, tried } from '../../support/form-samples.ts';
 
 const DEFAULT = presetLayout('default');
 const GOLDEN = 55_325_805_773_398_016n;
-const RUNS = { numRuns: examples(200) };
+const RUNS = { numRuns: 200 };
 const SORTED = FORM_NAMES.filter((name) => FORMS[name].sorts !== 'no');
 const REFUSED = expect.objectContaining({ code: 'INVALID_ID' });
 
