@@ -33,7 +33,10 @@ async function stall(worker: WorkerProcess, milliseconds: number): Promise<void>
 
 /** Stalls the only worker while requests wait, until it has served them by itself. */
 async function stalled(lease: Readonly<Record<string, string>>) {
-  await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...lease, ...SHORT_SESSION } });
+  await using realm = await Realm.create(suiteServers(), {
+    partitions: PARTITIONS,
+    env: { ...lease, ...SHORT_SESSION },
+  });
   const replies = await realm.follow();
   const worker = realm.worker();
   await worker.ready();
