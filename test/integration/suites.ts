@@ -23,7 +23,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'clock-steps': {
     project: 'short',
     seconds: 10,
-    shows: 'a real process notices steps of its wall clock and its own stops',
+    shows: 'a real process notices steps, jumps and stops of its wall clock, and its own stops',
   },
   commands: { project: 'short', seconds: 10, shows: 'each command once, on the happy path; a whole topic replayed' },
   crash: {
@@ -91,11 +91,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 10,
     shows: 'the partitioners of five clients; simulated: any partition',
-  },
-  'clock-faults': {
-    project: 'long',
-    seconds: 10,
-    shows: 'the other steps, jumps and stops of a clock; also simulated',
   },
   'clock-start': {
     project: 'long',
