@@ -59,6 +59,8 @@ async function play({ steps, fates }: History): Promise<MemoryWorker[]> {
   return workers;
 }
 
+const RUNS = examples(200);
+
 describe('whatever the network does to two workers on one partition', () => {
   it('a correlation ID has one batch, byte for byte, and no ID is in two', async () => {
     let answered = 0;
@@ -82,8 +84,8 @@ describe('whatever the network does to two workers on one partition', () => {
           answered += 1;
         }
       }),
-      { numRuns: examples(200) },
+      { numRuns: RUNS },
     );
-    expect([answered > 200, met > 100]).toEqual([true, true]);
+    expect([answered > RUNS, met > RUNS / 2]).toEqual([true, true]);
   });
 });

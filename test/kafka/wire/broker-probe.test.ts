@@ -15,7 +15,12 @@ test('a broker reports its newest version of Fetch without a login', async () =>
 });
 
 test.for([
-  ['hangs up', (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()), /closed without a response/, 60_000],
+  [
+    'hangs up',
+    (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()),
+    /closed without a response/,
+    60_000,
+  ],
   ['stays silent', (broker: TcpBroker) => (broker.send = () => {}), /no response in 200 ms/, 200],
   [
     'speaks another protocol',
