@@ -93,11 +93,14 @@ class WatchedLink implements port.BrokerLink {
 
   async joinGroup(request: port.JoinGroupRequest): Promise<port.JoinGroupResponse> {
     const joining = this.#link.joinGroup(request);
-    const response = await this.#asMember(request.groupId, 'Read', joining, ({ errorCode }) => errorCode);
-    const { errorCode } = response;
-    if (errorCode === undefined || errorCode === SESSION_REFUSED)
-      this.#watch.onSession(request, errorCode === undefined);
-    return response;
+    try {
+      const response = await this.#asMember(request.groupId, 'Read', joining, ({ errorCode }) => errorCode);
+      if (response.errorCode === undefined) this.#watch.onSession(request, true);
+      return response;
+    } catch (error) {
+      if (kafkaErrorCode(error) === SESSION_REFUSED) this.#watch.onSession(request, false);
+      throw error;
+    }
   }
 
   syncGroup(request: port.SyncGroupRequest): Promise<port.SyncGroupResponse> {
