@@ -125,6 +125,7 @@ export async function localEngine(signal?: AbortSignal): Promise<LocalEngine | {
     ask('context', 'inspect', '--format', '{{.Endpoints.docker.Host}}'),
     ask('info', '--format', '{{json .SecurityOptions}}'),
   ]);
+  if (version.stderr.includes('permission denied')) return { unavailable: 'the container engine refuses this user' };
   if (version.code !== 0 || version.stdout.trim() === '') return { unavailable: 'no container engine answers' };
   const host = process.env.DOCKER_HOST || (context.code === 0 ? context.stdout.trim() : '');
   if (/^(tcp|ssh|https?):/.test(host)) return { unavailable: 'the container engine is on another machine' };

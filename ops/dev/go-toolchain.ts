@@ -9,7 +9,7 @@ const DOWNLOAD_TIMEOUT_MS = 10 * 60_000;
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 
 /** A Go that builds the modules of this checkout, and the environment that it needs. */
-export interface Go {
+interface Go {
   readonly command: string;
   readonly env: NodeJS.ProcessEnv;
 }

@@ -92,9 +92,11 @@ export async function startOwnServers(options: ServersOptions): Promise<OwnServe
   const giveUp = new AbortController();
   const signal = AbortSignal.any([options.signal, giveUp.signal]);
   progress.step(`starting ${names.map((name) => TITLES[name]).join(' and ')}`);
-  const starts: Promise<Running>[] = names.map((name) => {
+  const starts = names.map(async (name): Promise<Running> => {
     const dir = join(options.stateDir, name);
-    return STARTERS[name]({ env, log: progress.step, signal, dir, container: containers?.[name] });
+    const server = await STARTERS[name]({ env, log: progress.step, signal, dir, container: containers?.[name] });
+    progress.say(`${TITLES[name]} serves at ${Object.values(server.address).join()}`);
+    return server;
   });
   let cause: unknown;
   const running = await Promise.all(
@@ -121,7 +123,6 @@ export async function startOwnServers(options: ServersOptions): Promise<OwnServe
 async function kafka(options: Parameters<typeof startKafka>[0]): Promise<Running> {
   const server = await startKafka(options);
   const brokers = server.brokers.join(',');
-  options.log?.(`Kafka serves at ${brokers}`);
   return {
     address: { brokers },
     ended: server.exited.then((how) => `Kafka exited (${how}); log: ${server.logFile}`),
@@ -132,7 +133,6 @@ async function kafka(options: Parameters<typeof startKafka>[0]): Promise<Running
 async function etcd(options: Parameters<typeof startEtcd>[0]): Promise<Running> {
   const server = await startEtcd(options);
   const endpoints = server.endpoints.join(',');
-  options.log?.(`etcd serves at ${endpoints}`);
   return {
     address: { endpoints },
     ended: server.exited.then((how) => `etcd exited (${how})`),

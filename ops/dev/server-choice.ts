@@ -17,7 +17,7 @@ export interface Choice {
   readonly because: string;
 }
 
-export const KINDS: readonly string[] = ['containers', 'processes'];
+const KINDS: readonly string[] = ['containers', 'processes'];
 
 /**
  * Chooses in this order: containers, the tools on the PATH, tools that can be installed. Throws an error with cause and remedy
@@ -37,7 +37,7 @@ export function choose({ wish, noContainers, missing, noInstall }: Facts): Choic
   throw new Error(
     [
       'no Kafka and etcd can be had here:',
-      `containers: ${because === noContainers ? because : `not used, because ${because}`}`,
+      `containers: ${wish === undefined ? noContainers : `${wish.by} excludes them`}`,
       ...missing.map((fault) => `child processes: ${fault}`),
       `nothing is installed, because ${noInstall}`,
       'Start a container engine that can pull the images, install the tools, or set KAFKA_BROKERS and ETCD_ENDPOINTS.',

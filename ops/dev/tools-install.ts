@@ -1,7 +1,7 @@
 import { aptInstall, aptObstacle, type Log } from './apt.ts';
 import { requireTools, type ToolName, toolFaults } from './toolchain.ts';
 
-export interface InstallOptions {
+interface InstallOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log;
   readonly signal?: AbortSignal | undefined;
