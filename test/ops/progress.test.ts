@@ -48,8 +48,9 @@ function start(isTTY: boolean, env: NodeJS.ProcessEnv = {}) {
 
 test('at a terminal a step rewrites the one before, and lines that are said stay above it', () => {
   const { screen, progress } = start(true);
-  progress.step('one');
+  progress.step('a long first step');
   progress.step('two');
+  expect(screen.lines).toEqual(['[  0.0 s] two']);
   progress.say('kept');
   progress.step('three');
   expect(screen.lines).toEqual(['[  0.0 s] kept', '[  0.0 s] three']);
