@@ -1,7 +1,7 @@
 // The one file that a fresh clone can run: no dependency, any Node from 20 on. It updates node_modules to the lockfile
 // and then runs the Node version that ops/node pins, if the lockfile has one for this platform.
 // Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments]
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { isInstalled } from './install-state.mjs';
 import { acquireLock } from './lock.mjs';
 import { parseProcStat } from './process-identity.mjs';
+import { progress } from './progress.mjs';
 
 const OLDEST_NODE = 20;
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
@@ -17,6 +18,11 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
 const PINNED = JSON.parse(readFileSync(join(ROOT, 'ops/node/package.json'), 'utf8')).version;
 const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };
+/** What a command that takes long is going to do. The others print only their own output. */
+const PLANS = {
+  start: 'npm start: dependencies, Kafka and etcd, topics, a worker, one request; Ctrl-C stops it',
+  test: 'npm test: dependencies, then the checks and tests',
+};
 /** The commands that own child processes, and so must notice when this process is killed. */
 const SUPERVISED = ['start', 'test'];
 
@@ -56,32 +62,33 @@ function node() {
   );
 }
 
-function npmCi() {
-  process.stderr.write('idalloc: installing dependencies (npm ci)\n');
+async function npmCi() {
+  progress.step('installing dependencies (npm ci)');
   const npmScript = process.env.npm_execpath;
   const [command, ...prefix] = npmScript?.endsWith('.js') ? [process.execPath, npmScript] : ['npm'];
   // Standard output stays clean, since with --json a program reads it.
-  const result = spawnSync(
-    command,
-    [...prefix, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'],
-    {
-      cwd: ROOT,
-      stdio: ['ignore', 2, 2],
-    },
-  );
-  if (result.error) fail(`npm can't be run (${result.error.message}); install npm, which comes with Node.js`);
-  if (result.signal) fail(`npm ci was killed by ${result.signal}`);
-  if (result.status !== 0) fail(`npm ci failed with exit code ${result.status}; its messages are above`);
+  const child = spawn(command, [...prefix, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], {
+    cwd: ROOT,
+    stdio: ['ignore', 2, 2],
+  });
+  const { error, code, signal } = await new Promise((resolve) => {
+    child.once('error', (error) => resolve({ error }));
+    child.once('exit', (code, signal) => resolve({ code, signal }));
+  });
+  progress.settle();
+  if (error) fail(`npm can't be run (${error.message}); install npm, which comes with Node.js`);
+  if (signal) fail(`npm ci was killed by ${signal}`);
+  if (code !== 0) fail(`npm ci failed with exit code ${code}; its messages are above`);
 }
 
 async function install() {
   if (installed()) return;
   const release = await acquireLock(join(ROOT, '.idalloc/install.lock'), {
     timeoutMs: INSTALL_TIMEOUT_MS,
-    onWait: ({ pid }) => process.stderr.write(`idalloc: waiting for the installation by process ${pid}\n`),
+    onWait: ({ pid }) => progress.step(`waiting for the installation by process ${pid}`),
   });
   try {
-    if (!installed()) npmCi();
+    if (!installed()) await npmCi();
     if (!installed())
       fail(
         'npm ci succeeded, but node_modules does not match package-lock.json, or the pinned Node could not be fetched; remove node_modules and try again',
@@ -142,5 +149,7 @@ if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
 }
 if (!Object.hasOwn(PROGRAMS, command ?? ''))
   fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')} [arguments]`);
+if (Object.hasOwn(PLANS, command)) progress.say(PLANS[command]);
 await install();
+progress.settle();
 handOver(command, args);

@@ -1,13 +1,9 @@
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { aptInstall, aptObstacle, installObstacle, type Log } from './apt.ts';
 import { startChild, untilReady } from './child.ts';
 import { ROOT } from './paths.ts';
-import { run } from './run.ts';
 import { which } from './toolchain.ts';
-
-/** Takes one line of progress, without a line end. */
-export type Log = (line: string) => void;
 
 /** A container engine that answers, or why there is none. `stop` ends only what this process started. */
 export type Engine = { readonly started: boolean; stop(): Promise<void> } | { readonly unavailable: string };
@@ -21,17 +17,17 @@ export interface Answer {
 
 const OUTPUT_LIMIT = 1 << 20;
 const ANSWER_MS = 10_000;
-const APT_MS = 600_000;
 const ENGINE_START_MS = 60_000;
 const ENGINE_STOP_MS = 30_000;
 
-/** Runs the docker program and returns the first MiB of each output; never rejects. */
-export function docker(args: readonly string[], timeoutMs = ANSWER_MS): Promise<Answer> {
+/** Runs the docker program and returns the first MiB of each output; never rejects. The signal ends it. */
+export function docker(args: readonly string[], timeoutMs = ANSWER_MS, signal?: AbortSignal): Promise<Answer> {
   return new Promise((resolve) => {
     const child = spawn('docker', args, {
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: timeoutMs,
       killSignal: 'SIGKILL',
+      ...(signal === undefined ? {} : { signal }),
     });
     const output = { stdout: '', stderr: '' };
     const keep = (name: 'stdout' | 'stderr') => (chunk: string) => {
@@ -44,13 +40,11 @@ export function docker(args: readonly string[], timeoutMs = ANSWER_MS): Promise<
   });
 }
 
-/** Why this process may not install packages or start daemons here; undefined when it may. */
-function installObstacle(): string | undefined {
-  if (process.env.IDALLOC_NO_INSTALL === '1') return 'IDALLOC_NO_INSTALL=1 forbids installing or starting one';
-  if (process.platform !== 'linux') return 'start Docker, then try again';
-  if (process.getuid?.() !== 0) return 'only root can install and start one; start Docker, then try again';
+/** Why this process may not install or start an engine here; undefined when it may. */
+function engineObstacle(): string | undefined {
   if (process.env.DOCKER_HOST) return "DOCKER_HOST names an engine that this process can't install or start";
-  return undefined;
+  const obstacle = installObstacle(process.env);
+  return obstacle && `none is installed or started from here, because ${obstacle}`;
 }
 
 /**
@@ -64,21 +58,10 @@ export async function ensurePrograms(wanted: Readonly<Record<string, string>>, l
   if (missing.length === 0) return undefined;
   const packages = [...new Set(missing.map(([, name]) => name))];
   const names = packages.join(' ');
-  const obstacle = installObstacle();
-  if (obstacle !== undefined) return `${names} missing; ${obstacle}`;
-  if (!existsSync('/etc/debian_version') || !which('apt-get', process.env)) return `${names} missing; install by hand`;
-  log(`installing with apt-get: ${names} (IDALLOC_NO_INSTALL=1 prevents this)`);
-  const apt = (args: readonly string[]) =>
-    run({
-      command: 'apt-get',
-      args: ['-o', 'DPkg::Lock::Timeout=120', '-qq', ...args],
-      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1' },
-      purpose: `apt-get ${args[0]}`,
-      timeoutMs: APT_MS,
-    });
+  const obstacle = aptObstacle(process.env);
+  if (obstacle !== undefined) return `${names} missing, and not installed from here, because ${obstacle}`;
   try {
-    await apt(['update']);
-    await apt(['install', '-y', '--no-install-recommends', ...packages]);
+    await aptInstall(packages, process.env, log);
     return undefined;
   } catch (error) {
     return `${names} could not be installed: ${(error as Error).message}`;
@@ -116,7 +99,7 @@ async function startEngine(log: Log): Promise<Engine> {
 export async function ensureEngine(log: Log): Promise<Engine> {
   const found = { started: false, stop: async () => {} };
   if (await answers()) return found;
-  const obstacle = installObstacle();
+  const obstacle = engineObstacle();
   if (obstacle !== undefined) return { unavailable: `no container engine answers; ${obstacle}` };
   const missing = await ensurePrograms(
     { docker: 'docker.io', dockerd: 'docker.io', iptables: 'iptables', debootstrap: 'debootstrap' },
@@ -126,6 +109,30 @@ export async function ensureEngine(log: Log): Promise<Engine> {
   // With a service manager, installing the package starts the daemon.
   if (await answers()) return found;
   return startEngine(log);
+}
+
+/** An engine on this machine, and the user as whom a container writes files that belong to this process's user. */
+export interface LocalEngine {
+  readonly user: string | undefined;
+}
+
+/** An engine that answers and shares files and ports with this machine, or why there is none. Installs and starts nothing. */
+export async function localEngine(signal?: AbortSignal): Promise<LocalEngine | { readonly unavailable: string }> {
+  if (!which('docker', process.env)) return { unavailable: 'there is no docker program' };
+  const ask = (...args: string[]) => docker(args, ANSWER_MS, signal);
+  const [version, context, info] = await Promise.all([
+    ask('version', '--format', '{{.Server.Version}}'),
+    ask('context', 'inspect', '--format', '{{.Endpoints.docker.Host}}'),
+    ask('info', '--format', '{{json .SecurityOptions}}'),
+  ]);
+  if (version.stderr.includes('permission denied')) return { unavailable: 'the container engine refuses this user' };
+  if (version.code !== 0 || version.stdout.trim() === '') return { unavailable: 'no container engine answers' };
+  const host = process.env.DOCKER_HOST || (context.code === 0 ? context.stdout.trim() : '');
+  if (/^(tcp|ssh|https?):/.test(host)) return { unavailable: 'the container engine is on another machine' };
+  // Without root rights the engine maps its root to this user, and other users to nobody.
+  if (info.stdout.includes('rootless')) return { user: '0:0' };
+  const [uid, gid] = [process.getuid?.(), process.getgid?.()];
+  return { user: uid === undefined ? undefined : `${uid}:${gid}` };
 }
 
 /** The command that starts Compose: the plugin, or Debian's older program, which is installed if both are missing. */

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type BuildOptions, cached, cacheName } from './cache.ts';
+import { goCommand } from './go-toolchain.ts';
 import { run } from './run.ts';
 import { isAtLeast, type ToolName, versionOf, which } from './toolchain.ts';
 
@@ -30,13 +31,20 @@ export function etcdTools(cache: string, env: NodeJS.ProcessEnv): ToolName[] {
   return plan(cache, env).ready ? [] : ['go'];
 }
 
+/** Where etcd comes from, for people. */
+export function etcdOrigin(cache: string, env: NodeJS.ProcessEnv): string {
+  const { path, version, ready } = plan(cache, env);
+  return ready ? `etcd from ${path}` : `etcd ${version} built by Go`;
+}
+
 /** The path of an etcd program, which is built from its Go module if it is missing. */
 export async function installEtcd(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
   const { path, name, version, ready } = plan(options.cache, env);
   if (ready) return path;
+  const go = await goCommand(env, options);
   const dir = await cached(name, { ...options, what: `etcd ${version} (built by Go)` }, async (into) => {
     await run({
-      command: 'go',
+      command: go.command,
       args: [
         'build',
         '-trimpath',
@@ -49,7 +57,7 @@ export async function installEtcd(env: NodeJS.ProcessEnv, options: Omit<BuildOpt
       purpose: 'the build of etcd by Go',
       timeoutMs: BUILD_TIMEOUT_MS,
       cwd: MODULE,
-      env: { ...env, CGO_ENABLED: '0' },
+      env: { ...go.env, CGO_ENABLED: '0' },
       signal: options.signal,
     });
   });

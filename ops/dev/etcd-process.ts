@@ -1,15 +1,20 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Child, logHolds, startChild, untilReady } from './child.ts';
+import { type Container, endContainer, startContainer } from './container-process.ts';
 import { etcdTools, installEtcd } from './etcd-install.ts';
 import { cacheDir } from './paths.ts';
 import { portsOf } from './ports.ts';
 import { requireTools } from './toolchain.ts';
 
-const READY_TIMEOUT_MS = 30_000;
+const READY_TIMEOUT_MS = 90_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
+/** What etcd and the container engine print then. */
+const TAKEN = ['address already in use', 'port is already allocated'];
+/** The program's path in etcd's image. */
+const IMAGE_PROGRAM = '/usr/local/bin/etcd';
 /** Ports of each member: for clients, for the other members, and for health checks. */
 const PORTS_EACH = 3;
 
@@ -22,6 +27,8 @@ export interface EtcdOptions {
   readonly tls?: (member: number) => EtcdTlsFiles;
   /** Command-line arguments after the default ones. */
   readonly args?: readonly string[];
+  /** Runs the only member in a container of this image; without it, members are processes of this machine. */
+  readonly container?: Container | undefined;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -54,22 +61,24 @@ export interface EtcdProcess {
 
 /**
  * Starts an etcd cluster on the loopback address and waits until each member serves linearizable reads. It ends with
- * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in 30 s.
+ * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in time.
  */
 export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
   const env = options.env ?? process.env;
   const cache = cacheDir(env);
   const size = options.size ?? 1;
-  requireTools(etcdTools(cache, env), env);
-  const program = await installEtcd(env, { cache, log: options.log ?? (() => undefined), signal: options.signal });
+  const install = { cache, log: options.log ?? (() => undefined), signal: options.signal };
+  if (!options.container) requireTools(etcdTools(cache, env), env);
+  const program = options.container ? IMAGE_PROGRAM : await installEtcd(env, install);
   mkdirSync(options.dir, { recursive: true, mode: 0o700 });
+  const logs = memberNames(size).map((name) => logOf(options.dir, name));
+  for (const log of logs) await endContainer(log);
   for (let attempt = 1; ; attempt++) {
     const ports = await portsOf(options.dir, PORTS_EACH * size);
     try {
       return cluster(await startMembers(program, ports, options, env));
     } catch (error) {
-      const logs = memberNames(size).map((name) => join(options.dir, `${name}.log`));
-      const collided = logs.some((log) => logHolds(log, 'address already in use'));
+      const collided = logs.some((log) => TAKEN.some((text) => logHolds(log, text)));
       if (!collided || attempt === ATTEMPTS || options.signal?.aborted) throw error;
     }
   }
@@ -77,6 +86,10 @@ export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
 
 function memberNames(size: number): string[] {
   return Array.from({ length: size }, (_, i) => `etcd${i + 1}`);
+}
+
+function logOf(dir: string, name: string): string {
+  return join(dir, `${name}.log`);
 }
 
 /** Members become ready together: the first ones wait for a quorum. */
@@ -93,20 +106,22 @@ async function startMembers(
       const [client, peer, health] = ports.slice(PORTS_EACH * i).map((port) => `127.0.0.1:${port}`);
       const endpoint = `${options.tls === undefined ? 'http' : 'https'}://${client}`;
       const healthUrl = `http://${health}`;
+      // A container publishes a port only for a listener on all of its own addresses.
+      const listen = (url: string) => (options.container ? url.replace('127.0.0.1', '0.0.0.0') : url);
       const args = [
-        ...memberArgs(name, join(options.dir, name), endpoint, `http://${peer}`),
-        ...['--initial-cluster', peers, '--initial-cluster-state', 'new', '--listen-metrics-urls', healthUrl],
+        ...memberArgs(name, join(options.dir, name), `http://${peer}`),
+        ...['--listen-client-urls', listen(endpoint), '--advertise-client-urls', endpoint],
+        ...['--initial-cluster', peers, '--initial-cluster-state', 'new', '--listen-metrics-urls', listen(healthUrl)],
         ...(options.tls === undefined ? [] : tlsArgs(options.tls(i))),
         ...(options.args ?? []),
       ];
       const start = async (): Promise<EtcdNode> => {
-        const child = await startChild({
-          name,
-          logFile: join(options.dir, `${name}.log`),
-          command: program,
-          args,
-          env,
-        });
+        const what = { name, logFile: logOf(options.dir, name) };
+        const { container, dir } = options;
+        const published = [PORTS_EACH * i, PORTS_EACH * i + 2].map((port) => ports[port] ?? 0);
+        const child = container
+          ? await startContainer(what, container, { command: program, args, dir, ports: published })
+          : await startChild({ ...what, command: program, args, env });
         await untilReady(child, () => isHealthy(healthUrl), { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
         return { ...child, endpoint, restart: start };
       };
@@ -121,10 +136,9 @@ async function startMembers(
 }
 
 /** Elections in half a second instead of one, since everything is on one machine. */
-function memberArgs(name: string, dataDir: string, client: string, peer: string): string[] {
+function memberArgs(name: string, dataDir: string, peer: string): string[] {
   return [
     ...['--name', name, '--data-dir', dataDir],
-    ...['--listen-client-urls', client, '--advertise-client-urls', client],
     ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
     ...['--heartbeat-interval', '50', '--election-timeout', '500'],
     ...['--auto-compaction-mode', 'periodic', '--auto-compaction-retention', '1h'],

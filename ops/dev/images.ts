@@ -2,10 +2,13 @@ import { copyFile, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DEFAULT_IMAGES } from '../../src/testcontainers/images.ts';
-import { docker, ensurePrograms, type Log } from './docker-engine.ts';
-import { ROOT } from './paths.ts';
+import type { Log } from './apt.ts';
+import { docker, ensurePrograms } from './docker-engine.ts';
+import { goCommand } from './go-toolchain.ts';
+import { cacheDir, ROOT } from './paths.ts';
 import { run } from './run.ts';
-import { requireTools, type ToolName } from './toolchain.ts';
+import type { ToolName } from './toolchain.ts';
+import { ensureTools } from './tools-install.ts';
 
 /** The official images that the tests use, and that the worker's image is based on. */
 export const IMAGES = {
@@ -30,8 +33,9 @@ async function isPresent(image: string): Promise<boolean> {
 }
 
 /** @returns why the image could not be pulled; undefined if it was */
-async function pull(image: string, timeoutMs: number): Promise<string | undefined> {
-  const { code, stderr } = await docker(['pull', '--quiet', image], timeoutMs);
+async function pull(image: string, timeoutMs: number, signal?: AbortSignal): Promise<string | undefined> {
+  const { code, stderr } = await docker(['pull', '--quiet', image], timeoutMs, signal);
+  signal?.throwIfAborted();
   if (code === 0) return undefined;
   return code === undefined
     ? `no answer in ${timeoutMs} ms`
@@ -77,13 +81,14 @@ function jars(context: string): Promise<string> {
 }
 
 /** The server is built from the module of the server processes, the client from a separate one. */
-async function etcdPrograms(context: string): Promise<void> {
+async function etcdPrograms(context: string, log: Log): Promise<void> {
+  const go = await goCommand(process.env, { cache: cacheDir(process.env), log });
   const build = (program: string, of: string, module: string) =>
     run({
-      command: 'go',
+      command: go.command,
       args: ['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', join(context, program), of],
       cwd: join(ROOT, module),
-      env: { ...process.env, CGO_ENABLED: '0' },
+      env: { ...go.env, CGO_ENABLED: '0' },
       purpose: `the build of ${program} by Go`,
       timeoutMs: BUILD_MS,
     });
@@ -102,7 +107,9 @@ async function nodeAndNpm(context: string): Promise<void> {
 }
 
 /** A stand-in's needs besides the files in ops/images: programs of this machine, and what they add to the build context. */
-const STAND_INS: Readonly<Record<ImageName, { tools: ToolName[]; fill: (context: string) => Promise<unknown> }>> = {
+const STAND_INS: Readonly<
+  Record<ImageName, { tools: ToolName[]; fill: (context: string, log: Log) => Promise<unknown> }>
+> = {
   kafka: { tools: ['java', 'mvn'], fill: jars },
   etcd: { tools: ['go'], fill: etcdPrograms },
   node: { tools: [], fill: nodeAndNpm },
@@ -115,7 +122,7 @@ async function buildStandIn(name: ImageName, base: Promise<unknown>, log: Log): 
     const context = join(scratch, name);
     await mkdir(context);
     await cp(join(ROOT, 'ops/images', name), context, { recursive: true });
-    await Promise.all([STAND_INS[name].fill(context), base]);
+    await Promise.all([STAND_INS[name].fill(context, log), base]);
     await dockerBuild(IMAGES[name], context);
     log(`built a stand-in for ${IMAGES[name]} in ${Math.round((performance.now() - begin) / 1000)} s`);
   } finally {
@@ -134,9 +141,9 @@ async function ensureBase(log: Log): Promise<void> {
 }
 
 async function buildStandIns(names: readonly ImageName[], why: string, log: Log): Promise<void> {
-  requireTools(
+  await ensureTools(
     names.flatMap((name) => STAND_INS[name].tools),
-    process.env,
+    { env: process.env, log },
   );
   log(`no registry answers (${why})`);
   log(`building stand-ins under the same names: ${names.map((name) => IMAGES[name]).join(', ')}`);
@@ -166,6 +173,26 @@ export async function ensureImages(names: readonly ImageName[], log: Log): Promi
     why = fault;
   }
   if (unpulled.length > 0) await buildStandIns(unpulled, why, log);
+}
+
+/**
+ * Pulls those of the images that are missing, and builds none.
+ *
+ * @returns why not all are available; undefined if they are
+ */
+export async function pullImages(
+  names: readonly ImageName[],
+  log: Log,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  for (const name of names) {
+    const image = IMAGES[name];
+    if (await isPresent(image)) continue;
+    log(`pulling ${image}`);
+    const fault = await pull(image, PULL_MS, signal);
+    if (fault !== undefined) return `${image} is missing and can't be pulled (${fault})`;
+  }
+  return undefined;
 }
 
 /** The worker's image with a clock that tests can step. */

@@ -26,6 +26,12 @@ export function kafkaTools(cache: string, env: NodeJS.ProcessEnv): ToolName[] {
   return plan(cache, env).ready ? ['java'] : ['java', 'mvn'];
 }
 
+/** Where Kafka comes from, for people. */
+export function kafkaOrigin(cache: string, env: NodeJS.ProcessEnv): string {
+  const { libs, ready, version } = plan(cache, env);
+  return ready ? `Kafka from ${libs}` : `Kafka ${version} downloaded by Maven`;
+}
+
 /** The directory of Kafka's jars, which Maven downloads if the cache lacks them. */
 export async function installKafka(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
   const { libs, name, version } = plan(options.cache, env);

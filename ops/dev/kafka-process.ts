@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Child, logHolds, startChild, untilReady } from './child.ts';
+import { type Container, containerName, endContainer, inContainer, startContainer } from './container-process.ts';
 import { installKafka, kafkaTools } from './kafka-install.ts';
 import { kafkaProperties } from './kafka-properties.ts';
 import { cacheDir } from './paths.ts';
@@ -9,10 +10,15 @@ import { portsOf } from './ports.ts';
 import { run } from './run.ts';
 import { requireTools } from './toolchain.ts';
 
-const READY_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 180_000;
 const FORMAT_TIMEOUT_MS = 60_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
+const LOG = 'kafka.log';
+/** What Kafka and the container engine print then. */
+const TAKEN = ['Address already in use', 'address already in use', 'port is already allocated'];
+/** Where Kafka's image has its jars. */
+const IMAGE_LIBS = '/opt/kafka/libs';
 
 export interface KafkaOptions {
   /** Holds the data, the configuration, the log and the ports; existing data is used again. */
@@ -25,6 +31,8 @@ export interface KafkaOptions {
   readonly ports?: readonly number[];
   /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
   readonly clusterId?: string;
+  /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
+  readonly container?: Container | undefined;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -39,20 +47,21 @@ export interface KafkaProcess extends Child {
 
 /**
  * Starts one Kafka broker with its own controller, on the loopback address, and waits until it serves. It ends with
- * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in a minute.
+ * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in time.
  */
 export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   const env = options.env ?? process.env;
   const cache = cacheDir(env);
   const log = options.log ?? (() => undefined);
-  requireTools(kafkaTools(cache, env), env);
-  const libs = await installKafka(env, { cache, log, signal: options.signal });
+  if (!options.container) requireTools(kafkaTools(cache, env), env);
+  const libs = options.container ? IMAGE_LIBS : await installKafka(env, { cache, log, signal: options.signal });
+  await endContainer(join(options.dir, LOG));
   for (let attempt = 1; ; attempt++) {
     const ports = options.ports ?? (await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4));
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {
-      const collided = logHolds(join(options.dir, 'kafka.log'), 'Address already in use');
+      const collided = TAKEN.some((text) => logHolds(join(options.dir, LOG), text));
       const isLast = attempt === ATTEMPTS || options.ports !== undefined;
       if (!collided || isLast || options.signal?.aborted) throw error;
     }
@@ -63,21 +72,27 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   const config = join(options.dir, 'server.properties');
   const data = join(options.dir, 'data');
   mkdirSync(options.dir, { recursive: true });
-  writeFileSync(config, kafkaProperties(data, ports, options.properties, options.proxyPort));
+  const [client, broker, controller] = ports;
+  // A container publishes a port only for a listener on all of its own addresses.
+  const published = `CLIENT://0.0.0.0:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`;
+  const properties = { ...(options.container ? { listeners: published } : {}), ...options.properties };
+  writeFileSync(config, kafkaProperties(data, ports, properties, options.proxyPort));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
-  const logFile = join(options.dir, 'kafka.log');
-  const flags = ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
-  const child = await startChild({ name: 'Kafka', logFile, ...java(libs, flags, 'kafka.Kafka', [config], env) });
-  const ready = () => logHolds(logFile, 'Kafka Server started');
+  const what = { name: 'Kafka', logFile: join(options.dir, LOG) };
+  const program = java(libs, ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'], 'kafka.Kafka', [config]);
+  const child = options.container
+    ? await startContainer(what, options.container, { ...program, dir: options.dir, ports: ports.slice(0, 1) })
+    : await startChild({ ...what, ...program, env });
+  const ready = () => logHolds(what.logFile, 'Kafka Server started');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
   const behindProxy = ports[3] === undefined ? undefined : `127.0.0.1:${ports[3]}`;
-  return { ...child, brokers: [`127.0.0.1:${ports[0]}`], behindProxy };
+  return { ...child, brokers: [`127.0.0.1:${client}`], behindProxy };
 }
 
 /** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */
-function java(libs: string, flags: string[], main: string, args: string[], env: NodeJS.ProcessEnv) {
+function java(libs: string, flags: string[], main: string, args: string[]) {
   const always = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xlog:disable'];
-  return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args], env };
+  return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args] };
 }
 
 /** Writes the storage once. Its meta.properties come last, so a directory without them was never in use. */
@@ -85,16 +100,20 @@ async function format(
   libs: string,
   data: string,
   config: string,
-  { clusterId = newClusterId(), signal }: KafkaOptions,
+  { clusterId = newClusterId(), signal, container, dir }: KafkaOptions,
   env: NodeJS.ProcessEnv,
 ) {
   rmSync(data, { recursive: true, force: true });
+  const program = java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config]);
   await run({
-    ...java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config], env),
+    ...(container ? inContainer(`${containerName(dir)}-format`, container, { ...program, dir }) : { ...program, env }),
     purpose: "the formatting of Kafka's storage",
     timeoutMs: FORMAT_TIMEOUT_MS,
     signal,
   });
+  if (!existsSync(join(data, 'meta.properties'))) {
+    throw new Error(`the container engine doesn't share ${dir} with this machine; set IDALLOC_SERVERS=processes`);
+  }
 }
 
 /** An ID for a storage: 16 random bytes in base64url; a leading dash would be read as an option. */

@@ -4,7 +4,7 @@ import { loadKafkaConfig } from '../../src/config/config.ts';
 import { lastLines } from './child.ts';
 import { isAlarming, readableLine } from './log-line.ts';
 import { ROOT, STATE_DIR } from './paths.ts';
-import { log } from './progress.ts';
+import { progress } from './progress.mjs';
 import { parseReply, presentNextSteps, presentReply } from './reply.ts';
 import { run } from './run.ts';
 import { openServers, type Servers } from './servers.ts';
@@ -37,7 +37,7 @@ export class ServersGone extends Error {}
  */
 export async function serve(options: Options, onAnswer: () => void, stop: AbortSignal): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
-  const servers = await openServers({ stateDir: STATE_DIR, env: process.env, log, signal: stop });
+  const servers = await openServers({ stateDir: STATE_DIR, env: process.env, progress, signal: stop });
   cleanup.defer(() => servers.stop());
   const lost = new AbortController();
   void servers.ended.then((how) => lost.abort(servers.shared ? new ServersGone(how) : new Error(how)));
@@ -70,20 +70,22 @@ async function startOne(
   cleanup.defer(() => slot.release());
   const brokerCount = await countBrokers(servers, signal);
   const env = workerEnv({ env: process.env, ...servers, stateDir: STATE_DIR, slot: slot.number, brokerCount });
+  progress.step('creating the topics');
   await idalloc(['topics', 'init'], env, signal);
-  log('topics exist; starting a worker');
+  progress.step('topics exist; starting a worker');
   const logFile = join(STATE_DIR, `worker-${slot.number}.log`);
   const worker = await startWorker({ env, logFile, signal });
   cleanup.defer(() => worker.stop(graceMs()));
   cleanup.defer(() => servers.retire());
   cleanup.defer(follow(logFile, showLog(options)));
-  log('the worker is ready; sending a request');
+  progress.step('the worker is ready; sending a request');
   return { process: worker, env };
 }
 
 async function firstReply(options: Options, worker: Running, onAnswer: () => void, signal: AbortSignal): Promise<void> {
   const answer = parseReply(await idalloc(['request', '--json', '--count', String(FIRST_COUNT)], worker.env, signal));
-  log('answered');
+  progress.say('answered');
+  progress.settle();
   if (!options.quiet) process.stdout.write(options.json ? `${answer.line}\n` : `\n${presentReply(answer.reply)}\n\n`);
   onAnswer();
   if (options.once) return;
@@ -111,7 +113,7 @@ function idalloc(args: readonly string[], env: NodeJS.ProcessEnv, signal: AbortS
 async function countBrokers(servers: Servers, signal: AbortSignal): Promise<number> {
   if (servers.kafkaFrom === 'checkout') return 1;
   const config = loadKafkaConfig(process.env);
-  const err = (text: string) => log(text.trimEnd());
+  const err = (text: string) => progress.say(text.trimEnd());
   const context = { stop: signal, env: process.env, err, terminal: { errors: true } };
   return withCluster(context, config, async ({ cluster }) => (await cluster.metadata([])).brokers.length);
 }
@@ -125,11 +127,11 @@ function showLog({ json }: Options): (line: string) => void {
   if (!json && process.stderr.isTTY) {
     return (line) => {
       const text = readableLine(line, readyAt);
-      if (text !== undefined) log(`worker: ${text}`);
+      if (text !== undefined) progress.say(`worker: ${text}`);
     };
   }
   return (line) => {
-    if (json || isAlarming(line, readyAt)) process.stderr.write(`${line}\n`);
+    if (json || isAlarming(line, readyAt)) progress.print(line);
   };
 }
 

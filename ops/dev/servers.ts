@@ -36,6 +36,7 @@ const never = new Promise<string>(() => undefined);
 export async function openServers(options: ServersOptions): Promise<Servers> {
   const { KAFKA_BROKERS: brokers, ETCD_ENDPOINTS: endpoints } = options.env;
   if (brokers && endpoints) {
+    options.progress.say('servers: those of KAFKA_BROKERS and ETCD_ENDPOINTS');
     const stop = async () => undefined;
     return { brokers, endpoints, kafkaFrom: 'environment', shared: false, ended: never, retire: () => undefined, stop };
   }
@@ -49,7 +50,9 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
     if (ready) return share(ready, file, options);
     if (lock && !reported) {
       reported = true;
-      options.log(`another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`);
+      options.progress.step(
+        `another npm start of this checkout (process ${lock.holder.pid}) is starting or stopping; waiting`,
+      );
     }
     await sleep(POLL_MS, undefined, { signal: options.signal });
   }
@@ -90,7 +93,9 @@ function share(theirs: Announcement, file: string, options: ServersOptions): Ser
       `the npm start of this checkout (process ${pid}) runs no ${lacks} is not set; set it, or stop that npm start`,
     );
   }
-  options.log(`another npm start of this checkout (process ${pid}) runs the servers; joining it as one more worker`);
+  options.progress.say(
+    `another npm start of this checkout (process ${pid}) runs the servers; joining it as one more worker`,
+  );
   let timer: NodeJS.Timeout | undefined;
   const ended = new Promise<string>((resolve) => {
     timer = setInterval(() => {

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { log } from './progress.ts';
+import { progress } from './progress.mjs';
 import { type Options, ServersGone, serve } from './serve.ts';
 import { stopSignal } from './stop-signal.ts';
 
@@ -12,7 +12,10 @@ one real request over Kafka. Serves until Ctrl-C, and keeps its data in .idalloc
   --json   print only the reply on standard output, as one line; everything else goes to standard error
   --help   this text
 
-Downloads are kept in ~/.cache/idalloc (IDALLOC_CACHE_DIR). KAFKA_HOME: use the jars of that Kafka instead.
+Kafka and etcd run in containers if an engine has or can pull their images, else as child processes with Java, Maven and Go;
+as root on Debian, those are installed if they are missing (IDALLOC_NO_INSTALL=1 prevents that). IDALLOC_SERVERS=containers
+or processes allows only one kind. Downloads are kept in ~/.cache/idalloc (IDALLOC_CACHE_DIR). KAFKA_HOME: use the jars of
+that Kafka instead.
 `;
 /** More takeovers than this in a row are an error. */
 const MAX_TAKEOVERS = 100;
@@ -36,7 +39,7 @@ async function serveOn(options: Options, stop: AbortSignal): Promise<void> {
     } catch (error) {
       if (answered && (stop.aborted || options.once)) return;
       if (!(error instanceof ServersGone) || attempt > MAX_TAKEOVERS) throw error;
-      log(`${error.message}; taking over`);
+      progress.say(`${error.message}; taking over`);
     }
   }
 }
@@ -53,11 +56,13 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE);
     return 0;
   }
-  const stop = stopSignal(() => log('stopping'));
+  const stop = stopSignal(() => progress.step('stopping'));
   try {
     await serveOn(options, stop);
+    progress.settle();
     return 0;
   } catch (error) {
+    progress.settle();
     if (stop.aborted) return 130;
     process.stderr.write(`idalloc: ${error instanceof Error ? error.message : error}\n`);
     return 1;

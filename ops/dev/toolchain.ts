@@ -9,7 +9,10 @@ interface Tool {
   readonly purpose: string;
   readonly versionArgs: readonly string[];
   readonly oldest: readonly [major: number, minor: number];
-  readonly apt: string;
+  /** Debian's package, or a pattern of its name for where that has a version; see `aptInstall`. */
+  readonly apt: string | RegExp;
+  /** The package's name in an instruction for people. */
+  readonly aptExample: string;
   readonly brew: string;
 }
 
@@ -19,7 +22,8 @@ const TOOLS = {
     purpose: 'runs Kafka',
     versionArgs: ['-version'],
     oldest: [17, 0],
-    apt: 'openjdk-17-jre-headless',
+    apt: /openjdk-(1[7-9]|[2-9][0-9])-jre-headless/,
+    aptExample: 'openjdk-17-jre-headless',
     brew: 'openjdk',
   },
   mvn: {
@@ -28,14 +32,17 @@ const TOOLS = {
     versionArgs: ['-v'],
     oldest: [3, 6],
     apt: 'maven',
+    aptExample: 'maven',
     brew: 'maven',
   },
   go: {
     command: 'go',
     purpose: 'builds etcd',
     versionArgs: ['version'],
-    oldest: [1, 21],
+    // Older than the module of etcd wants is enough: it then downloads a recent one.
+    oldest: [1, 16],
     apt: 'golang-go',
+    aptExample: 'golang-go',
     brew: 'go',
   },
 } satisfies Record<string, Tool>;
@@ -78,31 +85,47 @@ export function versionOf(path: string, args: readonly string[]): readonly [numb
   }
 }
 
-/**
- * Checks that the named tools are installed and recent enough. Throws one error that names all that are not, with the
- * command that installs them.
- */
-export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv): void {
-  const faults: string[] = [];
-  const missing: Tool[] = [];
-  for (const name of new Set(names)) {
+/** A tool that is missing or too old, as a sentence, and Debian's package that has it. */
+export interface ToolFault {
+  readonly text: string;
+  readonly apt: string | RegExp;
+}
+
+/** Those of the tools that are not installed, or too old. */
+export function toolFaults(names: readonly ToolName[], env: NodeJS.ProcessEnv): ToolFault[] {
+  return faultyTools(names, env).map(({ tool, text }) => ({ text, apt: tool.apt }));
+}
+
+function faultyTools(names: readonly ToolName[], env: NodeJS.ProcessEnv): { tool: Tool; text: string }[] {
+  return [...new Set(names)].flatMap((name) => {
     const tool: Tool = TOOLS[name];
     const path = which(tool.command, env);
     const version = path && versionOf(path, tool.versionArgs);
-    if (version && isAtLeast(version, tool.oldest)) continue;
+    if (version && isAtLeast(version, tool.oldest)) return [];
     const state = version ? `is only ${version.join('.')}` : 'is missing';
-    faults.push(`${tool.command} ${state}; ${tool.oldest.join('.')} or later ${tool.purpose}`);
-    missing.push(tool);
-  }
-  if (missing.length > 0) {
-    throw new Error(`${faults.join('\n  ')}\n  Install with: ${installCommand(missing, process.platform)}`);
-  }
+    return [{ tool, text: `${tool.command} ${state}; ${tool.oldest.join('.')} or later ${tool.purpose}` }];
+  });
+}
+
+/**
+ * Checks that the named tools are installed and recent enough. Throws one error that names all that are not, why nothing
+ * installs them (`obstacle`), and the command that does.
+ */
+export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv, obstacle?: string): void {
+  const faulty = faultyTools(names, env);
+  if (faulty.length === 0) return;
+  const lines = [
+    ...faulty.map(({ text }) => text),
+    ...(obstacle === undefined ? [] : [`They are not installed from here, because ${obstacle}.`]),
+    `Install with: ${installCommand(
+      faulty.map(({ tool }) => tool),
+      process.platform,
+    )}`,
+  ];
+  throw new Error(lines.join('\n  '));
 }
 
 function installCommand(tools: readonly Tool[], platform: NodeJS.Platform): string {
   if (platform === 'darwin') return `brew install ${tools.map((tool) => tool.brew).join(' ')}`;
-  const backports = tools.some((tool) => tool.command === 'go')
-    ? '; Debian 12 has a Go that recent in backports only'
-    : '';
-  return `apt-get update && apt-get install -y ${tools.map((tool) => tool.apt).join(' ')} (Debian${backports})`;
+  return `apt-get update && apt-get install -y ${tools.map((tool) => tool.aptExample).join(' ')} (Debian)`;
 }

@@ -1,8 +1,9 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { isAtLeast, parseVersion, requireTools, which } from '../../ops/dev/toolchain.ts';
+import { isAtLeast, parseVersion, requireTools, toolFaults, which } from '../../ops/dev/toolchain.ts';
+import { ensureTools } from '../../ops/dev/tools-install.ts';
 
 let dir: string;
 
@@ -54,6 +55,39 @@ test('requireTools accepts tools that are recent enough', () => {
   program('mvn', 'Apache Maven 3.9.0');
   expect(() => requireTools(['java', 'mvn', 'java'], { PATH: dir })).not.toThrow();
 });
+
+test.for(['java', 'mvn', 'go'] as const)('on a PATH that lacks only %s, only that is missing', (lacking) => {
+  const says = { java: 'openjdk version "17.0.1"', mvn: 'Apache Maven 3.9.0', go: 'go version go1.19.8 linux/amd64' };
+  for (const [name, text] of Object.entries(says)) if (name !== lacking) program(name, text);
+  const faults = toolFaults(['java', 'mvn', 'go'], { PATH: dir });
+  expect(faults.map(({ text }) => text)).toEqual([expect.stringMatching(`^${lacking} is missing`)]);
+});
+
+test('IDALLOC_NO_INSTALL=1 prevents the installation, and the error says so and how to install', async () => {
+  const env = { PATH: dir, IDALLOC_NO_INSTALL: '1' };
+  const attempt = ensureTools(['go'], { env, log: () => undefined });
+  await expect(attempt).rejects.toThrow(/go is missing[\s\S]*IDALLOC_NO_INSTALL=1 forbids it[\s\S]*Install with: /);
+});
+
+test.runIf(existsSync('/etc/debian_version') && process.getuid?.() === 0)(
+  'as root, missing tools are asked from apt-get: java by a pattern of versions, and the rest by name',
+  async () => {
+    program('java', 'openjdk version "11.0.2"');
+    writeFileSync(
+      join(dir, 'apt-cache'),
+      '#!/bin/sh\necho "openjdk-21-jre-headless - x\nopenjdk-17-jre-headless - y"\n',
+    );
+    writeFileSync(join(dir, 'apt-get'), `#!/bin/sh\necho "$@" >>${dir}/calls\n`);
+    for (const name of ['apt-cache', 'apt-get']) chmodSync(join(dir, name), 0o755);
+    const attempt = ensureTools(['java', 'go'], { env: { PATH: dir }, log: () => undefined });
+    await expect(attempt).rejects.toThrow('others come first on the PATH');
+    const calls = readFileSync(join(dir, 'calls'), 'utf8').trim().split('\n');
+    expect(calls).toHaveLength(3);
+    expect(calls[0]).toMatch(/ update$/);
+    expect(calls[1]).toMatch(/ --no-install-recommends openjdk-17-jre-headless golang-go --download-only$/);
+    expect(calls[2]).toMatch(/ --no-install-recommends openjdk-17-jre-headless golang-go$/);
+  },
+);
 
 test('.nvmrc names the Node that the lockfile pins', () => {
   const root = join(import.meta.dirname, '../..');

@@ -1,28 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { constants } from 'node:os';
 import type { TestProject } from 'vitest/node';
-import { type Engine, ensureEngine } from '../../ops/dev/docker-engine.ts';
-import { ensureImages, ensureReaper } from '../../ops/dev/images.ts';
+import { ensureReaper } from '../../ops/dev/images.ts';
+import { chooseTestServers } from '../../ops/dev/test-servers.ts';
 import { serveControl, type TestServers } from './servers.ts';
-
-const CHOICES = ['containers', 'processes'];
 
 function log(line: string): void {
   process.stderr.write(`test servers: ${line}\n`);
-}
-
-/** The engine to use, or why none: by IDALLOC_TEST_SERVERS, else containers if an engine is available. */
-async function chooseEngine(): Promise<Engine> {
-  const choice = process.env.IDALLOC_TEST_SERVERS;
-  if (choice !== undefined && !CHOICES.includes(choice)) {
-    throw new Error(`IDALLOC_TEST_SERVERS is '${choice}'; set it to ${CHOICES.join(' or ')}, or unset it`);
-  }
-  if (choice === 'processes') return { unavailable: 'IDALLOC_TEST_SERVERS=processes' };
-  const engine = await ensureEngine(log);
-  if (choice === 'containers' && 'unavailable' in engine) {
-    throw new Error(`IDALLOC_TEST_SERVERS=containers, but ${engine.unavailable}`);
-  }
-  return engine;
 }
 
 /**
@@ -43,7 +27,6 @@ function sweepAtExit(label: string): () => void {
 }
 
 async function startContainers(): Promise<TestServers> {
-  await ensureImages(['kafka', 'etcd'], log);
   // testcontainers reads this before its first container.
   if (!(await ensureReaper())) process.env.TESTCONTAINERS_RYUK_DISABLED = 'true';
   const { removeOrphans, sessionLabel, startContainerServers } = await import('./container-servers.ts');
@@ -64,15 +47,10 @@ async function startProcesses(): Promise<TestServers> {
 
 /** Vitest's global set-up of the integration project: one Kafka and one etcd cluster for the whole run. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const engine = await chooseEngine();
-  const noEngine = 'unavailable' in engine ? engine.unavailable : undefined;
-  const stopEngine = async (): Promise<void> => {
-    if ('stop' in engine) await engine.stop();
-  };
-  if (noEngine !== undefined) log(`child processes: ${noEngine}`);
+  const { kind, because, stopEngine } = await chooseTestServers(process.env, log);
   const begin = performance.now();
   try {
-    const servers = await (noEngine === undefined ? startContainers() : startProcesses());
+    const servers = await (kind === 'containers' ? startContainers() : startProcesses());
     const control = await serveControl(servers);
     const seconds = ((performance.now() - begin) / 1000).toFixed(1);
     log(`Kafka ${servers.brokers.join()} and etcd ${servers.etcdEndpoints.join()} as ${servers.kind} in ${seconds} s`);
@@ -82,7 +60,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       etcdEndpoints: servers.etcdEndpoints,
       proxied: servers.proxied,
       controlUrl: control.url,
-      ...(noEngine === undefined ? {} : { noEngine }),
+      ...(kind === 'containers' ? {} : { noEngine: because }),
     });
     return async () => {
       await control.close();
