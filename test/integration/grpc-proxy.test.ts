@@ -94,7 +94,7 @@ test('delayed answers arrive complete, and a held call arrives when it is releas
   const key = `proxy/${randomUUID()}`;
   proxy.slow(SLOW_MS);
   expect(await create(through, `${key}/slow`, 'x')).toBe(true);
-  const [cameMs, answeredMs] = [proxy.lastServedMs(TXN), performance.now()];
+  const [cameMs = Number.NaN, answeredMs = 0] = [proxy.lastServedMs(TXN), performance.now()];
   // The time of a served call is that of its arrival, not of its answer.
   expect(answeredMs - cameMs).toBeGreaterThanOrEqual(SLOW_MS);
   proxy.slow(0);
