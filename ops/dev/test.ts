@@ -1,7 +1,6 @@
-import { ensureEngine } from './docker-engine.ts';
-import { ensureImages } from './images.ts';
 import { stopSignal } from './stop-signal.ts';
 import { add, NONE, type StepResult, summaryOf, type Tally, tallyLine } from './tally.ts';
+import { chooseTestServers, type TestServersChoice } from './test-servers.ts';
 import { type Project, runAllExamples, runChain, runVitest, selects, timed } from './test-steps.ts';
 
 const USAGE = `npm test [-- FILTER...]
@@ -16,36 +15,12 @@ The servers are containers where an engine answers or, on Debian as root, can be
 standard output is "N passed, N failed, N skipped".
 `;
 
-interface ServerChoice {
-  readonly kind: 'containers' | 'processes';
-  /** Why there are no containers. */
-  readonly reason?: string;
-  stop(): Promise<void>;
-}
-
 function title(text: string): void {
   process.stdout.write(`\n=== ${text}\n`);
 }
 
 function log(line: string): void {
   process.stderr.write(`${line}\n`);
-}
-
-/** Containers if an engine and the images are available, else processes with the reason. */
-async function chooseServers(): Promise<ServerChoice> {
-  const wish = process.env.IDALLOC_TEST_SERVERS;
-  const nothing = async () => undefined;
-  if (wish === 'processes') return { kind: wish, reason: 'IDALLOC_TEST_SERVERS=processes', stop: nothing };
-  const engine = await ensureEngine(log);
-  if ('unavailable' in engine) return { kind: 'processes', reason: engine.unavailable, stop: nothing };
-  try {
-    await ensureImages(['kafka', 'etcd'], log);
-    return { kind: 'containers', stop: () => engine.stop() };
-  } catch (error) {
-    await engine.stop();
-    const reason = `the images are not available: ${error instanceof Error ? error.message : error}`;
-    return { kind: 'processes', reason, stop: nothing };
-  }
 }
 
 /** Rejects at the stop. Steps that still run are ended by their guard when this process exits. */
@@ -75,7 +50,7 @@ class Run {
   async short(): Promise<void> {
     const options = { signal: this.#signal, title };
     // A cold machine builds images meanwhile.
-    const servers = chooseServers();
+    const servers = this.#prepared();
     await this.#step('checks', () => runChain('check', options));
     title('unit tests');
     await this.#step('unit tests', () => runVitest('unit', [], {}, this.#signal));
@@ -90,7 +65,7 @@ class Run {
     await Promise.all([
       this.#step('simulator', () => runChain('simulate', options)),
       this.#step('all examples', () => runAllExamples(options)),
-      this.#onServers(chooseServers(), ['long', 'alone']),
+      this.#onServers(this.#prepared(), ['long', 'alone']),
     ]);
   }
 
@@ -99,7 +74,14 @@ class Run {
     if (await has('unit')) await this.#step('unit tests', () => runVitest('unit', filter, {}, this.#signal));
     const chosen: Project[] = [];
     for (const project of ON_SERVERS) if (await has(project)) chosen.push(project);
-    if (chosen.length > 0) await this.#onServers(chooseServers(), chosen, filter);
+    if (chosen.length > 0) await this.#onServers(this.#prepared(), chosen, filter);
+  }
+
+  /** Installs and builds what the servers need. A failure is reported by the step that waits for them. */
+  #prepared(): Promise<TestServersChoice> {
+    const choice = chooseTestServers(process.env, log);
+    choice.catch(() => undefined);
+    return choice;
   }
 
   async #step(name: string, work: () => Promise<Tally>): Promise<void> {
@@ -107,29 +89,28 @@ class Run {
   }
 
   async #onServers(
-    choice: Promise<ServerChoice>,
+    choice: Promise<TestServersChoice>,
     projects: readonly Project[],
     filter: readonly string[] = [],
   ): Promise<void> {
     title('servers for the integration tests');
     const servers = await unlessStopped(choice, this.#signal);
     try {
-      if (servers.reason !== undefined) await this.#step('containers', () => withoutContainers(servers.reason ?? ''));
+      if (servers.kind === 'processes') await this.#step('containers', () => withoutContainers());
       for (const project of projects) {
         title(`integration tests on ${servers.kind}: ${project}`);
         const env = { IDALLOC_TEST_SERVERS: servers.kind };
         await this.#step(`servers, ${project}`, () => runVitest(project, filter, env, this.#signal));
       }
     } finally {
-      await servers.stop();
+      await servers.stopEngine();
     }
   }
 }
 
 /** In CI the lack of containers is a failure, since it would hide what they show. */
-async function withoutContainers(reason: string): Promise<Tally> {
-  log(`No container engine: ${reason}`);
-  log('The servers run as child processes; tests of images and of docker-compose.yml are skipped.');
+async function withoutContainers(): Promise<Tally> {
+  log('Tests of images and of docker-compose.yml are skipped.');
   if (!process.env.CI) return NONE;
   log('CI is set, so the lack of containers is a failure.');
   return { ...NONE, failed: 1 };
