@@ -13,14 +13,14 @@ const READY_TIMEOUT_MS = 60_000;
 const FORMAT_TIMEOUT_MS = 60_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
+/** For clients, for the broker itself and for its controller. */
+const PORTS = 3;
 
 export interface KafkaOptions {
   /** Holds the data, the configuration, the log and the ports; existing data is used again. */
   readonly dir: string;
   /** Broker properties on top of the ones here. */
   readonly properties?: Readonly<Record<string, string>>;
-  /** The port of a proxy: adds a listener whose advertised address is that proxy. */
-  readonly proxyPort?: number;
   /** Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start. */
   readonly ports?: readonly number[];
   /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
@@ -33,8 +33,6 @@ export interface KafkaOptions {
 /** A running broker. `pid` is that of the JVM itself: SIGSTOP and SIGCONT freeze and thaw it. */
 export interface KafkaProcess extends Child {
   readonly brokers: readonly string[];
-  /** host:port of the listener for the proxy, if there is one. */
-  readonly behindProxy: string | undefined;
 }
 
 /**
@@ -48,7 +46,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   requireTools(kafkaTools(cache, env), env);
   const libs = await installKafka(env, { cache, log, signal: options.signal });
   for (let attempt = 1; ; attempt++) {
-    const ports = options.ports ?? (await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4));
+    const ports = options.ports ?? (await portsOf(options.dir, PORTS));
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {
@@ -63,15 +61,14 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   const config = join(options.dir, 'server.properties');
   const data = join(options.dir, 'data');
   mkdirSync(options.dir, { recursive: true });
-  writeFileSync(config, kafkaProperties(data, ports, options.properties, options.proxyPort));
+  writeFileSync(config, kafkaProperties(data, ports, options.properties));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const logFile = join(options.dir, 'kafka.log');
   const flags = ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'];
   const child = await startChild({ name: 'Kafka', logFile, ...java(libs, flags, 'kafka.Kafka', [config], env) });
   const ready = () => logHolds(logFile, 'Kafka Server started');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
-  const behindProxy = ports[3] === undefined ? undefined : `127.0.0.1:${ports[3]}`;
-  return { ...child, brokers: [`127.0.0.1:${ports[0]}`], behindProxy };
+  return { ...child, brokers: [`127.0.0.1:${ports[0]}`] };
 }
 
 /** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */

@@ -55,7 +55,7 @@ const PACKAGE = 'test/integration/package.test.ts';
 const PYTHON = 'test/integration/interop-python.test.ts';
 const SPRING = 'test/integration/interop-spring.test.ts';
 const NESTJS = 'test/integration/interop-nestjs.test.ts';
-const IMAGES = 'test/integration/testcontainers.alone.test.ts';
+const IMAGES = 'test/integration/testcontainers.test.ts';
 
 /** Commands that the docs tests can't run: which file runs each, and how. */
 export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
