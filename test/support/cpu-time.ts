@@ -14,8 +14,11 @@ export function leastCpuMs(work: () => void, runs = 3): number {
   return Math.min(...taken);
 }
 
-/** The processor time of another process's main thread so far, in milliseconds, which no other load on the machine extends. */
-export function mainThreadCpuMs(pid: number): number {
-  const [nanoseconds] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ');
-  return Number(nanoseconds) / 1e6;
+/**
+ * The processor time of another process's main thread so far, which no other load on the machine extends, and how long it has
+ * waited for a processor.
+ */
+export function mainThreadTimes(pid: number): { readonly usedMs: number; readonly waitedMs: number } {
+  const [used, waited] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ');
+  return { usedMs: Number(used) / 1e6, waitedMs: Number(waited) / 1e6 };
 }
