@@ -6,7 +6,8 @@ import { cacheDir } from './paths.ts';
 import { portsOf } from './ports.ts';
 import { requireTools } from './toolchain.ts';
 
-const READY_TIMEOUT_MS = 30_000;
+/** For a hang only: a member that exits is noticed at once. */
+const READY_TIMEOUT_MS = 120_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
@@ -54,7 +55,7 @@ export interface EtcdProcess {
 
 /**
  * Starts an etcd cluster on the loopback address and waits until each member serves linearizable reads. It ends with
- * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in 30 s.
+ * this process at the latest. Throws when a tool is missing, the build fails, or it is not ready in two minutes.
  */
 export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
   const env = options.env ?? process.env;

@@ -9,7 +9,8 @@ import { portsOf } from './ports.ts';
 import { run } from './run.ts';
 import { requireTools } from './toolchain.ts';
 
-const READY_TIMEOUT_MS = 60_000;
+/** For a hang only: a broker that exits is noticed at once, and a busy machine takes more than a minute. */
+const READY_TIMEOUT_MS = 180_000;
 const FORMAT_TIMEOUT_MS = 60_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;
@@ -37,7 +38,7 @@ export interface KafkaProcess extends Child {
 
 /**
  * Starts one Kafka broker with its own controller, on the loopback address, and waits until it serves. It ends with
- * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in a minute.
+ * this process at the latest. Throws when a tool is missing, the download fails, or it is not ready in three minutes.
  */
 export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   const env = options.env ?? process.env;
