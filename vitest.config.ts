@@ -6,9 +6,10 @@ const onServers = {
   // The tests' own client of Kafka, kafkajs, sets timers for times that are over; it would be a warning for each file.
   execArgv: ['--disable-warning=TimeoutNegativeWarning'],
   globalSetup: ['test/support/global-setup.ts'],
-  testTimeout: 180_000,
-  hookTimeout: 180_000,
-  expect: { poll: { timeout: 30_000 } },
+  // For a hang, which must not be mistaken for a busy machine.
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  expect: { poll: { timeout: 120_000 } },
   // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
   maxWorkers: 6,
 };

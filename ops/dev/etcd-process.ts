@@ -7,7 +7,8 @@ import { cacheDir } from './paths.ts';
 import { portsOf } from './ports.ts';
 import { requireTools } from './toolchain.ts';
 
-const READY_TIMEOUT_MS = 90_000;
+/** For a hang only: a member that exits is noticed at once. */
+const READY_TIMEOUT_MS = 120_000;
 const HEALTH_TIMEOUT_MS = 2_000;
 /** Between choosing a free port and listening on it another process may take it. */
 const ATTEMPTS = 3;

@@ -10,6 +10,7 @@ import { portsOf } from './ports.ts';
 import { run } from './run.ts';
 import { requireTools } from './toolchain.ts';
 
+/** For a hang only: a broker that exits is noticed at once, and a busy machine takes more than a minute. */
 const READY_TIMEOUT_MS = 180_000;
 const FORMAT_TIMEOUT_MS = 60_000;
 /** Between choosing a free port and listening on it another process may take it. */
@@ -19,14 +20,14 @@ const LOG = 'kafka.log';
 const TAKEN = ['Address already in use', 'address already in use', 'port is already allocated'];
 /** Where Kafka's image has its jars. */
 const IMAGE_LIBS = '/opt/kafka/libs';
+/** For clients, for the broker itself and for its controller. */
+const PORTS = 3;
 
 export interface KafkaOptions {
   /** Holds the data, the configuration, the log and the ports; existing data is used again. */
   readonly dir: string;
   /** Broker properties on top of the ones here. */
   readonly properties?: Readonly<Record<string, string>>;
-  /** The port of a proxy: adds a listener whose advertised address is that proxy. */
-  readonly proxyPort?: number;
   /** Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start. */
   readonly ports?: readonly number[];
   /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
@@ -41,8 +42,6 @@ export interface KafkaOptions {
 /** A running broker. `pid` is that of the JVM itself: SIGSTOP and SIGCONT freeze and thaw it. */
 export interface KafkaProcess extends Child {
   readonly brokers: readonly string[];
-  /** host:port of the listener for the proxy, if there is one. */
-  readonly behindProxy: string | undefined;
 }
 
 /**
@@ -57,7 +56,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   const libs = options.container ? IMAGE_LIBS : await installKafka(env, { cache, log, signal: options.signal });
   await endContainer(join(options.dir, LOG));
   for (let attempt = 1; ; attempt++) {
-    const ports = options.ports ?? (await portsOf(options.dir, options.proxyPort === undefined ? 3 : 4));
+    const ports = options.ports ?? (await portsOf(options.dir, PORTS));
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {
@@ -76,7 +75,7 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   // A container publishes a port only for a listener on all of its own addresses.
   const published = `CLIENT://0.0.0.0:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`;
   const properties = { ...(options.container ? { listeners: published } : {}), ...options.properties };
-  writeFileSync(config, kafkaProperties(data, ports, properties, options.proxyPort));
+  writeFileSync(config, kafkaProperties(data, ports, properties));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const what = { name: 'Kafka', logFile: join(options.dir, LOG) };
   const program = java(libs, ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'], 'kafka.Kafka', [config]);
@@ -85,8 +84,7 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
     : await startChild({ ...what, ...program, env });
   const ready = () => logHolds(what.logFile, 'Kafka Server started');
   await untilReady(child, ready, { timeoutMs: READY_TIMEOUT_MS, signal: options.signal });
-  const behindProxy = ports[3] === undefined ? undefined : `127.0.0.1:${ports[3]}`;
-  return { ...child, brokers: [`127.0.0.1:${client}`], behindProxy };
+  return { ...child, brokers: [`127.0.0.1:${client}`] };
 }
 
 /** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */

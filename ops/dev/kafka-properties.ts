@@ -1,25 +1,20 @@
 /**
  * The configuration of one broker that is its own controller, small and quick enough for a laptop and a test. The
- * BROKER listener lets it reach itself at an address that no test replaces with a proxy's.
- *
- * A fourth port adds a listener for clients behind a proxy, with `proxyPort` as the advertised port.
+ * BROKER listener is the one by which it reaches itself.
  */
 export function kafkaProperties(
   dataDir: string,
   ports: readonly number[],
   more: Readonly<Record<string, string>> = {},
-  proxyPort?: number,
 ): string {
-  const [client, broker, controller, proxied] = ports;
-  const proxy = proxied === undefined ? '' : `,PROXY://127.0.0.1:${proxied}`;
-  const advertisedProxy = proxied === undefined ? '' : `,PROXY://127.0.0.1:${proxyPort}`;
+  const [client, broker, controller] = ports;
   const properties = {
     'process.roles': 'broker,controller',
     'node.id': '1',
     'controller.quorum.voters': `1@127.0.0.1:${controller}`,
-    listeners: `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}${proxy}`,
-    'advertised.listeners': `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker}${advertisedProxy}`,
-    'listener.security.protocol.map': 'CLIENT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXY:PLAINTEXT',
+    listeners: `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`,
+    'advertised.listeners': `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker}`,
+    'listener.security.protocol.map': 'CLIENT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT',
     'inter.broker.listener.name': 'BROKER',
     'controller.listener.names': 'CONTROLLER',
     'log.dirs': dataDir,

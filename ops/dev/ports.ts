@@ -1,8 +1,14 @@
+import { randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 
 const HOST = '127.0.0.1';
+/**
+ * Below the ports that systems give to outgoing connections (Linux from 32,768, macOS and Windows from 49,152): a server that
+ * restarts must find its port free.
+ */
+const PORTS = { from: 20_000, to: 32_767 };
 
 function listen(port: number): Promise<Server> {
   return new Promise((resolve, reject) => {
@@ -10,6 +16,22 @@ function listen(port: number): Promise<Server> {
     server.once('error', reject);
     server.listen(port, HOST, () => resolve(server));
   });
+}
+
+/** Listens on a random port that nobody listens on. */
+async function listenAnywhere(): Promise<Server> {
+  for (;;) {
+    try {
+      return await listen(randomInt(PORTS.from, PORTS.to + 1));
+    } catch (error) {
+      if (!isTaken(error)) throw error;
+    }
+  }
+}
+
+function isTaken(error: unknown): boolean {
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'EADDRINUSE' || code === 'EACCES';
 }
 
 function close(server: Server): Promise<void> {
@@ -20,7 +42,7 @@ function close(server: Server): Promise<void> {
 export async function freePorts(count: number): Promise<number[]> {
   const servers: Server[] = [];
   try {
-    for (let i = 0; i < count; i++) servers.push(await listen(0));
+    for (let i = 0; i < count; i++) servers.push(await listenAnywhere());
     return servers.map((server) => {
       const address = server.address();
       if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
@@ -37,8 +59,7 @@ export async function allFree(ports: readonly number[]): Promise<boolean> {
     try {
       await close(await listen(port));
     } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code;
-      if (code === 'EADDRINUSE' || code === 'EACCES') return false;
+      if (isTaken(error)) return false;
       throw error;
     }
   }

@@ -32,11 +32,11 @@ class Scene implements AsyncDisposable {
   static async open(env: Readonly<Record<string, string>> = {}): Promise<Scene> {
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
-    return new Scene(await TcpProxy.start(suiteServers().proxied), realm, replies, ledger);
+    return new Scene(await TcpProxy.start(suiteServers()), realm, replies, ledger);
   }
 
   proxiedWorker() {
-    return this.realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+    return this.realm.worker({ KAFKA_BROKERS: this.proxy.address });
   }
 
   /** Injects the fault under load, and checks everything once all requests are answered. */

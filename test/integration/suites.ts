@@ -179,6 +179,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'kafka-rights': { project: 'long', seconds: 10, shows: 'rights that are revoked and granted under load' },
   layouts: { project: 'long', seconds: 10, shows: 'three other layouts through every door, and the end of a layout' },
   'lease-lost': { project: 'long', seconds: 10, shows: 'other ways to lose etcd and the lease; also simulated' },
+  leaderless: { project: 'long', seconds: 90, shows: 'partitions without a leader, and unclean elections' },
   'lost-answer': { project: 'long', seconds: 10, shows: 'responses of etcd that are lost; also simulated' },
   many: { project: 'long', seconds: 10, shows: '10,000 requests over 12 partitions, read twice; also simulated' },
   member: {
@@ -194,6 +195,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 10,
     shows: 'records on other partitions across a kill and a replay; also simulated',
+  },
+  poison: {
+    project: 'long',
+    seconds: 40,
+    shows: 'bad records of every kind delay no good one: processor time of the event loop',
   },
   registry: { project: 'long', seconds: 10, shows: 'a real schema registry' },
   release: { project: 'long', seconds: 10, shows: 'a release is built from a commit' },
@@ -229,7 +235,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   tenants: { project: 'long', seconds: 10, shows: 'the page for tenants, and quotas against a flood' },
   testcontainers: { project: 'long', seconds: 10, shows: 'the package for tests of users, with containers and faults' },
-  'three-brokers': { project: 'long', seconds: 10, shows: 'frozen and dead brokers, elections that are unclean' },
+  'three-brokers': { project: 'long', seconds: 10, shows: 'frozen leaders, and two dead brokers of three' },
   'wire-secured': { project: 'long', seconds: 10, shows: 'logins and certificates of the wire, one by one' },
   'worker-ids': {
     project: 'long',
@@ -243,11 +249,9 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 10,
     shows: 'floods of connections at the API and the ops port: they need the machine',
   },
-  poison: { project: 'alone', seconds: 10, shows: 'floods of bad records: the event loop is measured' },
 };
 
-/** The path of a listed file. */
-export function pathOf(name: string): string {
+function pathOf(name: string): string {
   return `test/integration/${name}.test.ts`;
 }
 

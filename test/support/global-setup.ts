@@ -35,6 +35,7 @@ async function startContainers(): Promise<TestServers> {
   const servers = await startContainerServers();
   const stop = async (): Promise<void> => {
     await servers.stop();
+    await removeOrphans(log); // of test files that had servers of their own and were killed
     forget();
   };
   return { ...servers, stop };
@@ -58,7 +59,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
       kind: servers.kind,
       brokers: servers.brokers,
       etcdEndpoints: servers.etcdEndpoints,
-      proxied: servers.proxied,
       controlUrl: control.url,
       ...(kind === 'containers' ? {} : { noEngine: because }),
     });

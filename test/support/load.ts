@@ -19,8 +19,8 @@ export interface Sent extends TestRequest {
   readonly sentMs: number;
 }
 
-/** The load fails when the brokers refuse one burst for this long. */
-const REFUSED_LIMIT_MS = 45_000;
+/** Brokers that refuse one burst for this long are not coming back: restarts on a busy machine take a minute. */
+const REFUSED_LIMIT_MS = 150_000;
 const REFUSED_REST_MS = 100;
 
 /**

@@ -27,8 +27,7 @@ export class Scene implements AsyncDisposable {
     this.#partitions = partitions;
   }
 
-  static async open(options: RealmOptions = {}): Promise<Scene> {
-    const servers = suiteServers();
+  static async open(options: RealmOptions = {}, servers: SuiteServers = suiteServers()): Promise<Scene> {
     const partitions = options.partitions ?? 3;
     const realm = await Realm.create(servers, { ...options, partitions });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);

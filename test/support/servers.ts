@@ -5,22 +5,16 @@ import { inject } from 'vitest';
 
 type ServersKind = 'containers' | 'processes';
 
-/** The addresses for a proxy in front of the broker; the test runs the proxy. */
-export interface ProxiedBroker {
-  /** The port on the loopback address that the broker advertises to clients of the proxy: the proxy must listen there. */
-  readonly port: number;
-  /** host:port that the proxy must connect to. */
-  readonly broker: string;
-}
-
-/** What a test may do to the servers of the suite. A test that breaks a server must restore it before it ends. */
+/**
+ * Servers, and what a test may do to them. Those of the suite are shared: what breaks them must run alone and restore them
+ * before it ends; other tests break servers of their own.
+ */
 export interface SuiteServers {
   readonly kind: ServersKind;
   /** host:port of the one Kafka broker; the same after a restart. */
   readonly brokers: readonly string[];
   /** http://host:port of each of the three members of one etcd cluster. */
   readonly etcdEndpoints: readonly string[];
-  readonly proxied: ProxiedBroker;
   /** Freezes one etcd member: its sockets stay open and nothing answers. No effect when it is frozen already. */
   pauseEtcd(index: number): Promise<void>;
   /** Resumes a frozen etcd member; no effect when it is not frozen. */
@@ -35,7 +29,20 @@ export interface SuiteServers {
   restartKafka(): Promise<void>;
 }
 
-/** Servers as seen by the process that started them. */
+/** The number of the suite's etcd members. */
+export const ETCD_SIZE = 3;
+
+/** Which servers to start. */
+export interface ServerParts {
+  readonly kafka: boolean;
+  /** Members of the etcd cluster; none for no etcd. */
+  readonly etcdMembers: number;
+}
+
+/** The servers of the suite. */
+export const SUITE: ServerParts = { kafka: true, etcdMembers: ETCD_SIZE };
+
+/** Servers as seen by the process that started them. What was not asked for has no addresses, and can't be broken. */
 export interface TestServers extends SuiteServers {
   /** Stops and removes all servers; may be called twice. */
   stop(): Promise<void>;
@@ -46,7 +53,6 @@ interface ServersAddress {
   readonly kind: ServersKind;
   readonly brokers: readonly string[];
   readonly etcdEndpoints: readonly string[];
-  readonly proxied: ProxiedBroker;
   readonly controlUrl: string;
   /** Why containers can't be used; undefined when the servers are containers. */
   readonly noEngine?: string;
@@ -60,9 +66,6 @@ declare module 'vitest' {
 
 /** The shortest session of a group member that the suite's broker accepts, so that tests need not wait for longer ones. */
 export const LEAST_SESSION_MS = 2_000;
-
-/** The number of etcd members. */
-export const ETCD_SIZE = 3;
 
 const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) => Promise<void>>> = {
   pauseEtcd: (servers, index) => servers.pauseEtcd(index),
@@ -110,7 +113,6 @@ function serversAt(address: ServersAddress): SuiteServers {
     kind: address.kind,
     brokers: address.brokers,
     etcdEndpoints: address.etcdEndpoints,
-    proxied: address.proxied,
     pauseEtcd: (index) => call(`pauseEtcd/${index}`),
     resumeEtcd: (index) => call(`resumeEtcd/${index}`),
     killEtcd: (index) => call(`killEtcd/${index}`),

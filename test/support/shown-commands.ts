@@ -55,13 +55,14 @@ const PACKAGE = 'test/integration/package.test.ts';
 const PYTHON = 'test/integration/interop-python.test.ts';
 const SPRING = 'test/integration/interop-spring.test.ts';
 const NESTJS = 'test/integration/interop-nestjs.test.ts';
-const IMAGES = 'test/integration/testcontainers.alone.test.ts';
+const IMAGES = 'test/integration/testcontainers.test.ts';
 
 /** Commands that the docs tests can't run: which file runs each, and how. */
 export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm start', { file: '.ci/run', by: 'npm start -- ' }],
   ['npm start -- --once --json', { file: '.ci/run', by: 'npm start -- --once --json' }],
-  ['npm test', { file: '.ci/run', by: ' npm test ' }],
+  ['npm test', { file: '.ci/run', by: '"$SHORT_LIMIT" npm test' }],
+  ['npm run test:full', { file: '.ci/run', by: '"$LONG_LIMIT" npm run test:full' }],
   ['node test/sim/main.ts --seeds 200', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
   ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
   ['npm run sim -- --mutants', { file: SIMULATE, by: 'node test/sim/main.ts --mutants' }],
@@ -80,7 +81,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
     { file: PACKAGE, by: "'--bundle', '--platform=node'" },
   ],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
-  ['npm install', { file: PACKAGE, by: "['install'" }],
+  ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',

@@ -1,4 +1,5 @@
-import { connect, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import type { SuiteServers } from './servers.ts';
 
 /** A Kafka request that passes the proxy: the frame without its length. */
 export interface KafkaRequest {
@@ -10,6 +11,12 @@ type Matches = (request: KafkaRequest) => boolean;
 
 const PRODUCE = 0;
 const FETCH = 1;
+/** Metadata, FindCoordinator and DescribeCluster: their answers name brokers. */
+const NAMES_BROKERS: ReadonlySet<number> = new Set([3, 10, 60]);
+const CORRELATION_AT = 8;
+const ANSWERED_AT = 4;
+const PORT_BYTES = 4;
+const HOST = '127.0.0.1';
 
 /** A produce request to this topic. */
 export function isProduceTo(topic: string): Matches {
@@ -41,28 +48,40 @@ interface Fault {
 
 /**
  * A proxy between one worker and the broker, in the test's own process. It splits both streams into Kafka's frames, so that
- * a fault can apply to the answer of a certain request: the broker has executed it, and the worker can't know.
+ * a fault can apply to the answer of a certain request: the broker has executed it, and the worker can't know. In answers
+ * that name the broker it puts its own port, so that its clients stay behind it; a broker can have any number of proxies.
  */
 export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #target: { readonly host: string; readonly port: number };
+  /** How an answer names the broker: its host, and its port in four bytes. */
+  readonly #name: Buffer;
   readonly #sockets = new Set<Socket>();
   readonly #faults: Fault[] = [];
+  #port = 0;
   #isCut = false;
 
   private constructor(target: string) {
     const [host = '', port] = target.split(':');
     this.#target = { host, port: Number(port) };
+    this.#name = Buffer.concat([Buffer.from(host), Buffer.alloc(PORT_BYTES)]);
+    this.#name.writeInt32BE(Number(port), host.length);
     this.#server = createServer((client) => this.#serve(client));
   }
 
-  /** Listens on the address that the broker advertises for this listener. */
-  static async start(proxied: { readonly port: number; readonly broker: string }): Promise<TcpProxy> {
-    const proxy = new TcpProxy(proxied.broker);
+  /** A proxy in front of the one broker of these servers. */
+  static async start({ brokers: [broker = ''] }: Pick<SuiteServers, 'brokers'>): Promise<TcpProxy> {
+    const proxy = new TcpProxy(broker);
     await new Promise<void>((resolve, reject) => {
-      proxy.#server.once('error', reject).listen(proxied.port, '127.0.0.1', resolve);
+      proxy.#server.once('error', reject).listen(0, HOST, resolve);
     });
+    proxy.#port = (proxy.#server.address() as AddressInfo).port;
     return proxy;
+  }
+
+  /** host:port, for the clients of this proxy. */
+  get address(): string {
+    return `${HOST}:${this.#port}`;
   }
 
   /** Delays the answers to the next `times` requests; resolves when the last of these answers has arrived. */
@@ -95,6 +114,13 @@ export class TcpProxy implements AsyncDisposable {
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }
 
+  /** Puts the proxy's port in the place of the broker's. */
+  #rename(answer: Buffer): void {
+    for (let at = answer.indexOf(this.#name); at >= 0; at = answer.indexOf(this.#name, at + 1)) {
+      answer.writeInt32BE(this.#port, at + this.#name.length - PORT_BYTES);
+    }
+  }
+
   #add(
     kind: Fault['kind'],
     matches: Matches,
@@ -124,6 +150,7 @@ export class TcpProxy implements AsyncDisposable {
     }
     const broker = connect(this.#target);
     const faults = new Map<number, Fault>();
+    const naming = new Set<number>();
     const cut = () => {
       client.destroy();
       broker.destroy();
@@ -139,23 +166,27 @@ export class TcpProxy implements AsyncDisposable {
       });
     }
     passOn(client, broker, async (frame) => {
-      const fault = this.#take({ apiKey: frame.readInt16BE(4), bytes: frame.subarray(4) });
+      const apiKey = frame.readInt16BE(4);
+      if (NAMES_BROKERS.has(apiKey)) naming.add(frame.readInt32BE(CORRELATION_AT));
+      const fault = this.#take({ apiKey, bytes: frame.subarray(4) });
       if (fault?.kind === 'hold-request') {
         fault.met();
         await fault.released;
       } else if (fault !== undefined) {
-        faults.set(frame.readInt32BE(8), fault);
+        faults.set(frame.readInt32BE(CORRELATION_AT), fault);
       }
       return true;
     });
     passOn(broker, client, async (frame) => {
-      const fault = faults.get(frame.readInt32BE(4));
+      const answered = frame.readInt32BE(ANSWERED_AT);
+      if (naming.delete(answered)) this.#rename(frame);
+      const fault = faults.get(answered);
       if (fault === undefined) return true;
       if (fault.kind === 'cut-answer') {
         cut();
         return false;
       }
-      faults.delete(frame.readInt32BE(4));
+      faults.delete(answered);
       fault.met();
       await new Promise((resolve) => setTimeout(resolve, fault.delayMs));
       return true;

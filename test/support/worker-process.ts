@@ -16,8 +16,8 @@ const STOP_TIMEOUT_MS = 30_000;
 /** A worker returns the same rendering of its metrics to all requests within this time. */
 const METRICS_SHARED_MS = 1_000;
 /** A start waits up to 35 s for a ceiling, and up to the lease's TTL for the worker ID of a crashed owner. */
-const READY_TIMEOUT_MS = 90_000;
-const CLI_TIMEOUT_MS = 60_000;
+const READY_TIMEOUT_MS = 180_000;
+const CLI_TIMEOUT_MS = 180_000;
 
 type Env = Readonly<Record<string, string>>;
 

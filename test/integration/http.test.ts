@@ -4,14 +4,17 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { decompose } from '../../src/core/layout.ts';
 import { batchOf, decodeReply } from '../support/followed.ts';
 import { loadHttp } from '../support/http-load.ts';
+import { ownServers } from '../support/own-servers.ts';
 import { DATACENTER_ID, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
-import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 
 const ERROR_LEVEL = 50;
 /** Limit as a share of the time that all responses take, so that a busy machine affects both. Unsliced, it is a quarter. */
 const STALL_SHARE = 0.1;
+
+/** One test freezes etcd. */
+const servers = await ownServers({ etcdMembers: 1 });
 
 async function json(url: string, init?: RequestInit): Promise<{ status: number; body: Record<string, unknown> }> {
   const response = await fetch(url, init);
@@ -26,7 +29,7 @@ const requester = (url: string) => async () => {
 };
 
 test('each route answers as documented, with the identity that the worker has leased', async () => {
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(servers);
   const worker = realm.worker();
   const { workerId } = await worker.ready();
   const url = await worker.api();
@@ -72,7 +75,7 @@ test('each route answers as documented, with the identity that the worker has le
 });
 
 test('concurrent requests over HTTP and Kafka are all answered, with disjoint IDs', async ({ annotate }) => {
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(servers);
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();
@@ -105,7 +108,7 @@ test('concurrent requests over HTTP and Kafka are all answered, with disjoint ID
 
 test('hostile connections get errors or are cut, and the worker continues', async ({ annotate }) => {
   const limits = { API_MAX_CONNECTIONS: '100', API_REQUEST_TIMEOUT_MS: '500' };
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(servers);
   const worker = realm.worker(limits);
   await worker.ready();
   const url = await worker.api();
@@ -148,7 +151,7 @@ test('hostile connections get errors or are cut, and the worker continues', asyn
 });
 
 test('concurrent requests for 100,000 IDs with their fields do not block the event loop', async ({ annotate }) => {
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(servers);
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();
@@ -167,7 +170,7 @@ test('concurrent requests for 100,000 IDs with their fields do not block the eve
 test('a revoked lease closes the HTTP port and cuts its connections; it opens again by itself, with higher IDs', async ({
   annotate,
 }) => {
-  await using realm = await Realm.create(suiteServers(), { env: SHORT_LEASE });
+  await using realm = await Realm.create(servers, { env: SHORT_LEASE });
   const worker = realm.worker();
   const { workerId } = await worker.ready();
   const url = await worker.api();
@@ -193,25 +196,24 @@ test('a revoked lease closes the HTTP port and cuts its connections; it opens ag
 });
 
 test('while etcd does not answer, the HTTP port answers 503 with Retry-After and the reason, and then serves again', async () => {
-  const servers = suiteServers();
   await using realm = await Realm.create(servers, { env: SHORT_LEASE });
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();
-  await Promise.all([servers.pauseEtcd(0), servers.pauseEtcd(1)]);
+  await servers.pauseEtcd(0);
   try {
     await worker.line(({ msg, reason }) => msg === 'gate closed' && reason === 'LEASE_SUSPENDED');
     const response = await fetch(`${url}/api/v1/ids`);
     expect([response.status, response.headers.get('retry-after')]).toEqual([503, '5']);
     expect(await response.json()).toMatchObject({ status: 503, code: 'LEASE_SUSPENDED' });
   } finally {
-    await Promise.all([servers.resumeEtcd(0), servers.resumeEtcd(1)]);
+    await servers.resumeEtcd(0);
   }
   await expect.poll(async () => await requester(url)(), { timeout: 60_000 }).toBe(200);
 });
 
 test('SIGTERM lets responses in progress finish', async () => {
-  await using realm = await Realm.create(suiteServers());
+  await using realm = await Realm.create(servers);
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();

@@ -3,9 +3,10 @@ import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
 import { Kafka, logLevel } from 'kafkajs';
 import { expect, test } from 'vitest';
-import { ETCD_SIZE, etcdLeader, suiteServers } from '../support/servers.ts';
+import { ownServers } from '../support/own-servers.ts';
+import { ETCD_SIZE, etcdLeader, SUITE } from '../support/servers.ts';
 
-const servers = suiteServers();
+const servers = await ownServers(SUITE);
 const ANSWER_MS = 2_000;
 
 /** A client of one member only: etcd3's rotation and circuit breakers would hide which member answers. */
@@ -51,7 +52,8 @@ test('Kafka creates a topic and advertises its configured address', async () => 
     await admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: 3 }] });
     const { brokers } = await admin.describeCluster();
     expect(brokers.map(({ host, port }) => `${host}:${port}`)).toEqual(servers.brokers);
-    expect(await admin.fetchTopicOffsets(topic)).toHaveLength(3);
+    // A broker that has just started may need a moment to lead.
+    await expect.poll(() => admin.fetchTopicOffsets(topic), { timeout: 30_000 }).toHaveLength(3);
   });
 });
 

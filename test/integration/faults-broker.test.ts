@@ -1,12 +1,14 @@
 import { expect, test } from 'vitest';
 import type { Followed } from '../support/followed.ts';
 import { Load } from '../support/load.ts';
+import { ownServers } from '../support/own-servers.ts';
 import { Realm } from '../support/realm.ts';
-import { suiteServers } from '../support/servers.ts';
 import { checkWholeHistory, report, settledRecords } from '../support/whole-history.ts';
 
 const PARTITIONS = 6;
 const ANSWERED_BEFORE = 500;
+
+const servers = await ownServers({ kafka: true });
 
 /** The time from `sinceMs` to the append of the first decision that was replied; both clocks are this machine's. */
 async function firstDecisionAfter(replies: Followed, sinceMs: number): Promise<number> {
@@ -22,7 +24,6 @@ async function firstDecisionAfter(replies: Followed, sinceMs: number): Promise<n
 test.for(['stopped', 'killed'] as const)(
   'after the only broker was %s and started again under load, everything continues',
   async (what, { annotate }) => {
-    const servers = suiteServers();
     await using realm = await Realm.create(servers, { partitions: PARTITIONS });
     const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
     const workers = [realm.worker(), realm.worker()];

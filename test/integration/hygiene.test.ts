@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { ownServers } from '../support/own-servers.ts';
 import { Realm } from '../support/realm.ts';
-import { suiteServers } from '../support/servers.ts';
 
 const ERROR_LEVEL = 50;
 /** Connections of a worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries. */
 const CONNECTIONS_PER_BROKER = 7;
+
+const servers = await ownServers({ kafka: true });
 
 /** The number of open TCP connections of a process to a port, from Linux' connection tables. */
 function connectionsTo(pid: number, port: number): number {
@@ -34,7 +36,6 @@ function linkOf(path: string): string {
 }
 
 test('a serving worker has at most one connection per lane and broker, prints no warnings, and logs no errors when the broker restarts', async () => {
-  const servers = suiteServers();
   const port = Number(servers.brokers[0]?.split(':').at(-1));
   await using realm = await Realm.create(servers);
   const worker = realm.worker();

@@ -4,10 +4,9 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 
-const AT_ONCE_MS = 2_500;
 const READY_WAIT_MS = 60_000;
 
-test('a worker that starts while Kafka is down waits, logs the reason, and stops immediately on SIGTERM', async () => {
+test('a worker that starts while Kafka is down waits, logs the reason, and stops on SIGTERM', async () => {
   await using realm = await Realm.create(suiteServers());
   const [port] = await freePorts(1);
   const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${port}` });
@@ -16,18 +15,18 @@ test('a worker that starts while Kafka is down waits, logs the reason, and stops
   expect([readyz.status, await readyz.json()]).toEqual([503, { status: 'not ready', reason: 'KAFKA_UNAVAILABLE' }]);
   expect((await worker.ops('/healthz')).status).toBe(200);
   expect(worker.lines.filter(({ msg }) => msg === 'waiting for Kafka')).toHaveLength(1);
-  const begunMs = performance.now();
+  // Kafka never comes, so the worker can't be waiting for it. That it waits for nothing else either is shown in virtual time,
+  // in test/worker/readiness.test.ts.
   worker.kill('SIGTERM');
   expect(await worker.ended()).toEqual({ code: 0, signal: null });
-  expect(performance.now() - begunMs).toBeLessThan(AT_ONCE_MS);
 });
 
 test('a worker that starts while Kafka is down serves once Kafka is up', async () => {
   await using realm = await Realm.create(suiteServers());
   const replies = await realm.follow();
-  await using proxy = await TcpProxy.start(suiteServers().proxied);
+  await using proxy = await TcpProxy.start(suiteServers());
   proxy.cut();
-  const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+  const worker = realm.worker({ KAFKA_BROKERS: proxy.address });
   await worker.line(({ reason }) => reason === 'KAFKA_UNAVAILABLE');
   proxy.restore();
   await worker.ready();
@@ -37,8 +36,8 @@ test('a worker that starts while Kafka is down serves once Kafka is up', async (
 
 test('a worker that is cut off from Kafka is not ready until Kafka is back', async () => {
   await using realm = await Realm.create(suiteServers());
-  await using proxy = await TcpProxy.start(suiteServers().proxied);
-  const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+  await using proxy = await TcpProxy.start(suiteServers());
+  const worker = realm.worker({ KAFKA_BROKERS: proxy.address });
   await worker.ready();
   const reason = async () => {
     const body = (await (await worker.ops('/readyz')).json()) as { readonly reason?: string };

@@ -17,6 +17,9 @@ import { ETCD_SIZE, suiteServers } from '../support/servers.ts';
 import { silencesMs } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
 
+// Stays alone: it freezes and kills any of the suite's servers, in an order that a seed gives, and its faults are timed: beside
+// other tests the same seed would meet another history.
+
 const PARTITIONS = 6;
 const WORKERS = 3;
 const SECONDS = Number(process.env.CHAOS_SECONDS ?? 30);

@@ -66,14 +66,14 @@ async function ask(realm: Realm, replies: Followed, correlationId: string) {
 test('a restore that retention overtakes starts again and completes, though the ledger has nothing left', async ({
   annotate,
 }) => {
-  await using proxy = await TcpProxy.start(suiteServers().proxied);
+  await using proxy = await TcpProxy.start(suiteServers());
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   await realm.send([{ correlationId: 'the first one', count: COUNT }]); // the entries claim to have decided it
   await fillLedger(realm, ENTRIES);
   const emptied = Promise.withResolvers<void>();
   const hasReadSome = proxy.holdRequest(laterFetchOf(realm.ledgerTopic, FETCHES_BEFORE), emptied.promise);
-  const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+  const worker = realm.worker({ KAFKA_BROKERS: proxy.address });
   await hasReadSome;
   await realm.trimLedger();
   emptied.resolve();
@@ -86,10 +86,10 @@ test('a restore that retention overtakes starts again and completes, though the 
 });
 
 test('a serving worker restores its index when retention deletes entries that it had not read', async () => {
-  await using proxy = await TcpProxy.start(suiteServers().proxied);
+  await using proxy = await TcpProxy.start(suiteServers());
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
-  const worker = realm.worker({ KAFKA_BROKERS: `127.0.0.1:${suiteServers().proxied.port}` });
+  const worker = realm.worker({ KAFKA_BROKERS: proxy.address });
   await worker.ready();
   expect(await ask(realm, replies, 'first')).toHaveProperty('batch');
   // A fetch that waits at the broker may return everything written meanwhile, so the next fetch is delayed.

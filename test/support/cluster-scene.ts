@@ -1,0 +1,73 @@
+import { expect } from 'vitest';
+import type { Followed } from './followed.ts';
+import type { KafkaCluster } from './kafka-cluster.ts';
+import { Realm, type RealmOptions, type TestRequest } from './realm.ts';
+import { suiteServers } from './servers.ts';
+import { checkWholeHistory, type History, settledRecords } from './whole-history.ts';
+import type { WorkerProcess } from './worker-process.ts';
+
+export const PARTITIONS = 3;
+export const REPLICAS = 3;
+/** How a test waits for a state of the cluster. */
+export const UNTIL = { timeout: 60_000, interval: 50 };
+
+/** A realm on the three brokers, with a worker. */
+export class ClusterScene implements AsyncDisposable {
+  readonly realm: Realm;
+  readonly worker: WorkerProcess;
+  readonly replies: Followed;
+  readonly ledger: Followed;
+
+  private constructor(realm: Realm, worker: WorkerProcess, replies: Followed, ledger: Followed) {
+    this.realm = realm;
+    this.worker = worker;
+    this.replies = replies;
+    this.ledger = ledger;
+  }
+
+  static async open(cluster: KafkaCluster, options: RealmOptions = {}): Promise<ClusterScene> {
+    const servers = { ...suiteServers(), brokers: cluster.brokers };
+    const realm = await Realm.create(servers, { partitions: PARTITIONS, replicas: REPLICAS, ...options });
+    const [replies, ledger] = await Promise.all([realm.follow(), realm.follow(realm.ledgerTopic)]);
+    const worker = realm.worker();
+    return new ClusterScene(realm, worker, replies, ledger);
+  }
+
+  /** Leader and in-sync replicas of each partition, by its number. */
+  async places(topic: string): Promise<ReadonlyMap<number, { leader: number; isr: readonly number[] }>> {
+    const { topics } = await this.realm.admin.fetchTopicMetadata({ topics: [topic] });
+    return new Map(topics.flatMap(({ partitions }) => partitions.map((one) => [one.partitionId, one])));
+  }
+
+  async allInSync(): Promise<void> {
+    const topics = [this.realm.requestTopic, this.realm.ledgerTopic, this.realm.replyTopic, '__consumer_offsets'];
+    for (const topic of topics) {
+      const inSync = async () => [...(await this.places(topic)).values()].every(({ isr }) => isr.length === REPLICAS);
+      await expect.poll(inSync, UNTIL).toBe(true);
+    }
+  }
+
+  history(asks: readonly TestRequest[]): Promise<History> {
+    return checkWholeHistory(this.realm, asks, this.replies, () =>
+      settledRecords(this.realm, this.realm.ledgerTopic, this.ledger),
+    );
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.realm[Symbol.asyncDispose]();
+  }
+}
+/** The time from `sinceMs` to the first decision in one of the partitions, by the brokers' clock, which is ours. */
+export async function firstDecision(
+  ledger: Followed,
+  partitions: ReadonlySet<number>,
+  sinceMs: number,
+): Promise<number> {
+  const timesOf = (seen: Followed['seen']) =>
+    seen
+      .filter(({ partition, message }) => partitions.has(partition) && message.key !== null)
+      .map(({ message }) => Number(message.timestamp))
+      .filter((timeMs) => timeMs > sinceMs);
+  await ledger.until('a decision after the fault', (seen) => timesOf(seen).length > 0);
+  return Math.min(...timesOf(ledger.seen)) - sinceMs;
+}
