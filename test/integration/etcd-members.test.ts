@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { ownServers } from '../support/own-servers.ts';
-import { SHORT_LEASE } from '../support/realm.ts';
+import { KEPT_LEASE, SHORT_LEASE } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { ETCD_SIZE, etcdLeader, SUITE } from '../support/servers.ts';
 import { closed, nextReplyBy, opened } from '../support/stops.ts';
@@ -83,7 +83,7 @@ test('no worker stops when the etcd leader is frozen for longer than the deadlin
 test('with two of three etcd members frozen all workers stop, requests wait, and everything resumes by itself', async ({
   annotate,
 }) => {
-  await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
+  await using scene = await Scene.open({ partitions: PARTITIONS, env: KEPT_LEASE }, servers);
   const { realm, replies } = scene;
   const workers = [scene.worker(), scene.worker()];
   await Promise.all(workers.map((worker) => worker.hasPartitions(PARTITIONS / 2)));

@@ -5,7 +5,7 @@ import { decompose } from '../../src/core/layout.ts';
 import { batchOf, decodeReply } from '../support/followed.ts';
 import { loadHttp } from '../support/http-load.ts';
 import { ownServers } from '../support/own-servers.ts';
-import { DATACENTER_ID, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
+import { DATACENTER_ID, KEPT_LEASE, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
 import { report } from '../support/whole-history.ts';
 
@@ -196,7 +196,7 @@ test('a revoked lease closes the HTTP port and cuts its connections; it opens ag
 });
 
 test('while etcd does not answer, the HTTP port answers 503 with Retry-After and the reason, and then serves again', async () => {
-  await using realm = await Realm.create(servers, { env: SHORT_LEASE });
+  await using realm = await Realm.create(servers, { env: KEPT_LEASE });
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();

@@ -134,6 +134,7 @@ export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['npm run bench:latency', 'test/bench/latency.ts'],
   ['npm run bench:idle', 'test/bench/idle.ts'],
   ['npm run bench:replay', 'test/bench/replay.ts'],
+  ['npm run bench:start', 'test/bench/start.ts'],
   ['npm run bench:index', 'test/bench/index.ts'],
   ['npm run bench:index -- --entries 10000000', 'test/bench/index.ts'],
   ['npm run bench:shares', 'test/bench/shares.ts'],
