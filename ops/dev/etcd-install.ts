@@ -39,10 +39,15 @@ export function etcdOrigin(cache: string, env: NodeJS.ProcessEnv): string {
 
 /** The path of an etcd program, which is built from its Go module if it is missing. */
 export async function installEtcd(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
-  const { path, name, version, ready } = plan(options.cache, env);
-  if (ready) return path;
-  const go = await goCommand(env, options);
+  const { path, ready } = plan(options.cache, env);
+  return ready ? path : await buildEtcd(env, options);
+}
+
+/** The path of etcd as built from its Go module, statically linked. */
+export async function buildEtcd(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
+  const { name, version } = plan(options.cache, env);
   const dir = await cached(name, { ...options, what: `etcd ${version} (built by Go)` }, async (into) => {
+    const go = await goCommand(env, options);
     await run({
       command: go.command,
       args: [

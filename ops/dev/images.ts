@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { DEFAULT_IMAGES } from '../../src/testcontainers/images.ts';
 import type { Log } from './apt.ts';
 import { docker, ensurePrograms } from './docker-engine.ts';
+import { buildEtcd } from './etcd-install.ts';
 import { goCommand } from './go-toolchain.ts';
+import { installKafka } from './kafka-install.ts';
 import { cacheDir, ROOT } from './paths.ts';
 import { run } from './run.ts';
 import type { ToolName } from './toolchain.ts';
@@ -68,32 +70,28 @@ async function dockerBuild(
   });
 }
 
-function jars(context: string): Promise<string> {
-  return run({
-    command: 'mvn',
-    args: [
-      ...['-q', '-B', '-f', join(ROOT, 'ops/dev/kafka/pom.xml'), 'dependency:copy-dependencies'],
-      ...['-DincludeScope=runtime', `-DoutputDirectory=${join(context, 'libs')}`],
-    ],
-    purpose: "the download of Kafka's jars by Maven",
-    timeoutMs: BUILD_MS,
-  });
+/** The jars that server processes use as well, whatever Kafka the environment names for those. */
+async function jars(context: string, log: Log): Promise<void> {
+  const { KAFKA_HOME: _, ...env } = process.env;
+  await cp(await installKafka(env, { cache: cacheDir(env), log }), join(context, 'libs'), { recursive: true });
 }
 
-/** The server is built from the module of the server processes, the client from a separate one. */
+/** The server that server processes use as well; the client is built from a separate module. */
 async function etcdPrograms(context: string, log: Log): Promise<void> {
-  const go = await goCommand(process.env, { cache: cacheDir(process.env), log });
-  const build = (program: string, of: string, module: string) =>
-    run({
-      command: go.command,
-      args: ['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', join(context, program), of],
-      cwd: join(ROOT, module),
-      env: { ...go.env, CGO_ENABLED: '0' },
-      purpose: `the build of ${program} by Go`,
-      timeoutMs: BUILD_MS,
-    });
-  await build('etcd', 'go.etcd.io/etcd/server/v3', 'ops/dev/etcd');
-  await build('etcdctl', 'go.etcd.io/etcd/etcdctl/v3', 'ops/images/etcd/client');
+  const options = { cache: cacheDir(process.env), log };
+  await copyFile(await buildEtcd(process.env, options), join(context, 'etcd'));
+  const go = await goCommand(process.env, options);
+  await run({
+    command: go.command,
+    args: [
+      ...['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', join(context, 'etcdctl')],
+      'go.etcd.io/etcd/etcdctl/v3',
+    ],
+    cwd: join(ROOT, 'ops/images/etcd/client'),
+    env: { ...go.env, CGO_ENABLED: '0' },
+    purpose: 'the build of etcdctl by Go',
+    timeoutMs: BUILD_MS,
+  });
 }
 
 async function nodeAndNpm(context: string): Promise<void> {

@@ -102,3 +102,11 @@ export function sum(a: Tally, b: Tally): Tally {
   const added = Object.fromEntries(names.map((name) => [name, a[name] + b[name]])) as unknown as Tally;
   return { ...added, healedMs: Math.max(a.healedMs, b.healedMs) };
 }
+
+/** A case that occurred less often than this in a run of many seeds was not really tried. */
+const LEAST = 5;
+
+/** The hard cases that hardly occurred. */
+export function seldomIn(tally: Tally): string[] {
+  return Object.entries(tally).flatMap(([name, times]) => (times < LEAST ? [name] : []));
+}
