@@ -7,8 +7,8 @@ const onServers = {
   execArgv: ['--disable-warning=TimeoutNegativeWarning'],
   globalSetup: ['test/support/global-setup.ts'],
   // For a hang, which must not be mistaken for a busy machine.
-  testTimeout: 300_000,
-  hookTimeout: 300_000,
+  testTimeout: 600_000,
+  hookTimeout: 600_000,
   expect: { poll: { timeout: 120_000 } },
   // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
   maxWorkers: 6,

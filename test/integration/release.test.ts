@@ -104,7 +104,7 @@ test('the image of a release is labelled with its version and its commit', async
 test('a commit that is not ready is refused with every reason, and nothing is written', async () => {
   rmSync(outDir, { recursive: true, force: true });
   await git('tag', '--force', `v${version}`);
-  edit('CHANGELOG.md', (text) => text.replace(`## ${version} - `, '## Unreleased\n\n## 99.0.0 - '));
+  edit('CHANGELOG.md', (text) => text.replaceAll(`## ${version} - `, '## Unreleased\n\n## 99.0.0 - '));
   edit('package-lock.json', (text) => text.replace(`"version": "${version}"`, '"version": "98.0.0"'));
   const refused = await release('--no-image').catch((error: { code: number; stderr: string }) => error);
   expect(refused).toMatchObject({ code: 2 });

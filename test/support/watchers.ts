@@ -1,5 +1,5 @@
 /** Each wait has a timeout, so that a test whose event never comes still stops its workers. */
-const WAIT_MS = 120_000;
+const WAIT_MS = 240_000;
 
 export interface Wait<T> {
   /** Describes the awaited event and the present state, for the message at the timeout. */
