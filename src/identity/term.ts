@@ -149,6 +149,6 @@ export function blockedReason(
   }
   if (reservation.to >= layout.endTicks || toTicks(layout, now.wall) < reservation.to) return undefined;
   const message =
-    'the next reservation is not in the witness topic yet: allocation waits until Kafka accepts it; check the brokers';
+    'the next reservation is not confirmed yet, by etcd and in the witness topic: allocation waits until it is; check the brokers and etcd';
   return { code: 'RESERVATION_EXHAUSTED', message };
 }
