@@ -9,8 +9,8 @@ const DIGIT_BITS = 5;
 const CHECK_SYMBOLS = `${CROCKFORD_DIGITS}*~$=U`;
 const PREFIX = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 const MOST_PREFIX = 32;
-/** Each digit may be followed by a hyphen. */
-const MOST_BODY = 2 * LENGTH + 1;
+/** Each digit may be followed by a hyphen. Without the flag u, /i matches no letter outside ASCII, as toUpperCase would. */
+const BODY = /^([0-9A-Z]-?){13}[0-9A-Z*~$=]$/i;
 const FREE_BITS = LENGTH * DIGIT_BITS + Math.floor(Math.log2(CHECK_SYMBOLS.length)) - ID_BITS;
 
 /**
@@ -30,9 +30,9 @@ export const prefixed: Form = {
       parse: (text) => {
         if (!requireText(text).startsWith(head)) throw refusedText(NAME, text, `it does not start with ${head}`);
         const body = text.slice(head.length);
-        const symbols = body.length > MOST_BODY ? '' : normalisedCrockford(body);
-        const id = CROCKFORD.read(symbols.slice(0, -1));
-        if (symbols.length !== LENGTH + 1 || id === undefined || !isId(id)) {
+        const symbols = BODY.test(body) ? normalisedCrockford(body) : '';
+        const id = symbols === '' ? undefined : CROCKFORD.read(symbols.slice(0, -1));
+        if (id === undefined || !isId(id)) {
           throw refusedText(NAME, text, `after ${head} it must have 13 base32 digits below 2^63 and a check symbol`);
         }
         if (symbols.at(-1) === checkSymbol(id)) return id;

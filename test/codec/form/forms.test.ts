@@ -54,6 +54,37 @@ describe.each(FORM_NAMES)('form %s', (name) => {
   });
 });
 
+/** Characters whose uppercase letters, or whose lowercase ones, are in ASCII. */
+const LOOKALIKES = [
+  ['S', 'ſ'],
+  ['1', 'ı'],
+  ['K', '\u212a'],
+  ['SS', 'ß'],
+  ['ST', 'ﬆ'],
+  ['FF', 'ﬀ'],
+] as const;
+
+test.each(FORM_NAMES)('form %s accepts no character outside ASCII in place of one of its own', (name) => {
+  const { format, parse } = openForm(name, settingsOf(DEFAULT));
+  const texts = Array.from({ length: 2_000 }, (_, i) => format(GOLDEN + BigInt(i) * 987_654_321_123n));
+  for (const [own, other] of LOOKALIKES) {
+    for (const text of texts.filter((one) => one.toUpperCase().includes(own)).slice(0, 20)) {
+      const at = text.toUpperCase().lastIndexOf(own);
+      const odd = `${text.slice(0, at)}${other}${text.slice(at + own.length)}`;
+      expect(() => parse(odd), odd).toThrow(REFUSED);
+    }
+  }
+});
+
+test.each(['base32', 'prefixed'] as const)('form %s accepts hyphens after its digits only', (name) => {
+  const { format, parse } = openForm(name, settingsOf(DEFAULT));
+  const [, head = '', body = ''] = /^(.*_)?(.*)$/.exec(format(GOLDEN)) ?? [];
+  expect(parse(`${head}${body.slice(0, 4)}-${body.slice(4)}`)).toBe(GOLDEN);
+  for (const wrong of [`-${body}`, `${'-'.repeat(13)}${body}`, `${body.slice(0, 4)}--${body.slice(4)}`]) {
+    expect(() => parse(`${head}${wrong}`), wrong).toThrow(REFUSED);
+  }
+});
+
 describe.each(SORTED)('form %s', (name) => {
   test('sorts like the IDs, including those of one tick and of adjacent ticks', () => {
     const { sorts } = FORMS[name];
