@@ -59,6 +59,7 @@ interface View {
  */
 export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const epoch = deps.ledger.epoch(partition);
   const known = await deps.ledger.decided(
     partition,
     part.map(({ key }) => key),
@@ -80,7 +81,7 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
     drafted.add(name);
     drafts.push({ at, name, accepted });
   });
-  const written = await write(deps, partition, view, drafts, [...renewals.values()]);
+  const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()]);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
   const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
   return part.map(
@@ -167,6 +168,12 @@ function renewalOf({ key, record }: Accepted, decided: Decided, view: View): Ent
   return { key, value: encodeLedgerEntry(entry), entry };
 }
 
+/** What a look-up was based on. */
+interface LookUp {
+  readonly view: View;
+  readonly epoch: number;
+}
+
 interface Written {
   /** The offset of each entry, by the position of its request in the part. */
   readonly offsets: ReadonlyMap<number, number>;
@@ -178,7 +185,7 @@ interface Written {
 async function write(
   deps: DecisionDeps,
   partition: number,
-  view: View,
+  { view, epoch }: LookUp,
   drafts: readonly Draft[],
   renewals: readonly EntryDraft[],
 ): Promise<Written> {
@@ -193,7 +200,7 @@ async function write(
     const entry = entryOf(deps, accepted, allocation, view);
     return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
   });
-  const settled = await deps.ledger.commit(partition, { end: view.end, entries: [...entries, ...renewals] });
+  const settled = await deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] });
   drafts.forEach(({ at, name }, i) => {
     const offset = settled.baseOffset + i;
     offsets.set(at, offset);
@@ -265,12 +272,11 @@ function forgotten(): Decision {
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 
+/** Names what differs, but not the other request's values: it may be another requester's. */
 function conflict(entry: LedgerBatchEntry, { request }: Accepted): string {
   const differing = [
-    ...(entry.count === request.count ? [] : [`count (was ${entry.count}, is ${request.count})`]),
-    ...(entry.replyTopic === request.replyTopic
-      ? []
-      : [`reply_topic (was ${entry.replyTopic}, is ${request.replyTopic})`]),
+    ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),
+    ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic (here ${request.replyTopic})`]),
   ];
   return `this correlation ID was used for another request; it differs in ${differing.join(' and ')}: use a new correlation ID`;
 }

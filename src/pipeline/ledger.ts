@@ -3,9 +3,10 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
 import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
 
-/** Entries to append, with the end of the index when their keys were looked up. */
+/** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Draft {
   readonly end: number;
+  readonly epoch: number;
   readonly entries: readonly { readonly key: Buffer | null; readonly value: Buffer; readonly entry: LedgerEntry }[];
 }
 
@@ -78,12 +79,18 @@ export class Ledger {
     return readDecided({ index: this.#index, follower: this.#follower, entries: this.#entries }, partition, keys);
   }
 
+  /** Rises whenever the copy of the partition is restored: what was looked up before may not hold for the log as it is now. */
+  epoch(partition: number): number {
+    return this.#follower.epoch(partition);
+  }
+
   /**
    * Appends and settles. Afterwards the index holds the first entry of each key, ours or an earlier one. Rejects with
    * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
    * was found wrong meanwhile (the entries are in the log).
    */
   async commit(partition: number, draft: Draft): Promise<Settled> {
+    this.#requireSameLog(partition, draft);
     const release = this.#follower.hold(partition);
     try {
       return await this.#settle(partition, draft, release);
@@ -105,6 +112,7 @@ export class Ledger {
       await this.#follower.reached(partition, baseOffset);
     }
     this.#requireTrusted(partition); // the copy may have been invalidated during the append
+    this.#requireSameLog(partition, draft);
     const end = this.#index.end(partition); // the reader may have applied some of the entries already
     const unread = draft.entries
       .map(({ key, value, entry }, i) => ({ key, value, entry, offset: baseOffset + i, appendedAtMs }))
@@ -118,6 +126,7 @@ export class Ledger {
    * the marker's `through` covers them all.
    */
   async #writeMarker(partition: number): Promise<void> {
+    const epoch = this.epoch(partition);
     // Read first: a request that another worker decides during the broker call must not look like a recreated topic.
     const known = this.#index.through(partition);
     const requestEnd = await this.#log.requestEnd(partition, known);
@@ -132,7 +141,7 @@ export class Ledger {
     const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
     const through = Math.max(atLeast, this.#index.through(partition));
     const entry = { kind: 'marker', end, through } as const;
-    await this.commit(partition, { end, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
+    await this.commit(partition, { end, epoch, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
     if (this.#index.horizon(partition) === undefined) {
       const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);
@@ -143,6 +152,13 @@ export class Ledger {
   #requireTrusted(partition: number): void {
     const refusal = this.#follower.refusal(partition);
     if (refusal !== undefined) throw refusal;
+  }
+
+  /** A copy that was restored since the look-up may hold a decision that the look-up did not find. */
+  #requireSameLog(partition: number, { epoch }: Draft): void {
+    if (epoch === this.epoch(partition)) return;
+    const message = `ledger partition ${partition} was restored since the requests were looked up: they are looked up again`;
+    throw new IdallocError('INDEX_RESTORING', message);
   }
 
   async #append(partition: number, draft: Draft, release: () => void): Promise<Appended> {

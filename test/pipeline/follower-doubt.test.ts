@@ -51,7 +51,7 @@ describe('an own entry that was settled before it was read', () => {
       follower,
     );
     const drafted = { ...mine, entry: decodeLedgerEntry(mine.value) };
-    expect((await ledger.commit(0, { end: 0, entries: [drafted] })).firsts).toEqual(new Set());
+    expect((await ledger.commit(0, { end: 0, epoch: ledger.epoch(0), entries: [drafted] })).firsts).toEqual(new Set());
   });
 });
 

@@ -113,6 +113,30 @@ describe('a log that lost entries', () => {
     expect(worker.index.end(0), 'with the marker').toBe(3);
   });
 
+  it('gets no entry for requests that were looked up before the loss: they are looked up again', async () => {
+    const topic = topicOf();
+    const [one, other] = [new MemoryWorker({ topic, workerId: 1 }), new MemoryWorker({ topic, workerId: 2 })];
+    await one.serve(['a', 'b', 'c'].map((id, i) => request(i, id)));
+    other.catchUp();
+    const allocated = Promise.withResolvers<void>();
+    one.allocator.before = () => allocated.promise;
+    const served = expect(one.serve([request(10, 'k')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await settle();
+    topic.truncate(0, 1);
+    for (const worker of [one, other]) {
+      worker.follower.invalidate(0, 'the log is shorter');
+      worker.catchUp();
+    }
+    await other.serve([request(10, 'k'), request(11, 'd'), request(12, 'e')]);
+    one.catchUp();
+    const before = topic.bounds(0).high;
+    allocated.resolve();
+    await served;
+    expect(topic.bounds(0).high).toBe(before);
+    await one.serve([request(10, 'k')]);
+    expect(one.replies().at(-1)?.bytes).toEqual(other.replies()[0]?.bytes);
+  });
+
   it('decides nothing when it comes to light while an append is in flight', async () => {
     const topic = topicOf();
     const answer = Promise.withResolvers<void>();
