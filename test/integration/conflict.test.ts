@@ -33,7 +33,7 @@ test('another count under a known correlation ID is a CONFLICT that names it; th
 
   await realm.send([{ correlationId: 'count', count: 4 }]);
   const second = await replies.reply('count', 1);
-  expect(refusal(second)).toMatch(/^CONFLICT: .*differs in count \(was 3, is 4\)/);
+  expect(refusal(second)).toMatch(/^CONFLICT: .*differs in count \(here 4\)/);
 
   await realm.send([{ correlationId: 'count', count: 3, encoding: 'RANGES' }]);
   const third = await replies.reply('count', 2);
@@ -47,10 +47,10 @@ test('another reply topic is a CONFLICT, sent to that topic; if the count differ
   expect(refusal(await replies.reply('topic'))).toBe('a batch');
 
   await realm.send([{ correlationId: 'topic', count: 3, replyTopic: otherTopic }]);
-  expect(refusal(await others.reply('topic'))).toMatch(/^CONFLICT: .*differs in reply_topic \(was .*, is .*\.other\):/);
+  expect(refusal(await others.reply('topic'))).toMatch(/^CONFLICT: .*differs in reply_topic \(here .*\.other\):/);
 
   await realm.send([{ correlationId: 'topic', count: 5, replyTopic: otherTopic }]);
-  expect(refusal(await others.reply('topic', 1))).toMatch(/differs in count \(was 3, is 5\) and reply_topic/);
+  expect(refusal(await others.reply('topic', 1))).toMatch(/differs in count \(here 5\) and reply_topic/);
 });
 
 test('of two requests under one correlation ID in one record batch, the first decides', async () => {

@@ -72,7 +72,7 @@ describe('another request under a known correlation ID', () => {
     await worker.serve([request(0, 'a', { count: 2 })]);
     await worker.serve([request(1, 'a', { count: 3 })]);
     expect(worker.replies()[1]).toMatchObject({
-      error: { code: 'CONFLICT', message: expect.stringContaining('count (was 2, is 3)') },
+      error: { code: 'CONFLICT', message: expect.stringContaining('count (here 3)') },
     });
     expect(worker.allocator.asked).toEqual([2]);
   });
@@ -85,7 +85,7 @@ describe('another request under a known correlation ID', () => {
     expect(worker.replies('id.replies.other')[0]).toMatchObject({
       error: {
         code: 'CONFLICT',
-        message: expect.stringContaining(`reply_topic (was ${REPLIES}, is id.replies.other)`),
+        message: expect.stringContaining('reply_topic (here id.replies.other)'),
       },
     });
   });
