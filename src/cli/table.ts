@@ -44,9 +44,11 @@ export function spanText(milliseconds: number): string {
   return unit === undefined ? `${Math.round(milliseconds)} ms` : `${(milliseconds / unit[0]).toFixed(1)} ${unit[1]}`;
 }
 
-/** C1 controls, which a terminal may execute; bidirectional controls; and zero-width characters, which make texts look equal. */
-const UNSEEN =
-  /[\u0080-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+/**
+ * DEL and C1 controls, which a terminal may execute; and whatever Unicode says is not shown: bidirectional controls, and characters of
+ * no width, which make texts look equal. C0 controls are not among them: JSON has none, and texts of ours have line ends.
+ */
+const UNSEEN = /[\u007f-\u009f\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}]/gu;
 
 /** Escapes unseen characters as JSON does, so that JSON keeps its meaning. Other text is not changed. */
 export function visible(text: string): string {

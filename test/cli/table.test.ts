@@ -2,11 +2,25 @@ import { describe, expect, test } from 'vitest';
 import { printable, visible } from '../../src/cli/table.ts';
 import { cli } from './harness.ts';
 
-/** One of each kind: C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a tag. */
-const UNSEEN = ['\u009b', '\u0085', '\u202e', '\u2066', '\u200b', '\u200d', '\ufeff', '\u{e0041}', '\u00ad', '\u2028'];
+/** One of each kind: DEL, C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a tag. */
+const UNSEEN = [
+  '\u007f',
+  '\u009b',
+  '\u0085',
+  '\u202e',
+  '\u2066',
+  '\u200b',
+  '\u200d',
+  '\ufeff',
+  '\u{e0041}',
+  '\u00ad',
+  '\u2028',
+];
+/** Fillers and selectors that no list of controls has: Unicode says that they are not shown. */
+const IGNORABLE = ['\u115f', '\u3164', '\uffa0', '\u034f', '\ufe0f', '\u{e01ef}', '\u2065', '\u17b4'];
 
 describe('text that a terminal would execute or hide', () => {
-  test.each(UNSEEN)('is shown as JSON writes it: %j', (character) => {
+  test.each([...UNSEEN, ...IGNORABLE])('is shown as JSON writes it: %j', (character) => {
     const shown = visible(`a${character}b`);
     expect(shown).toMatch(/^a(\\u[0-9a-f]{4})+b$/);
     expect(JSON.parse(`"${shown}"`)).toBe(`a${character}b`);
