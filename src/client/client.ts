@@ -43,7 +43,10 @@ export class IdClient implements AsyncDisposable {
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */
-  static connect(options: IdClientOptions): Promise<IdClient> {
+  static async connect(options: IdClientOptions): Promise<IdClient> {
+    if (typeof options !== 'object' || options === null) {
+      throw new IdallocError('CONFIG_INVALID', 'connect needs options: at least { brokers, replyTopic }');
+    }
     const link = (events: TransportEvents) => connectKafka(options, RUNTIME, events);
     return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
   }

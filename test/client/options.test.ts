@@ -1,5 +1,6 @@
 import { Kafka, logLevel } from 'kafkajs';
 import { describe, expect, test } from 'vitest';
+import { IdClient } from '../../src/client/client.ts';
 import { accessOf, type IdClientOptions } from '../../src/client/options.ts';
 
 const replyTopic = 'id.replies.a';
@@ -8,6 +9,14 @@ const brokers = ['kafka-1:9092', '[::1]:9093'];
 function access(options: object) {
   return accessOf({ replyTopic, ...options } as IdClientOptions);
 }
+
+test.each([[undefined], [null], ['localhost:9092']])('connect(%j) reports that it needs options', async (options) => {
+  const connecting = IdClient.connect(options as unknown as IdClientOptions);
+  await expect(connecting).rejects.toMatchObject({
+    code: 'CONFIG_INVALID',
+    message: expect.stringMatching(/needs options.*replyTopic/),
+  });
+});
 
 describe('access to the brokers is configured', () => {
   test('by addresses, with what kafkajs takes for TLS and logins', async () => {

@@ -37,7 +37,9 @@ export function judgeTopics(
     }
   }
   if (witness !== undefined) witnessFaults(witness).forEach(invalid);
-  const waivable = [ledger, witness].flatMap((topic) => (topic === undefined ? [] : weaknesses(topic)));
+  const waivable = [ledger, witness].flatMap((topic) =>
+    topic === undefined ? [] : weaknesses(topic, settings.allowWeakLedger),
+  );
   if (ledger === undefined) return { faults, waivable };
   if (requests !== undefined && ledger.partitions !== requests.partitions) {
     invalid(
@@ -99,10 +101,10 @@ function ledgerFaults(ledger: FoundTopic): TopicFault[] {
     .map(([key, value]) => weak(`topic '${ledger.name}' must have ${key}=${value}, not ${ledger.configs.get(key)}`));
 }
 
-function weaknesses(topic: FoundTopic): TopicFault[] {
+function weaknesses(topic: FoundTopic, isAllowed: boolean): TopicFault[] {
   const faults: TopicFault[] = [];
   const inSync = numberOf(topic, 'min.insync.replicas');
-  const remedy = 'or set ALLOW_WEAK_LEDGER=1 for development';
+  const remedy = isAllowed ? 'ALLOW_WEAK_LEDGER=1 accepts that' : 'or set ALLOW_WEAK_LEDGER=1 for development';
   if (topic.replicas < SAFE_REPLICAS) {
     faults.push(weak(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`));
   }

@@ -340,6 +340,7 @@ describe('checkTopics', () => {
     const { faults, warnings } = await checkTopics(brokers, settings);
     expect(faults).toEqual([]);
     expect(warnings.map(({ code }) => code)).toEqual(Array(4).fill('LEDGER_WEAK'));
+    for (const { message } of warnings) expect(message).toMatch(/; ALLOW_WEAK_LEDGER=1 accepts that$/);
   });
 
   test.each([
