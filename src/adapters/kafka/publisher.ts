@@ -81,7 +81,7 @@ export class KafkaPublisher implements Publisher {
       const refuse = (reason: string) => {
         for (const index of left) deliveries[index] = { ok: false, reason, cause: 'topic' };
       };
-      const status = await topics.status(topic);
+      const status = await topics.status(topic, highestPartition(left, publication));
       if (status.kind === 'unwritable') {
         this.#requireNotRevoked(topic);
         return refuse(status.reason);
@@ -195,6 +195,11 @@ function addTo<K>(groups: Map<K, number[]>, group: K, index: number): void {
   const known = groups.get(group);
   if (known === undefined) groups.set(group, [index]);
   else known.push(index);
+}
+
+/** The highest partition that one of the records names; 0 if none does. */
+function highestPartition(left: readonly number[], { records }: Publication): number {
+  return left.reduce((highest, index) => Math.max(highest, recordAt(records, index).partition ?? 0), 0);
 }
 
 function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRecord {

@@ -14,6 +14,8 @@ export type TopicStatus =
 const LOOKUP_TIMEOUT_MS = 10_000;
 /** How long a status is cached; that of a missing topic for a moment, so that a burst of requests causes one lookup. */
 const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as const;
+/** A topic that lacks a requested partition is looked up again after this, and no sooner: whoever names it may name any. */
+const GROWTH_AGE_MS = 2_000;
 /** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
 /** Requests may name any number of topics, so the cache is bounded. */
@@ -21,6 +23,7 @@ const MAX_REMEMBERED = 1_000;
 
 interface Remembered {
   readonly status: TopicStatus;
+  readonly sinceMs: number;
   readonly untilMs: number;
   readonly isUnwritable: boolean;
 }
@@ -37,10 +40,13 @@ export class ReplyTopics {
     this.#runtime = runtime;
   }
 
-  /** Rejects with KAFKA_UNAVAILABLE when the brokers do not answer. */
-  async status(topic: string): Promise<TopicStatus> {
+  /**
+   * The status, which may be cached. If it has no partition `partition`, partitions may have been added since: it is looked up
+   * again, unless that was a moment ago. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer.
+   */
+  async status(topic: string, partition = 0): Promise<TopicStatus> {
     const known = this.#remembered.get(topic);
-    if (known !== undefined && this.#runtime.monotonicMs() < known.untilMs) return known.status;
+    if (known !== undefined && this.#isCurrent(known, partition)) return known.status;
     const before = this.#pending.get(topic);
     if (before !== undefined) return await before;
     const lookup = this.#lookUp(topic).finally(() => this.#pending.delete(topic));
@@ -62,6 +68,12 @@ export class ReplyTopics {
   /** The topic has accepted records again. */
   clear(topic: string): void {
     this.#remembered.delete(topic);
+  }
+
+  #isCurrent({ status, sinceMs, untilMs }: Remembered, partition: number): boolean {
+    const nowMs = this.#runtime.monotonicMs();
+    if (nowMs >= untilMs) return false;
+    return status.kind !== 'writable' || partition < status.partitions || nowMs < sinceMs + GROWTH_AGE_MS;
   }
 
   async #lookUp(topic: string): Promise<TopicStatus> {
@@ -105,7 +117,8 @@ export class ReplyTopics {
       const [oldest] = this.#remembered.keys();
       if (oldest !== undefined) this.#remembered.delete(oldest);
     }
-    this.#remembered.set(topic, { status, untilMs: this.#runtime.monotonicMs() + maxAgeMs, isUnwritable });
+    const sinceMs = this.#runtime.monotonicMs();
+    this.#remembered.set(topic, { status, sinceMs, untilMs: sinceMs + maxAgeMs, isUnwritable });
   }
 }
 

@@ -45,6 +45,23 @@ describe('the status of a reply topic', () => {
     expect(asked.slice(2)).toEqual(['gone', 'gone']);
   });
 
+  it('is looked up again for a partition that the topic lacked, at most every 2 s', async () => {
+    const known: Record<string, Found> = { t: 1 };
+    const { topics, asked, state } = brokers(known);
+    const partitionsAt = async (nowMs: number, partition: number) => {
+      state.nowMs = nowMs;
+      return topics.status('t', partition);
+    };
+    await partitionsAt(0, 0);
+    known.t = 2;
+    expect(await partitionsAt(1_999, 1)).toMatchObject({ partitions: 1 });
+    expect(await partitionsAt(2_000, 1)).toMatchObject({ partitions: 2 });
+    expect(await partitionsAt(50_000, 1)).toMatchObject({ partitions: 2 });
+    expect(asked).toHaveLength(2);
+    for (let ms = 50_000; ms < 54_000; ms += 10) await partitionsAt(ms, 1_000_000);
+    expect(asked).toHaveLength(4);
+  });
+
   it('is requested once for concurrent callers', async () => {
     const { topics, asked } = brokers({ t: 3 });
     const statuses = await Promise.all(Array.from({ length: 12 }, () => topics.status('t')));
