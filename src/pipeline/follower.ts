@@ -36,6 +36,9 @@ const STORE_ERRORS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  * gap, and no entry may show that its writer had read a longer log. Anything else means that the log lost entries or is
  * another log: the partition is wiped and restored, because the index would otherwise be trusted. A restore from an empty
  * copy accepts the log as it is.
+ *
+ * Offsets are reused after a log has lost its tail. So "read up to here" holds for one life of the log: after each
+ * interruption the copy is in doubt, and may not be queried, until the last applied entry has been found again.
  */
 export class Follower implements LedgerFollower {
   readonly #options: FollowerOptions;
@@ -123,6 +126,18 @@ export class Follower implements LedgerFollower {
   invalidate(partition: number, cause: string): void {
     const error = new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     this.#restart(partition, error, cause);
+  }
+
+  /**
+   * Reading was interrupted, and the log may have lost its tail and grown again meanwhile. The copy may not be queried until its last
+   * entry has been compared. Returns false if the copy is not in use, or is restored anyway. The state is not reported as
+   * changed: nearly always the copy is found to be right a moment later.
+   */
+  doubt(partition: number): boolean {
+    const state = this.#state(partition);
+    if (!state.hasCopy || state.invalidated || state.stopped !== undefined) return false;
+    state.recognised = false;
+    return true;
   }
 
   /** The log holds records that can't be decoded, the first at this offset: the partition stops. */

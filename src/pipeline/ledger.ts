@@ -90,6 +90,7 @@ export class Ledger {
    * was found wrong meanwhile (the entries are in the log).
    */
   async commit(partition: number, draft: Draft): Promise<Settled> {
+    this.#requireTrusted(partition); // the copy may be in doubt since the look-up
     this.#requireSameLog(partition, draft);
     const release = this.#follower.hold(partition);
     try {

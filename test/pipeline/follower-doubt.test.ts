@@ -55,6 +55,56 @@ describe('an own entry that was settled before it was read', () => {
   });
 });
 
+describe('a copy whose reading was interrupted', () => {
+  const ended = (of: ReturnType<typeof followedWorld>) => {
+    of.reader.restart(0);
+    of.reader.catchUp(0);
+  };
+
+  it('is not queried until its last entry was found in the log again', () => {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    const changes = world.changes();
+    expect(world.follower.doubt(0)).toBe(true);
+    expect(world.follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(world.follower.progress(0)).toMatchObject({ isRecognised: false });
+    expect(world.changes(), 'nobody has to act on it').toBe(changes);
+    ended(world);
+    expect([world.follower.refusal(0), world.causes, heldAt(world.index, 'a')]).toEqual([undefined, [], 0]);
+  });
+
+  it('is restored if the log has lost its tail meanwhile and is as long again, though nothing was out of range', () => {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    const epoch = world.follower.epoch(0);
+    world.topic.truncate(0, 1);
+    world.topic.land(0, [entry('x', { end: 1 }), entry('y', { end: 2 })]);
+    world.follower.doubt(0);
+    ended(world);
+    expect(world.causes).toEqual([expect.stringContaining('offset 2 differs')]);
+    expect(world.follower.epoch(0)).toBeGreaterThan(epoch);
+    expect(['a', 'b', 'c', 'x', 'y'].map((key) => heldAt(world.index, key))).toEqual([0, undefined, undefined, 1, 2]);
+  });
+
+  it('is kept if retention has removed everything that it has read', () => {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    world.topic.trim(0, 3);
+    world.follower.doubt(0);
+    ended(world);
+    expect([world.follower.refusal(0), world.causes, world.index.end(0)]).toEqual([undefined, [], 3]);
+  });
+
+  it('is not in doubt if it does not exist, or is restored anyway', () => {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    world.follower.invalidate(0, 'for a test');
+    expect(world.follower.doubt(0)).toBe(false);
+    world.follower.removeCopy(0);
+    expect(world.follower.doubt(0)).toBe(false);
+  });
+});
+
 describe('a log that was longer before', () => {
   const ahead = entry('d', { end: 9, through: 70 });
 

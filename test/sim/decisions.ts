@@ -36,22 +36,10 @@ export function sameRanges(a: IdBatch, b: IdBatch): boolean {
 
 /**
  * Whether a decision for a request's correlation ID may have been in the part that the ledger had lost by then. If the ID was
- * first sent after the loss, it was not, unless a worker decided it that had not noticed the loss: a log that has grown to
- * its old length again hides the loss from a worker that continues at its end.
+ * first sent after the loss, it was not.
  */
 export function mayBeLost(history: History, { partition, correlationId }: SentRequest, order: number): boolean {
-  const { losses, firstSent, entries } = history;
+  const { losses, firstSent } = history;
   const last = losses.findLast((loss) => loss.partition === partition && loss.order < order);
-  if (last === undefined) return false;
-  if ((firstSent.get(correlationId) ?? 0) < last.order) return true;
-  const own = entries.filter((entry) => entry.partition === partition && entry.correlationId === correlationId);
-  return own.some((entry) => !hasSeen(history, entry, last.order));
-}
-
-/** Whether the writer of an entry had opened or emptied its copy of the log after the loss. */
-function hasSeen({ copies }: History, { process, partition, sent }: Entry, loss: number): boolean {
-  return copies.some((event) => {
-    const isOwn = event.process === process && event.partition === partition && event.order < sent;
-    return isOwn && loss < event.order && (event.what === 'opened' || event.what === 'emptied');
-  });
+  return last !== undefined && (firstSent.get(correlationId) ?? 0) < last.order;
 }

@@ -41,15 +41,17 @@ interface LogLine extends Readonly<Record<string, unknown>> {
   readonly msg: string;
 }
 
-/** A whole worker over simulated servers, with its log. */
+/** Whole workers over simulated servers, with their log. */
 export class WorkerStage {
   readonly runtime = new VirtualRuntime();
   readonly kafka = fakeKafka({ clock: this.runtime, nodes: NODES, delayMs: () => 1 });
-  /** The messages of its log. */
+  /** The hosts that reach no broker. */
+  readonly cut = new Set<string>();
+  /** The messages of the log. */
   readonly logged: string[] = [];
   readonly lines: LogLine[] = [];
   readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());
-  #worker: Worker | undefined;
+  readonly #workers = new Map<string, Worker>();
 
   constructor() {
     for (const { name, partitions, configs } of planTopics(config.topics)) {
@@ -57,14 +59,14 @@ export class WorkerStage {
     }
   }
 
-  start(changes: Partial<Config> = {}): Worker {
-    const { runtime, kafka, logged, lines } = this;
+  start(changes: Partial<Config> = {}, host = 'instance'): Worker {
+    const { runtime, kafka, logged, lines, cut } = this;
     const environment: Environment = {
       runtime: bound(runtime),
-      dialer: kafka.dialer(),
+      dialer: kafka.dialer({ name: host, deliver: (run) => run(), reaches: () => !cut.has(host) }),
       etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
-      instanceId: () => 'instance',
+      instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),
     };
     const write = (text: string) => {
@@ -73,8 +75,9 @@ export class WorkerStage {
       logged.push(line.msg);
     };
     const log = createLogger({ level: 'info', destination: { write } });
-    this.#worker = new Worker({ ...config, ...changes }, { log, metrics: createMetrics(), environment });
-    return this.#worker;
+    const worker = new Worker({ ...config, ...changes }, { log, metrics: createMetrics(), environment });
+    this.#workers.set(host, worker);
+    return worker;
   }
 
   foreignEntry(partition: number): void {
@@ -89,7 +92,12 @@ export class WorkerStage {
     return this.runtime.until(this.runtime.sleep(ms));
   }
 
-  async stop(): Promise<void> {
-    if (this.#worker !== undefined) await this.runtime.until(this.#worker[Symbol.asyncDispose]());
+  /** Stops one worker, or all. */
+  async stop(host?: string): Promise<void> {
+    for (const [name, worker] of this.#workers) {
+      if (host !== undefined && name !== host) continue;
+      this.#workers.delete(name);
+      await this.runtime.until(worker[Symbol.asyncDispose]());
+    }
   }
 }

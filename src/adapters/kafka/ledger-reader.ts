@@ -19,6 +19,8 @@ interface LedgerSink {
   neededFrom(partition: number): Promise<number>;
   /** `from`: entries below this offset were skipped, since they were not needed. */
   deliver(partition: number, records: readonly LedgerRecord[], from: number): void;
+  /** Reading was interrupted. Returns whether what was read must be compared with the log, by `begin` and reading from there. */
+  doubt(partition: number): boolean;
   expire(partition: number, low: number, high: number): boolean;
   invalidate(partition: number, cause: string): void;
   unreadable(partition: number, offset: number, cause: string): void;
@@ -188,6 +190,9 @@ export class LedgerReader {
         {
           deliver: (chunk) => this.#deliver(reading, chunk),
           neededFrom: () => sink.neededFrom(partition),
+          interrupted: () => {
+            if (!this.#isOver(reading) && sink.doubt(partition)) this.restart(partition);
+          },
           outOfRange: async ({ logStart, end }, position) => {
             const needed = await sink.neededFrom(partition);
             // Own entries are settled before they are read: retention may have deleted entries that are not needed.

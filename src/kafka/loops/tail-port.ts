@@ -41,6 +41,11 @@ export interface TailSink {
   fetched?(highWatermark: number): void;
   /** Awaited before a chunk is decoded: records below this offset need not be delivered. */
   neededFrom?(): Promise<number>;
+  /**
+   * Fetching has failed, and continues from the same position by itself. Meanwhile the log may have lost its tail and grown again,
+   * so that the position exists and nothing there shows it: a sink that depends on what it has read compares it now.
+   */
+  interrupted?(): void;
   /** The position is outside the log: returns where to continue. By default at the log's start, with a warning. */
   outOfRange?(bounds: PartitionBounds, position: number): number | Promise<number>;
 }

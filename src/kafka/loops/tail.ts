@@ -190,6 +190,7 @@ export class Tail {
     this.#options.cluster.markStale(followed.topic);
     this.#backOff(followed);
     this.#reportError(followed, failure);
+    followed.sink.interrupted?.();
   }
 
   #backOff(followed: FollowedPartition): void {

@@ -21,6 +21,7 @@ const sink = {
   begin: vi.fn((_partition: number, { low }: LogBounds) => low),
   neededFrom: vi.fn(async (_partition: number) => 0),
   deliver: vi.fn((_partition: number, _records: readonly LedgerRecord[], _from: number) => {}),
+  doubt: vi.fn((_partition: number) => true),
   expire: vi.fn((_partition: number, _low: number, _high: number) => false),
   invalidate: vi.fn((partition: number, _cause: string) => reader.restart(partition)),
   unreadable: vi.fn((_partition: number, _offset: number, _cause: string) => {}),
@@ -59,6 +60,7 @@ afterEach(async () => {
   sink.knownEnd.mockReturnValue(0);
   sink.begin.mockImplementation((_, { low }) => low);
   sink.expire.mockReturnValue(false);
+  sink.doubt.mockReturnValue(true);
   sink.neededFrom.mockResolvedValue(0);
   sink.invalidate.mockImplementation((partition) => reader.restart(partition));
 });
