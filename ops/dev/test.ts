@@ -56,17 +56,21 @@ class Run {
     await this.#step('unit tests', () => runVitest('unit', [], {}, this.#signal));
     await Promise.all([
       this.#step('simulator', () => runChain('simulate:short', { ...options, background: true })),
-      this.#onServers(servers, ['short']),
+      this.#onServers(servers, (run) => run('short')),
     ]);
   }
 
   async long(): Promise<void> {
     const options = { signal: this.#signal, title, background: true };
-    await Promise.all([
-      this.#step('simulator', () => runChain('simulate', options)),
-      this.#step('all examples', () => runAllExamples(options)),
-      this.#onServers(this.#prepared(), ['long', 'alone']),
-    ]);
+    await this.#onServers(this.#prepared(), async (run) => {
+      // What computes comes second: beside it, this many tests on servers would wait for processors, some of them in vain.
+      await run('long');
+      await Promise.all([
+        this.#step('simulator', () => runChain('simulate', options)),
+        this.#step('all examples', () => runAllExamples(options)),
+        run('alone'),
+      ]);
+    });
   }
 
   async selected(filter: readonly string[]): Promise<void> {
@@ -74,7 +78,10 @@ class Run {
     if (await has('unit')) await this.#step('unit tests', () => runVitest('unit', filter, {}, this.#signal));
     const chosen: Project[] = [];
     for (const project of ON_SERVERS) if (await has(project)) chosen.push(project);
-    if (chosen.length > 0) await this.#onServers(this.#prepared(), chosen, filter);
+    if (chosen.length === 0) return;
+    await this.#onServers(this.#prepared(), async (run) => {
+      for (const project of chosen) await run(project, filter);
+    });
   }
 
   /** Installs and builds what the servers need. A failure is reported by the step that waits for them. */
@@ -88,20 +95,20 @@ class Run {
     this.results.push(await timed(name, work));
   }
 
+  /** Passes a function that runs a project of tests on the servers, which are prepared first. */
   async #onServers(
     choice: Promise<TestServersChoice>,
-    projects: readonly Project[],
-    filter: readonly string[] = [],
+    work: (run: (project: Project, filter?: readonly string[]) => Promise<void>) => Promise<void>,
   ): Promise<void> {
     title('servers for the integration tests');
     const servers = await unlessStopped(choice, this.#signal);
     try {
       if (servers.kind === 'processes') await this.#step('containers', () => withoutContainers());
-      for (const project of projects) {
+      await work(async (project, filter = []) => {
         title(`integration tests on ${servers.kind}: ${project}`);
         const env = { IDALLOC_TEST_SERVERS: servers.kind };
         await this.#step(`servers, ${project}`, () => runVitest(project, filter, env, this.#signal));
-      }
+      });
     } finally {
       await servers.stopEngine();
     }

@@ -11,7 +11,7 @@ import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
-const TIMEOUT_MS = 90_000;
+const TIMEOUT_MS = 300_000;
 const PARTITION = 2;
 const tool = skipping(await jars('spring'));
 const run = promisify(execFile);

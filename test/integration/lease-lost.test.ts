@@ -8,13 +8,13 @@ const PARTITIONS = 6;
 const REFUSE_MS = Number(SHORT_LEASE.ETCD_REFUSE_AFTER_MS);
 /** The default of ETCD_REFUSE_AFTER_MS, which one test uses. */
 const REAL_REFUSE_MS = 15_000;
-const SLOW_MS = 3_000;
+const SLOW_MS = 2_000;
 /** pino's number of the level. */
 const WARN = 40;
 const REOPENINGS = 5;
 
 describe.concurrent('etcd is out of reach for one worker', () => {
-  test('with the default lease, calls of 3 s stop nothing, silence stops a worker 15 s after the last keep-alive, and it resumes', async ({
+  test('with the default lease, calls of 2 s stop nothing, silence stops a worker 15 s after the last keep-alive, and it resumes', async ({
     annotate,
     expect,
   }) => {
@@ -27,7 +27,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     const history = await scene.underLoad(async () => {
       link.slow(SLOW_MS);
       const slowFromMs = performance.now();
-      // The time of two deadlines passes; keep-alives that take 3 s renew each.
+      // The time of two deadlines passes; keep-alives that take 2 s renew each.
       await expect.poll(() => link.lastKeepAliveMs(), { timeout: 60_000 }).toBeGreaterThan(slowFromMs + REAL_REFUSE_MS);
       const from = worker.lines.length;
       const warnings = worker.lines.filter(({ level = 0 }) => level >= WARN).map((line) => JSON.stringify(line));

@@ -11,7 +11,7 @@ import { suiteServers } from './servers.ts';
 
 export const run = promisify(execFile);
 export const BIN = join(ROOT, 'node_modules/.bin');
-export const TIMEOUT_MS = 120_000;
+export const TIMEOUT_MS = 300_000;
 const MIB = 1024 * 1024;
 const CONSUMER = 'test/support/package-consumer.ts.txt';
 
