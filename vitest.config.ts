@@ -11,7 +11,7 @@ const onServers = {
   hookTimeout: 600_000,
   expect: { poll: { timeout: 120_000 } },
   // Most of their time is waiting: for leases to run out, and for groups to notice that a member is gone.
-  maxWorkers: 5,
+  maxWorkers: 4,
 };
 
 export default defineConfig({

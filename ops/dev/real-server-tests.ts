@@ -21,6 +21,6 @@ seconds it took on two cores beside other files. [How the guarantees are tested]
 \`npm run test:full\`. "Also simulated": the simulator shows it too, in more variants.\n\n${table(head, rows('long'))}`,
     `## The long suite, one file at a time
 
-These measure, or break the suite's servers in any order.\n\n${table(head, rows('alone'))}`,
+These measure, break the suite's servers in any order, or start servers of their own that are late beside others.\n\n${table(head, rows('alone'))}`,
   );
 }

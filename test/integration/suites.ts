@@ -112,7 +112,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   docs: { project: 'long', seconds: 191, shows: 'the commands of the pages, with their output' },
   'etcd-members': {
-    project: 'long',
+    project: 'alone',
     seconds: 120,
     shows: 'leaders of etcd that freeze and die, and the loss of a majority',
   },
@@ -215,7 +215,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'etcd that is wiped or restored from a backup, and the rebuild; also simulated',
   },
   secured: { project: 'long', seconds: 198, shows: 'servers with logins, certificates and least rights' },
-  'secured-brokers': { project: 'long', seconds: 209, shows: 'brokers that change their CA' },
+  'secured-brokers': { project: 'alone', seconds: 209, shows: 'brokers that change their CA' },
   'secured-doctor': { project: 'long', seconds: 155, shows: 'doctor on servers that deny by default' },
   'secured-etcd': {
     project: 'long',

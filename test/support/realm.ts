@@ -58,7 +58,6 @@ export const KEPT_LEASE = { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30', RESERVATION
 export const SHORT_SESSION = { KAFKA_SESSION_TIMEOUT_MS: '3000' } as const;
 
 const SEND_AT_ONCE = 1_000;
-const METADATA_MAX_AGE_MS = 2_000;
 
 /**
  * Topics, group, etcd prefix and ID space of one test, so that tests share servers and nothing else. The Kafka and etcd
@@ -113,11 +112,7 @@ export class Realm implements AsyncDisposable {
     };
     this.#kafka = testKafka(servers.brokers);
     this.admin = this.#kafka.admin();
-    this.#producer = this.#kafka.producer({
-      createPartitioner: Partitioners.DefaultPartitioner,
-      // It does not notice by itself that a partition has moved to a broker that has answered for others.
-      metadataMaxAge: METADATA_MAX_AGE_MS,
-    });
+    this.#producer = this.#kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
     const wire = { dialer: kafkaDialer({ clientId: 'test', tls: false }), seeds: seedsOf(servers.brokers) };
     this.source = { cluster: new Cluster({ ...wire, runtime: RUNTIME }), runtime: RUNTIME };
     this.etcd = connectEtcd({ endpoints: (this.env.ETCD_ENDPOINTS ?? '').split(',') });
