@@ -67,7 +67,10 @@ export class Follower implements LedgerFollower {
     return this.#state(partition).invalidated ? 0 : this.#options.index.end(partition);
   }
 
-  /** Returns the offset to read from, given the log's bounds; wipes a copy that the log can't confirm. */
+  /**
+   * Returns the offset to read from, given the log's bounds. A copy that the log can't confirm is wiped; if it had
+   * entries, the loss is reported like any other, and the reader starts again.
+   */
   begin(partition: number, bounds: LogBounds): number {
     const { index } = this.#options;
     const state = this.#state(partition);
@@ -75,7 +78,12 @@ export class Follower implements LedgerFollower {
     const lastOffset = this.#lastOffset(partition);
     // Retention may have removed everything that the index has read; it is still complete if the log starts at its end.
     const continues = end === bounds.low;
-    if (state.invalidated || end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !continues)) {
+    if (end > bounds.high || end < bounds.low || (lastOffset < bounds.low && !continues)) {
+      if (end > 0)
+        this.invalidate(partition, `the log spans ${bounds.low} to ${bounds.high} now, but was read up to ${end}`);
+      state.invalidated = true;
+    }
+    if (state.invalidated) {
       index.wipe(partition, bounds.low);
       state.epoch += 1;
     }

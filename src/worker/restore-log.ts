@@ -37,7 +37,8 @@ export class RestoreLog implements Disposable {
     const { copies, log } = this.#options;
     const seen = new Map<number, number>();
     for (const { partition, state, end, logEnd } of copies()) {
-      if (state !== 'restoring') continue;
+      // A complete copy that waits to be compared with the log restores nothing.
+      if (state !== 'restoring' || end >= logEnd) continue;
       seen.set(partition, end);
       const before = this.#seen.get(partition);
       if (before === undefined) continue;

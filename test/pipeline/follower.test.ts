@@ -83,6 +83,18 @@ describe('an existing index', () => {
     expect(changes()).toBeGreaterThan(0);
   });
 
+  it('is invalidated, and the reason reported, when the log ends below its end', () => {
+    const { topic } = followedWorld({ entries: three });
+    const index = indexOf(topic);
+    topic.truncate(0, 1);
+    const { follower, reader, causes } = follow(topic, index);
+    const epoch = follower.epoch(0);
+    reader.catchUp(0);
+    expect(causes).toEqual(['the log spans 0 to 1 now, but was read up to 3']);
+    expect(follower.epoch(0)).toBeGreaterThan(epoch);
+    expect([follower.refusal(0), index.end(0)]).toEqual([undefined, 1]);
+  });
+
   it('is invalidated when the log was recreated and ends in the same marker', () => {
     let nowMs = 1_700_000_000_000;
     const topic = new MemoryLedger(1, () => nowMs++);

@@ -108,3 +108,18 @@ test('a worker that was cut off while the ledger lost its tail and grew again de
   await stage.pass(ANSWERED_MS);
   expectOneBatchEach(fresh);
 });
+
+test('a ledger recreated under its owner is restored with a warning, and each request has one batch', async () => {
+  await twoWorkers();
+  const { cluster } = stage.kafka;
+  loseTail(ledger().end);
+  cluster.crash(1);
+  await stage.pass(JOINED_MS);
+  cluster.restart(1);
+  const fresh = idsOf('new', 2);
+  ask(fresh);
+  await stage.pass(ANSWERED_MS);
+  expectOneBatchEach(fresh);
+  const restored = stage.lines.filter(({ msg }) => msg === 'restoring a ledger partition from the log');
+  expect(restored.map(({ cause }) => cause)).toContainEqual(expect.stringMatching(/^the log spans 0 to 0 now/));
+});
