@@ -3,6 +3,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
 import { Member } from '../kafka/loops/member.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
+import type { PartitionBounds } from '../kafka/loops/offsets.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
@@ -10,6 +11,7 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 import { type Log, repeatFilter } from '../log.ts';
 import type { RequestHandler } from '../pipeline/lane.ts';
 import { RequestSession } from '../pipeline/request-session.ts';
+import { LostRequests } from './lost-requests.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestLag } from './request-lag.ts';
 
@@ -218,8 +220,9 @@ export class RequestGroup implements GroupMember {
   }
 
   #serve(partition: number, committed: number | undefined): void {
-    const { topic, handler, runtime, log, onLag } = this.#options;
+    const { cluster, topic, handler, runtime, log, onLag } = this.#options;
     const { monotonicMs } = runtime;
+    const lost = new LostRequests({ cluster, runtime, topic, partition });
     const lag = new RequestLag({ next: committed ?? 0, monotonicMs, onChange: (records) => onLag(partition, records) });
     const session = new RequestSession({
       partition,
@@ -238,23 +241,45 @@ export class RequestGroup implements GroupMember {
       { topic, partition, offset: committed ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
-        fetched: (end) => lag.fetched(end),
-        // Reads from the first record left: no waiting request is skipped.
-        outOfRange: ({ logStart, end: logEnd }, position) => {
-          if (position > logEnd) this.#options.onTruncated(partition);
+        fetched: (end) => {
+          lost.fetched();
+          lag.fetched(end);
+        },
+        outOfRange: async (bounds, position) => {
+          if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, position);
+          // Reads from the first record left: no waiting request is skipped.
           if (committed !== undefined) {
-            log.warn(
-              { partition, position, logStart },
-              'requests at the committed offset are gone: reading from the first that is left',
-            );
+            const fields = { partition, position, logStart: bounds.logStart };
+            log.warn(fields, 'requests at the committed offset are gone: reading from the first that is left');
           }
-          lag.progressed(logStart);
-          return logStart;
+          lag.progressed(bounds.logStart);
+          return bounds.logStart;
         },
       },
     );
     this.#served.set(partition, { session, followed, lag, committed });
     if (!this.#isOpen(partition)) followed.pause();
+  }
+
+  /**
+   * The partition ends below the read position. A new session serves it: the old one would drop the requests at reused
+   * offsets as answered. Rejects as `continueAt` does.
+   */
+  async #findLost(
+    partition: number,
+    lost: LostRequests,
+    session: RequestSession,
+    bounds: PartitionBounds,
+    position: number,
+  ): Promise<number> {
+    this.#options.onTruncated(partition);
+    const from = await lost.continueAt(bounds, position, session.next);
+    if (this.#served.get(partition)?.session !== session) return from;
+    const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
+    this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
+    this.#end(partition);
+    this.#serve(partition, from);
+    return from;
   }
 
   #end(partition: number): void {

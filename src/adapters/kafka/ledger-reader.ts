@@ -2,6 +2,7 @@ import type { Runtime, Timer } from '../../core/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
 import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
+import { ShortLog } from '../../kafka/loops/short-log.ts';
 import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
@@ -43,8 +44,6 @@ const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 1_000;
 /** The shortest time between two starts of a partition. */
 const RESTART_INTERVAL_MS = 500;
-/** For this long a log that ends below its known end is not believed: the broker may no longer be the leader. */
-const SHORT_LOG_MS = 6_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
 
@@ -62,8 +61,7 @@ interface ReadPartition {
   epoch: number;
   isStarting: boolean;
   startedMs: number;
-  /** Since when the log has ended below its known end. */
-  shortSinceMs: number | undefined;
+  readonly short: ShortLog;
   followed: Followed | undefined;
 }
 
@@ -95,7 +93,7 @@ export class LedgerReader {
       epoch: 0,
       isStarting: false,
       startedMs: Number.NEGATIVE_INFINITY,
-      shortSinceMs: undefined,
+      short: new ShortLog(`${this.#options.topic}/${partition}`, this.#options.runtime),
       followed: undefined,
     };
     this.#partitions.set(partition, reading);
@@ -168,17 +166,14 @@ export class LedgerReader {
     this.#readFrom(reading, offset);
   }
 
-  #requireLength(reading: ReadPartition, end: number): void {
-    const { cluster, runtime, topic, sink } = this.#options;
-    const known = sink.knownEnd(reading.partition);
-    const nowMs = runtime.monotonicMs();
-    const sinceMs = end < known ? (reading.shortSinceMs ?? nowMs) : undefined;
-    reading.shortSinceMs = sinceMs;
-    if (sinceMs === undefined || nowMs - sinceMs >= SHORT_LOG_MS) return;
-    cluster.markStale(topic);
-    throw new Error(
-      `${topic}/${reading.partition} ends at offset ${end} according to its leader, but is known up to offset ${known}`,
-    );
+  #requireLength({ partition, short }: ReadPartition, end: number): void {
+    const { cluster, topic, sink } = this.#options;
+    try {
+      short.confirm(end, sink.knownEnd(partition));
+    } catch (error) {
+      cluster.markStale(topic);
+      throw error;
+    }
   }
 
   #readFrom(reading: ReadPartition, offset: number): void {

@@ -79,6 +79,7 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
       name: settings.requests,
       partitions: settings.requestPartitions,
       configs: {
+        ...durable,
         'cleanup.policy': 'delete',
         'compression.type': 'uncompressed',
         'max.message.bytes': String(MAX_REQUEST_BATCH_BYTES),
