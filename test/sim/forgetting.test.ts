@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { falseClaim, mayBeForgotten } from './forgetting.ts';
+import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
 import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
 
 const batch = {} as Entry['batch'];
@@ -95,5 +95,25 @@ describe('the request offset that a ledger record claims', () => {
     expect(falseClaim(ledger([read, { end: 1, through: 4 }]))).toBeUndefined();
     expect(falseClaim(ledger([read, { end: 0, through: 4 }]))).toMatchObject({ offset: 1 });
     expect(falseClaim(ledger([read, { end: 1, through: 5 }]))).toMatchObject({ offset: 1 });
+  });
+});
+
+describe('a second decision by the worker that had replied with the first', () => {
+  const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
+  const entryOf = (sent: number, first: bigint): Entry => {
+    const [entry] = ledger([{ correlationId: 'a', end: 0 }]).entries as [Entry];
+    return { ...entry, sent, batch: batchFrom(first) };
+  };
+  const reply = { process: 'p', partition: 0, offset: 0, sent: 5, reply: { batch: batchFrom(1n) } };
+  const decidedTwice = (copies: History['copies']): History => {
+    const replies = [reply as unknown as History['replies'][number]];
+    return { ...emptyHistory(), replies, copies, entries: [entryOf(1, 1n), entryOf(9, 2n)] };
+  };
+  const dropped = (order: number) => ({ ...end(order), process: 'p', what: 'dropped' as const, logEnd: 0 });
+
+  it('is a fault, unless it has dropped its copy in between', () => {
+    expect(decidedAgainst(decidedTwice([]))).toMatchObject({ sent: 9 });
+    expect(decidedAgainst(decidedTwice([dropped(4), dropped(10)]))).toMatchObject({ sent: 9 });
+    expect(decidedAgainst(decidedTwice([dropped(7)]))).toBeUndefined();
   });
 });

@@ -89,10 +89,10 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
 
 /**
  * A second decision of a request by a worker that had replied with the first. The worker knows that the request was decided
- * for as long as its index exists, even if the ledger has lost the decision. A batch of an earlier request under the same
+ * for as long as its copy exists, even if the ledger has lost the decision. A batch of an earlier request under the same
  * correlation ID does not count.
  */
-export function decidedAgainst({ replies, entries, damaged }: History): Entry | undefined {
+export function decidedAgainst({ replies, entries, damaged, copies }: History): Entry | undefined {
   const nameOf = (partition: number, offset: number, batch: Entry['batch']) =>
     `${partition}/${offset}: ${batch.ranges[0]?.first}`;
   const decisions = new Set(entries.map((one) => nameOf(one.partition, one.requestOffset, one.batch)));
@@ -105,6 +105,11 @@ export function decidedAgainst({ replies, entries, damaged }: History): Entry | 
   return entries.find(({ process, partition, requestOffset, sent, batch }) => {
     const known = knownBy.get(`${process}: ${partition}/${requestOffset}`);
     if (known === undefined || sent < known.sent || damaged.includes(process)) return false;
+    const isForgotten = copies.some((event) => {
+      const isOwn = event.process === process && event.partition === partition && event.what === 'dropped';
+      return isOwn && known.sent < event.order && event.order < sent;
+    });
+    if (isForgotten) return false;
     return nameOf(partition, requestOffset, batch) !== known.decision;
   });
 }

@@ -15,7 +15,7 @@ export class RequestLoad implements AsyncDisposable {
   readonly #running: Promise<void>;
   readonly #under = new Set<Promise<void>>();
   readonly #watchers = new Watchers();
-  #answered = 0;
+  readonly #unanswered = new Set<number>();
   #stopping = false;
 
   private constructor(client: IdClient) {
@@ -27,12 +27,13 @@ export class RequestLoad implements AsyncDisposable {
     return new RequestLoad(await IdClient.connect({ brokers, requestTopic, replyTopic, prefetch: false }));
   }
 
-  /** Resolves once every request sent so far, and `more` others, have a batch. */
+  /** Resolves once every request sent so far, and the next `more`, have a batch. */
   async answered(more: number): Promise<void> {
     const wanted = this.sent.length + more;
-    const look = () => (this.#answered >= wanted ? true : undefined);
+    const missing = () => [...this.#unanswered].filter((at) => at < wanted).length;
+    const look = () => (this.sent.length >= wanted && missing() === 0 ? true : undefined);
     await this.#watchers.wait({
-      what: () => `${wanted} answers; ${this.#answered} came`,
+      what: () => `${wanted} answers; ${this.sent.length} requests were sent, and ${missing()} of them have none`,
       look,
       timeoutMs: UNTIL.timeout,
     });
@@ -51,18 +52,19 @@ export class RequestLoad implements AsyncDisposable {
   async #run(): Promise<void> {
     while (!this.#stopping) {
       const ask = { correlationId: `asked-${this.sent.length}`, count: 3 };
-      this.sent.push(ask);
-      const asked = this.#ask(ask).finally(() => this.#under.delete(asked));
+      const at = this.sent.push(ask) - 1;
+      this.#unanswered.add(at);
+      const asked = this.#ask(ask, at).finally(() => this.#under.delete(asked));
       this.#under.add(asked);
       await pause(REQUEST_PACE_MS);
     }
   }
 
-  async #ask(ask: TestRequest): Promise<void> {
+  async #ask(ask: TestRequest, at: number): Promise<void> {
     const sentMs = performance.now();
     await this.#client.request({ ...ask, timeoutMs: UNTIL.timeout });
     this.longestMs = Math.max(this.longestMs, Math.round(performance.now() - sentMs));
-    this.#answered += 1;
+    this.#unanswered.delete(at);
     this.#watchers.changed();
   }
 }
