@@ -24,6 +24,7 @@ export class OpenRun {
     this.#first = first;
     this.#insert = db.prepare(`INSERT INTO ${this.#name} VALUES (?, ?, ?, ?)`);
     this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
+    this.#all.setReturnArrays(true);
     this.#clear = db.prepare(`DELETE FROM ${this.#name}`);
   }
 
@@ -41,9 +42,10 @@ export class OpenRun {
   load(end: number): void {
     let due = this.#first;
     for (const row of this.#all.all()) {
-      const bytes = asBuffer(row.bytes);
-      const [from, to] = [Number(row.id), Number(row.end)];
-      requireIntact(from === due && row.sum === this.#sumOf(from, to, bytes), 'the open run');
+      const [id, blob, sum, limit] = row as unknown as readonly unknown[];
+      const bytes = asBuffer(blob);
+      const [from, to] = [Number(id), Number(limit)];
+      requireIntact(from === due && sum === this.#sumOf(from, to, bytes), 'the open run');
       const items: Items = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
       for (let at = 0; at < items.length; at += ITEM_WORDS) {
         const lower = items[at] as number;

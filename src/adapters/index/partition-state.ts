@@ -1,5 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import { asBuffer, checksumOf, requireIntact } from './store.ts';
+import { asBuffer, checksumOf, requireSum } from './store.ts';
 
 /** The stored state of a partition, besides its entries. */
 export interface State {
@@ -35,6 +35,8 @@ export const EMPTY_STATE: State = {
   opened: undefined,
 };
 
+const WHAT = 'the state of a partition';
+
 /** The row with a partition's state. It exists as long as anything else of the partition does. */
 export class SavedState {
   readonly #partition: number;
@@ -45,6 +47,7 @@ export class SavedState {
   constructor(db: DatabaseSync, partition: number) {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
+    this.#find.setReturnArrays(true);
     this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
@@ -61,19 +64,22 @@ export class SavedState {
   find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
-    requireSum(stored);
-    if (stored.dropped === 1) return 'dropped';
+    const [, end, through, digest, origin, horizon, anchored, since, appended, recent, opened, dropped] = requireSum(
+      stored,
+      WHAT,
+    );
+    if (dropped === 1) return 'dropped';
     return {
-      end: Number(stored.end),
-      through: Number(stored.through),
-      digest: stored.digest === null ? undefined : asBuffer(stored.digest),
-      origin: Number(stored.origin),
-      horizon: Number(stored.horizon),
-      anchored: stored.anchored === 1,
-      since: numberIn(stored.since),
-      appended: Number(stored.appended),
-      recent: Number(stored.recent),
-      opened: numberIn(stored.opened),
+      end: Number(end),
+      through: Number(through),
+      digest: digest === null ? undefined : asBuffer(digest),
+      origin: Number(origin),
+      horizon: Number(horizon),
+      anchored: anchored === 1,
+      since: numberIn(since),
+      appended: Number(appended),
+      recent: Number(recent),
+      opened: numberIn(opened),
     };
   }
 
@@ -84,17 +90,9 @@ export class SavedState {
 
 /** The stored partitions, in rising order. Throws StoreError if a row is damaged. */
 export function partitionsIn(db: DatabaseSync): readonly number[] {
-  return db
-    .prepare('SELECT * FROM state ORDER BY id')
-    .all()
-    .map((stored) => {
-      requireSum(stored);
-      return Number(stored.id);
-    });
-}
-
-function requireSum({ sum, ...fields }: Record<string, unknown>): void {
-  requireIntact(sum === checksumOf(...Object.values(fields)), 'the state of a partition');
+  const all = db.prepare('SELECT * FROM state ORDER BY id');
+  all.setReturnArrays(true);
+  return all.all().map((stored) => Number(requireSum(stored, WHAT)[0]));
 }
 
 function numberIn(value: unknown): number | undefined {

@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
-import { asBuffer, checksumOf, requireIntact } from './store.ts';
+import { asBuffer, checksumOf, requireIntact, requireSum } from './store.ts';
 
 /** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
@@ -91,6 +91,7 @@ export class RunTables {
     this.#filters = new BlobTable(db, `filter_${partition}`);
     this.#put = db.prepare(`INSERT OR REPLACE INTO run_${partition} VALUES (?, ?, ?, ?, ?, ?, ?, ?)`);
     this.#all = db.prepare(`SELECT * FROM run_${partition} ORDER BY id`);
+    this.#all.setReturnArrays(true);
     this.#delete = db.prepare(`DELETE FROM run_${partition} WHERE id = ?`);
   }
 
@@ -103,16 +104,15 @@ export class RunTables {
   /** All runs, in the order in which they were started. Throws StoreError if one is damaged. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
-      const { sum, ...fields } = row;
-      requireIntact(sum === checksumOf(...Object.values(fields)), 'the description of a run');
+      const [id, level, first, end, requests, appended, whole] = requireSum(row, 'the description of a run');
       return {
-        id: Number(row.id),
-        level: Number(row.level),
-        first: Number(row.first),
-        end: Number(row.end),
-        requests: Number(row.requests),
-        appended: row.appended === null ? undefined : Number(row.appended),
-        whole: row.whole === 1,
+        id: Number(id),
+        level: Number(level),
+        first: Number(first),
+        end: Number(end),
+        requests: Number(requests),
+        appended: appended === null ? undefined : Number(appended),
+        whole: whole === 1,
       };
     });
   }

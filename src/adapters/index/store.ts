@@ -186,6 +186,17 @@ function requirePresent(file: string, inode: number): void {
   throw new StoreError('its file was deleted or replaced while it was in use');
 }
 
+/**
+ * The values of a row, without their checksum. They are known by their places: the names of columns are in the file too, and
+ * a damaged name would hide a value.
+ */
+export function requireSum(stored: unknown, what: string): readonly unknown[] {
+  const values = stored as readonly unknown[];
+  const fields = values.slice(0, -1);
+  requireIntact(values.at(-1) === checksumOf(...fields), what);
+  return fields;
+}
+
 /** A view of a blob. Throws StoreError if the value is not a blob. */
 export function asBuffer(blob: unknown): Buffer<ArrayBuffer> {
   if (!(blob instanceof Uint8Array && blob.buffer instanceof ArrayBuffer))

@@ -59,6 +59,24 @@ describe('one flipped bit in the file', () => {
     if (ALL_EXAMPLES) expect(noticed).toBeGreaterThan(FLIPS / 30);
   });
 
+  it('makes no difference in the name of a column', () => {
+    const index = world.directory.open();
+    index.apply(
+      0,
+      ids.map((id, i) => at(i, entry(id, { end: i, requestOffset: i, through: i - 1 }))),
+    );
+    world.directory.close(index);
+    const bytes = readFileSync(world.directory.file);
+    const right = readAll();
+    for (const name of ['through INTEGER', 'requests INTEGER', 'bytes BLOB']) {
+      expect(bytes.includes(name)).toBe(true);
+      const damaged = Buffer.from(name.toUpperCase());
+      for (let place = bytes.indexOf(name); place !== -1; place = bytes.indexOf(name)) damaged.copy(bytes, place);
+    }
+    writeFileSync(world.directory.file, bytes);
+    expect(readAll()).toEqual(right);
+  });
+
   it("is noticed in the hash seed, even if the newest keys don't show it", () => {
     const index = world.directory.open();
     index.apply(
