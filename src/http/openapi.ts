@@ -12,8 +12,8 @@ worker whose layout stays below that also returns them as numbers. IDs issued he
 generator and reservation as those over Kafka, so they are just as unique, but the response is not recorded. A request that gets
 no response may have used up IDs; gaps are normal. While the worker cannot trust its clock or its lease, the port is closed.`;
 const KEY_DESCRIPTION = `Opaque, compared byte by byte. A later or concurrent request with the same key gets the IDs of the first for
-${KEEP_MINUTES} minutes, or until about 100,000 newer keys have arrived. Keys are per caller and hold within one worker process only: another
-worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
+${KEEP_MINUTES} minutes. A caller that has too many keys within that time, about 100,000 or less beside others, gets 429 for a new one. Keys are
+per caller and hold within one worker process only: another worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
 
 const FORM_DESCRIPTION = `Also returns each ID in this form, as value_form; with an ID in the path, the form of that ID. All forms are reversible.
 uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_SLOW_IDS}. A form that cannot hold the layout's IDs is
@@ -228,7 +228,7 @@ function responses(): Json {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
-    _429: problem('The caller exceeded API_RATE_LIMIT', retryAfter),
+    _429: problem('The caller exceeded API_RATE_LIMIT, or its share of keys', retryAfter),
     _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
   };
