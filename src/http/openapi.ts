@@ -119,7 +119,7 @@ function paths(maxCount: number): Json {
         parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
           200: { description: 'The fields', content: json(ref('schemas', 'IdView')) },
-          ...problems('_400', '_401'),
+          ...problems('_400', '_401', '_429'),
           default: ref('responses', 'other'),
         },
       },
@@ -130,7 +130,7 @@ function paths(maxCount: number): Json {
         summary: 'This document',
         responses: {
           200: { description: 'OpenAPI 3.1', content: json({ type: 'object' }) },
-          ...problems('_401'),
+          ...problems('_401', '_429'),
           default: ref('responses', 'other'),
         },
       },
@@ -228,7 +228,10 @@ function responses(): Json {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
-    _429: problem('The caller exceeded API_RATE_LIMIT, or its share of keys', retryAfter),
+    _429: problem(
+      'The caller exceeded API_RATE_LIMIT or its share of keys, or the address had too many 401',
+      retryAfter,
+    ),
     _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
   };

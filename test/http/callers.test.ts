@@ -3,6 +3,8 @@ import { type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
+import { identifyBy } from '../../src/http/callers.ts';
+import { Problem } from '../../src/http/problem.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 const ORDERS = 'token-of-orders-1';
@@ -84,6 +86,52 @@ describe('a token', () => {
     expect((await ask()).statusCode).toBe(200);
     expect((await ask('whatever')).statusCode).toBe(200);
     expect(stage.answered.map(({ caller }) => caller)).toEqual(['anonymous', 'anonymous']);
+  });
+});
+
+describe('failed logins', () => {
+  function logins() {
+    const clock = { nowMs: 0 };
+    const identify = identifyBy({ tokens: () => TOKENS, mutualTls: false, monotonicMs: () => clock.nowMs });
+    /** The caller's name, or the status of the refusal. */
+    const login = (remoteAddress: string, token?: string) => {
+      const rawHeaders = token === undefined ? [] : ['Authorization', `Bearer ${token}`];
+      try {
+        return identify({ rawHeaders, socket: { remoteAddress } } as unknown as IncomingMessage).name;
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error;
+        return error.status === 429 ? error.headers : error.status;
+      }
+    };
+    const fail = (times: number, address: string) => Array.from({ length: times }, () => login(address));
+    return { clock, login, fail };
+  }
+
+  test('of an address above ten a second are a 429 with Retry-After, and close their connection', () => {
+    const { clock, login, fail } = logins();
+    expect(fail(9, '10.0.0.1')).toEqual(new Array(9).fill(401));
+    expect(login('10.0.0.1', 'an-unknown-token')).toBe(401);
+    const refused = { 'retry-after': '1', connection: 'close' };
+    expect([login('10.0.0.1', 'an-unknown-token'), login('10.0.0.1')]).toEqual([refused, refused]);
+    clock.nowMs += 100;
+    expect(fail(2, '10.0.0.1')).toEqual([401, refused]);
+  });
+
+  test('do not keep out valid tokens from the same address, nor count for another', () => {
+    const { login, fail } = logins();
+    fail(1_000, '10.0.0.1');
+    expect([login('10.0.0.1', ORDERS), login('10.0.0.2')]).toEqual(['orders', 401]);
+  });
+
+  test('are counted by the /64 network of an IPv6 address, since one host has all of it', () => {
+    const { login } = logins();
+    for (let nth = 0; nth < 10; nth += 1) login(`2001:db8:0:1::${nth}`);
+    login('::ffff:10.0.0.1');
+    const others = ['2001:db8:0:2::1', '2001:db8::1:0:0:1', '::1', '10.0.0.1'];
+    expect(others.map((address) => login(address))).toEqual([401, 401, 401, 401]);
+    expect(login('2001:db8:0:1:ffff::1')).toMatchObject({ 'retry-after': '1' });
+    for (let nth = 0; nth < 8; nth += 1) login('10.0.0.1');
+    expect(login('::ffff:10.0.0.1')).toMatchObject({ 'retry-after': '1' });
   });
 });
 
