@@ -5,6 +5,7 @@ import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import type { IdBatch } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
 import { firstIdOf, idBody, idsBody, lastIdOf } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
@@ -24,7 +25,7 @@ import {
   requireNoOthers,
 } from './parameters.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
-import { boundedServer, type ServerLimits } from './server.ts';
+import { boundedServer } from './server.ts';
 import type { TlsSettings } from './tls.ts';
 
 /** One answered request; the route is one of a closed set. */
@@ -36,13 +37,17 @@ export interface HandledRequest {
   readonly milliseconds: number;
 }
 
+interface ApiLimits extends ConnectionLimits {
+  readonly requestTimeoutMs: number;
+}
+
 export interface ApiOptions {
   readonly layout: Layout;
   /** Maximum count of one request. */
   readonly maxCount: number;
   readonly issuer: Issuer;
   readonly share: LoopShare;
-  readonly limits: ServerLimits;
+  readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
   /** The current keys of the keyed forms, if any. */
@@ -80,7 +85,9 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, observe, onShed: shed } = options;
+  const { limits, tls, identify, observe, onShed } = options;
+  const { requestTimeoutMs } = limits;
+  const connections = new Connections(limits, onShed);
   let inFlight = 0;
   const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
@@ -90,20 +97,23 @@ export function createApi(options: ApiOptions): Api {
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate's reason is the answer
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, limits, { refused, shed }, tls),
+    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, tls }),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
       sendProblem(options, error, reply);
       refused(reply.statusCode); // hooks don't run for these
     },
   });
+  app.server.on('connection', () => options.share.accepted());
   app.addHook('onRequest', async (request, { raw }) => {
     inFlight += 1;
     raw.once('close', () => {
       inFlight -= 1;
     });
     checkEnvelope(request.raw);
-    callers.set(request.raw, identify(request.raw));
+    const caller = identify(request.raw);
+    callers.set(request.raw, caller);
+    if (caller !== ANONYMOUS) connections.claim(request.raw.socket, caller.name); // where all are one, there is nothing to share
   });
   app.addHook('onResponse', async (request, reply) => {
     const route = request.is404 ? OTHER_ROUTE : (request.routeOptions.url ?? OTHER_ROUTE).replace(':id', '{id}');
@@ -130,9 +140,10 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
     const count = countOf(query, maxCountIn(form, maxCount));
-    const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
+    const name = nameOf(request);
+    const { batch, replayed } = await issuer.issue(name, count, `GET ${IDS}?count=${count}`, keyOf(request));
     if (form !== undefined) requireHeld(form, batch, layout);
-    const body = idsBody(layout, batch, share, form);
+    const body = idsBody(layout, batch, share.of(name), form);
     if (typeof body !== 'string') limitResponse(reply);
     return send(reply, replayed, body);
   });

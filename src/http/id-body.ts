@@ -36,7 +36,12 @@ export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
  * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
  * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
  */
-export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: RequestedForm): string | Readable {
+export function idsBody(
+  layout: Layout,
+  batch: IdBatch,
+  share: Pick<LoopShare, 'run'>,
+  form?: RequestedForm,
+): string | Readable {
   const count = batch.ranges.reduce((sum, range) => sum + range.count, 0);
   const pieces = idsPieces(layout, batch, form);
   if (count <= Math.min(WHOLE_IDS, pieceIds(form))) return [...pieces].join('');

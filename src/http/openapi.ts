@@ -229,7 +229,7 @@ function responses(): Json {
     }),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
-      'The caller exceeded API_RATE_LIMIT or its share of keys, or the address had too many 401',
+      'The caller exceeded API_RATE_LIMIT, its share of keys or of connections, or the address had too many 401',
       retryAfter,
     ),
     _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),

@@ -135,6 +135,24 @@ describe('failed logins', () => {
   });
 });
 
+test('a caller with half of the connections in progress gets 429, and others are answered', async () => {
+  const stage = new ApiStage({ tokens: TOKENS });
+  const api = stage.api({ maxConnections: 4, requestTimeoutMs: 60_000 });
+  open.push(api);
+  await api.app.listen({ port: 0, host: '127.0.0.1' });
+  const { port } = api.app.server.address() as AddressInfo;
+  const ask = async (token: string, path: string) =>
+    (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${token}` } })).status;
+  const held = Promise.withResolvers<void>();
+  stage.before = () => held.promise;
+  const inProgress = [ask(ORDERS, '/api/v1/ids'), ask(ORDERS_2, '/api/v1/ids')];
+  await expect.poll(() => api.inFlight()).toBe(2);
+  expect([await ask(ORDERS, '/api/v1/ids/7'), await ask(BILLING, '/api/v1/ids/7')]).toEqual([429, 200]);
+  held.resolve();
+  expect(await Promise.all(inProgress)).toEqual([200, 200]);
+  expect(await ask(ORDERS, '/api/v1/ids/7')).toBe(200);
+});
+
 describe('an idempotency key', () => {
   test('belongs to the caller, whichever token it uses', async () => {
     const { stage, ask } = start();
