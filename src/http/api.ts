@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import type { ApiRight } from '../codec/api-tokens.ts';
 import type { FormKeys } from '../codec/form/keys.ts';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
@@ -135,12 +136,12 @@ type Callers = WeakMap<IncomingMessage, Caller>;
 function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
   const { layout, maxCount, issuer, share } = options;
   const settings = () => ({ layout, keys: options.formKeys?.() });
-  const nameOf = ({ raw }: FastifyRequest) => (callers.get(raw) ?? ANONYMOUS).name;
+  const callerOf = ({ raw }: FastifyRequest) => callers.get(raw) ?? ANONYMOUS;
   app.get(IDS, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
     const count = countOf(query, maxCountIn(form, maxCount));
-    const name = nameOf(request);
+    const { name } = callerOf(request);
     const { batch, replayed } = await issuer.issue(name, count, `GET ${IDS}?count=${count}`, keyOf(request));
     if (form !== undefined) requireHeld(form, batch, layout);
     const body = idsBody(layout, batch, share.of(name), form);
@@ -151,15 +152,18 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, FORM_PARAMETERS);
     const form = formOf(query, settings());
-    const { batch, replayed } = await issuer.issue(nameOf(request), 1, `POST ${ID}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request));
     const value = form && orMalformed(() => form.format(firstIdOf(batch)));
     return send(reply, replayed, idBody(layout, batch, value));
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
+    const { name, rights } = callerOf(request);
+    issuer.countDecoded(name);
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, [...FORM_PARAMETERS, 'as']);
     const form = formOf(query, settings());
     const as = formOf(query, settings(), 'as') ?? form;
+    if (form?.keyed || as?.keyed) requireRight(rights);
     const { id: text } = request.params;
     const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
     return send(reply, false, JSON.stringify(view));
@@ -171,6 +175,14 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
 function requireHeld(form: RequestedForm, batch: IdBatch, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
+}
+
+/** Whoever may convert any ID can compute the keyed forms of others' IDs. Throws 403. */
+function requireRight(rights: readonly ApiRight[]): void {
+  if (rights.includes('keyed-decode')) return;
+  const detail =
+    "decoding keyed forms needs a token with the right 'keyed-decode': add it to the token's line in API_TOKEN";
+  throw new Problem(403, detail);
 }
 
 function keyOf({ raw }: FastifyRequest): string | undefined {

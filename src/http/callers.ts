@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { parseApiTokens } from '../codec/api-tokens.ts';
+import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
 import { renewed } from '../core/renewed.ts';
 import { headerValues } from './envelope.ts';
 import { malformed } from './parameters.ts';
@@ -13,6 +13,8 @@ export interface Caller {
   readonly name: string;
   /** The name in metrics, one of a closed set. */
   readonly label: string;
+  /** Those of the token; without one, none. */
+  readonly rights: readonly ApiRight[];
 }
 
 /** Throws Problem 401; 429 where too many logins from the remote address have failed. */
@@ -26,7 +28,7 @@ export interface CallersOptions {
   readonly monotonicMs: () => number;
 }
 
-export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous' };
+export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights: [] };
 /** For each remote address; above it, connections are closed. */
 const FAILED_PER_SECOND = 10;
 const OF_FAILURES = { what: 'failed logins per second from this address', closes: true };
@@ -71,7 +73,10 @@ interface HashedToken {
 }
 
 function hashed([text = '']: readonly string[]): readonly HashedToken[] {
-  return parseApiTokens(text).map(({ name, token }) => ({ caller: { name, label: name }, hash: hashOf(token) }));
+  return parseApiTokens(text).map(({ name, token, rights }) => ({
+    caller: { name, label: name, rights },
+    hash: hashOf(token),
+  }));
 }
 
 function hashOf(token: string): Buffer {
@@ -95,7 +100,7 @@ function byToken(known: () => readonly HashedToken[]): Identify {
 
 function certified(socket: TLSSocket): Caller {
   const name: unknown = socket.getPeerCertificate().subject?.CN;
-  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL };
+  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL, rights: [] };
   throw unauthorized('the client certificate must have exactly one common name (CN)', 'Bearer');
 }
 

@@ -10,7 +10,7 @@ const WHOLE_IDS = 100;
 const PIECE_IDS = 400;
 /** IDs per piece of the same duration with a form, and with a keyed form. */
 const FORM_PIECE_IDS = 100;
-const SLOW_PIECE_IDS = 10;
+const KEYED_PIECE_IDS = 10;
 
 /** The first ID of a batch. Throws RangeError for a batch without any. */
 export function firstIdOf({ ranges: [range] }: IdBatch): bigint {
@@ -58,7 +58,7 @@ export function idsBody(
 
 function pieceIds(form: RequestedForm | undefined): number {
   if (form === undefined) return PIECE_IDS;
-  return form.slow ? SLOW_PIECE_IDS : FORM_PIECE_IDS;
+  return form.keyed ? KEYED_PIECE_IDS : FORM_PIECE_IDS;
 }
 
 /** The body in pieces of ASCII. The same text as JSON.stringify of all views, at a third of its cost. */

@@ -150,6 +150,7 @@ test('a caller with half of the connections in progress gets 429, and others are
   expect([await ask(ORDERS, '/api/v1/ids/7'), await ask(BILLING, '/api/v1/ids/7')]).toEqual([429, 200]);
   held.resolve();
   expect(await Promise.all(inProgress)).toEqual([200, 200]);
+  await expect.poll(() => api.inFlight()).toBe(0);
   expect(await ask(ORDERS, '/api/v1/ids/7')).toBe(200);
 });
 
@@ -180,16 +181,38 @@ describe('a rate limit', () => {
     expect(stage.answered.map(({ status, caller }) => `${status} ${caller}`)).toContain('429 orders');
   });
 
-  test('does not count replayed IDs, nor failed requests', async () => {
+  test('counts replayed IDs, but no failed requests', async () => {
     const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
     const url = '/api/v1/ids?count=10';
     stage.before = () => Promise.reject(new Error('no'));
     expect((await ask(ORDERS, {}, url)).statusCode).toBe(500);
     stage.before = async () => undefined;
     const key = { 'idempotency-key': 'k' };
-    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
-    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
-    expect((await ask(ORDERS, { 'idempotency-key': 'l' }, url)).statusCode).toBe(429);
+    const first = await ask(ORDERS, key, url);
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(429);
+    stage.aheadMs += 1_000;
+    expect((await ask(ORDERS, key, url)).body).toBe(first.body);
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(429);
+    expect(stage.issued).toBe(10);
+  });
+
+  test('does not count repeated requests that fail together', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
+    const held = Promise.withResolvers<void>();
+    stage.before = () => held.promise;
+    const both = [1, 2].map(() => ask(ORDERS, { 'idempotency-key': 'k' }, '/api/v1/ids?count=5'));
+    held.reject(new Error('no'));
+    expect((await Promise.all(both)).map(({ statusCode }) => statusCode)).toEqual([500, 500]);
+    stage.before = async () => undefined;
+    expect((await ask(ORDERS, {}, '/api/v1/ids?count=10')).statusCode).toBe(200);
+  });
+
+  test('counts each decoded ID as one, also one that is refused', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 2 });
+    Object.defineProperty(stage, 'aheadMs', { get: () => -performance.now() }); // time stands still
+    for (const id of ['7', 'no-id']) await ask(ORDERS, {}, `/api/v1/ids/${id}`);
+    expect((await ask(ORDERS, {}, '/api/v1/ids/7')).statusCode).toBe(429);
+    expect((await ask(BILLING, {}, '/api/v1/ids/7')).statusCode).toBe(200);
   });
 });
 
