@@ -15,6 +15,11 @@ export interface RequestOptions {
   readonly signal?: AbortSignal;
   /** How the reply encodes its IDs (default RANGES); the result is the same. */
   readonly encoding?: Encoding;
+  /**
+   * From this moment on, workers refuse the request as EXPIRED unless it has a batch already; default: never. Of concurrent
+   * requests with one correlation ID, that of the first counts. It does not end the waiting: see timeoutMs.
+   */
+  readonly expiresAt?: Date;
 }
 
 /** A batch as the workers sent it. */

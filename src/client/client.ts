@@ -11,7 +11,7 @@ import { connectKafka } from './kafka-link.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, invalidCount, noBuffer, reservedForWaiting } from './refusals.ts';
+import { clientClosed, expiryOf, invalidCount, noBuffer, reservedForWaiting } from './refusals.ts';
 import { type BatchReply, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
@@ -181,7 +181,8 @@ export class IdClient implements AsyncDisposable {
    * nor does another call with the same correlation ID after an error.
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
-   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID, MALFORMED_REPLY; the signal's reason.
+   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID,
+   * MALFORMED_REPLY; the signal's reason.
    */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();
@@ -217,14 +218,8 @@ export class IdClient implements AsyncDisposable {
     return reply;
   }
 
-  async #request({
-    count,
-    correlationId,
-    replyTopic,
-    timeoutMs,
-    signal,
-    encoding,
-  }: RequestOptions): Promise<BatchReply> {
+  async #request(options: RequestOptions): Promise<BatchReply> {
+    const { count, correlationId, replyTopic, timeoutMs, signal, encoding, expiresAt } = options;
     if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
     const id = bytesOf(correlationId ?? this.#runtime.uuid());
     const reply = await this.#requester.request({
@@ -232,6 +227,7 @@ export class IdClient implements AsyncDisposable {
       correlationId: checkCorrelationId(id),
       replyTopic: checkReplyTopic(replyTopic ?? this.#replyTopic),
       encoding: encoding ?? 'RANGES',
+      expiresAtMs: expiryOf(expiresAt),
       timeoutMs: timeoutMs ?? this.#settings.timeoutMs,
       signal,
     });

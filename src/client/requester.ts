@@ -14,6 +14,8 @@ export interface BatchRequest {
   readonly correlationId: Buffer;
   readonly replyTopic: string;
   readonly encoding: Encoding;
+  /** Wall milliseconds. */
+  readonly expiresAtMs: number | undefined;
   /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;

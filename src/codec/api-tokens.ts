@@ -2,7 +2,13 @@
 export interface ApiToken {
   readonly name: string;
   readonly token: string;
+  readonly rights: readonly ApiRight[];
 }
+
+/** `keyed-decode`: to decode IDs from and to the keyed forms, and so to learn what their key hides. */
+export type ApiRight = 'keyed-decode';
+
+const RIGHTS: readonly ApiRight[] = ['keyed-decode'];
 
 const NAME = /^[a-z0-9-]{1,64}$/;
 /** The syntax of a bearer token (RFC 6750). */
@@ -14,13 +20,13 @@ const MAX_TOKENS = 1_000;
 const TAKEN_NAMES: readonly string[] = ['anonymous', 'mtls'];
 
 /**
- * Parses lines of name:token; empty lines and comments (#) are ignored. Throws RangeError for any other line; the message
+ * Parses lines of name:token, each with the token's rights after spaces, none by default; empty lines and comments (#) are ignored. Throws RangeError for any other line; the message
  * names the line and never contains a token.
  */
 export function parseApiTokens(text: string): readonly ApiToken[] {
-  const owners = new Map<string, string>();
+  const known = new Map<string, ApiToken>();
   for (const [at, line] of text.split('\n').entries()) {
-    const entry = line.trim();
+    const [entry = '', ...words] = line.trim().split(/[ \t]+/);
     if (entry === '' || entry.startsWith('#')) continue;
     const colon = entry.indexOf(':');
     const [name, token] = [entry.slice(0, Math.max(colon, 0)), entry.slice(colon + 1)];
@@ -31,10 +37,16 @@ export function parseApiTokens(text: string): readonly ApiToken[] {
     if (token.length < MIN_LENGTH || token.length > MAX_LENGTH) {
       throw refuse(`must have a token of ${MIN_LENGTH} to ${MAX_LENGTH} characters`);
     }
-    if (owners.has(token) && owners.get(token) !== name) throw refuse('has a token of another name');
-    owners.set(token, name);
+    const rights = RIGHTS.filter((right) => words.includes(right));
+    if (rights.length !== words.length) throw refuse(`has an unknown right after the token: use ${RIGHTS.join(', ')}`);
+    const earlier = known.get(token);
+    if (earlier !== undefined && earlier.name !== name) throw refuse('has a token of another name');
+    if (earlier !== undefined && String(earlier.rights) !== String(rights)) {
+      throw refuse('has a token of an earlier line, with other rights');
+    }
+    known.set(token, { name, token, rights });
   }
-  if (owners.size === 0) throw new RangeError('has no line of name:token');
-  if (owners.size > MAX_TOKENS) throw new RangeError(`has more than ${MAX_TOKENS} tokens`);
-  return [...owners].map(([token, name]) => ({ name, token }));
+  if (known.size === 0) throw new RangeError('has no line of name:token');
+  if (known.size > MAX_TOKENS) throw new RangeError(`has more than ${MAX_TOKENS} tokens`);
+  return [...known.values()];
 }

@@ -11,7 +11,7 @@ export interface ApiConfig {
   readonly port: number;
   readonly maxConnections: number;
   readonly requestTimeoutMs: number;
-  /** One name:token per line; without it, no token is required. */
+  /** One name:token per line, with the token's rights; without it, no token is required. */
   readonly tokens?: Secret;
   readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa?: Secret };
   /** Keys of the keyed forms; without them, requests for those forms are rejected. */

@@ -275,9 +275,9 @@ export const WORKER_VARIABLES = {
     'longest time for a complete HTTP request to arrive',
   ),
   API_TOKEN: lines(
-    'name:token',
+    'name:token [right]',
     parseApiTokens,
-    'bearer tokens for the HTTP API, one name:token per line; unset: no token is required',
+    'bearer tokens for the HTTP API, one name:token per line, then its rights (keyed-decode); unset: no token is required',
   ),
   API_TLS_CERT: pem('server certificate of the HTTP API, with its chain; unset: no TLS'),
   API_TLS_KEY: pem('private key of API_TLS_CERT'),

@@ -1,10 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import type { ApiRight } from '../codec/api-tokens.ts';
 import type { FormKeys } from '../codec/form/keys.ts';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import type { IdBatch } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
+import { type ConnectionLimits, Connections } from './connections.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
 import { firstIdOf, idBody, idsBody, lastIdOf } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
@@ -24,7 +26,7 @@ import {
   requireNoOthers,
 } from './parameters.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
-import { boundedServer, type ServerLimits } from './server.ts';
+import { boundedServer } from './server.ts';
 import type { TlsSettings } from './tls.ts';
 
 /** One answered request; the route is one of a closed set. */
@@ -36,13 +38,17 @@ export interface HandledRequest {
   readonly milliseconds: number;
 }
 
+interface ApiLimits extends ConnectionLimits {
+  readonly requestTimeoutMs: number;
+}
+
 export interface ApiOptions {
   readonly layout: Layout;
   /** Maximum count of one request. */
   readonly maxCount: number;
   readonly issuer: Issuer;
   readonly share: LoopShare;
-  readonly limits: ServerLimits;
+  readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
   /** The current keys of the keyed forms, if any. */
@@ -80,7 +86,9 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, observe, onShed: shed } = options;
+  const { limits, tls, identify, observe, onShed } = options;
+  const { requestTimeoutMs } = limits;
+  const connections = new Connections(limits, onShed);
   let inFlight = 0;
   const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
@@ -90,20 +98,23 @@ export function createApi(options: ApiOptions): Api {
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate's reason is the answer
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, limits, { refused, shed }, tls),
+    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, tls }),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, _request, reply) => {
       sendProblem(options, error, reply);
       refused(reply.statusCode); // hooks don't run for these
     },
   });
+  app.server.on('connection', () => options.share.accepted());
   app.addHook('onRequest', async (request, { raw }) => {
     inFlight += 1;
     raw.once('close', () => {
       inFlight -= 1;
     });
     checkEnvelope(request.raw);
-    callers.set(request.raw, identify(request.raw));
+    const caller = identify(request.raw);
+    callers.set(request.raw, caller);
+    if (caller !== ANONYMOUS) connections.claim(request.raw.socket, caller.name); // where all are one, there is nothing to share
   });
   app.addHook('onResponse', async (request, reply) => {
     const route = request.is404 ? OTHER_ROUTE : (request.routeOptions.url ?? OTHER_ROUTE).replace(':id', '{id}');
@@ -125,14 +136,15 @@ type Callers = WeakMap<IncomingMessage, Caller>;
 function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
   const { layout, maxCount, issuer, share } = options;
   const settings = () => ({ layout, keys: options.formKeys?.() });
-  const nameOf = ({ raw }: FastifyRequest) => (callers.get(raw) ?? ANONYMOUS).name;
+  const callerOf = ({ raw }: FastifyRequest) => callers.get(raw) ?? ANONYMOUS;
   app.get(IDS, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
     const count = countOf(query, maxCountIn(form, maxCount));
-    const { batch, replayed } = await issuer.issue(nameOf(request), count, `GET ${IDS}?count=${count}`, keyOf(request));
+    const { name } = callerOf(request);
+    const { batch, replayed } = await issuer.issue(name, count, `GET ${IDS}?count=${count}`, keyOf(request));
     if (form !== undefined) requireHeld(form, batch, layout);
-    const body = idsBody(layout, batch, share, form);
+    const body = idsBody(layout, batch, share.of(name), form);
     if (typeof body !== 'string') limitResponse(reply);
     return send(reply, replayed, body);
   });
@@ -140,15 +152,18 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, FORM_PARAMETERS);
     const form = formOf(query, settings());
-    const { batch, replayed } = await issuer.issue(nameOf(request), 1, `POST ${ID}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request));
     const value = form && orMalformed(() => form.format(firstIdOf(batch)));
     return send(reply, replayed, idBody(layout, batch, value));
   });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
+    const { name, rights } = callerOf(request);
+    issuer.countDecoded(name);
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, [...FORM_PARAMETERS, 'as']);
     const form = formOf(query, settings());
     const as = formOf(query, settings(), 'as') ?? form;
+    if (form?.keyed || as?.keyed) requireRight(rights);
     const { id: text } = request.params;
     const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
     return send(reply, false, JSON.stringify(view));
@@ -160,6 +175,14 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
 function requireHeld(form: RequestedForm, batch: IdBatch, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
+}
+
+/** Whoever may convert any ID can compute the keyed forms of others' IDs. Throws 403. */
+function requireRight(rights: readonly ApiRight[]): void {
+  if (rights.includes('keyed-decode')) return;
+  const detail =
+    "decoding keyed forms needs a token with the right 'keyed-decode': add it to the token's line in API_TOKEN";
+  throw new Problem(403, detail);
 }
 
 function keyOf({ raw }: FastifyRequest): string | undefined {

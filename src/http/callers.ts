@@ -1,20 +1,23 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
-import { parseApiTokens } from '../codec/api-tokens.ts';
+import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
 import { renewed } from '../core/renewed.ts';
 import { headerValues } from './envelope.ts';
 import { malformed } from './parameters.ts';
 import { Problem } from './problem.ts';
+import { RateLimit } from './rate-limit.ts';
 
 /** Idempotency keys and rate limits are per caller. */
 export interface Caller {
   readonly name: string;
   /** The name in metrics, one of a closed set. */
   readonly label: string;
+  /** Those of the token; without one, none. */
+  readonly rights: readonly ApiRight[];
 }
 
-/** Throws Problem 401. */
+/** Throws Problem 401; 429 where too many logins from the remote address have failed. */
 export type Identify = (request: IncomingMessage) => Caller;
 
 export interface CallersOptions {
@@ -25,14 +28,43 @@ export interface CallersOptions {
   readonly monotonicMs: () => number;
 }
 
-export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous' };
+export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights: [] };
+/** For each remote address; above it, connections are closed. */
+const FAILED_PER_SECOND = 10;
+const OF_FAILURES = { what: 'failed logins per second from this address', closes: true };
+const UNAUTHORIZED = 401;
 const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
-/** Identifies callers by token, or else by client certificate; if neither is required, all are one anonymous caller. */
+/**
+ * Identifies callers by token, or else by client certificate; if neither is required, all are one anonymous caller. Failed
+ * logins are limited per remote address; logins that succeed never are, since a proxy has one address for all of its users.
+ */
 export function identifyBy({ tokens, mutualTls, monotonicMs }: CallersOptions): Identify {
-  if (tokens !== undefined) return byToken(renewed(() => [tokens()], hashed, monotonicMs));
-  return mutualTls ? ({ socket }) => certified(socket as TLSSocket) : () => ANONYMOUS;
+  if (tokens !== undefined) return limited(byToken(renewed(() => [tokens()], hashed, monotonicMs)), monotonicMs);
+  return mutualTls ? limited(({ socket }) => certified(socket as TLSSocket), monotonicMs) : () => ANONYMOUS;
+}
+
+function limited(identify: Identify, monotonicMs: () => number): Identify {
+  const failures = new RateLimit(FAILED_PER_SECOND, monotonicMs, OF_FAILURES);
+  return (request) => {
+    try {
+      return identify(request);
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status !== UNAUTHORIZED) throw error;
+      failures.take(networkOf(request.socket.remoteAddress ?? ''), 1);
+      throw error;
+    }
+  };
+}
+
+/** The address; of IPv6 only its /64 network, since one host usually has all of that. */
+function networkOf(address: string): string {
+  const mapped = /^::ffff:([0-9.]+)$/i.exec(address)?.[1];
+  if (mapped !== undefined || !address.includes(':')) return mapped ?? address;
+  const [head = [], tail] = address.split('::').map((part) => part.split(':').filter((group) => group !== ''));
+  const zeros = tail === undefined ? 0 : Math.max(0, 8 - head.length - tail.length);
+  return [...head, ...new Array<string>(zeros).fill('0'), ...(tail ?? [])].slice(0, 4).join(':');
 }
 
 interface HashedToken {
@@ -41,7 +73,10 @@ interface HashedToken {
 }
 
 function hashed([text = '']: readonly string[]): readonly HashedToken[] {
-  return parseApiTokens(text).map(({ name, token }) => ({ caller: { name, label: name }, hash: hashOf(token) }));
+  return parseApiTokens(text).map(({ name, token, rights }) => ({
+    caller: { name, label: name, rights },
+    hash: hashOf(token),
+  }));
 }
 
 function hashOf(token: string): Buffer {
@@ -65,10 +100,10 @@ function byToken(known: () => readonly HashedToken[]): Identify {
 
 function certified(socket: TLSSocket): Caller {
   const name: unknown = socket.getPeerCertificate().subject?.CN;
-  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL };
+  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL, rights: [] };
   throw unauthorized('the client certificate must have exactly one common name (CN)', 'Bearer');
 }
 
 function unauthorized(detail: string, challenge: string): Problem {
-  return new Problem(401, detail, { challenge });
+  return new Problem(UNAUTHORIZED, detail, { challenge });
 }

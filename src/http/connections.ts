@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { Problem } from './problem.ts';
 
 export interface ConnectionLimits {
   readonly maxConnections: number;
@@ -12,21 +13,37 @@ interface Connection {
   readonly socket: Socket;
   readonly address: string;
   readonly responsesInProgress: Set<ServerResponse>;
+  owner: Owner;
 }
 
+/** The caller of the last request of its connections, or nobody. */
+interface Owner {
+  readonly name: string;
+  readonly connections: Set<Connection>;
+  /** In the order in which they began to wait for a request. */
+  readonly waiting: Set<Connection>;
+  /** Connections with a response in progress. */
+  busy: number;
+}
+
+/** The owner of connections without an identified request. */
+const NOBODY = '';
+
 /**
- * The connections of one listener. Above the limit the slowest is closed: the one that has waited longest for a complete
- * request. So neither idle connections nor slow senders keep new clients out.
+ * The connections of one listener. Above the limit one is closed: of the owner that has most, the one that has waited longest for
+ * a complete request. So neither idle connections nor slow senders keep new clients out, nor does one caller close those of others.
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #onShed: () => void;
   readonly #all = new WeakMap<Duplex, Connection>();
-  /** In the order in which they began to wait for a request, or to respond to one. */
-  readonly #waiting = new Set<Connection>();
+  readonly #owners = new Map<string, Owner>();
+  /** In the order in which they began to respond. */
   readonly #responding = new Set<Connection>();
   /** By remote address: TLS puts a second socket on top of the connection's. */
   readonly #byAddress = new Map<string, Connection>();
+  #size = 0;
+  #busy = 0;
 
   /** `onShed`: called for each connection that is closed or rejected because of the limit. */
   constructor(limits: ConnectionLimits, onShed: () => void) {
@@ -34,16 +51,19 @@ export class Connections {
     this.#onShed = onShed;
   }
 
-  /** Accepts a connection, closing the slowest one if need be; rejects it when all others are being answered. */
+  /** Accepts a connection, closing another one if need be; rejects it when all others are being answered. */
   admit(socket: Socket): void {
-    if (this.#waiting.size + this.#responding.size >= this.#limits.maxConnections) {
+    if (this.#size >= this.#limits.maxConnections) {
       this.#onShed();
       if (!this.#shed()) return void socket.destroy();
     }
-    const connection = { socket, address: addressOf(socket), responsesInProgress: new Set<ServerResponse>() };
+    const owner = this.#ownerOf(NOBODY);
+    const connection = { socket, address: addressOf(socket), responsesInProgress: new Set<ServerResponse>(), owner };
     this.#all.set(socket, connection);
     this.#byAddress.set(connection.address, connection);
-    this.#waiting.add(connection);
+    this.#size += 1;
+    owner.connections.add(connection);
+    owner.waiting.add(connection);
     socket.once('close', () => this.#forget(connection));
   }
 
@@ -59,7 +79,9 @@ export class Connections {
   }
 
   cutAll(): void {
-    for (const { socket } of [...this.#waiting, ...this.#responding]) socket.destroy();
+    for (const { connections } of [...this.#owners.values()]) {
+      for (const { socket } of [...connections]) socket.destroy();
+    }
   }
 
   /** Responses in progress on a connection. */
@@ -70,36 +92,93 @@ export class Connections {
   /** A request's headers have arrived; until its body has, too, the connection counts as waiting. */
   requestStarted(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
-    if (connection === undefined) return;
+    if (connection === undefined || isGone(connection)) return;
     const { responsesInProgress } = connection;
     responsesInProgress.add(response);
+    if (responsesInProgress.size === 1) this.#countBusy(connection, 1);
     response.once('close', () => {
       responsesInProgress.delete(response);
-      if (responsesInProgress.size > 0 || !this.#responding.delete(connection)) return;
-      this.#waiting.add(connection);
+      if (responsesInProgress.size > 0 || isGone(connection)) return;
+      this.#countBusy(connection, -1);
+      if (this.#responding.delete(connection)) connection.owner.waiting.add(connection);
     });
   }
 
   /** A request has arrived completely. */
   requestComplete(socket: Socket, response: ServerResponse): void {
     const connection = this.#all.get(socket);
-    if (connection?.responsesInProgress.has(response) && this.#waiting.delete(connection))
+    if (connection?.responsesInProgress.has(response) && connection.owner.waiting.delete(connection))
       this.#responding.add(connection);
   }
 
+  /**
+   * The request in progress on a connection is the caller's. A caller may have as many requests in progress as connections are left
+   * beside all requests in progress, thus half of the limit if it is alone, so that others always find some (dynamic thresholds
+   * of Choudhury and Hahne). Throws Problem 429 above that.
+   */
+  claim(socket: Socket, caller: string): void {
+    const connection = this.#all.get(socket);
+    if (connection === undefined || isGone(connection)) return;
+    this.#move(connection, this.#ownerOf(caller));
+    const others = connection.owner.busy - 1;
+    if (others < this.#limits.maxConnections - (this.#busy - 1)) return;
+    const detail = `this caller has ${others} other requests in progress, as many as its share of API_MAX_CONNECTIONS allows now: wait for responses, and read them`;
+    throw new Problem(429, detail, { retryAfterSeconds: 1 });
+  }
+
   #shed(): boolean {
-    const [slowest = this.#limits.shedsResponses ? first(this.#responding) : undefined] = this.#waiting;
+    let largest: Owner | undefined;
+    for (const owner of this.#owners.values()) {
+      const isLarger = owner.connections.size > (largest?.connections.size ?? 0);
+      if (owner.waiting.size > 0 && isLarger) largest = owner;
+    }
+    const [slowest = this.#limits.shedsResponses ? first(this.#responding) : undefined] = largest?.waiting ?? [];
     if (slowest === undefined) return false;
     this.#forget(slowest);
     slowest.socket.destroy();
     return true;
   }
 
+  #ownerOf(name: string): Owner {
+    const known = this.#owners.get(name);
+    if (known !== undefined) return known;
+    const owner: Owner = { name, connections: new Set(), waiting: new Set(), busy: 0 };
+    this.#owners.set(name, owner);
+    return owner;
+  }
+
+  #move(connection: Connection, to: Owner): void {
+    const from = connection.owner;
+    if (from === to) return;
+    const isBusy = connection.responsesInProgress.size > 0;
+    from.connections.delete(connection);
+    to.connections.add(connection);
+    if (from.waiting.delete(connection)) to.waiting.add(connection);
+    if (isBusy) from.busy -= 1;
+    if (isBusy) to.busy += 1;
+    connection.owner = to;
+    if (from.connections.size === 0) this.#owners.delete(from.name);
+  }
+
+  #countBusy({ owner }: Connection, change: 1 | -1): void {
+    owner.busy += change;
+    this.#busy += change;
+  }
+
   #forget(connection: Connection): void {
-    this.#waiting.delete(connection);
+    const { owner } = connection;
     this.#responding.delete(connection);
     if (this.#byAddress.get(connection.address) === connection) this.#byAddress.delete(connection.address);
+    owner.waiting.delete(connection);
+    if (!owner.connections.delete(connection)) return;
+    this.#size -= 1;
+    if (connection.responsesInProgress.size > 0) this.#countBusy(connection, -1);
+    if (owner.connections.size === 0) this.#owners.delete(owner.name);
   }
+}
+
+function isGone(connection: Connection): boolean {
+  return !connection.owner.connections.has(connection);
 }
 
 function addressOf({ remoteAddress, remotePort }: Socket): string {

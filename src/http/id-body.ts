@@ -10,7 +10,7 @@ const WHOLE_IDS = 100;
 const PIECE_IDS = 400;
 /** IDs per piece of the same duration with a form, and with a keyed form. */
 const FORM_PIECE_IDS = 100;
-const SLOW_PIECE_IDS = 10;
+const KEYED_PIECE_IDS = 10;
 
 /** The first ID of a batch. Throws RangeError for a batch without any. */
 export function firstIdOf({ ranges: [range] }: IdBatch): bigint {
@@ -36,7 +36,12 @@ export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
  * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
  * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
  */
-export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?: RequestedForm): string | Readable {
+export function idsBody(
+  layout: Layout,
+  batch: IdBatch,
+  share: Pick<LoopShare, 'run'>,
+  form?: RequestedForm,
+): string | Readable {
   const count = batch.ranges.reduce((sum, range) => sum + range.count, 0);
   const pieces = idsPieces(layout, batch, form);
   if (count <= Math.min(WHOLE_IDS, pieceIds(form))) return [...pieces].join('');
@@ -53,7 +58,7 @@ export function idsBody(layout: Layout, batch: IdBatch, share: LoopShare, form?:
 
 function pieceIds(form: RequestedForm | undefined): number {
   if (form === undefined) return PIECE_IDS;
-  return form.slow ? SLOW_PIECE_IDS : FORM_PIECE_IDS;
+  return form.keyed ? KEYED_PIECE_IDS : FORM_PIECE_IDS;
 }
 
 /** The body in pieces of ASCII. The same text as JSON.stringify of all views, at a third of its cost. */

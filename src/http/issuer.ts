@@ -49,14 +49,26 @@ export class Issuer {
 
   /**
    * New IDs, or those of the caller's key; `request` describes the request of the key. A known key is answered regardless of
-   * gate and limit, since nothing is allocated for it. Rejects with a Problem: 422 for a key of another request, 429 above the
-   * caller's limit, 503 with the reason while nothing can be allocated.
+   * the gate, since nothing is allocated for it, and counts against the limit, since its response costs as much. Rejects with a Problem: 422 for a key of another request, 429 above the
+   * caller's limit or share of keys, 503 with the reason while nothing can be allocated.
    */
   async issue(caller: string, count: number, request: string, key: string | undefined): Promise<Issued> {
     if (key === undefined) return { batch: await this.#allocate(caller, count), replayed: false };
-    const ownKey = `${caller}\0${key}`; // neither headers nor callers' names contain a zero byte
-    const { value, replayed } = this.#known.once(ownKey, request, () => this.#allocate(caller, count));
-    return { batch: await value, replayed };
+    const { value, replayed } = this.#known.once(caller, key, request, () => this.#allocate(caller, count));
+    if (!replayed) return { batch: await value, replayed };
+    const { rateLimit } = this.#options;
+    rateLimit?.take(caller, count);
+    try {
+      return { batch: await value, replayed };
+    } catch (error) {
+      rateLimit?.giveBack(caller, count);
+      throw error;
+    }
+  }
+
+  /** Counts a decoded ID against the caller's limit, before it is decoded. Throws 429 above it. */
+  countDecoded(caller: string): void {
+    this.#options.rateLimit?.take(caller, 1);
   }
 
   async #allocate(caller: string, count: number): Promise<IdBatch> {

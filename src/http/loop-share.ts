@@ -1,36 +1,58 @@
 /** Longest time per turn of the event loop for all queued pieces. */
 const TURN_MS = 5;
 
-/** Runs work in small pieces, so that it does not block the event loop. */
+type Piece = () => void;
+
+/** Runs work in small pieces, so that it does not block the event loop; callers take turns (round robin). */
 export class LoopShare {
   readonly #monotonicMs: () => number;
-  #waiting: (() => void)[] = [];
+  /** Pieces by caller, first come, first served; the caller whose turn is next is first. */
+  readonly #waiting = new Map<string, Piece[]>();
   #scheduled = false;
+  #isShort = false;
 
   constructor(monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Runs a piece in a later turn, first come, first served. A piece must take at most a millisecond and not throw. */
-  run(piece: () => void): void {
-    this.#waiting.push(piece);
+  /** The share of one caller. */
+  of(caller: string): Pick<LoopShare, 'run'> {
+    return { run: (piece) => this.run(piece, caller) };
+  }
+
+  /** Runs a piece later, after the caller's earlier ones. A piece must take at most a millisecond and not throw. */
+  run(piece: Piece, caller = ''): void {
+    const own = this.#waiting.get(caller);
+    if (own === undefined) this.#waiting.set(caller, [piece]);
+    else own.push(piece);
     if (this.#scheduled) return;
     this.#scheduled = true;
     setImmediate(() => this.#turn());
   }
 
+  /**
+   * A connection was accepted, so others may wait for that. Node accepts one per turn of the event loop, so the next turn here has
+   * only one piece: otherwise a flood of connections whose responses take long delays a new one by seconds.
+   */
+  accepted(): void {
+    this.#isShort = true;
+  }
+
   #turn(): void {
-    const untilMs = this.#monotonicMs() + TURN_MS;
-    const pieces = this.#waiting;
-    let done = 0;
-    this.#waiting = [];
-    while (done < pieces.length && (done === 0 || this.#monotonicMs() < untilMs)) {
-      pieces[done]?.();
-      done += 1;
-    }
-    // Pieces queued meanwhile go after those still waiting.
-    this.#waiting = [...pieces.slice(done), ...this.#waiting];
-    this.#scheduled = this.#waiting.length > 0;
+    const untilMs = this.#monotonicMs() + (this.#isShort ? 0 : TURN_MS);
+    this.#isShort = false;
+    do this.#runNext();
+    while (this.#waiting.size > 0 && this.#monotonicMs() < untilMs);
+    this.#scheduled = this.#waiting.size > 0;
     if (this.#scheduled) setImmediate(() => this.#turn());
+  }
+
+  #runNext(): void {
+    for (const [caller, pieces] of this.#waiting) {
+      const piece = pieces.shift();
+      this.#waiting.delete(caller);
+      if (pieces.length > 0) this.#waiting.set(caller, pieces);
+      return void piece?.();
+    }
   }
 }

@@ -1,7 +1,7 @@
 import { FORM_NAMES } from '../codec/form/form.ts';
 import type { Layout } from '../core/layout.ts';
 import { KEEP_MS } from './idempotency.ts';
-import { MAX_SLOW_IDS } from './parameters.ts';
+import { MAX_KEYED_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 
 const KEEP_MINUTES = KEEP_MS / 60_000;
@@ -12,16 +12,21 @@ worker whose layout stays below that also returns them as numbers. IDs issued he
 generator and reservation as those over Kafka, so they are just as unique, but the response is not recorded. A request that gets
 no response may have used up IDs; gaps are normal. While the worker cannot trust its clock or its lease, the port is closed.`;
 const KEY_DESCRIPTION = `Opaque, compared byte by byte. A later or concurrent request with the same key gets the IDs of the first for
-${KEEP_MINUTES} minutes, or until about 100,000 newer keys have arrived. Keys are per caller and hold within one worker process only: another
-worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
+${KEEP_MINUTES} minutes. A caller that has too many keys within that time, about 100,000 or less beside others, gets 429 for a new one. Keys are
+per caller and hold within one worker process only: another worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
 
 const FORM_DESCRIPTION = `Also returns each ID in this form, as value_form; with an ID in the path, the form of that ID. All forms are reversible.
-uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_SLOW_IDS}. A form that cannot hold the layout's IDs is
+uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_KEYED_IDS}. A form that cannot hold the layout's IDs is
 a 400. An Idempotency-Key returns the same IDs in any form.`;
 
 /** The worker's configuration decides which of them it requires, if any. */
 const SECURITY = {
-  bearer: { type: 'http', scheme: 'bearer', description: 'a token of API_TOKEN, if the worker has any' },
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'a token of API_TOKEN, if the worker has any. The right keyed-decode after a token allows to decode keyed forms',
+  },
   mutualTls: {
     type: 'mutualTLS',
     description: 'a certificate signed by API_TLS_CLIENT_CA, if the worker has one',
@@ -119,7 +124,7 @@ function paths(maxCount: number): Json {
         parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
           200: { description: 'The fields', content: json(ref('schemas', 'IdView')) },
-          ...problems('_400', '_401'),
+          ...problems('_400', '_401', '_403', '_429'),
           default: ref('responses', 'other'),
         },
       },
@@ -130,7 +135,7 @@ function paths(maxCount: number): Json {
         summary: 'This document',
         responses: {
           200: { description: 'OpenAPI 3.1', content: json({ type: 'object' }) },
-          ...problems('_401'),
+          ...problems('_401', '_429'),
           default: ref('responses', 'other'),
         },
       },
@@ -227,8 +232,12 @@ function responses(): Json {
     _401: problem('A required token is missing or unknown', {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
+    _403: problem('The token lacks the right keyed-decode, which decoding from and to the keyed forms needs'),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
-    _429: problem('The caller exceeded API_RATE_LIMIT', retryAfter),
+    _429: problem(
+      'The caller exceeded API_RATE_LIMIT, its share of keys or of connections, or the address had too many 401',
+      retryAfter,
+    ),
     _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
   };

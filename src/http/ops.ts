@@ -1,5 +1,6 @@
 import { fastify } from 'fastify';
 import { describeError, IdallocError } from '../errors.ts';
+import { Connections } from './connections.ts';
 import { checkEnvelope } from './envelope.ts';
 import { Problem } from './problem.ts';
 import { boundedServer } from './server.ts';
@@ -37,13 +38,14 @@ const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: tr
  * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */
 export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsOptions): Promise<Ops> {
-  const observer = { refused: () => undefined, shed: () => metrics.addShedConnection('ops') };
+  const connections = new Connections(LIMITS, () => metrics.addShedConnection('ops'));
+  const { requestTimeoutMs } = LIMITS;
   const server = fastify({
     logger: false,
     bodyLimit: MAX_BODY_BYTES,
     forceCloseConnections: true,
     exposeHeadRoutes: true,
-    serverFactory: (handler) => boundedServer(handler, LIMITS, observer),
+    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused: () => undefined }),
     clientErrorHandler: () => undefined, // the server answers those itself
   });
   const render = sharedRendering(async () => {

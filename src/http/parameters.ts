@@ -15,8 +15,8 @@ export const FORM_PARAMETERS: readonly string[] = ['form', 'prefix'];
 
 /** The form that a query selects. */
 export interface RequestedForm extends OpenForm {
-  /** True where an ID takes tens of microseconds, not a few. */
-  readonly slow: boolean;
+  /** True where a key hides the ID, and each takes tens of microseconds, not a few. */
+  readonly keyed: boolean;
 }
 
 /**
@@ -38,7 +38,7 @@ export function formOf(
   }
   return orMalformed(() => {
     const { format, parse } = openForm(name, { ...settings, prefix });
-    return { format, parse, slow: isFormName(name) && FORMS[name].needs.includes('keys') };
+    return { format, parse, keyed: isFormName(name) && FORMS[name].needs.includes('keys') };
   });
 }
 
@@ -52,12 +52,12 @@ export function orMalformed<T>(work: () => T): T {
   }
 }
 
-/** Most IDs for one request in a slow form: they cost about as much as 100,000 in none. */
-export const MAX_SLOW_IDS = 1_000;
+/** Most IDs for one request in a keyed form: they cost about as much as 100,000 in none. */
+export const MAX_KEYED_IDS = 1_000;
 
 /** The most IDs that a request for this form may have. */
 export function maxCountIn(form: RequestedForm | undefined, maxCount: number): number {
-  return form?.slow === true ? Math.min(maxCount, MAX_SLOW_IDS) : maxCount;
+  return form?.keyed === true ? Math.min(maxCount, MAX_KEYED_IDS) : maxCount;
 }
 
 /** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */

@@ -7,6 +7,8 @@ interface ProblemOptions {
   readonly code?: string;
   /** When to retry; sent as Retry-After. */
   readonly retryAfterSeconds?: number;
+  /** Whether the connection is closed after the response. */
+  readonly closes?: boolean;
   /** The methods of the path; sent as Allow. */
   readonly allow?: string;
   /** How to authenticate; sent as WWW-Authenticate. */
@@ -19,13 +21,15 @@ export class Problem extends Error {
   readonly code: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
 
-  constructor(status: number, detail: string, { code, retryAfterSeconds, allow, challenge }: ProblemOptions = {}) {
+  constructor(status: number, detail: string, options: ProblemOptions = {}) {
+    const { code, retryAfterSeconds, closes = false, allow, challenge } = options;
     super(detail);
     this.name = 'Problem';
     this.status = status;
     this.code = code;
     this.headers = {
       ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
+      ...(closes ? { connection: 'close' } : {}),
       ...(allow === undefined ? {} : { allow }),
       ...(challenge === undefined ? {} : { 'www-authenticate': challenge }),
     };

@@ -3,6 +3,15 @@ import { Problem } from './problem.ts';
 /** Callers that are remembered; one that has been idle for a second counts as new. */
 const MAX_CALLERS = 1_024;
 
+interface RateLimitOptions {
+  /** What is counted, for the message. */
+  readonly what: string;
+  /** Whether the connection is closed above the limit. */
+  readonly closes: boolean;
+}
+
+const OF_CALLERS: RateLimitOptions = { what: 'IDs per second for this caller', closes: false };
+
 interface Bucket {
   /** IDs available now; negative after a request for more than that. */
   level: number;
@@ -16,12 +25,14 @@ interface Bucket {
 export class RateLimit {
   readonly #perSecond: number;
   readonly #monotonicMs: () => number;
+  readonly #options: RateLimitOptions;
   /** Least recently used first. */
   readonly #buckets = new Map<string, Bucket>();
 
-  constructor(perSecond: number, monotonicMs: () => number) {
+  constructor(perSecond: number, monotonicMs: () => number, options: RateLimitOptions = OF_CALLERS) {
     this.#perSecond = perSecond;
     this.#monotonicMs = monotonicMs;
+    this.#options = options;
   }
 
   /** Throws Problem 429 with the time of a retry. */
@@ -29,9 +40,10 @@ export class RateLimit {
     const bucket = this.#bucketOf(caller);
     const missing = Math.min(count, this.#perSecond) - bucket.level;
     if (missing > 0) {
-      const detail = `rate limit exceeded: ${this.#perSecond} IDs per second for this caller`;
+      const { what, closes } = this.#options;
+      const detail = `rate limit exceeded: ${this.#perSecond} ${what}`;
       const retryAfterSeconds = Math.ceil(missing / this.#perSecond);
-      throw new Problem(429, detail, { retryAfterSeconds });
+      throw new Problem(429, detail, { retryAfterSeconds, closes });
     }
     bucket.level -= count;
   }

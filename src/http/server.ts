@@ -1,21 +1,17 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type ConnectionLimits, Connections } from './connections.ts';
+import type { Connections } from './connections.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
-export interface ServerLimits extends ConnectionLimits {
+export interface ServerOptions {
+  readonly connections: Connections;
   /** The time limit from a connection's start, or the end of its last response, until the next request has arrived completely. */
   readonly requestTimeoutMs: number;
-}
-
-/** Notified of requests that never reach a handler. */
-export interface ServerObserver {
-  /** Answered by the server itself, with this status. */
-  refused(status: number): void;
-  /** A connection was closed or rejected because of the limit. */
-  shed(): void;
+  /** Called with the status of each request that never reaches the handler, because the server answers it. */
+  readonly refused: (status: number) => void;
+  readonly tls?: TlsSettings | undefined;
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -38,22 +34,16 @@ const LINGER_MS = 500;
 /**
  * An HTTP/1.1 server that limits its connections in number, time and size. It answers malformed requests itself.
  */
-export function boundedServer(
-  handler: Handler,
-  limits: ServerLimits,
-  observer: ServerObserver,
-  tls?: TlsSettings,
-): Server {
-  const { requestTimeoutMs } = limits;
-  const connections = new Connections(limits, () => observer.shed());
-  const options = {
+export function boundedServer(handler: Handler, options: ServerOptions): Server {
+  const { connections, requestTimeoutMs, refused, tls } = options;
+  const bounds = {
     maxHeaderSize: MAX_HEADER_BYTES,
     requireHostHeader: false, // Node's own rejection has no body
     requestTimeout: requestTimeoutMs, // includes the headers
     connectionsCheckingInterval: Math.min(CHECK_MS, requestTimeoutMs),
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
-  const server: Server = tls === undefined ? createServer(options) : createTlsServer(options, tls, requestTimeoutMs);
+  const server: Server = tls === undefined ? createServer(bounds) : createTlsServer(bounds, tls, requestTimeoutMs);
   server.closeAllConnections = () => connections.cutAll(); // including those in a handshake
   server.setTimeout(STALLED_MS);
   server.on('connection', (socket) => connections.admit(socket));
@@ -69,7 +59,7 @@ export function boundedServer(
   });
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     const problem = new Problem(417, 'the only supported expectation is 100-continue');
-    observer.refused(problem.status);
+    refused(problem.status);
     const body = Buffer.from(problem.body());
     const headers = { 'content-type': PROBLEM_TYPE, 'content-length': body.length, connection: 'close' };
     response.writeHead(problem.status, headers).end(body);
@@ -80,7 +70,7 @@ export function boundedServer(
     const isHttp = connections.has(socket); // false after a failed handshake
     if (started || !isHttp || !socket.writable || error.code === 'ECONNRESET') return socket.destroy();
     const problem = problemOf(error);
-    observer.refused(problem.status);
+    refused(problem.status);
     return linger(socket, rawResponse(problem));
   });
   return server;

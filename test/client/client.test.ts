@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { encodeBatch, stage, turns } from './stage.ts';
 
@@ -221,6 +222,24 @@ describe('a request', () => {
     expect(workers.sent).toHaveLength(1);
     expect(both[0]?.batch).toEqual(both[1]?.batch);
   });
+
+  test('carries its expiry to the workers, and none by default', async () => {
+    const { client, workers } = await stage(quiet);
+    await client.request({ count: 3, correlationId: 'x', expiresAt: new Date(1_780_416_300_000) });
+    await client.request({ count: 3, correlationId: 'y' });
+    const expiries = workers.sent.map(({ value }) => decodeIdRequest(value).expiresAtMs);
+    expect(expiries).toEqual([1_780_416_300_000, undefined]);
+  });
+
+  test.each([new Date(Number.NaN), new Date(-1), 1_780_416_300_000])(
+    'is not sent with the expiry %s',
+    async (wrong) => {
+      const { client, workers } = await stage(quiet);
+      const refused = client.request({ count: 3, expiresAt: wrong as Date });
+      await expect(refused).rejects.toMatchObject({ code: 'MALFORMED_REQUEST', message: /^expiresAt must be a Date/ });
+      expect(workers.sent).toEqual([]);
+    },
+  );
 
   test('with the correlation ID of a different request in progress is a CONFLICT', async () => {
     const { client } = await stage(quiet);

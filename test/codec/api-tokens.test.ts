@@ -7,9 +7,17 @@ const NEW = 'new.token_of~orders+/-==';
 test('one name may have several tokens; empty lines and comments are ignored', () => {
   const text = `# who may ask\r\n\n orders:${OLD}\r\norders:${NEW}\nbilling-2:${'b'.repeat(16)}\n`;
   expect(parseApiTokens(text)).toEqual([
-    { name: 'orders', token: OLD },
-    { name: 'orders', token: NEW },
-    { name: 'billing-2', token: 'b'.repeat(16) },
+    { name: 'orders', token: OLD, rights: [] },
+    { name: 'orders', token: NEW, rights: [] },
+    { name: 'billing-2', token: 'b'.repeat(16), rights: [] },
+  ]);
+});
+
+test('a token has the rights that follow it on its line, and no others', () => {
+  const text = `orders:${OLD}  keyed-decode \norders:${NEW}\norders:${OLD} keyed-decode`;
+  expect(parseApiTokens(text)).toEqual([
+    { name: 'orders', token: OLD, rights: ['keyed-decode'] },
+    { name: 'orders', token: NEW, rights: [] },
   ]);
 });
 
@@ -21,7 +29,14 @@ test.each([
   ['a name that metrics need', `mtls:${OLD}`, "line 1 has the name 'mtls'"],
   ['a short token', 'orders:fifteen-letters', 'line 1 must have a token of 16'],
   ['a long token', `orders:${'x'.repeat(513)}`, 'line 1 must have a token of 16'],
-  ['a token with a space', `orders:${OLD} ${NEW}`, 'line 1 has a token with characters'],
+  ['a token with a space', `orders:${OLD} ${NEW}`, 'line 1 has an unknown right'],
+  ['an unknown right', `orders:${OLD} Keyed-decode`, 'line 1 has an unknown right after the token: use keyed-decode'],
+  [
+    'one token with and without a right',
+    `a:${OLD}\na:${OLD} keyed-decode`,
+    'line 2 has a token of an earlier line, with',
+  ],
+  ['a token with other characters', `orders:${OLD}%`, 'line 1 has a token with characters'],
   ['one token for two names', `orders:${OLD}\nbilling:${OLD}`, 'line 2 has a token of another name'],
   ['too many tokens', Array.from({ length: 1_001 }, (_, i) => `a:${OLD}${i}`).join('\n'), 'more than'],
 ])('%s is rejected, and the message does not contain the token', (_, text, message) => {

@@ -3,6 +3,8 @@ import { type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
+import { identifyBy } from '../../src/http/callers.ts';
+import { Problem } from '../../src/http/problem.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 const ORDERS = 'token-of-orders-1';
@@ -87,6 +89,71 @@ describe('a token', () => {
   });
 });
 
+describe('failed logins', () => {
+  function logins() {
+    const clock = { nowMs: 0 };
+    const identify = identifyBy({ tokens: () => TOKENS, mutualTls: false, monotonicMs: () => clock.nowMs });
+    /** The caller's name, or the status of the refusal. */
+    const login = (remoteAddress: string, token?: string) => {
+      const rawHeaders = token === undefined ? [] : ['Authorization', `Bearer ${token}`];
+      try {
+        return identify({ rawHeaders, socket: { remoteAddress } } as unknown as IncomingMessage).name;
+      } catch (error) {
+        if (!(error instanceof Problem)) throw error;
+        return error.status === 429 ? error.headers : error.status;
+      }
+    };
+    const fail = (times: number, address: string) => Array.from({ length: times }, () => login(address));
+    return { clock, login, fail };
+  }
+
+  test('of an address above ten a second are a 429 with Retry-After, and close their connection', () => {
+    const { clock, login, fail } = logins();
+    expect(fail(9, '10.0.0.1')).toEqual(new Array(9).fill(401));
+    expect(login('10.0.0.1', 'an-unknown-token')).toBe(401);
+    const refused = { 'retry-after': '1', connection: 'close' };
+    expect([login('10.0.0.1', 'an-unknown-token'), login('10.0.0.1')]).toEqual([refused, refused]);
+    clock.nowMs += 100;
+    expect(fail(2, '10.0.0.1')).toEqual([401, refused]);
+  });
+
+  test('do not keep out valid tokens from the same address, nor count for another', () => {
+    const { login, fail } = logins();
+    fail(1_000, '10.0.0.1');
+    expect([login('10.0.0.1', ORDERS), login('10.0.0.2')]).toEqual(['orders', 401]);
+  });
+
+  test('are counted by the /64 network of an IPv6 address, since one host has all of it', () => {
+    const { login } = logins();
+    for (let nth = 0; nth < 10; nth += 1) login(`2001:db8:0:1::${nth}`);
+    login('::ffff:10.0.0.1');
+    const others = ['2001:db8:0:2::1', '2001:db8::1:0:0:1', '::1', '10.0.0.1'];
+    expect(others.map((address) => login(address))).toEqual([401, 401, 401, 401]);
+    expect(login('2001:db8:0:1:ffff::1')).toMatchObject({ 'retry-after': '1' });
+    for (let nth = 0; nth < 8; nth += 1) login('10.0.0.1');
+    expect(login('::ffff:10.0.0.1')).toMatchObject({ 'retry-after': '1' });
+  });
+});
+
+test('a caller with half of the connections in progress gets 429, and others are answered', async () => {
+  const stage = new ApiStage({ tokens: TOKENS });
+  const api = stage.api({ maxConnections: 4, requestTimeoutMs: 60_000 });
+  open.push(api);
+  await api.app.listen({ port: 0, host: '127.0.0.1' });
+  const { port } = api.app.server.address() as AddressInfo;
+  const ask = async (token: string, path: string) =>
+    (await fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${token}` } })).status;
+  const held = Promise.withResolvers<void>();
+  stage.before = () => held.promise;
+  const inProgress = [ask(ORDERS, '/api/v1/ids'), ask(ORDERS_2, '/api/v1/ids')];
+  await expect.poll(() => api.inFlight()).toBe(2);
+  expect([await ask(ORDERS, '/api/v1/ids/7'), await ask(BILLING, '/api/v1/ids/7')]).toEqual([429, 200]);
+  held.resolve();
+  expect(await Promise.all(inProgress)).toEqual([200, 200]);
+  await expect.poll(() => api.inFlight()).toBe(0);
+  expect(await ask(ORDERS, '/api/v1/ids/7')).toBe(200);
+});
+
 describe('an idempotency key', () => {
   test('belongs to the caller, whichever token it uses', async () => {
     const { stage, ask } = start();
@@ -114,16 +181,38 @@ describe('a rate limit', () => {
     expect(stage.answered.map(({ status, caller }) => `${status} ${caller}`)).toContain('429 orders');
   });
 
-  test('does not count replayed IDs, nor failed requests', async () => {
+  test('counts replayed IDs, but no failed requests', async () => {
     const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
     const url = '/api/v1/ids?count=10';
     stage.before = () => Promise.reject(new Error('no'));
     expect((await ask(ORDERS, {}, url)).statusCode).toBe(500);
     stage.before = async () => undefined;
     const key = { 'idempotency-key': 'k' };
-    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
-    expect((await ask(ORDERS, key, url)).statusCode).toBe(200);
-    expect((await ask(ORDERS, { 'idempotency-key': 'l' }, url)).statusCode).toBe(429);
+    const first = await ask(ORDERS, key, url);
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(429);
+    stage.aheadMs += 1_000;
+    expect((await ask(ORDERS, key, url)).body).toBe(first.body);
+    expect((await ask(ORDERS, key, url)).statusCode).toBe(429);
+    expect(stage.issued).toBe(10);
+  });
+
+  test('does not count repeated requests that fail together', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 10 });
+    const held = Promise.withResolvers<void>();
+    stage.before = () => held.promise;
+    const both = [1, 2].map(() => ask(ORDERS, { 'idempotency-key': 'k' }, '/api/v1/ids?count=5'));
+    held.reject(new Error('no'));
+    expect((await Promise.all(both)).map(({ statusCode }) => statusCode)).toEqual([500, 500]);
+    stage.before = async () => undefined;
+    expect((await ask(ORDERS, {}, '/api/v1/ids?count=10')).statusCode).toBe(200);
+  });
+
+  test('counts each decoded ID as one, also one that is refused', async () => {
+    const { stage, ask } = start({ tokens: TOKENS, perSecond: 2 });
+    Object.defineProperty(stage, 'aheadMs', { get: () => -performance.now() }); // time stands still
+    for (const id of ['7', 'no-id']) await ask(ORDERS, {}, `/api/v1/ids/${id}`);
+    expect((await ask(ORDERS, {}, '/api/v1/ids/7')).statusCode).toBe(429);
+    expect((await ask(BILLING, {}, '/api/v1/ids/7')).statusCode).toBe(200);
   });
 });
 

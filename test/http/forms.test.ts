@@ -1,3 +1,4 @@
+import type { InjectOptions } from 'fastify';
 import { afterEach, describe, expect, test } from 'vitest';
 import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import { openForm } from '../../src/codec/form/forms.ts';
@@ -7,6 +8,9 @@ import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
 import { KEYS } from '../support/form-samples.ts';
 
 const SETTINGS = { layout: STAGE_LAYOUT, keys: KEYS, prefix: 'ord' };
+const PLAIN = 'token-without-rights';
+const TRUSTED = 'token-with-a-right';
+const TOKENS = `plain:${PLAIN}\ntrusted:${TRUSTED} keyed-decode\n`;
 const open: Api[] = [];
 
 interface View {
@@ -18,12 +22,16 @@ afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close();
 });
 
-function start(hasKeys = true) {
-  const stage = new ApiStage();
+function start({ hasKeys = true, token = TRUSTED } = {}) {
+  const stage = new ApiStage({ tokens: TOKENS });
   stage.formKeys = hasKeys ? KEYS : undefined;
   const api = stage.api();
   open.push(api);
-  return { stage, app: api.app };
+  const inject = (asked: string | InjectOptions) => {
+    const options = typeof asked === 'string' ? { url: asked } : asked;
+    return api.app.inject({ ...options, headers: { ...options.headers, authorization: `Bearer ${token}` } });
+  };
+  return { stage, app: { inject } };
 }
 
 const queryOf = (form: string): string => (form === 'prefixed' ? 'form=prefixed&prefix=ord' : `form=${form}`);
@@ -66,7 +74,7 @@ describe('a form is rejected before any ID is used', () => {
     ['form=number', 'form number needs a key'],
     ['from=ulid', "unknown query parameter 'from': allowed: "],
   ])('%s', async (query, detail) => {
-    const { stage, app } = start(false);
+    const { stage, app } = start({ hasKeys: false });
     for (const [method, path] of [
       ['GET', '/api/v1/ids'],
       ['POST', '/api/v1/id'],
@@ -86,6 +94,36 @@ test.each(['uuid4', 'number'])('one request gets at most 1,000 IDs in %s, which 
   expect(json().detail).toContain('from 1 to 1000');
   expect((await app.inject(`/api/v1/ids?count=1000&form=${form}`)).json().ids).toHaveLength(1_000);
   expect((await app.inject('/api/v1/ids?count=1001&form=ulid')).json().ids).toHaveLength(1_001);
+});
+
+describe.each(['uuid4', 'number'])('a token without the right keyed-decode', (form) => {
+  const text = openForm(form, SETTINGS).format(55_325_805_773_398_016n);
+
+  test.each([
+    ['read a text in', `${text}?form=${form}&as=decimal`],
+    ['write any ID in', `55325805773398016?as=${form}`],
+    ['try whether a text is one in', `${'0'.repeat(text.length)}?form=${form}`],
+  ])(`can't %s form ${form}`, async (_, path) => {
+    const { app } = start({ token: PLAIN });
+    for (const method of ['GET', 'HEAD'] as const) {
+      expect((await app.inject({ method, url: `/api/v1/ids/${path}` })).statusCode).toBe(403);
+    }
+    expect((await app.inject(`/api/v1/ids/${path}`)).json().detail).toContain("the right 'keyed-decode'");
+  });
+
+  test(`gets new IDs in form ${form}, and decodes those in other forms`, async () => {
+    const { app } = start({ token: PLAIN });
+    expect((await app.inject(`/api/v1/ids?form=${form}`)).statusCode).toBe(200);
+    expect((await app.inject('/api/v1/ids/55325805773398016?as=ulid')).statusCode).toBe(200);
+  });
+});
+
+test('without tokens nobody has the right keyed-decode', async () => {
+  const stage = new ApiStage();
+  stage.formKeys = KEYS;
+  const api = stage.api();
+  open.push(api);
+  expect((await api.app.inject('/api/v1/ids/55325805773398016?as=uuid4')).statusCode).toBe(403);
 });
 
 test('an ID in one form is converted to another', async () => {

@@ -22,6 +22,27 @@ test('pieces run in order, as many per turn as its time allows', async () => {
   expect(done).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 });
 
+test('a turn after a connection was accepted has one piece, so that the next can be accepted', async () => {
+  const share = new LoopShare(() => 0);
+  let done = 0;
+  for (let piece = 0; piece < 10; piece += 1) share.run(() => (done += 1));
+  const byTurn: number[] = [];
+  for (let turn = 0; turn < 3; turn += 1) {
+    if (turn < 2) share.accepted();
+    await nextTurn();
+    byTurn.push(done);
+  }
+  expect(byTurn).toEqual([1, 2, 10]);
+});
+
+test('callers take turns, so one with many pieces delays another by one piece each', async () => {
+  const share = new LoopShare(() => 0);
+  const done: string[] = [];
+  for (const piece of ['a1', 'a2', 'a3', 'b1', 'b2', 'c1']) share.of(piece[0] as string).run(() => done.push(piece));
+  while (done.length < 6) await nextTurn();
+  expect(done).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'a3']);
+});
+
 test('a piece queued by a piece runs after those already waiting', async () => {
   const clock = { nowMs: 0 };
   const share = new LoopShare(() => clock.nowMs);

@@ -184,6 +184,7 @@ describe('with a client CA', () => {
     expect(stage.issued).toBe(0);
     const key = { 'idempotency-key': 'k' };
     expect(await ask(port, ownOf(orders), key)).toBe(200);
+    stage.aheadMs += 1_000;
     expect(await ask(port, ownOf(orders), key)).toBe(200);
     expect(stage.issued).toBe(1);
     expect(await ask(port, ownOf(orders))).toBe(429);

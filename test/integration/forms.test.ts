@@ -18,6 +18,8 @@ const CORRELATION_ID = 'order-4711';
 const WITHIN = { timeout: 60_000 };
 const OPTIONS = { keys: formKeys(KEY_1), prefix: 'ord' };
 
+const TOKEN = 'token-of-the-forms';
+
 let realm: Realm;
 let worker: WorkerProcess;
 let folder: string;
@@ -29,7 +31,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, 'keys'), `${KEY_1}\n`);
   const keys = { FORM_KEY_FILE: join(folder, 'keys') };
   realm = await Realm.create(suiteServers());
-  worker = realm.worker(keys);
+  worker = realm.worker({ ...keys, API_TOKEN: `forms:${TOKEN} keyed-decode` });
   env = { ...realm.env, ...keys };
   await worker.ready();
   const { requestTopic, replyTopic } = realm;
@@ -50,7 +52,9 @@ const prefixOf = (form: IdForm) => (form === 'prefixed' ? ['--prefix', 'ord'] : 
 const write = (form: IdForm): string => format(id, form, OPTIONS);
 
 async function ask(path: string): Promise<{ value_string: string; value_form: string }> {
-  const response = await fetch(`${await worker.api()}/api/v1/ids/${path}`);
+  const response = await fetch(`${await worker.api()}/api/v1/ids/${path}`, {
+    headers: { authorization: `Bearer ${TOKEN}` },
+  });
   return (await response.json()) as { value_string: string; value_form: string };
 }
 
@@ -100,7 +104,9 @@ test('new IDs over HTTP come in a form, and a worker uses a new key from its fil
   const keys = formKeys(`${KEY_2}\n${KEY_1}`);
   /** The numbers of the keys with which new IDs in form `number` are written; each text must decode to its ID. */
   const keyNumbers = async () => {
-    const response = await fetch(`${await worker.api()}/api/v1/ids?count=20&form=number`);
+    const response = await fetch(`${await worker.api()}/api/v1/ids?count=20&form=number`, {
+      headers: { authorization: `Bearer ${TOKEN}` },
+    });
     const { ids } = (await response.json()) as { ids: { value_string: string; value_form: string }[] };
     const values = ids.map(({ value_form: text }) => String(parse(text, 'number', { keys })));
     expect(values).toEqual(ids.map(({ value_string: value }) => value));
