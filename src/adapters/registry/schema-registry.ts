@@ -24,12 +24,24 @@ const MAX_IDS = 10_000;
 const AT_ONCE = 8;
 /** How long an unknown id is remembered: another node of the registry may have it already. */
 const ABSENT_MS = 60_000;
+/** Registries number schemas with a positive 32-bit integer; ids above it are refused without a look-up. */
+const MAX_SCHEMA_ID = 0x7fff_ffff;
+/** What the requests of one partition can cost: look-ups of unknown ids at once, and in a second. */
+const LOOK_UPS_AT_ONCE = 32;
+const LOOK_UPS_PER_S = 4;
 const MAX_BODY_BYTES = 256 * 1024;
 const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
 /** Newer workers read older requests; older readers read newer replies. */
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
+
+interface KnownId {
+  /** Undefined if the registry has no answer for it. */
+  readonly isRequest: boolean | undefined;
+  /** Until when an id counts as unknown that the registry did not have, or did not answer. */
+  readonly untilMs?: number;
+}
 
 type SchemaName = keyof typeof COMPATIBILITY;
 type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
@@ -38,43 +50,68 @@ type RegistryResponse = { readonly status: number; readonly body: Readonly<Recor
 export class SchemaRegistry implements SchemaIds {
   readonly #settings: RegistrySettings;
   readonly #deps: RegistryDeps;
-  /** Oldest first. `untilMs` is set for an id that the registry did not have. */
-  readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
+  readonly #requestTopic: string | undefined;
+  /** Oldest first. */
+  readonly #ids = new Map<number, KnownId>();
+  /** The look-ups that each partition has left, as of a time. */
+  readonly #budgets = new Map<number, { readonly left: number; readonly atMs: number }>();
+  /** When the subject of requests is looked up again. */
+  #findAgainMs = Number.NEGATIVE_INFINITY;
   #replyId: number | undefined;
   #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
-  constructor(settings: RegistrySettings, deps: RegistryDeps) {
+  /** `requestTopic`: the schema of its subject is found before any other. */
+  constructor(settings: RegistrySettings, deps: RegistryDeps, requestTopic?: string) {
+    this.#requestTopic = requestTopic;
     this.#settings = settings;
     this.#deps = deps;
   }
 
   isRequest(id: number): boolean | undefined {
-    return this.#ids.get(id)?.isRequest;
+    return id > MAX_SCHEMA_ID ? false : this.#ids.get(id)?.isRequest;
   }
 
   replyId(): number | undefined {
     return this.#replyId;
   }
 
-  async learn(ids: ReadonlySet<number>): Promise<void> {
+  async learn(ids: ReadonlySet<number>, partition: number): Promise<void> {
     const now = this.#deps.monotonicMs();
-    const missing = [...ids].filter(
-      (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
-    );
+    const missing = [...ids].filter((id) => this.#isMissing(id, now));
     if (missing.length === 0 && this.#replyId !== undefined) return;
     if (this.#failure !== undefined && now - this.#failure.lastMs < RETRY_DELAY_MS)
       return this.#wait(this.#failure.error);
     try {
-      if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
-      for (let from = 0; from < missing.length; from += AT_ONCE) {
-        await Promise.all(missing.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
-      }
+      await this.#findOurs(now);
+      await this.#lookAffordable(missing, partition, now);
       this.#failure = undefined;
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const lastMs = this.#deps.monotonicMs();
       this.#failure = { sinceMs: this.#failure?.sinceMs ?? lastMs, lastMs, error };
       this.#wait(error);
+    }
+  }
+
+  #isMissing(id: number, nowMs: number): boolean {
+    if (id > MAX_SCHEMA_ID) return false;
+    const known = this.#ids.get(id);
+    return known === undefined || (known.untilMs !== undefined && known.untilMs <= nowMs);
+  }
+
+  /** Looks up as many of these ids as the partition's budget has look-ups left. A registry that is down costs nothing. */
+  async #lookAffordable(missing: readonly number[], partition: number, nowMs: number): Promise<void> {
+    const due = missing.filter((id) => this.#isMissing(id, nowMs));
+    const budget = this.#budgets.get(partition) ?? { left: LOOK_UPS_AT_ONCE, atMs: nowMs };
+    const left = Math.min(LOOK_UPS_AT_ONCE, budget.left + ((nowMs - budget.atMs) * LOOK_UPS_PER_S) / 1_000);
+    const ids = due.slice(0, Math.floor(left));
+    this.#budgets.set(partition, { left: left - ids.length, atMs: nowMs });
+    for (let from = 0; from < ids.length; from += AT_ONCE) {
+      const looks = await Promise.allSettled(ids.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
+      const failed = looks.find((look) => look.status === 'rejected');
+      if (failed === undefined) continue;
+      this.#budgets.set(partition, { left, atMs: nowMs });
+      throw failed.reason;
     }
   }
 
@@ -131,29 +168,61 @@ export class SchemaRegistry implements SchemaIds {
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
+  /** The reply schema's id, and that of the request schema where requesters register it: good requests need no look-up. */
+  async #findOurs(nowMs: number): Promise<void> {
+    if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
+    if (this.#requestTopic === undefined || nowMs < this.#findAgainMs) return;
+    this.#findAgainMs = nowMs + RETRY_DELAY_MS; // also where this worker may not read the subject, which it can do without
+    const found = await this.#find(`${this.#requestTopic}-value`, 'id-request').catch(() => undefined);
+    if (found === undefined) return;
+    this.#findAgainMs = Number.POSITIVE_INFINITY;
+    this.#remember(idOf(found), { isRequest: true });
+  }
+
+  /**
+   * Looks an id up. If that fails although the registry answers for our own schema, the cause is this id: it is tried once
+   * more, then left unknown for a while, so that no other request waits for it. Rejects if the registry does not answer.
+   */
   async #look(id: number): Promise<void> {
-    const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, [404]);
+    try {
+      await this.#lookOnce(id);
+    } catch {
+      await this.#findReplyId();
+      const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
+      await this.#lookOnce(id).catch(() => this.#remember(id, { isRequest: undefined, untilMs }));
+    }
+  }
+
+  async #lookOnce(id: number): Promise<void> {
+    const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
     const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
     const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
-    if (this.#ids.size >= MAX_IDS) this.#forgetOne();
-    const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
     const isRequest = print?.equals(ID_REQUEST_FINGERPRINT) === true;
-    this.#ids.set(id, { isRequest, ...(status === 404 ? { untilMs } : {}) });
+    const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
+    this.#remember(id, { isRequest, ...(status === 200 ? {} : { untilMs }) });
+  }
+
+  #remember(id: number, known: KnownId): void {
+    if (this.#ids.size >= MAX_IDS && !this.#ids.has(id)) this.#forgetOne();
+    this.#ids.set(id, known);
   }
 
   /** Evicts the oldest id that is not of a request schema: made-up ids must not evict those of valid requests. */
   #forgetOne(): void {
-    const useless = this.#ids.entries().find(([, { isRequest }]) => !isRequest);
+    const useless = this.#ids.entries().find(([, { isRequest }]) => isRequest !== true);
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
 
-  /** Throws for any status other than 200 and those in `expected`. */
+  /**
+   * Throws for any status other than 200 and those in `expected`. `any answer`: each 4xx is an answer that says no, except
+   * those by which the registry refuses this worker.
+   */
   async #call(
     method: string,
     path: string,
     json?: object,
-    expected: readonly number[] = [],
+    expected: readonly number[] | 'any answer' = [],
   ): Promise<RegistryResponse> {
     const { url, auth } = this.#settings;
     const basic =
@@ -167,8 +236,13 @@ export class SchemaRegistry implements SchemaIds {
         ...(json === undefined ? {} : { body: JSON.stringify(json) }),
       });
       const { status } = response;
+      if (expected === 'any answer' && isNo(status)) {
+        await response.body?.cancel();
+        return { status, body: {} };
+      }
       const text = await bounded(response);
-      if (status !== 200 && !expected.includes(status)) throw new Error(`status ${status} for ${method} ${path}`);
+      if (status !== 200 && !(expected !== 'any answer' && expected.includes(status)))
+        throw new Error(`status ${status} for ${method} ${path}`);
       const body: unknown = JSON.parse(text);
       return { status, body: typeof body === 'object' && body !== null ? (body as RegistryResponse['body']) : {} };
     } catch (error) {
@@ -178,9 +252,17 @@ export class SchemaRegistry implements SchemaIds {
   }
 }
 
-/** The configured registry, if there is one. */
-export function openRegistry(settings: RegistrySettings | undefined): SchemaRegistry | undefined {
-  return settings && new SchemaRegistry(settings, { monotonicMs: () => performance.now(), fetch: globalThis.fetch });
+/** The configured registry, if there is one. A worker names its request topic: see SchemaRegistry. */
+export function openRegistry(
+  settings: RegistrySettings | undefined,
+  requestTopic?: string,
+): SchemaRegistry | undefined {
+  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch };
+  return settings && new SchemaRegistry(settings, deps, requestTopic);
+}
+
+function isNo(status: number): boolean {
+  return status >= 400 && status < 500 && ![401, 403, 429].includes(status);
 }
 
 function subjectsOf(requestTopic: string) {
@@ -192,7 +274,7 @@ function subjectsOf(requestTopic: string) {
 
 function idOf({ body }: RegistryResponse): number {
   const { id } = body;
-  if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
+  if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= MAX_SCHEMA_ID) return id;
   throw unavailable('it answered without a schema id');
 }
 
