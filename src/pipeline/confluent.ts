@@ -41,7 +41,7 @@ export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | nu
   if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
   throw new IdallocError(
     'SCHEMA_REGISTRY_UNAVAILABLE',
-    `the schema registry did not return schema ${id} in time: send the request again once the registry answers`,
+    `the schema registry did not return schema ${id} in time, or the partition named too many unknown schemas: register it for the request topic, and send the request again once the registry answers`,
   );
 }
 

@@ -1,14 +1,10 @@
 import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
 import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
-import type { Secret } from '../../core/secret.ts';
-import { describeError, IdallocError } from '../../errors.ts';
+import { IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
+import { callRegistry, type RegistryResponse, type RegistrySettings, unavailable } from './registry-http.ts';
 
-export interface RegistrySettings {
-  /** The base URL of Confluent's API, without a trailing slash. */
-  readonly url: string;
-  readonly auth?: { readonly username: string; readonly password: Secret };
-}
+export type { RegistrySettings } from './registry-http.ts';
 
 interface RegistryDeps {
   readonly monotonicMs: () => number;
@@ -17,9 +13,10 @@ interface RegistryDeps {
 
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
 export const WAIT_LIMIT_MS = 30_000;
-const CALL_TIMEOUT_MS = 2_000;
 /** The pause between two calls to a registry that did not answer. */
 const RETRY_DELAY_MS = 1_000;
+/** How many versions of the request topic's subject are known without a request that names them: the newest. */
+const MAX_VERSIONS = 16;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;
 /** How long an unknown id is remembered: another node of the registry may have it already. */
@@ -29,8 +26,6 @@ const MAX_SCHEMA_ID = 0x7fff_ffff;
 /** What the requests of one partition can cost: look-ups of unknown ids at once, and in a second. */
 const LOOK_UPS_AT_ONCE = 32;
 const LOOK_UPS_PER_S = 4;
-const MAX_BODY_BYTES = 256 * 1024;
-const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
 /** Newer workers read older requests; older readers read newer replies. */
@@ -44,7 +39,6 @@ interface KnownId {
 }
 
 type SchemaName = keyof typeof COMPATIBILITY;
-type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
 /** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
 export class SchemaRegistry implements SchemaIds {
@@ -60,7 +54,7 @@ export class SchemaRegistry implements SchemaIds {
   #replyId: number | undefined;
   #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
-  /** `requestTopic`: the schema of its subject is found before any other. */
+  /** `requestTopic`: the schemas of its subject are found before any other. */
   constructor(settings: RegistrySettings, deps: RegistryDeps, requestTopic?: string) {
     this.#requestTopic = requestTopic;
     this.#settings = settings;
@@ -168,15 +162,27 @@ export class SchemaRegistry implements SchemaIds {
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
-  /** The reply schema's id, and that of the request schema where requesters register it: good requests need no look-up. */
+  /** The ids of the reply schema and of the request topic's subject: good requests then need no look-up of their own. */
   async #findOurs(nowMs: number): Promise<void> {
     if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
     if (this.#requestTopic === undefined || nowMs < this.#findAgainMs) return;
-    this.#findAgainMs = nowMs + RETRY_DELAY_MS; // also where this worker may not read the subject, which it can do without
-    const found = await this.#find(`${this.#requestTopic}-value`, 'id-request').catch(() => undefined);
-    if (found === undefined) return;
-    this.#findAgainMs = Number.POSITIVE_INFINITY;
-    this.#remember(idOf(found), { isRequest: true });
+    this.#findAgainMs = nowMs + ABSENT_MS;
+    try {
+      await this.#findVersions(`subjects/${encodeURIComponent(`${this.#requestTopic}-value`)}/versions`);
+    } catch {
+      // The subject may be closed to this worker, or missing: ids are looked up one by one then.
+      this.#findAgainMs = nowMs + RETRY_DELAY_MS;
+    }
+  }
+
+  async #findVersions(path: string): Promise<void> {
+    const { body } = await this.#call('GET', path);
+    const newest = Object.values(body).slice(-MAX_VERSIONS);
+    for (let from = 0; from < newest.length; from += AT_ONCE) {
+      const some = newest.slice(from, from + AT_ONCE);
+      const found = await Promise.all(some.map((version) => this.#call('GET', `${path}/${Number(version)}`)));
+      for (const response of found) this.#remember(idOf(response), { isRequest: isRequestSchema(response) });
+    }
   }
 
   /**
@@ -194,12 +200,9 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   async #lookOnce(id: number): Promise<void> {
-    const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
-    const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
-    const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
-    const isRequest = print?.equals(ID_REQUEST_FINGERPRINT) === true;
+    const response = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
     const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
-    this.#remember(id, { isRequest, ...(status === 200 ? {} : { untilMs }) });
+    this.#remember(id, { isRequest: isRequestSchema(response), ...(response.status === 200 ? {} : { untilMs }) });
   }
 
   #remember(id: number, known: KnownId): void {
@@ -213,42 +216,8 @@ export class SchemaRegistry implements SchemaIds {
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
-
-  /**
-   * Throws for any status other than 200 and those in `expected`. `any answer`: each 4xx is an answer that says no, except
-   * those by which the registry refuses this worker.
-   */
-  async #call(
-    method: string,
-    path: string,
-    json?: object,
-    expected: readonly number[] | 'any answer' = [],
-  ): Promise<RegistryResponse> {
-    const { url, auth } = this.#settings;
-    const basic =
-      auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password()}`).toString('base64');
-    try {
-      const response = await this.#deps.fetch(`${url}/${path}`, {
-        method,
-        headers: { 'content-type': CONTENT_TYPE, ...(basic === undefined ? {} : { authorization: `Basic ${basic}` }) },
-        redirect: 'error',
-        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
-        ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-      });
-      const { status } = response;
-      if (expected === 'any answer' && isNo(status)) {
-        await response.body?.cancel();
-        return { status, body: {} };
-      }
-      const text = await bounded(response);
-      if (status !== 200 && !(expected !== 'any answer' && expected.includes(status)))
-        throw new Error(`status ${status} for ${method} ${path}`);
-      const body: unknown = JSON.parse(text);
-      return { status, body: typeof body === 'object' && body !== null ? (body as RegistryResponse['body']) : {} };
-    } catch (error) {
-      const cause = error instanceof Error && error.cause !== undefined ? ` (${describeError(error.cause)})` : '';
-      throw unavailable(`${describeError(error)}${cause}`);
-    }
+  #call(method: string, path: string, json?: object, expected?: Parameters<typeof callRegistry>[2]) {
+    return callRegistry({ ...this.#settings, fetch: this.#deps.fetch }, { method, path, json }, expected);
   }
 }
 
@@ -261,10 +230,6 @@ export function openRegistry(
   return settings && new SchemaRegistry(settings, deps, requestTopic);
 }
 
-function isNo(status: number): boolean {
-  return status >= 400 && status < 500 && ![401, 403, 429].includes(status);
-}
-
 function subjectsOf(requestTopic: string) {
   return [
     [`${requestTopic}-value`, 'id-request'],
@@ -272,23 +237,14 @@ function subjectsOf(requestTopic: string) {
   ] as const;
 }
 
+function isRequestSchema({ status, body }: RegistryResponse): boolean {
+  const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
+  const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
+  return print?.equals(ID_REQUEST_FINGERPRINT) === true;
+}
+
 function idOf({ body }: RegistryResponse): number {
   const { id } = body;
   if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= MAX_SCHEMA_ID) return id;
   throw unavailable('it answered without a schema id');
-}
-
-function unavailable(why: string): IdallocError {
-  return new IdallocError('SCHEMA_REGISTRY_UNAVAILABLE', `the schema registry can't be used: ${why}`);
-}
-
-async function bounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES) throw new Error(`a response of more than ${MAX_BODY_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }

@@ -182,18 +182,26 @@ describe('a schema registry', () => {
     expect(ids.map((id) => client.isRequest(id))).toEqual(ids.map(() => true));
   });
 
-  it('has the schema of the request topic found before any look-up, whatever others have cost its partition', async () => {
+  it('has all schemas of the request topic found before any look-up, whatever others have cost its partition', async () => {
     const registry = new FakeRegistry();
-    registry.answer = (path) => (path === '/subjects/orders-value' ? [200, { id: 7 }] : well(path));
+    const schema = schemaText('id-request');
+    const fromJava = JSON.stringify({ ...JSON.parse(schema), doc: undefined });
+    registry.answer = (path) => {
+      if (path === '/subjects/orders-value/versions') return [200, [1, 2, 3]];
+      if (path === '/subjects/orders-value/versions/1') return [200, { id: 7, schema }];
+      if (path === '/subjects/orders-value/versions/2') return [200, { id: 21, schema: fromJava }];
+      if (path === '/subjects/orders-value/versions/3') return [200, { id: 22, schema: '"string"' }];
+      return well(path);
+    };
     const client = registry.client('orders');
     await client.learn(new Set(Array.from({ length: 500 }, (_, i) => 1_000 + i)), 0);
-    expect(client.isRequest(7)).toBe(true);
+    expect([7, 21, 22].map((id) => client.isRequest(id))).toEqual([true, true, false]);
     expect(registry.asked).not.toContain('/schemas/ids/7');
   });
 
   it('that refuses the subject of the request topic is used all the same', async () => {
     const registry = new FakeRegistry();
-    registry.answer = (path) => (path === '/subjects/orders-value' ? [403, {}] : well(path));
+    registry.answer = (path) => (path.startsWith('/subjects/orders-value') ? [403, {}] : well(path));
     const client = registry.client('orders');
     await client.learn(new Set([7]), 0);
     expect(client.isRequest(7)).toBe(true);
