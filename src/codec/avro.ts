@@ -1,4 +1,5 @@
 import avro, { type Type } from 'avsc';
+import { canonicalFormOf } from './canonical-form.ts';
 import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, singleObjectHeader, unframe } from './framing.ts';
 import { bigintLong } from './long.ts';
 import { SCHEMAS } from './schemas.ts';
@@ -76,13 +77,13 @@ export function schemaText(name: keyof typeof SCHEMAS): string {
   return SCHEMAS[name];
 }
 
-/** The fingerprint of any schema; undefined for text that is not a schema. */
+/**
+ * The fingerprint of a schema's text; undefined for text that is not a schema of idalloc in any case. Compiles nothing:
+ * avsc generates code for records, which takes seconds for a schema made for that.
+ */
 export function schemaFingerprint(text: string): Buffer | undefined {
-  try {
-    return fingerprint(canonicalForm(avro.Type.forSchema(JSON.parse(text))));
-  } catch {
-    return undefined; // not a schema of idalloc in any case
-  }
+  const form = canonicalFormOf(text);
+  return form === undefined ? undefined : fingerprint(form);
 }
 
 /** Loads one of idalloc's schemas by its file name. */

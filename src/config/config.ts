@@ -34,6 +34,8 @@ export interface KafkaConfig {
   readonly idSpace: string;
   readonly topics: TopicSettings;
   readonly headers: HeaderNames;
+  /** Twice the largest difference between two brokers' clocks. */
+  readonly clockMarginMs: number;
   /** The registry for the schemas of requests in Confluent framing, if any. */
   readonly registry?: RegistrySettings;
   readonly logLevel: LogLevel;
@@ -75,7 +77,6 @@ export interface Config extends KafkaConfig {
   readonly gateGraceMs: number;
   readonly drainTimeoutMs: number;
   readonly commitIntervalMs: number;
-  readonly clockMarginMs: number;
   /** A decision is written to the ledger again when it is replayed at this age or older. */
   readonly renewAfterMs: number;
   /** The HTTP API; undefined when it is off. */
@@ -169,6 +170,7 @@ function kafkaConfig(source: Source): KafkaConfig {
       replyTopic: values.REPLY_TOPIC_HEADER,
       replyPartition: values.REPLY_PARTITION_HEADER,
     },
+    clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     ...(registry === undefined ? {} : { registry }),
     logLevel: values.LOG_LEVEL,
     warnings: [...misspelled(VARIABLES, env), ...saslWarnings(values)],
@@ -207,7 +209,6 @@ function workerConfig(source: Source): EtcdConfig {
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
-    clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     renewAfterMs: LEDGER_MARGIN_MS / 2,
     ...(api === undefined ? {} : { api }),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },

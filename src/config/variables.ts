@@ -135,6 +135,12 @@ export const KAFKA_VARIABLES = {
     `${DAY_MS + 7_200_000}`,
     'retention of the ledger, within which a replayed request gets its first batch; -1: no limit',
   ),
+  BROKER_CLOCK_MARGIN_MS: withDefault(
+    integer(0, 3_600_000),
+    'ms',
+    '120000',
+    "twice the largest difference between the brokers' clocks: a forwarded or resent request that is newer than the ledger's horizon by less than this is FORGOTTEN, and an audit does not miss the decision of a reply that is newer than the oldest entry by less than this",
+  ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
   SCHEMA_REGISTRY_URL: optional(
     z.string().refine(isRegistry, 'must be a URL such as http://registry:8081, without user, query and fragment'),
@@ -252,12 +258,6 @@ export const WORKER_VARIABLES = {
     'ms',
     '10000',
     'longest time to finish requests in progress at shutdown',
-  ),
-  BROKER_CLOCK_MARGIN_MS: withDefault(
-    integer(0, 3_600_000),
-    'ms',
-    '120000',
-    "twice the largest difference between the brokers' clocks: a forwarded or resent request that is newer than the ledger's horizon by less than this is FORGOTTEN",
   ),
   COMMIT_INTERVAL_MS: withDefault(integer(10, 60_000), 'ms', '500', 'interval between two offset commits'),
   API_HOST: withDefault(name, 'address', '127.0.0.1', 'address of the HTTP API; 0.0.0.0: all addresses'),

@@ -64,7 +64,7 @@ export async function processBatch(
 ): Promise<void> {
   const step = deps.schemas === undefined ? records.length : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); from += step) {
-    const { ready, error } = await withSchemas(deps.schemas, records.slice(from, from + step));
+    const { ready, error } = await withSchemas(deps.schemas, records.slice(from, from + step), partition);
     await processReadable(deps, partition, ready, control);
     if (error !== undefined) throw error;
   }

@@ -4,19 +4,20 @@ import { IdallocError } from '../errors.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
 /**
- * Looks up the schema IDs of these records in the registry. Returns the records that can be read now, in order: all of
+ * Looks up the schema IDs of these records of a partition in the registry. Returns the records that can be read now, in order: all of
  * them, or those before the first whose schema is still unknown, with the error that keeps the others waiting.
  */
 export async function withSchemas(
   schemas: SchemaIds | undefined,
   records: readonly RequestRecord[],
+  partition: number,
 ): Promise<{ readonly ready: readonly RequestRecord[]; readonly error?: unknown }> {
   if (schemas === undefined) return { ready: records };
   const ids = records.map(({ value }) => (value === null ? undefined : confluentSchemaId(value)));
   const schemaIds = new Set(ids.filter((id) => id !== undefined));
   if (schemaIds.size === 0) return { ready: records };
   try {
-    await schemas.learn(schemaIds);
+    await schemas.learn(schemaIds, partition);
     return { ready: records };
   } catch (error) {
     const waiting = ids.findIndex((id) => id !== undefined && !isLearned(schemas, id));
@@ -40,7 +41,7 @@ export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | nu
   if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
   throw new IdallocError(
     'SCHEMA_REGISTRY_UNAVAILABLE',
-    `the schema registry did not return schema ${id} in time: send the request again once the registry answers`,
+    `the schema registry did not return schema ${id} in time, or the partition named too many unknown schemas: register it for the request topic, and send the request again once the registry answers`,
   );
 }
 

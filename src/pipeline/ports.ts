@@ -21,10 +21,11 @@ export interface RequestRecord {
 /** Looks up the schema IDs of Confluent framing in the schema registry. */
 export interface SchemaIds {
   /**
-   * Looks up the unknown IDs, and that of the reply schema. Rejects with SCHEMA_REGISTRY_UNAVAILABLE while it is worth
-   * waiting; resolves without them when the registry has been silent for too long.
+   * Looks up the unknown IDs, and those of our schemas, at the cost of the partition's budget. Rejects with
+   * SCHEMA_REGISTRY_UNAVAILABLE while it is worth waiting for the registry; resolves without some of them when it has been
+   * silent for too long, has no answer for that ID alone, or the budget is used up.
    */
-  learn(ids: ReadonlySet<number>): Promise<void>;
+  learn(ids: ReadonlySet<number>, partition: number): Promise<void>;
   /** Whether an ID is that of a request schema; undefined when unknown. */
   isRequest(id: number): boolean | undefined;
   /** The ID of the reply schema. */

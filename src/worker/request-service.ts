@@ -268,7 +268,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
     deadLetterTopic: topics.deadLetters,
     replyPolicy: replyPolicyOf(topics),
     largeSlots: new Slots(LARGE_AT_ONCE),
-    schemas: openRegistry(config.registry),
+    schemas: openRegistry(config.registry, config.topics.requests),
     customLayout: customLayoutOf(layout),
     publisher: new KafkaPublisher({
       cluster,

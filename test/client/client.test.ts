@@ -64,6 +64,15 @@ describe('the buffer', () => {
     expect(client.buffered).toBe(4_000);
   });
 
+  test('says in each resend when the request was first sent, and nothing in its first record', async () => {
+    const { runtime, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const firstMs = Math.floor(runtime.wallMs());
+    await runtime.pass(10_000);
+    expect(workers.sent.map(({ firstSentMs }) => firstSentMs)).toEqual([undefined, firstMs, firstMs]);
+  });
+
   test('reduces the count when the workers allow less', async () => {
     const { client, workers } = await stage({ idsPerSecond: 1_000 }, (them) => {
       them.answering = false;

@@ -33,6 +33,13 @@ test('a request is one record, keyed by its correlation ID, with the reply parti
   expect(stage.sent).toEqual([{ partition: 1, key: keyOf(1), value: 'value', headers }]);
 });
 
+test('a resend has the time of the first send in a header, in milliseconds', async () => {
+  const { stage, link } = await linked();
+  await stage.during(link.send({ ...request(), firstSentMs: 1_700_000_000_123 }));
+  const headers = { kafka_replyPartition: '0', 'idalloc-first-sent': '1700000000123' };
+  expect(stage.sent.map((sent) => sent.headers)).toEqual([headers]);
+});
+
 test('replies are read from where the partition ended when the link was opened, and from no other partition', async () => {
   const stage = new LinkStage();
   stage.reply('of before', { partition: 1 });

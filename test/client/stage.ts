@@ -85,6 +85,7 @@ export interface Sent {
   readonly count: number;
   readonly replyTopic: string | undefined;
   readonly value: Buffer;
+  readonly firstSentMs: number | undefined;
   readonly isWanted: () => boolean;
 }
 
@@ -109,10 +110,10 @@ export class FakeWorkers implements Transport {
     return this;
   };
 
-  async send({ key, value, replyTopic, isWanted }: OutgoingRequest): Promise<void> {
+  async send({ key, value, replyTopic, firstSentMs, isWanted }: OutgoingRequest): Promise<void> {
     if (this.broken !== undefined) throw this.broken;
     const request = decodeIdRequest(value);
-    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value, isWanted });
+    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value, firstSentMs, isWanted });
     if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
   }
 

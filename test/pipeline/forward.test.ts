@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, record, request } from '../support/memory-records.ts';
 import { CLOCK_MARGIN_MS, DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
@@ -113,6 +113,11 @@ describe('a request outside its home partition', () => {
     [ORIGIN, '-1/2/3'],
     [HOPS, 'one'],
     [HOPS, '-1'],
+    [FIRST_SENT, ''],
+    [FIRST_SENT, 'yesterday'],
+    [FIRST_SENT, '-1'],
+    [FIRST_SENT, '1.5'],
+    [FIRST_SENT, '1000000000000000'],
   ])('is refused when its header %s is %j', async (header, value) => {
     const { worker } = world();
     await worker.serve([request(7, 'a0', { headers: { [header]: value } })], 0);
@@ -144,6 +149,29 @@ describe('a forwarded or resent request', () => {
       'FORGOTTEN',
       'young',
       'direct',
+      'FORGOTTEN',
+    ]);
+  });
+
+  it('counts as old as the first send that its client names, or as its origin if that is older', async () => {
+    const worker = trimmed();
+    const [old, young] = [NOW_MS + CLOCK_MARGIN_MS - 1, NOW_MS + CLOCK_MARGIN_MS];
+    const sentAt = (ms: number, headers = {}) => ({ headers: { ...headers, [FIRST_SENT]: `${ms}` } });
+    const records = [
+      request(30, 'old', sentAt(old)),
+      request(31, 'young', sentAt(young)),
+      request(32, 'older origin', sentAt(young, bornAt(old).headers)),
+      request(33, 'older send', sentAt(old, bornAt(young).headers)),
+      request(34, 'both young', sentAt(young, bornAt(young).headers)),
+    ].map((record) => ({ ...record, timestampMs: young }));
+    // A clock that is ahead must not make a request younger than its record.
+    await worker.serve([...records, { ...request(35, 'ahead', sentAt(10 * young)), timestampMs: old }]);
+    expect(worker.replies().map((reply) => ('error' in reply ? reply.error.code : reply.id))).toEqual([
+      'FORGOTTEN',
+      'young',
+      'FORGOTTEN',
+      'FORGOTTEN',
+      'both young',
       'FORGOTTEN',
     ]);
   });

@@ -1,14 +1,10 @@
 import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
 import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
-import type { Secret } from '../../core/secret.ts';
-import { describeError, IdallocError } from '../../errors.ts';
+import { IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
+import { callRegistry, type RegistryResponse, type RegistrySettings, unavailable } from './registry-http.ts';
 
-export interface RegistrySettings {
-  /** The base URL of Confluent's API, without a trailing slash. */
-  readonly url: string;
-  readonly auth?: { readonly username: string; readonly password: Secret };
-}
+export type { RegistrySettings } from './registry-http.ts';
 
 interface RegistryDeps {
   readonly monotonicMs: () => number;
@@ -17,64 +13,99 @@ interface RegistryDeps {
 
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
 export const WAIT_LIMIT_MS = 30_000;
-const CALL_TIMEOUT_MS = 2_000;
 /** The pause between two calls to a registry that did not answer. */
 const RETRY_DELAY_MS = 1_000;
+/** How many versions of the request topic's subject are known without a request that names them: the newest. */
+const MAX_VERSIONS = 16;
 const MAX_IDS = 10_000;
 const AT_ONCE = 8;
 /** How long an unknown id is remembered: another node of the registry may have it already. */
 const ABSENT_MS = 60_000;
-const MAX_BODY_BYTES = 256 * 1024;
-const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
+/** Registries number schemas with a positive 32-bit integer; ids above it are refused without a look-up. */
+const MAX_SCHEMA_ID = 0x7fff_ffff;
+/** What the requests of one partition can cost: look-ups of unknown ids at once, and in a second. */
+const LOOK_UPS_AT_ONCE = 32;
+const LOOK_UPS_PER_S = 4;
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
 /** Newer workers read older requests; older readers read newer replies. */
 const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
+interface KnownId {
+  /** Undefined if the registry has no answer for it. */
+  readonly isRequest: boolean | undefined;
+  /** Until when an id counts as unknown that the registry did not have, or did not answer. */
+  readonly untilMs?: number;
+}
+
 type SchemaName = keyof typeof COMPATIBILITY;
-type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
 /** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
 export class SchemaRegistry implements SchemaIds {
   readonly #settings: RegistrySettings;
   readonly #deps: RegistryDeps;
-  /** Oldest first. `untilMs` is set for an id that the registry did not have. */
-  readonly #ids = new Map<number, { readonly isRequest: boolean; readonly untilMs?: number }>();
+  readonly #requestTopic: string | undefined;
+  /** Oldest first. */
+  readonly #ids = new Map<number, KnownId>();
+  /** The look-ups that each partition has left, as of a time. */
+  readonly #budgets = new Map<number, { readonly left: number; readonly atMs: number }>();
+  /** When the subject of requests is looked up again. */
+  #findAgainMs = Number.NEGATIVE_INFINITY;
   #replyId: number | undefined;
   #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
-  constructor(settings: RegistrySettings, deps: RegistryDeps) {
+  /** `requestTopic`: the schemas of its subject are found before any other. */
+  constructor(settings: RegistrySettings, deps: RegistryDeps, requestTopic?: string) {
+    this.#requestTopic = requestTopic;
     this.#settings = settings;
     this.#deps = deps;
   }
 
   isRequest(id: number): boolean | undefined {
-    return this.#ids.get(id)?.isRequest;
+    return id > MAX_SCHEMA_ID ? false : this.#ids.get(id)?.isRequest;
   }
 
   replyId(): number | undefined {
     return this.#replyId;
   }
 
-  async learn(ids: ReadonlySet<number>): Promise<void> {
+  async learn(ids: ReadonlySet<number>, partition: number): Promise<void> {
     const now = this.#deps.monotonicMs();
-    const missing = [...ids].filter(
-      (id) => (this.#ids.get(id)?.untilMs ?? Number.POSITIVE_INFINITY) <= now || !this.#ids.has(id),
-    );
+    const missing = [...ids].filter((id) => this.#isMissing(id, now));
     if (missing.length === 0 && this.#replyId !== undefined) return;
     if (this.#failure !== undefined && now - this.#failure.lastMs < RETRY_DELAY_MS)
       return this.#wait(this.#failure.error);
     try {
-      if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
-      for (let from = 0; from < missing.length; from += AT_ONCE) {
-        await Promise.all(missing.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
-      }
+      await this.#findOurs(now);
+      await this.#lookAffordable(missing, partition, now);
       this.#failure = undefined;
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const lastMs = this.#deps.monotonicMs();
       this.#failure = { sinceMs: this.#failure?.sinceMs ?? lastMs, lastMs, error };
       this.#wait(error);
+    }
+  }
+
+  #isMissing(id: number, nowMs: number): boolean {
+    if (id > MAX_SCHEMA_ID) return false;
+    const known = this.#ids.get(id);
+    return known === undefined || (known.untilMs !== undefined && known.untilMs <= nowMs);
+  }
+
+  /** Looks up as many of these ids as the partition's budget has look-ups left. A registry that is down costs nothing. */
+  async #lookAffordable(missing: readonly number[], partition: number, nowMs: number): Promise<void> {
+    const due = missing.filter((id) => this.#isMissing(id, nowMs));
+    const budget = this.#budgets.get(partition) ?? { left: LOOK_UPS_AT_ONCE, atMs: nowMs };
+    const left = Math.min(LOOK_UPS_AT_ONCE, budget.left + ((nowMs - budget.atMs) * LOOK_UPS_PER_S) / 1_000);
+    const ids = due.slice(0, Math.floor(left));
+    this.#budgets.set(partition, { left: left - ids.length, atMs: nowMs });
+    for (let from = 0; from < ids.length; from += AT_ONCE) {
+      const looks = await Promise.allSettled(ids.slice(from, from + AT_ONCE).map((id) => this.#look(id)));
+      const failed = looks.find((look) => look.status === 'rejected');
+      if (failed === undefined) continue;
+      this.#budgets.set(partition, { left, atMs: nowMs });
+      throw failed.reason;
     }
   }
 
@@ -131,56 +162,72 @@ export class SchemaRegistry implements SchemaIds {
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
+  /** The ids of the reply schema and of the request topic's subject: good requests then need no look-up of their own. */
+  async #findOurs(nowMs: number): Promise<void> {
+    if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
+    if (this.#requestTopic === undefined || nowMs < this.#findAgainMs) return;
+    this.#findAgainMs = nowMs + ABSENT_MS;
+    try {
+      await this.#findVersions(`subjects/${encodeURIComponent(`${this.#requestTopic}-value`)}/versions`);
+    } catch {
+      // The subject may be closed to this worker, or missing: ids are looked up one by one then.
+      this.#findAgainMs = nowMs + RETRY_DELAY_MS;
+    }
+  }
+
+  async #findVersions(path: string): Promise<void> {
+    const { body } = await this.#call('GET', path);
+    const newest = Object.values(body).slice(-MAX_VERSIONS);
+    for (let from = 0; from < newest.length; from += AT_ONCE) {
+      const some = newest.slice(from, from + AT_ONCE);
+      const found = await Promise.all(some.map((version) => this.#call('GET', `${path}/${Number(version)}`)));
+      for (const response of found) this.#remember(idOf(response), { isRequest: isRequestSchema(response) });
+    }
+  }
+
+  /**
+   * Looks an id up. If that fails although the registry answers for our own schema, the cause is this id: it is tried once
+   * more, then left unknown for a while, so that no other request waits for it. Rejects if the registry does not answer.
+   */
   async #look(id: number): Promise<void> {
-    const { status, body } = await this.#call('GET', `schemas/ids/${id}`, undefined, [404]);
-    const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
-    const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
-    if (this.#ids.size >= MAX_IDS) this.#forgetOne();
+    try {
+      await this.#lookOnce(id);
+    } catch {
+      await this.#findReplyId();
+      const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
+      await this.#lookOnce(id).catch(() => this.#remember(id, { isRequest: undefined, untilMs }));
+    }
+  }
+
+  async #lookOnce(id: number): Promise<void> {
+    const response = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
     const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
-    const isRequest = print?.equals(ID_REQUEST_FINGERPRINT) === true;
-    this.#ids.set(id, { isRequest, ...(status === 404 ? { untilMs } : {}) });
+    this.#remember(id, { isRequest: isRequestSchema(response), ...(response.status === 200 ? {} : { untilMs }) });
+  }
+
+  #remember(id: number, known: KnownId): void {
+    if (this.#ids.size >= MAX_IDS && !this.#ids.has(id)) this.#forgetOne();
+    this.#ids.set(id, known);
   }
 
   /** Evicts the oldest id that is not of a request schema: made-up ids must not evict those of valid requests. */
   #forgetOne(): void {
-    const useless = this.#ids.entries().find(([, { isRequest }]) => !isRequest);
+    const useless = this.#ids.entries().find(([, { isRequest }]) => isRequest !== true);
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
-
-  /** Throws for any status other than 200 and those in `expected`. */
-  async #call(
-    method: string,
-    path: string,
-    json?: object,
-    expected: readonly number[] = [],
-  ): Promise<RegistryResponse> {
-    const { url, auth } = this.#settings;
-    const basic =
-      auth === undefined ? undefined : Buffer.from(`${auth.username}:${auth.password()}`).toString('base64');
-    try {
-      const response = await this.#deps.fetch(`${url}/${path}`, {
-        method,
-        headers: { 'content-type': CONTENT_TYPE, ...(basic === undefined ? {} : { authorization: `Basic ${basic}` }) },
-        redirect: 'error',
-        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
-        ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-      });
-      const { status } = response;
-      const text = await bounded(response);
-      if (status !== 200 && !expected.includes(status)) throw new Error(`status ${status} for ${method} ${path}`);
-      const body: unknown = JSON.parse(text);
-      return { status, body: typeof body === 'object' && body !== null ? (body as RegistryResponse['body']) : {} };
-    } catch (error) {
-      const cause = error instanceof Error && error.cause !== undefined ? ` (${describeError(error.cause)})` : '';
-      throw unavailable(`${describeError(error)}${cause}`);
-    }
+  #call(method: string, path: string, json?: object, expected?: Parameters<typeof callRegistry>[2]) {
+    return callRegistry({ ...this.#settings, fetch: this.#deps.fetch }, { method, path, json }, expected);
   }
 }
 
-/** The configured registry, if there is one. */
-export function openRegistry(settings: RegistrySettings | undefined): SchemaRegistry | undefined {
-  return settings && new SchemaRegistry(settings, { monotonicMs: () => performance.now(), fetch: globalThis.fetch });
+/** The configured registry, if there is one. A worker names its request topic: see SchemaRegistry. */
+export function openRegistry(
+  settings: RegistrySettings | undefined,
+  requestTopic?: string,
+): SchemaRegistry | undefined {
+  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch };
+  return settings && new SchemaRegistry(settings, deps, requestTopic);
 }
 
 function subjectsOf(requestTopic: string) {
@@ -190,23 +237,14 @@ function subjectsOf(requestTopic: string) {
   ] as const;
 }
 
+function isRequestSchema({ status, body }: RegistryResponse): boolean {
+  const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
+  const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
+  return print?.equals(ID_REQUEST_FINGERPRINT) === true;
+}
+
 function idOf({ body }: RegistryResponse): number {
   const { id } = body;
-  if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= 0xffff_ffff) return id;
+  if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id <= MAX_SCHEMA_ID) return id;
   throw unavailable('it answered without a schema id');
-}
-
-function unavailable(why: string): IdallocError {
-  return new IdallocError('SCHEMA_REGISTRY_UNAVAILABLE', `the schema registry can't be used: ${why}`);
-}
-
-async function bounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > MAX_BODY_BYTES) throw new Error(`a response of more than ${MAX_BODY_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }

@@ -38,7 +38,7 @@ async function readAll(
   return withCluster(context, config, async (source) => {
     const topics = wanted.length > 0 ? wanted : await replyTopics(source, config);
     const scope = await auditScope(source, [config.topics.ledger, ...ledgers], topics);
-    const reader = new AuditReader(scope.ledger, sink, own);
+    const reader = new AuditReader(scope.ledger, sink, { clockMarginMs: config.clockMarginMs, layout: own });
     const progress = new Progress(context, 'reading', sizeOf(scope));
     const onProgress = (done: number) => progress.show(done);
     await readScope(source, scope, reader, { signal: context.stop, onProgress });

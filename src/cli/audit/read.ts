@@ -58,12 +58,23 @@ export async function auditScope(
   return { replies: replies.flat(), ledger: ledger.flat() };
 }
 
+export interface AuditReaderOptions {
+  /**
+   * Twice the largest difference between two brokers' clocks. A partition's leaders change, so an entry that is gone may have
+   * a later time than the oldest one that is left.
+   */
+  readonly clockMarginMs: number;
+  /** A layout to check batches against besides the presets. */
+  readonly layout?: Layout;
+}
+
 /** Decodes records into batches, and reports each that is invalid in itself. */
 export class AuditReader {
   readonly #sink: AuditSink;
   readonly #layoutOf = layoutFinder();
   /** The ledger names its layout by fingerprint alone. */
   readonly #customText: string | undefined;
+  readonly #clockMarginMs: number;
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
   readonly counts: ReadCounts = {
@@ -76,21 +87,22 @@ export class AuditReader {
     ids: 0n,
   };
 
-  /** `ledger`: where the partitions of the ledgers start. `layout`: a layout to check batches against besides the presets. */
-  constructor(ledger: readonly Span[], sink: AuditSink, layout?: Layout) {
+  /** `ledger`: where the partitions of the ledgers start. */
+  constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
     this.#sink = sink;
+    this.#clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
   }
 
   /**
-   * The time from which the ledgers have every decision, once they were read: the latest of the times of the oldest entries
-   * of all trimmed partitions. Infinity if a partition was emptied.
+   * The time from which the ledgers have every decision, once they were read: the margin after the latest of the times of
+   * the oldest entries of all trimmed partitions. Infinity if a partition was emptied; -Infinity if none was trimmed.
    */
   get ledgerReachesMs(): number {
     const trimmed = [...this.#starts].filter(([, start]) => start > 0);
-    const margins = trimmed.map(([log]) => this.#oldest.get(log) ?? Number.POSITIVE_INFINITY);
-    return Math.max(Number.NEGATIVE_INFINITY, ...margins);
+    const reaches = trimmed.map(([log]) => this.#oldest.get(log) ?? Number.POSITIVE_INFINITY);
+    return Math.max(Number.NEGATIVE_INFINITY, ...reaches) + this.#clockMarginMs;
   }
 
   ledgerRecord(record: TopicRecord): void {

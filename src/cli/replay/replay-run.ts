@@ -135,7 +135,7 @@ async function verify(session: Session, store: AuditStore, { plan, forwarded, en
     find: findings.add,
     againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
   };
-  const reader = new AuditReader(scope.ledger, sink, layout);
+  const reader = new AuditReader(scope.ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
   const progress = new Progress(context, 'verifying', sizeOf(scope));
   const onProgress = (done: number) => progress.show(done);
   await readScope(source, scope, reader, { signal: context.stop, onProgress });

@@ -20,9 +20,8 @@ class FakeRegistry {
     return new Response(typeof body === 'string' ? body : JSON.stringify(body), { status });
   }) as typeof fetch;
 
-  client(auth?: { username: string; password: () => string }): SchemaRegistry {
-    const settings = { url: URL, ...(auth === undefined ? {} : { auth }) };
-    return new SchemaRegistry(settings, { monotonicMs: () => this.nowMs, fetch: this.fetch });
+  client(requestTopic?: string): SchemaRegistry {
+    return new SchemaRegistry({ url: URL }, { monotonicMs: () => this.nowMs, fetch: this.fetch }, requestTopic);
   }
 }
 
@@ -48,8 +47,8 @@ describe('a schema registry', () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
-    await client.learn(new Set([7, 8, 9]));
-    await client.learn(new Set([7, 8]));
+    await client.learn(new Set([7, 8, 9]), 0);
+    await client.learn(new Set([7, 8]), 0);
     expect([7, 8, 9, 10].map((id) => client.isRequest(id))).toEqual([true, false, false, undefined]);
     expect(client.replyId()).toBe(REPLY_ID);
     expect(registry.asked).toHaveLength(4);
@@ -59,38 +58,38 @@ describe('a schema registry', () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
-    await client.learn(new Set([11]));
+    await client.learn(new Set([11]), 0);
     registry.nowMs = 59_999;
-    await client.learn(new Set([11]));
+    await client.learn(new Set([11]), 0);
     expect(client.isRequest(11)).toBe(false);
     expect(registry.asked).toHaveLength(2);
     registry.nowMs = 60_000;
     registry.answer = (path) => (path === '/schemas/ids/11' ? well('/schemas/ids/7') : well(path));
-    await client.learn(new Set([11]));
+    await client.learn(new Set([11]), 0);
     expect(client.isRequest(11)).toBe(true);
   });
 
-  it('that is silent is waited for 30 s in all, with at most one request a second; known ids never wait', async () => {
+  it('that is silent is waited for 30 s in all, with at most one attempt a second; known ids never wait', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
-    await client.learn(new Set([7]));
+    await client.learn(new Set([7]), 0);
     registry.answer = undefined;
     const down = { code: 'SCHEMA_REGISTRY_UNAVAILABLE', message: expect.stringMatching(/ECONNREFUSED/) };
     const before = registry.asked.length;
-    await expect(client.learn(new Set([12]))).rejects.toMatchObject(down);
+    await expect(client.learn(new Set([12]), 0)).rejects.toMatchObject(down);
     registry.nowMs = 999;
-    await expect(client.learn(new Set([13]))).rejects.toMatchObject(down);
-    expect(registry.asked).toHaveLength(before + 1);
-    await client.learn(new Set([7]));
+    await expect(client.learn(new Set([13]), 0)).rejects.toMatchObject(down);
+    expect(registry.asked).toHaveLength(before + 2);
+    await client.learn(new Set([7]), 0);
     registry.nowMs = WAIT_LIMIT_MS - 1;
-    await expect(client.learn(new Set([12]))).rejects.toMatchObject(down);
+    await expect(client.learn(new Set([12]), 0)).rejects.toMatchObject(down);
     registry.nowMs = WAIT_LIMIT_MS;
-    await client.learn(new Set([12]));
+    await client.learn(new Set([12]), 0);
     expect(client.isRequest(12)).toBeUndefined();
     registry.nowMs = 2 * WAIT_LIMIT_MS;
     registry.answer = well;
-    await client.learn(new Set([12]));
+    await client.learn(new Set([12]), 0);
     expect(client.isRequest(12)).toBe(false);
   });
 
@@ -103,14 +102,108 @@ describe('a schema registry', () => {
   ] as const)('that answers with %s counts as silent', async ([, answer]) => {
     const registry = new FakeRegistry();
     registry.answer = answer;
-    await expect(registry.client().learn(new Set([7]))).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
+    await expect(registry.client().learn(new Set([7]), 0)).rejects.toMatchObject({
+      code: 'SCHEMA_REGISTRY_UNAVAILABLE',
+    });
   });
 
   it('has at most 10,000 ids cached, and evicts the oldest that is not a request schema', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
-    await client.learn(new Set([7, ...Array.from({ length: 10_000 }, (_, i) => 100 + i)]));
+    await client.learn(new Set([7]), 0);
+    for (let i = 0; i < 10_000; i += 1) await client.learn(new Set([100 + i]), i);
     expect([client.isRequest(7), client.isRequest(100), client.isRequest(10_099)]).toEqual([true, undefined, false]);
+  });
+
+  it('is not asked for ids that no registry assigns', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    const client = registry.client();
+    await client.learn(new Set([7]), 0);
+    const before = registry.asked.length;
+    await client.learn(new Set([2 ** 31, 2 ** 32 - 1]), 0);
+    expect([client.isRequest(2 ** 31), client.isRequest(2 ** 32 - 1)]).toEqual([false, false]);
+    expect(registry.asked).toHaveLength(before);
+  });
+
+  it.for([400, 404, 410, 422])('that answers %i for an id does not have it, which is remembered', async (status) => {
+    const registry = new FakeRegistry();
+    registry.answer = (path) => (path.endsWith('/13') ? [status, '<html>'] : well(path));
+    const client = registry.client();
+    await client.learn(new Set([13, 7]), 0);
+    const before = registry.asked.length;
+    await client.learn(new Set([13]), 0);
+    expect([client.isRequest(13), client.isRequest(7)]).toEqual([false, true]);
+    expect(registry.asked).toHaveLength(before);
+  });
+
+  it('that fails for one id only holds up no other request, and is asked for that id again after a minute', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = (path) => (path.endsWith('/13') ? [500, {}] : well(path));
+    const client = registry.client();
+    await client.learn(new Set([13]), 0);
+    expect(client.isRequest(13)).toBeUndefined();
+    await client.learn(new Set([13, 7]), 0);
+    expect(client.isRequest(7)).toBe(true);
+    registry.nowMs = 60_000;
+    registry.answer = (path) => well(path.replace('/13', '/7'));
+    await client.learn(new Set([13]), 0);
+    expect(client.isRequest(13)).toBe(true);
+  });
+
+  it('is asked for few made-up ids of a partition, and for those of other partitions as before', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    const client = registry.client();
+    const madeUp = (from: number) => new Set(Array.from({ length: 500 }, (_, i) => from + i));
+    await client.learn(madeUp(1_000), 0);
+    await client.learn(madeUp(2_000), 0);
+    expect(registry.asked.length).toBeLessThan(40);
+    await client.learn(new Set([7]), 1);
+    expect(client.isRequest(7)).toBe(true);
+    registry.nowMs = 1_000;
+    await client.learn(new Set([8]), 0);
+    expect(client.isRequest(8)).toBe(false);
+  });
+
+  it('that was down has cost no look-ups: all ids that waited are found when it is back', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    const client = registry.client();
+    await client.learn(new Set([7]), 0);
+    const ids = Array.from({ length: 20 }, (_, i) => 1_000 + i);
+    registry.answer = undefined;
+    for (registry.nowMs = 1_000; registry.nowMs < WAIT_LIMIT_MS; registry.nowMs += 1_000) {
+      await expect(client.learn(new Set(ids), 0)).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
+    }
+    registry.answer = (path) => (path.startsWith('/schemas') ? well('/schemas/ids/7') : well(path));
+    await client.learn(new Set(ids), 0);
+    expect(ids.map((id) => client.isRequest(id))).toEqual(ids.map(() => true));
+  });
+
+  it('has all schemas of the request topic found before any look-up, whatever others have cost its partition', async () => {
+    const registry = new FakeRegistry();
+    const schema = schemaText('id-request');
+    const fromJava = JSON.stringify({ ...JSON.parse(schema), doc: undefined });
+    registry.answer = (path) => {
+      if (path === '/subjects/orders-value/versions') return [200, [1, 2, 3]];
+      if (path === '/subjects/orders-value/versions/1') return [200, { id: 7, schema }];
+      if (path === '/subjects/orders-value/versions/2') return [200, { id: 21, schema: fromJava }];
+      if (path === '/subjects/orders-value/versions/3') return [200, { id: 22, schema: '"string"' }];
+      return well(path);
+    };
+    const client = registry.client('orders');
+    await client.learn(new Set(Array.from({ length: 500 }, (_, i) => 1_000 + i)), 0);
+    expect([7, 21, 22].map((id) => client.isRequest(id))).toEqual([true, true, false]);
+    expect(registry.asked).not.toContain('/schemas/ids/7');
+  });
+
+  it('that refuses the subject of the request topic is used all the same', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = (path) => (path.startsWith('/subjects/orders-value') ? [403, {}] : well(path));
+    const client = registry.client('orders');
+    await client.learn(new Set([7]), 0);
+    expect(client.isRequest(7)).toBe(true);
   });
 });

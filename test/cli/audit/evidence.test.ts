@@ -8,6 +8,7 @@ import {
   unpackRanges,
 } from '../../../src/cli/audit/evidence.ts';
 import { collapseIds, expandIds, type IdBatch } from '../../../src/codec/id-batch.ts';
+import { decodeIdReply, encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { layoutFinder } from '../../../src/core/find-layout.ts';
 import { startGenerator, take } from '../../../src/core/generator.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../../src/core/presets.ts';
@@ -25,6 +26,26 @@ describe('the evidence of a batch', () => {
     expect(layoutFinder()(batch)?.fingerprint).toBe(layout.fingerprint);
     expect(batchViolations(batch, layout)).toEqual([]);
   });
+
+  test.each(Object.keys(PRESETS) as PresetName[])(
+    'matches a reply that lists single IDs of several ticks in %s',
+    (name) => {
+      const layout = presetLayout(name, { epochMs: 0 });
+      let generator = startGenerator(layout, 0, 3, ticks(0));
+      const ranges = [100_000, 100_001].flatMap((now) => {
+        const window = { nowTicks: ticks(now), from: ticks(0), to: ticks(200_000) };
+        const taken = take(generator, layout.sequencesPerTick, window, () => 0.5);
+        generator = taken.generator;
+        return taken.ranges;
+      });
+      expect(ranges.length).toBeGreaterThan(1);
+      const evidence = { datacenterId: 0, workerId: 3, fence: 1n, epochMs: 0, layoutFingerprint: layout.fingerprint };
+      const batch = { ...evidence, ranges, step: layout.step, generatedAtMs: 100_001 * layout.tickMs };
+      const reply = decodeIdReply(encodeIdReply({ correlationId: Buffer.from('a'), batch }, 'IDS'));
+      if (!('batch' in reply)) throw new Error('it has a batch');
+      expect(batchViolations(reply.batch, layout)).toEqual([]);
+    },
+  );
 
   const good = batchAt(1_000_000, 10);
   const shifted = (by: bigint) => good.ranges.map(({ first, count }) => ({ first: first + by, count }));

@@ -1,0 +1,52 @@
+import { describe, expect, test } from 'vitest';
+import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import { AuditReader } from '../../../src/cli/audit/read.ts';
+import type { FoundBatch } from '../../../src/cli/audit/store.ts';
+import { encodeIdReply } from '../../../src/codec/id-reply.ts';
+import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { batchAt, check } from './batches.ts';
+
+const CLOCK_MARGIN_MS = 120_000;
+const TOPIC_SIZE = 100;
+const id = Buffer.from('a');
+
+function marker(partition: number, offset: number, timestampMs: number): TopicRecord {
+  const value = encodeLedgerEntry({ kind: 'marker', end: offset, through: 0 });
+  return { topic: 'ledger', partition, offset, key: encodeLedgerKey(id), value, headers: {}, timestampMs };
+}
+
+function lonelyReply(timestampMs: number): TopicRecord {
+  const value = encodeIdReply({ correlationId: id, batch: batchAt(10) }, 'RANGES');
+  return { topic: 'replies', partition: 0, offset: 1, key: id, value, headers: {}, timestampMs };
+}
+
+/** Audits one reply without an entry; `starts`: where each partition of the ledger starts. */
+function audit(starts: readonly number[], oldest: readonly TopicRecord[], reply: TopicRecord) {
+  const batches: FoundBatch[] = [];
+  const spans = starts.map((from, partition) => ({ topic: 'ledger', partition, from, to: TOPIC_SIZE }));
+  const sink = { add: (batch: FoundBatch) => void batches.push(batch), find: () => undefined };
+  const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
+  for (const record of oldest) reader.ledgerRecord(record);
+  reader.replyRecord(reply);
+  return check(batches, reader.ledgerReachesMs);
+}
+
+describe('a reply without an entry', () => {
+  const trimmed = [marker(0, 50, 1_000_000), marker(1, 60, 2_000_000)];
+
+  test('is not a finding while the clock of the broker that stamped it may have been ahead of the oldest entry', () => {
+    const { findings, counts } = audit([50, 60], trimmed, lonelyReply(2_000_000 + CLOCK_MARGIN_MS - 1));
+    expect(findings).toEqual([]);
+    expect(counts).toMatchObject({ forgotten: 1 });
+  });
+
+  test('is a finding from the margin after the oldest entry of the partition that reaches back least', () => {
+    const { findings } = audit([50, 60], trimmed, lonelyReply(2_000_000 + CLOCK_MARGIN_MS));
+    expect(findings).toMatchObject([{ code: 'UNDECIDED' }]);
+  });
+
+  test('is always a finding while nothing of the ledger was trimmed', () => {
+    const whole = [marker(0, 0, 1_000_000), marker(1, 0, 2_000_000)];
+    expect(audit([0, 0], whole, lonelyReply(0)).findings).toMatchObject([{ code: 'UNDECIDED' }]);
+  });
+});
