@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  closeSync,
   existsSync,
+  fstatSync,
   linkSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   rmSync,
   statSync,
@@ -160,8 +163,10 @@ describe('a damaged lock', () => {
 
   it('is replaced as the same file, so that a lock taken on it meanwhile holds', () => {
     writeFileSync(lock(), RUBBISH);
-    const { ino } = statSync(lock());
-    open();
+    const before = openSync(lock(), 'r'); // while it is open, no other file gets its number
+    close(open());
+    const { ino } = fstatSync(before);
+    closeSync(before);
     expect(statSync(lock()).ino).toBe(ino);
   });
 
