@@ -1,4 +1,4 @@
-import { MAX_POOL } from '../config/worker-checks.ts';
+import { MAX_POOL } from '../codec/descriptor.ts';
 import { findLayout } from '../core/find-layout.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { fieldsText } from '../core/layout-text.ts';

@@ -50,6 +50,9 @@ export interface DescriptorDifference {
   readonly wanted: string;
 }
 
+/** Maximum number of worker IDs in a namespace. */
+export const MAX_POOL = 1_024;
+
 const KEYS = ['format_version', 'layout', 'epoch_ms', 'datacenter_id', 'pool', 'uuid'] as const;
 const NAME = /^[\x20-\x7e]{1,64}$/;
 const FINGERPRINT = /^[0-9a-f]{16}$/;
@@ -82,8 +85,7 @@ export function decodeDescriptor(value: Buffer): Descriptor {
     const fields = parseExactObject(value, KEYS);
     const layout = requireLayout(fields.layout);
     const range = requireExactObject(fields.pool, ['first', 'last']);
-    const pool = { first: requireInteger(range, 'first', 0), last: requireInteger(range, 'last', 0) };
-    if (pool.last < pool.first) throw new RangeError(`the pool ends at ${pool.last}, before its start ${pool.first}`);
+    const pool = requirePool({ first: requireInteger(range, 'first', 0), last: requireInteger(range, 'last', 0) });
     return {
       formatVersion: requireFormat(requireInteger(fields, 'format_version', 1)),
       layoutName: requireText(layout, 'name', NAME),
@@ -99,6 +101,14 @@ export function decodeDescriptor(value: Buffer): Descriptor {
       cause: error,
     });
   }
+}
+
+/** Its worker IDs are listed and looked up one by one, so its size is bounded. */
+function requirePool(pool: Descriptor['pool']): Descriptor['pool'] {
+  const { first, last } = pool;
+  if (last < first) throw new RangeError(`the pool ends at ${last}, before its start ${first}`);
+  if (last - first < MAX_POOL) return pool;
+  throw new RangeError(`the pool from ${first} to ${last} has more than ${MAX_POOL} worker IDs`);
 }
 
 /** Presets have no text, so that their bytes are those of every release. */

@@ -1,8 +1,8 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { isIP } from 'node:net';
 import type { Secret } from '../core/secret.ts';
 import { describeError } from '../errors.ts';
 import type { ConfigErrors } from './parse.ts';
+import { isLoopback } from './plaintext-checks.ts';
 import type { WorkerValues } from './variables.ts';
 
 /** The HTTP API; port 0: any free port. */
@@ -76,8 +76,4 @@ export function apiWarnings(api: ApiConfig | undefined): readonly string[] {
   return [
     `the HTTP API listens on ${api.host} without authentication: set API_TOKEN_FILE or API_TLS_CLIENT_CA_FILE, or API_HOST=127.0.0.1`,
   ];
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

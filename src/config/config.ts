@@ -17,12 +17,12 @@ import {
   checkTopicNames,
   registryOf,
   saslOf,
-  saslWarnings,
   tlsSettingsOf,
   witnessTopic,
 } from './kafka-checks.ts';
 import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { ConfigErrors, type Environment, misspelled, parseTable, type Source } from './parse.ts';
+import { kafkaPlaintextWarnings, workerPlaintextWarnings } from './plaintext-checks.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
 import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
@@ -99,7 +99,9 @@ export function loadWorkerConfig(env: Environment, readText: ReadText = readUtf8
     const worker = workerConfig(source);
     checkQuotas(worker.quotas, kafka.topics, source);
     const aging = nowMs === undefined ? [] : lifetimeWarnings(worker.layout, env, nowMs, source.errors);
-    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...apiWarnings(worker.api), ...aging] };
+    const exposed = [...apiWarnings(worker.api)];
+    source.errors.ifValid(['ETCD_ENDPOINTS'], () => exposed.push(...workerPlaintextWarnings(worker)));
+    return { ...kafka, ...worker, warnings: [...kafka.warnings, ...exposed, ...aging] };
   });
 }
 
@@ -142,14 +144,15 @@ function kafkaConfig(source: Source): KafkaConfig {
   const tls = tlsSettingsOf(values, errors);
   const sasl = saslOf(values, errors);
   const registry = registryOf(values, errors);
+  const kafka = {
+    brokers: values.KAFKA_BROKERS,
+    clientId: values.KAFKA_CLIENT_ID,
+    tls: values.KAFKA_TLS,
+    ...tls,
+    ...(sasl === undefined ? {} : { sasl }),
+  };
   return {
-    kafka: {
-      brokers: values.KAFKA_BROKERS,
-      clientId: values.KAFKA_CLIENT_ID,
-      tls: values.KAFKA_TLS,
-      ...tls,
-      ...(sasl === undefined ? {} : { sasl }),
-    },
+    kafka,
     groupId: values.KAFKA_GROUP_ID,
     idSpace: values.ID_SPACE,
     topics: {
@@ -173,7 +176,10 @@ function kafkaConfig(source: Source): KafkaConfig {
     clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     ...(registry === undefined ? {} : { registry }),
     logLevel: values.LOG_LEVEL,
-    warnings: [...misspelled(VARIABLES, env), ...saslWarnings(values)],
+    warnings: [
+      ...misspelled(VARIABLES, env),
+      ...kafkaPlaintextWarnings({ kafka, ...(registry === undefined ? {} : { registry }) }),
+    ],
     secretFiles,
   };
 }

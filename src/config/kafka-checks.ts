@@ -149,12 +149,6 @@ function oauthOf(values: KafkaValues): KafkaSettings['sasl'] {
   return { mechanism: 'oauthbearer', oauth: { tokenUrl, clientId, clientSecret, ...more } };
 }
 
-/** A warning when the password is sent unencrypted. */
-export function saslWarnings({ KAFKA_SASL_MECHANISM: mechanism, KAFKA_TLS: tls }: KafkaValues): string[] {
-  if (mechanism !== 'plain' || tls) return [];
-  return ['KAFKA_SASL_MECHANISM is plain without KAFKA_TLS=1: the password is sent unencrypted'];
-}
-
 /** A quota that matches no reply topic would silently limit nothing. Texts that replace the first are checked, too. */
 export function checkQuotas(
   quotas: Secret | undefined,

@@ -1,7 +1,7 @@
 import type { ZodError } from 'zod';
 import type { Secret } from '../core/secret.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { type CheckText, type ReadText, SecretFile, textOf } from './secret-file.ts';
+import { type CheckText, pemProblem, type ReadText, SecretFile, textOf } from './secret-file.ts';
 import type { Values, Variable } from './variable.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -103,6 +103,7 @@ function parseSecret(name: string, variable: Variable<unknown>, source: Source):
     const text = found(`${name}_FILE`, textOf(readText(path)));
     if (text === undefined) return undefined;
     const file = new SecretFile(`${name}_FILE`, path, text, readText, check);
+    if (variable.unit === 'PEM') file.alsoCheck(pemProblem);
     secretFiles.push(file);
     return file.current;
   } catch (error) {

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import type { Secret } from '../core/secret.ts';
 import { describeError } from '../errors.ts';
 
@@ -25,6 +26,14 @@ export class SecretFile {
     this.#last = first;
     this.#readText = readText;
     this.#check = check;
+  }
+
+  /**
+   * Whether others may read it without harm: certificates, and quotas. Anything else in the file, such as a key beside its
+   * certificate, makes it secret.
+   */
+  get isPublic(): boolean {
+    return this.variable === 'QUOTAS_FILE' || (PEM.test(this.#last) && !PRIVATE.test(this.#last));
   }
 
   /** Why the file's text was not used at the last read; undefined when it was. */
@@ -59,6 +68,26 @@ export class SecretFile {
     } catch (error) {
       return { problem: `cannot be read: ${describeError(error)}` };
     }
+  }
+}
+
+const PEM = /^\s*-----BEGIN /;
+const PRIVATE = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
+const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]*-----END \1-----/g;
+
+/**
+ * What is wrong with a PEM text that replaces another one, if anything: each certificate and the private key must be readable.
+ * Whether a key matches its certificate can't be said here, because one of the two files is replaced first.
+ */
+export function pemProblem(text: string): string | undefined {
+  try {
+    const certificates = text.match(CERTIFICATE) ?? [];
+    for (const certificate of certificates) new X509Certificate(certificate);
+    if (PRIVATE.test(text)) createPrivateKey(text);
+    else if (certificates.length === 0) return 'has no complete certificate and no private key';
+    return undefined;
+  } catch (error) {
+    return `is invalid: ${describeError(error)}`;
   }
 }
 

@@ -1,11 +1,10 @@
+import { MAX_POOL } from '../codec/descriptor.ts';
 import type { Layout } from '../core/layout.ts';
 import { checkTiming, type LeaseTiming } from '../core/reservation.ts';
 import { LAYOUT_NAMED } from './layout-checks.ts';
 import type { ConfigErrors } from './parse.ts';
 import { WORKER_VARIABLES, type WorkerValues } from './variables.ts';
 
-/** Maximum number of worker IDs in a namespace. */
-export const MAX_POOL = 1_024;
 const DEFAULT_POOL = 32;
 
 /**

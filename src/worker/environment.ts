@@ -24,7 +24,12 @@ export interface Environment {
 
 /** Throws INDEX_LOCKED or INDEX_UNUSABLE, before Kafka and etcd are waited for, if INDEX_DIR can't hold the index. */
 export function realEnvironment(config: Config, log: Log): Environment {
-  requireIndexDirectory(config.indexDir);
+  requireIndexDirectory(config.indexDir, (cause) =>
+    log.warn(
+      { directory: config.indexDir, cause },
+      'the lock of the ledger index was damaged and has been replaced: check the disk',
+    ),
+  );
   return {
     runtime: RUNTIME,
     dialer: kafkaDialer(config.kafka),

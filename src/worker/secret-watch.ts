@@ -1,20 +1,43 @@
+import { statSync } from 'node:fs';
+import { platform } from 'node:os';
 import type { SecretFile } from '../config/secret-file.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
 
 const CHECK_MS = 5_000;
 
-/** Logs changes of files named by variables, so that operators can follow a rotation. Users of the files read them themselves. */
+/** The permission bits of a file; undefined where it has none, or can't be read. */
+export type FileMode = (path: string) => number | undefined;
+
+/** Read or write for everybody, not only for the owner and a group. */
+const FOR_ALL = 0o006;
+
+/** Windows has access lists, from which Node makes up bits that mean nothing. */
+const fileMode: FileMode = (path) => {
+  try {
+    return platform() === 'win32' ? undefined : statSync(path).mode;
+  } catch {
+    return undefined; // it is being replaced
+  }
+};
+
+/**
+ * Logs changes of files named by variables, so that operators can follow a rotation, and warns about secrets that every user can
+ * read, at the start and when they are replaced. Users of the files read them themselves.
+ */
 export class SecretWatch implements Disposable {
   readonly #runtime: Pick<Runtime, 'schedule'>;
   readonly #log: Log;
+  readonly #modeOf: FileMode;
   readonly #seen: Map<SecretFile, { text: string; problem: string | undefined }>;
   #timer: Timer | undefined;
 
-  constructor(files: readonly SecretFile[], runtime: Pick<Runtime, 'schedule'>, log: Log) {
+  constructor(files: readonly SecretFile[], runtime: Pick<Runtime, 'schedule'>, log: Log, modeOf = fileMode) {
     this.#runtime = runtime;
     this.#log = log;
+    this.#modeOf = modeOf;
     this.#seen = new Map(files.map((file) => [file, { text: file.current(), problem: file.problem }]));
+    for (const file of files) this.#warnIfOpen(file);
     if (files.length > 0) this.#schedule();
   }
 
@@ -32,12 +55,23 @@ export class SecretWatch implements Disposable {
   #check(file: SecretFile, seen: { text: string; problem: string | undefined }): void {
     const text = file.current();
     const { variable, path, problem } = file;
-    if (text !== seen.text)
+    if (text !== seen.text) {
       this.#log.info({ variable, path }, 'secret file replaced; new connections, logins and requests use it');
+      this.#warnIfOpen(file);
+    }
     if (problem !== undefined && problem !== seen.problem) {
       this.#log.error({ variable, path, problem }, 'secret file invalid; its last valid text stays in use');
     }
     seen.text = text;
     seen.problem = problem;
+  }
+
+  #warnIfOpen(file: SecretFile): void {
+    const { variable, path, isPublic } = file;
+    if (isPublic || ((this.#modeOf(path) ?? 0) & FOR_ALL) === 0) return;
+    this.#log.warn(
+      { variable, path },
+      'secret file open to every user of this machine: take their rights away with chmod o-rwx, in Kubernetes with defaultMode 0440 and an fsGroup',
+    );
   }
 }

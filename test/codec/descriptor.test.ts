@@ -44,6 +44,8 @@ describe('a descriptor', () => {
     ['has an unknown field', TEXT.replace('{', '{"new":1,')],
     ['has an unknown field in its pool', TEXT.replace('"first"', '"step":2,"first"')],
     ['has a pool that ends before it starts', TEXT.replace('"first":0', '"first":32')],
+    ['has a pool of more worker IDs than a namespace may have', TEXT.replace('"last":31', '"last":1024')],
+    ['has a pool that nobody could list', TEXT.replace('"last":31', '"last":9007199254740991')],
     ['has half a worker ID', TEXT.replace('"last":31', '"last":30.5')],
     ['has a negative datacenter ID', TEXT.replace(':4,', ':-4,')],
     ['has a fingerprint in capitals', TEXT.replace('66ff', '66FF')],
@@ -52,6 +54,16 @@ describe('a descriptor', () => {
     ['is of a later format', TEXT.replace('"format_version":1', '"format_version":2')],
   ])('that %s is NAMESPACE_DAMAGED', (_, text) => {
     expect(() => decodeDescriptor(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
+  });
+
+  it('with the largest pool that a namespace may have is read', () => {
+    const largest = { ...DESCRIPTOR, pool: { first: 7, last: 1030 } };
+    expect(decodeDescriptor(encodeDescriptor(largest))).toEqual(largest);
+  });
+
+  it('with a larger pool is reported with both ends and the limit', () => {
+    const forged = Buffer.from(TEXT.replace('"last":31', '"last":9007199254740991'));
+    expect(() => decodeDescriptor(forged)).toThrow(/pool from 0 to 9007199254740991 has more than 1024 worker IDs/);
   });
 
   it('of a later format is reported as such', () => {

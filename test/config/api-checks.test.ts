@@ -58,7 +58,7 @@ test.each([
   ['a name that others may know', { API_HOST: 'ids.example' }, 1],
   ['TLS alone', { API_HOST: '::', ...tls }, 1],
   ['this machine', { API_HOST: '127.0.0.2' }, 0],
-  ['a token', { API_HOST: '0.0.0.0', API_TOKEN: tokens }, 0],
+  ['a token', { API_HOST: '0.0.0.0', API_TOKEN: tokens, ...tls }, 0],
   ['mutual TLS', { API_HOST: '0.0.0.0', ...tls, API_TLS_CLIENT_CA_FILE: own.certFile }, 0],
   ['no API', { API_HOST: '0.0.0.0', API_PORT: 'off' }, 0],
 ])('%s: there is a warning exactly if anybody can use the API', (_, env, warnings) => {

@@ -505,19 +505,6 @@ describe('a login in a rejected value', () => {
   });
 });
 
-describe('a password sent without TLS', () => {
-  const login = { KAFKA_SASL_USERNAME: 'u', KAFKA_SASL_PASSWORD: 'p' };
-  test.each([
-    ['plain', '0', 1],
-    ['plain', '1', 0],
-    ['scram-sha-512', '0', 0],
-  ])('%s with KAFKA_TLS=%s causes %i warnings', (KAFKA_SASL_MECHANISM, KAFKA_TLS, count) => {
-    const { warnings } = loadWorkerConfig({ ...WORKER, ...login, KAFKA_SASL_MECHANISM, KAFKA_TLS });
-    expect(warnings).toHaveLength(count);
-    for (const warning of warnings) expect(warning).toMatch(/plain without KAFKA_TLS=1/);
-  });
-});
-
 describe('misspelled variables', () => {
   test.each([
     ['KAFKA_BROKER', 'KAFKA_BROKERS'],

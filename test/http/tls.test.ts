@@ -5,7 +5,7 @@ import { Agent, request } from 'node:https';
 import { connect as connectTcp } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect, type TLSSocket } from 'node:tls';
+import tls, { connect, type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
 import type { TlsSettings } from '../../src/http/tls.ts';
@@ -171,6 +171,38 @@ describe('over TLS', () => {
     key = next;
     expect(await nameOf()).toBe('renewed');
     expect(stage.faults).toHaveLength(1);
+  });
+});
+
+describe('where the process would accept TLS 1.1', () => {
+  const usual = [tls.DEFAULT_MIN_VERSION, tls.DEFAULT_CIPHERS] as const;
+
+  beforeAll(() => {
+    tls.DEFAULT_MIN_VERSION = 'TLSv1.1';
+    tls.DEFAULT_CIPHERS = 'DEFAULT@SECLEVEL=0'; // OpenSSL allows TLS 1.1 only at this level
+  });
+
+  afterAll(() => {
+    [tls.DEFAULT_MIN_VERSION, tls.DEFAULT_CIPHERS] = usual;
+  });
+
+  /** The version that a client of at most this version gets, or undefined if it is refused. */
+  async function agreed(port: number, maxVersion: 'TLSv1.1' | 'TLSv1.2') {
+    const socket = connect({ host: HOST, port, ca: caOf(), minVersion: 'TLSv1.1', maxVersion });
+    sockets.push(socket);
+    const failed = new Promise<undefined>((resolve) => socket.once('error', () => resolve(undefined)));
+    return await Promise.race([once(socket, 'secureConnect').then(() => socket.getProtocol()), failed]);
+  }
+
+  test('the server requires TLS 1.2, with its first certificate and with a renewed one', async () => {
+    let shown = server;
+    const { port, stage } = await start({ pem: { cert: () => read(shown.certFile), key: () => read(shown.keyFile) } });
+    for (const next of [server, authority.issue('renewed-for-1.2')]) {
+      shown = next;
+      stage.aheadMs += 1_000;
+      expect(await agreed(port, 'TLSv1.1')).toBe(undefined);
+      expect(await agreed(port, 'TLSv1.2')).toBe('TLSv1.2');
+    }
   });
 });
 

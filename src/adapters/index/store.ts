@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, lstatSync, mkdirSync, openSync, rmSync, statSync } from 'node:fs';
+import { closeSync, lstatSync, mkdirSync, openSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
@@ -44,6 +44,8 @@ export function inTransaction(db: DatabaseSync, change: () => void): void {
 /** SQLite's result codes that a new file does not fix: it is locked; or permissions, memory, a missing directory. */
 const LOCKED = new Set([5, 6]);
 const HOPELESS = new Set([3, 7, 8, 14, 22, 23]);
+/** The file is malformed, or no database. */
+const DAMAGED = new Set([11, 26]);
 
 const FILE = 'ledger-index.sqlite';
 const LOCK_FILE = 'ledger-index.lock';
@@ -52,27 +54,42 @@ const LOCK_FILE = 'ledger-index.lock';
 const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
-/** Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is missing. */
-export function requireIndexDirectory(directory: string): void {
-  lockDirectory(directory)[Symbol.dispose]();
+/**
+ * Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is missing.
+ * `onReplaced` is called with the cause if the lock's file was damaged and has been replaced.
+ */
+export function requireIndexDirectory(directory: string, onReplaced?: (cause: string) => void): void {
+  lockDirectory(directory, onReplaced)[Symbol.dispose]();
 }
 
 /**
  * Locks a directory for this process until disposed, and creates it if it is missing. The lock has its own file, so that the
  * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
  */
-export function lockDirectory(directory: string): Disposable {
+export function lockDirectory(directory: string, onReplaced: (cause: string) => void = () => undefined): Disposable {
   try {
-    return lockedDirectory(directory);
+    return lockedDirectory(directory, onReplaced);
   } catch (error) {
     throw openError(directory, error);
   }
 }
 
-function lockedDirectory(directory: string): Disposable {
+function lockedDirectory(directory: string, onReplaced: (cause: string) => void): Disposable {
   mkdirSync(directory, { recursive: true, mode: OWN_DIRECTORY });
   const file = join(directory, LOCK_FILE);
   requireNoLink(file);
+  try {
+    return lockedFile(file);
+  } catch (error) {
+    if (!DAMAGED.has(sqliteResult(error) ?? 0)) throw error;
+    emptyLock(file);
+    const lock = lockedFile(file);
+    onReplaced(describeError(error));
+    return lock;
+  }
+}
+
+function lockedFile(file: string): Disposable {
   const db = new DatabaseSync(file);
   try {
     db.exec('BEGIN EXCLUSIVE');
@@ -81,6 +98,17 @@ function lockedDirectory(directory: string): Disposable {
     db.close();
     throw error;
   }
+}
+
+/**
+ * Makes a damaged lock the empty file that a new lock is. It stays the same file, on which a process that has locked it
+ * meanwhile keeps its lock: two files of this name would have two holders. This process has no lock on it that opening and
+ * closing would release, since SQLite reads a file, and so notices damage, only when nobody has locked it.
+ */
+function emptyLock(file: string): void {
+  const { nlink } = lstatSync(file);
+  if (nlink > 1) throw new Error(`${file} is damaged, and is not emptied because it has other names: delete it`);
+  truncateSync(file);
 }
 
 /**

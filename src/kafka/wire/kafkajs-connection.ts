@@ -5,6 +5,7 @@ import { Frames } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Connection, createSocketFactory, type InnerLogger } from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
+import { boundedLogin } from './scram.ts';
 
 /** Callers have their own deadlines: this is the longest time that a timer can be set for. */
 const NEVER_MS = 2 ** 31 - 1;
@@ -48,8 +49,7 @@ export class WireConnection extends Connection {
       logger,
       socketFactory: open,
       ssl: ssl === true ? {} : ssl || null,
-      // kafkajs writes into it
-      sasl: sasl === undefined ? null : { ...sasl },
+      sasl: sasl === undefined ? null : boundedLogin(sasl),
       ...(clientId === undefined ? {} : { clientId }),
       connectionTimeout: NEVER_MS,
       requestTimeout: NEVER_MS,
@@ -98,7 +98,7 @@ export class WireConnection extends Connection {
     this.reauthenticationThreshold = Math.min(this.#renewBeforeMs, latestMs);
     if (super.isAuthenticated()) return true;
     const sasl = this.#saslNow(); // the password may have been replaced since the last login
-    if (sasl !== undefined) this.sasl = { ...sasl };
+    if (sasl !== undefined) this.sasl = boundedLogin(sasl);
     return false;
   }
 

@@ -147,13 +147,6 @@ describe('an unusable directory', () => {
       'has a directory in the place of the lock',
       (path) => mkdirSync(join(path, 'ledger-index.lock'), { recursive: true }),
     ],
-    [
-      'has a lock that is something else',
-      (path) => {
-        mkdirSync(path);
-        writeFileSync(join(path, 'ledger-index.lock'), Buffer.alloc(5_000, 'x'));
-      },
-    ],
   ])('that %s fails with INDEX_UNUSABLE, and its content is not changed', (_, make) => {
     rmSync(world.directory.path, { recursive: true });
     make(world.directory.path);

@@ -1,11 +1,26 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  linkSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { requireIndexDirectory } from '../../../src/adapters/index/store.ts';
 import { entry } from '../../support/memory-records.ts';
 
 const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
@@ -41,33 +56,33 @@ function close(index: SqliteIndex): void {
   index[Symbol.dispose]();
 }
 
+const PROGRAM = `
+  const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
+  try {
+    new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)}, {});
+    process.stdout.write('opened');
+    setInterval(() => {}, 1000);
+  } catch (error) {
+    process.stdout.write(error.code);
+    process.exit(1);
+  }`;
+const OPTIONS = ['--input-type=module', '--eval', PROGRAM];
+
+/** The outcome of opening the directory in another process: 'opened', or the error code. */
+function openElsewhere(): string {
+  const run = spawnSync(process.execPath, [...OPTIONS, directory], { encoding: 'utf8', timeout: 120_000 });
+  return run.stdout;
+}
+
+async function holdElsewhere(): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [...OPTIONS, directory], { stdio: ['ignore', 'pipe', 'ignore'] });
+  children.push(child);
+  const [said] = await once(child.stdout as NonNullable<typeof child.stdout>, 'data');
+  expect(String(said)).toBe('opened');
+  return child;
+}
+
 describe('the lock', () => {
-  const program = `
-    const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
-    try {
-      new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)}, {});
-      process.stdout.write('opened');
-      setInterval(() => {}, 1000);
-    } catch (error) {
-      process.stdout.write(error.code);
-      process.exit(1);
-    }`;
-  const options = ['--input-type=module', '--eval', program];
-
-  /** The outcome of opening the directory in another process: 'opened', or the error code. */
-  function openElsewhere(): string {
-    const run = spawnSync(process.execPath, [...options, directory], { encoding: 'utf8', timeout: 120_000 });
-    return run.stdout;
-  }
-
-  async function holdElsewhere(): Promise<ChildProcess> {
-    const child = spawn(process.execPath, [...options, directory], { stdio: ['ignore', 'pipe', 'ignore'] });
-    children.push(child);
-    const [said] = await once(child.stdout as NonNullable<typeof child.stdout>, 'data');
-    expect(String(said)).toBe('opened');
-    return child;
-  }
-
   it('holds against another process right after a new index is opened', () => {
     open();
     expect(openElsewhere()).toBe('INDEX_LOCKED');
@@ -102,6 +117,65 @@ describe('the lock', () => {
     holder.kill('SIGKILL');
     await gone;
     open();
+  });
+});
+
+describe('a damaged lock', () => {
+  const lock = () => join(directory, 'ledger-index.lock');
+  const RUBBISH = Buffer.alloc(5_000, 'x');
+  const damages: [string, () => void][] = [
+    ['rubbish', () => writeFileSync(lock(), RUBBISH)],
+    ['rubbish below the length of a page', () => writeFileSync(lock(), 'x')],
+    ['a truncated database', damagedDatabase],
+  ];
+
+  /** A database of several pages, of which only the first one is left. */
+  function damagedDatabase(): void {
+    const db = new DatabaseSync(lock());
+    db.exec('CREATE TABLE t (b BLOB)');
+    db.exec('INSERT INTO t VALUES (zeroblob(50000))');
+    db.close();
+    truncateSync(lock(), 1_000);
+  }
+
+  it.each(damages)('of %s is replaced, with the index kept, and then keeps another process out', (_, damage) => {
+    const before = open();
+    before.apply(0, [RECORD]);
+    close(before);
+    damage();
+    expect(open().placesOf(0, RECORD.key)).toEqual([0]);
+    expect(openElsewhere()).toBe('INDEX_LOCKED');
+  });
+
+  it('is reported once, with the cause, when it is replaced', () => {
+    writeFileSync(lock(), RUBBISH);
+    const causes: string[] = [];
+    for (let times = 0; times < 2; times += 1) requireIndexDirectory(directory, (cause) => causes.push(cause));
+    expect(causes).toEqual([expect.stringMatching(/not a database/)]);
+  });
+
+  it('still keeps others out when it is damaged while another process holds it', async () => {
+    await holdElsewhere();
+    writeFileSync(lock(), RUBBISH);
+    expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_LOCKED' }));
+    expect(readFileSync(lock())).toEqual(RUBBISH);
+  });
+
+  it('is replaced as the same file, so that a lock taken on it meanwhile holds', () => {
+    writeFileSync(lock(), RUBBISH);
+    const before = openSync(lock(), 'r'); // while it is open, no other file gets its number
+    close(open());
+    const { ino } = fstatSync(before);
+    closeSync(before);
+    expect(statSync(lock()).ino).toBe(ino);
+  });
+
+  it('that has other names is left as it is, and fails with INDEX_UNUSABLE', () => {
+    const other = join(directory, 'of-others');
+    writeFileSync(other, RUBBISH);
+    linkSync(other, lock());
+    expect(() => open()).toThrow(expect.objectContaining({ code: 'INDEX_UNUSABLE' }));
+    expect(readFileSync(other)).toEqual(RUBBISH);
   });
 });
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer as createHttp } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { SASLOptions } from 'kafkajs';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
@@ -100,6 +101,26 @@ describe('a failed dial reports the cause and the remedy', () => {
     );
     expect(await refusal(broker.address, { sasl: PLAIN })).toMatch(said);
   });
+
+  test.for([
+    ['scram-sha-256', 100_001, 1, /^LOGIN_REFUSED: .*demands 100001 iterations, at most 100000 are allowed: /],
+    ['scram-sha-512', 100_001, 1, /^LOGIN_REFUSED: .*demands 100001 iterations/],
+    ['scram-sha-256', 100_000, 2, /^LOGIN_REFUSED: .*SHA256 authentication failed: the proof was received/],
+    ['scram-sha-512', 4_096, 2, /^LOGIN_REFUSED: .*SHA512 authentication failed: the proof was received/],
+  ] as const)(
+    'when a %s login demands %i iterations, after %i messages',
+    async ([mechanism, count, messages, said]) => {
+      const answered = (fields: string) =>
+        Buffer.concat([int16(0), int16(-1), int32(fields.length), Buffer.from(fields), int64(0)]);
+      await using broker = await TcpBroker.start(({ apiKey, body }) => {
+        if (apiKey === SASL_HANDSHAKE) return Buffer.concat([int16(0), int32(1), text(mechanism.toUpperCase())]);
+        const nonce = /,r=([\w-]+)$/.exec(body.toString('latin1'))?.[1];
+        return answered(nonce === undefined ? 'e=the proof was received' : `r=${nonce}x,s=c2FsdA==,i=${count}`);
+      });
+      expect(await refusal(broker.address, { sasl: { ...PLAIN, mechanism } as SASLOptions })).toMatch(said);
+      expect(broker.calls.filter(({ apiKey }) => apiKey === SASL_AUTHENTICATE)).toHaveLength(messages);
+    },
+  );
 
   test('when the token provider fails, which is not a rejected login', async () => {
     await using broker = await TcpBroker.start(() => Buffer.concat([int16(0), int32(1), text('OAUTHBEARER')]));
