@@ -20,8 +20,8 @@ const MAX_TOKENS = 1_000;
 const TAKEN_NAMES: readonly string[] = ['anonymous', 'mtls'];
 
 /**
- * Parses lines of name:token, each with the token's rights after spaces, none by default; empty lines and comments (#) are ignored. Throws RangeError for any other line; the message
- * names the line and never contains a token.
+ * Parses lines of name:token, each with the token's rights after spaces, none by default; empty lines and comments (#) are
+ * ignored. Throws RangeError for any other line; the message names the line and never contains a token.
  */
 export function parseApiTokens(text: string): readonly ApiToken[] {
   const known = new Map<string, ApiToken>();

@@ -49,8 +49,9 @@ export class Issuer {
 
   /**
    * New IDs, or those of the caller's key; `request` describes the request of the key. A known key is answered regardless of
-   * the gate, since nothing is allocated for it, and counts against the limit, since its response costs as much. Rejects with a Problem: 422 for a key of another request, 429 above the
-   * caller's limit or share of keys, 503 with the reason while nothing can be allocated.
+   * the gate, since nothing is allocated for it, and counts against the limit, since its response costs as much. Rejects with a
+   * Problem: 422 for a key of another request, 429 above the caller's limit or share of keys, 503 with the reason while
+   * nothing can be allocated.
    */
   async issue(caller: string, count: number, request: string, key: string | undefined): Promise<Issued> {
     if (key === undefined) return { batch: await this.#allocate(caller, count), replayed: false };

@@ -71,6 +71,7 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
   }) => {
     await using scene = await ClusterScene.open(cluster);
     const { realm, worker, replies, ledger } = scene;
+    await realm.setTopicConfig(realm.requestTopic, 'min.insync.replicas', '1'); // requests are sent through the outage
     await worker.ready();
     const load = new Load(realm, { partitions: PARTITIONS, burst: 6 }); // continues through the outage
     const dark = [0, 1, 2].map((partition) => ({ correlationId: `dark-${partition}`, count: 1, partition }));

@@ -216,6 +216,7 @@ export class SchemaRegistry implements SchemaIds {
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
+
   #call(method: string, path: string, json?: object, expected?: Parameters<typeof callRegistry>[2]) {
     return callRegistry({ ...this.#settings, fetch: this.#deps.fetch }, { method, path, json }, expected);
   }
