@@ -279,6 +279,10 @@ export class RequestGroup implements GroupMember {
     this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
     this.#end(partition);
     this.#serve(partition, from);
+    // The next owner must not begin at the old offset either, should this worker end before it has answered anything.
+    this.#member.commit(new Map([[partition, from]])).catch((error: unknown) => {
+      this.#options.log.warn({ partition, from, error: describeError(error) }, 'could not commit the new offset');
+    });
     return from;
   }
 

@@ -81,6 +81,8 @@ test('requests are answered even if the log is as long again moments after its l
   await stage.pass(3_000);
   stage.kafka.cluster.truncate(requests, 0, 4);
   await stage.pass(3_000);
+  const committed = stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+  expect(committed, 'the next owner begins within the log').toBeLessThanOrEqual(4);
   const fresh = idsOf('fresh', 4);
   ask(fresh);
   expect(log().end).toBe(8);

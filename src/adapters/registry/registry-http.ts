@@ -7,9 +7,14 @@ export interface RegistrySettings {
   readonly auth?: { readonly username: string; readonly password: Secret };
 }
 
+export interface RegistryTransport {
+  readonly fetch: typeof fetch;
+  /** The longest time for one call. */
+  readonly timeoutMs: number;
+}
+
 export type RegistryResponse = { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
 
-const CALL_TIMEOUT_MS = 2_000;
 const MAX_BODY_BYTES = 256 * 1024;
 const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
 
@@ -19,7 +24,7 @@ const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
  * 401, 403 and 429, by which the registry refuses this worker.
  */
 export async function callRegistry(
-  { url, auth, fetch: send }: RegistrySettings & { readonly fetch: typeof fetch },
+  { url, auth, timeoutMs, fetch: send }: RegistrySettings & RegistryTransport,
   { method, path, json }: { readonly method: string; readonly path: string; readonly json?: object | undefined },
   expected: readonly number[] | 'any answer' = [],
 ): Promise<RegistryResponse> {
@@ -29,7 +34,7 @@ export async function callRegistry(
       method,
       headers: { 'content-type': CONTENT_TYPE, ...(basic === undefined ? {} : { authorization: `Basic ${basic}` }) },
       redirect: 'error',
-      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+      signal: AbortSignal.timeout(timeoutMs),
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
     });
     const { status } = response;

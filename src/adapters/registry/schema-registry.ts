@@ -2,14 +2,22 @@ import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
 import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
 import { IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
-import { callRegistry, type RegistryResponse, type RegistrySettings, unavailable } from './registry-http.ts';
+import {
+  callRegistry,
+  type RegistryResponse,
+  type RegistrySettings,
+  type RegistryTransport,
+  unavailable,
+} from './registry-http.ts';
 
 export type { RegistrySettings } from './registry-http.ts';
 
-interface RegistryDeps {
+interface RegistryDeps extends RegistryTransport {
   readonly monotonicMs: () => number;
-  readonly fetch: typeof fetch;
 }
+
+/** Requests wait for a worker's calls. A command is run by a person, perhaps against a registry that has just started. */
+const CALL_TIMEOUT_MS = { worker: 2_000, command: 15_000 };
 
 /** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
 export const WAIT_LIMIT_MS = 30_000;
@@ -218,7 +226,7 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   #call(method: string, path: string, json?: object, expected?: Parameters<typeof callRegistry>[2]) {
-    return callRegistry({ ...this.#settings, fetch: this.#deps.fetch }, { method, path, json }, expected);
+    return callRegistry({ ...this.#settings, ...this.#deps }, { method, path, json }, expected);
   }
 }
 
@@ -227,7 +235,8 @@ export function openRegistry(
   settings: RegistrySettings | undefined,
   requestTopic?: string,
 ): SchemaRegistry | undefined {
-  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch };
+  const timeoutMs = requestTopic === undefined ? CALL_TIMEOUT_MS.command : CALL_TIMEOUT_MS.worker;
+  const deps = { monotonicMs: () => performance.now(), fetch: globalThis.fetch, timeoutMs };
   return settings && new SchemaRegistry(settings, deps, requestTopic);
 }
 

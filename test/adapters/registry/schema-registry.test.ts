@@ -21,7 +21,11 @@ class FakeRegistry {
   }) as typeof fetch;
 
   client(requestTopic?: string): SchemaRegistry {
-    return new SchemaRegistry({ url: URL }, { monotonicMs: () => this.nowMs, fetch: this.fetch }, requestTopic);
+    return new SchemaRegistry(
+      { url: URL },
+      { monotonicMs: () => this.nowMs, fetch: this.fetch, timeoutMs: 2_000 },
+      requestTopic,
+    );
   }
 }
 
