@@ -1,53 +1,25 @@
 import { afterEach, expect, test } from 'vitest';
-import { decodeIdReply } from '../../src/codec/id-reply.ts';
-import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Worker } from '../../src/worker/worker.ts';
-import { recordsOf } from '../support/fake-kafka/batches.ts';
+import { idsOf, StagedRequests } from '../support/staged-requests.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 
-const REPLIES = 'id.replies.test';
 const JOINED_MS = 40_000;
 const ANSWERED_MS = 40_000;
 /** The standby is in its longest back-off when the brokers are back. */
 const OUTAGE_MS = 5_300;
 
 let stage: WorkerStage;
+let asked: StagedRequests;
 
 afterEach(() => stage.stop());
 
-/** Correlation IDs whose home is partition 0. */
-function idsOf(name: string, count: number): readonly string[] {
-  const { requestPartitions } = config.topics;
-  const ids = Array.from({ length: 300 }, (_, i) => `${name}${i}`);
-  return ids.filter((id) => partitionFor(Buffer.from(id), requestPartitions, () => 0) === 0).slice(0, count);
-}
-
-function ask(ids: readonly string[]): void {
-  const requests = ids.map((id) => {
-    const correlationId = Buffer.from(id);
-    return { key: correlationId, value: encodeIdRequest({ count: 1, correlationId, replyTopic: REPLIES }) };
-  });
-  stage.kafka.cluster.send(config.topics.requests, 0, requests);
-}
-
-/** The first IDs of the batches that each correlation ID got. */
-function batches(): ReadonlyMap<string, ReadonlySet<bigint>> {
-  const found = new Map<string, Set<bigint>>();
-  for (const { log } of stage.kafka.cluster.topics.get(REPLIES)?.partitions ?? []) {
-    for (const { key, value } of log.batches().flatMap(recordsOf)) {
-      const reply = decodeIdReply(value as Buffer);
-      if (!('batch' in reply)) continue;
-      const id = String(key);
-      found.set(id, (found.get(id) ?? new Set()).add(reply.batch.ranges[0]?.first ?? 0n));
-    }
-  }
-  return found;
-}
+const ask = (ids: readonly string[]) => asked.send(ids);
 
 function expectOneBatchEach(ids: readonly string[]): void {
-  const found = batches();
-  for (const id of ids) expect(found.get(id)?.size, id).toBe(1);
+  for (const id of ids) {
+    const batches = asked.repliesTo(id).flatMap((reply) => ('batch' in reply ? [reply.batch] : []));
+    expect(new Set(batches.map(({ ranges }) => ranges[0]?.first)).size, id).toBe(1);
+  }
 }
 
 const owns = (worker: Worker) =>
@@ -56,7 +28,7 @@ const owns = (worker: Worker) =>
 /** Two workers with complete copies of all partitions; the owner of partition 0 comes first. */
 async function twoWorkers(): Promise<readonly [owner: string, standby: string]> {
   stage = new WorkerStage();
-  stage.kafka.cluster.createTopic(REPLIES, { partitions: 1, replicas: 3 });
+  asked = new StagedRequests(stage);
   const workers = new Map(['a', 'b'].map((name) => [name, stage.start({}, name)]));
   await stage.pass(JOINED_MS);
   ask(idsOf('old', 6));
