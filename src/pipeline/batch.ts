@@ -2,7 +2,7 @@ import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { withSchemas } from './confluent.ts';
-import { type Decision, type DecisionDeps, decide } from './decide.ts';
+import { type Decision, type DecisionDeps, decide, type Prepared, withoutDecision } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import { bareLetter, batchReply, deadLetter, errorReply, forwarded, type OutgoingContext } from './outgoing.ts';
@@ -49,6 +49,8 @@ export interface BatchControl {
   readonly resolved: (offset: number) => void;
   /** Takes large requests, so that those after them need not wait; if absent, they are served in their places. */
   readonly deferrals?: Deferrals;
+  /** Present if only the large requests are to be served. Holds the IDs of those that are not decided yet. */
+  readonly prepared?: Prepared;
 }
 
 /**
@@ -77,31 +79,41 @@ async function processReadable(
   control: BatchControl,
 ): Promise<void> {
   const { layout } = deps;
+  const { deferrals, prepared } = control;
   const intakes = records.values().map((record) => receive(record, deps.names, deps.replyPolicy, deps.schemas));
   let through = -1;
-  for (const part of cutIntoParts(intakes, { layout, idsFor: idsFor(deps, partition), deferrals: control.deferrals })) {
+  const cutting = { layout, idsFor: idsFor(deps, partition), deferrals, onlyLarge: prepared !== undefined };
+  for (const part of cutIntoParts(intakes, cutting)) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
     if (last === undefined) continue;
-    await processPart(deps, partition, part);
+    await processPart(deps, partition, part, prepared);
     control.resolved(last.record.offset);
     through = last.record.offset;
   }
   const end = records.at(-1)?.offset ?? through;
-  if (end > through && control.isCurrent()) control.resolved(end); // the last ones were deferred
+  if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to the other lane
 }
 
-/** How many IDs a request may take here: none if another partition decides it or a quota will refuse it. */
-function idsFor({ homeOf, maxCount, quotas }: PipelineDeps, partition: number): (accepted: Accepted) => number {
-  return ({ request: { correlationId, count, replyTopic } }) => {
-    if (homeOf(correlationId) !== partition || quotas?.wouldRefuse(replyTopic, count) === true) return 0;
-    return Math.min(count, maxCount);
-  };
+/**
+ * How many IDs a request may take here: none if another partition decides it. The same at every reading, since the lane of
+ * a request depends on it.
+ */
+function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
+  return ({ request: { correlationId, count } }) =>
+    count > maxCount || homeOf(correlationId) !== partition ? 0 : count;
 }
 
-async function processPart(deps: PipelineDeps, partition: number, part: readonly Intake[]): Promise<void> {
+async function processPart(
+  deps: PipelineDeps,
+  partition: number,
+  part: readonly Intake[],
+  prepared: Prepared = new Map(),
+): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const decisions = await decideInTurn(deps, partition, accepted);
+  await prepare(deps, partition, accepted, prepared);
+  const decisions = await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
+  for (const { record } of accepted) prepared.delete(record.offset);
   deps.observe.served(countServed(decisions));
   let next = 0; // index into the decisions, which follow the order of the accepted requests
   const outcomes = part.map((intake) => {
@@ -116,18 +128,28 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
 }
 
 /**
- * A part with a large request takes a slot before its partition's turn, which small requests need meanwhile, and releases
- * it once it has its IDs.
+ * Takes the IDs of large requests before their partition's turn, which small requests need meanwhile. Two parts at a time
+ * over all partitions do so. What was taken for one request stays, should another fail, for the next try.
  */
-async function decideInTurn(deps: PipelineDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
+async function prepare(
+  deps: PipelineDeps,
+  partition: number,
+  part: readonly Accepted[],
+  prepared: Prepared,
+): Promise<void> {
+  const { layout, allocator, ledger, largeSlots } = deps;
   const ids = idsFor(deps, partition);
-  if (!part.some((accepted) => isLarge(deps.layout, ids(accepted)))) {
-    return await deps.ledger.inTurn(partition, () => decide(deps, partition, part));
-  }
-  const release = await deps.largeSlots.take();
-  const allocator = { allocate: (counts: readonly number[]) => deps.allocator.allocate(counts).finally(release) };
+  const large = part.filter((accepted) => isLarge(layout, ids(accepted)));
+  if (large.length === 0) return;
+  const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large));
+  const release = await largeSlots.take();
   try {
-    return await deps.ledger.inTurn(partition, () => decide({ ...deps, allocator }, partition, part));
+    for (const { record, request } of undecided) {
+      const held = prepared.get(record.offset);
+      if (held !== undefined && allocator.holds(held)) continue;
+      const [allocation] = await allocator.allocate([request.count]);
+      if (allocation !== undefined) prepared.set(record.offset, allocation);
+    }
   } finally {
     release();
   }

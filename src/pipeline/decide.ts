@@ -50,6 +50,9 @@ interface View {
   readonly through: number;
 }
 
+/** IDs that were taken for requests before their partition's turn, by the offset of the request. */
+export type Prepared = Map<number, Allocation>;
+
 /**
  * Decides a bounded number of requests of one partition: look up, admit, allocate, append, settle. Runs in the
  * partition's turn; returns one decision for each request, in order.
@@ -57,7 +60,12 @@ interface View {
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
  * after settling, never what this worker tried to write.
  */
-export async function decide(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Promise<Decision[]> {
+export async function decide(
+  deps: DecisionDeps,
+  partition: number,
+  part: readonly Accepted[],
+  prepared?: Prepared,
+): Promise<Decision[]> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
   const epoch = deps.ledger.epoch(partition);
   const known = await deps.ledger.decided(
@@ -81,12 +89,31 @@ export async function decide(deps: DecisionDeps, partition: number, part: readon
     drafted.add(name);
     drafts.push({ at, name, accepted });
   });
-  const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()]);
+  const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
   const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
   return part.map(
     (accepted, at) => decisions[at] ?? settled(deps, partition, accepted, found, written.offsets.get(at)),
   );
+}
+
+/** The requests that will get IDs, as it looks now: the first ones of their keys, without a decision, and within quotas. */
+export async function withoutDecision(
+  deps: DecisionDeps,
+  partition: number,
+  part: readonly Accepted[],
+): Promise<Accepted[]> {
+  const { ledger, quotas } = deps;
+  const known = await ledger.decided(
+    partition,
+    part.map(({ key }) => key),
+  );
+  const firsts = new Map(part.toReversed().map((accepted) => [nameOf(accepted.key), accepted]));
+  return [...firsts]
+    .filter(
+      ([name, { request }]) => !known.has(name) && quotas?.wouldRefuse(request.replyTopic, request.count) !== true,
+    )
+    .map(([, accepted]) => accepted);
 }
 
 /** A request that gets an entry, its place in the part, and the name of its key. */
@@ -181,19 +208,19 @@ interface Written {
   readonly firsts: ReadonlyMap<string, Decided>;
 }
 
-/** Allocates for the drafts and commits their entries, and the renewals with them. */
+/** Allocates for the drafts that hold no IDs yet, and commits their entries, and the renewals with them. */
 async function write(
   deps: DecisionDeps,
   partition: number,
   { view, epoch }: LookUp,
   drafts: readonly Draft[],
   renewals: readonly EntryDraft[],
+  prepared: Prepared | undefined,
 ): Promise<Written> {
   const offsets = new Map<number, number>();
   const firsts = new Map<string, Decided>();
   if (drafts.length + renewals.length === 0) return { offsets, firsts };
-  const counts = drafts.map(({ accepted }) => accepted.request.count);
-  const allocations = counts.length === 0 ? [] : await deps.allocator.allocate(counts);
+  const allocations = await allocate(deps, drafts, prepared);
   const entries = drafts.map(({ accepted }, i): EntryDraft => {
     const allocation = allocations[i];
     if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
@@ -209,6 +236,20 @@ async function write(
     if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
   });
   return { offsets, firsts };
+}
+
+/** One allocation for each draft, in order. Those prepared in an earlier term are not used: their time has passed. */
+async function allocate(
+  { allocator }: DecisionDeps,
+  drafts: readonly Draft[],
+  prepared: Prepared | undefined,
+): Promise<readonly (Allocation | undefined)[]> {
+  const held = drafts.map(({ accepted }) => prepared?.get(accepted.record.offset));
+  const due = drafts.filter((_, i) => held[i] === undefined || !allocator.holds(held[i]));
+  if (due.length === 0) return held;
+  const taken = await allocator.allocate(due.map(({ accepted }) => accepted.request.count));
+  const fresh = new Map(due.map(({ name }, i) => [name, taken[i]]));
+  return drafts.map(({ name }, i) => fresh.get(name) ?? held[i]);
 }
 
 function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {

@@ -1,79 +1,96 @@
+import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { RequestRecord } from './ports.ts';
-
-/** A request that lets others go first. */
-export interface Deferred {
-  readonly record: RequestRecord;
-  /** The name of its ledger key. */
-  readonly name: string;
-  /** The fraction of a part that it fills; may be above 1. */
-  readonly share: number;
-}
 
 /** Where large requests of one partition wait, so that they do not hold up those after them. */
 export interface Deferrals {
-  readonly isEmpty: boolean;
-  /** Whether a request with this key waits here. */
-  has(name: string): boolean;
-  /** Adds a request, unless it is already here; false when there is no room and it must be served in its place. */
-  take(deferred: Deferred): boolean;
+  /** Takes over a request, in offset order; one that was taken over before is ignored. */
+  take(record: RequestRecord): void;
+}
+
+/** Offsets from `from` up to, but not including, `until`. */
+export interface OffsetRange {
+  readonly from: number;
+  readonly until: number;
 }
 
 const MAX_REQUESTS = 1_000;
+const MAX_BYTES = 1_048_576;
+/** What a record takes besides its bytes, roughly. */
+const RECORD_OVERHEAD = 200;
 
-/** The deferred requests of one partition, bounded and in offset order. */
+/**
+ * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds the
+ * others, which are read again from the topic when the first ones are answered. So there is room for any number of them.
+ */
 export class DeferredQueue implements Deferrals {
-  readonly #waiting: Deferred[] = [];
-  readonly #names = new Map<string, number>();
-  /** Offsets that were added and may be offered again when the requests beside them are retried. */
-  readonly #taken = new Set<number>();
-  #last = -1;
+  readonly #onTaken: () => void;
+  readonly #held: RequestRecord[] = [];
+  #bytes = 0;
+  #unread: OffsetRange | undefined;
+  /** Everything below has been taken over, or is not large. */
+  #through = -1;
 
-  /** The offset of the first waiting request. */
+  /** `unread` holds requests that an earlier session took over and did not answer. */
+  constructor(onTaken: () => void, unread?: OffsetRange) {
+    this.#onTaken = onTaken;
+    this.#unread = unread;
+  }
+
+  /** The first offset that may hold an unanswered request. */
   get first(): number | undefined {
-    return this.#waiting[0]?.record.offset;
+    return this.#held[0]?.offset ?? this.#unread?.from;
   }
 
-  get isEmpty(): boolean {
-    return this.#waiting.length === 0;
+  /** The requests in memory. They come before the unread ones. */
+  get held(): readonly RequestRecord[] {
+    return this.#held;
   }
 
-  has(name: string): boolean {
-    return this.#names.has(name);
+  get unread(): OffsetRange | undefined {
+    return this.#unread;
   }
 
-  take(deferred: Deferred): boolean {
-    const { record, name } = deferred;
-    if (this.#taken.has(record.offset)) return true;
-    if (record.offset < this.#last || this.#waiting.length >= MAX_REQUESTS) return false;
-    this.#last = record.offset;
-    this.#taken.add(record.offset);
-    this.#waiting.push(deferred);
-    this.#names.set(name, (this.#names.get(name) ?? 0) + 1);
-    return true;
-  }
-
-  /** No offset below this one will be offered again. */
-  passed(through: number): void {
-    for (const offset of this.#taken) if (offset < through) this.#taken.delete(offset);
-  }
-
-  /** The first requests, as many as fill one part; empty when none wait. */
-  part(): readonly RequestRecord[] {
-    let filled = 0;
-    const end = this.#waiting.findIndex(({ share }, i) => {
-      filled += share;
-      return i > 0 && filled > 1;
-    });
-    return this.#waiting.slice(0, end === -1 ? this.#waiting.length : end).map(({ record }) => record);
-  }
-
-  /** Every waiting request up to this offset has been answered. */
-  answered(offset: number): void {
-    for (let head = this.#waiting[0]; head !== undefined && head.record.offset <= offset; head = this.#waiting[0]) {
-      this.#waiting.shift();
-      const others = (this.#names.get(head.name) ?? 1) - 1;
-      if (others === 0) this.#names.delete(head.name);
-      else this.#names.set(head.name, others);
+  take(record: RequestRecord): void {
+    if (record.offset < this.#through) return;
+    this.#through = record.offset + 1;
+    if (this.#unread !== undefined) this.#unread = { from: this.#unread.from, until: this.#through };
+    else if (this.#held.length >= MAX_REQUESTS || this.#bytes >= MAX_BYTES) {
+      this.#unread = { from: record.offset, until: this.#through };
+    } else {
+      this.#held.push(copyOf(record));
+      this.#bytes += sizeOf(record);
     }
+    this.#onTaken();
   }
+
+  /** Every request that waits below this offset has been answered. */
+  answered(next: number): void {
+    for (let head = this.#held[0]; head !== undefined && head.offset < next; head = this.#held[0]) {
+      this.#held.shift();
+      this.#bytes -= sizeOf(head);
+    }
+    if (this.#held.length > 0 || this.#unread === undefined || this.#unread.from >= next) return;
+    this.#unread = next < this.#unread.until ? { from: next, until: this.#unread.until } : undefined;
+  }
+}
+
+/** A copy that does not keep the fetched buffer alive, of which the record is a view. */
+function copyOf(record: RequestRecord): RequestRecord {
+  const headers: Record<string, RecordHeaders[string]> = Object.create(null);
+  for (const [name, header] of Object.entries(record.headers)) {
+    headers[name] = Array.isArray(header) ? header.map(copyOfValue) : copyOfValue(header as HeaderValue);
+  }
+  const { key, value } = record;
+  return { ...record, key: key && Buffer.from(key), value: value && Buffer.from(value), headers };
+}
+
+type HeaderValue = Buffer | string | null | undefined;
+
+function copyOfValue(value: HeaderValue): Buffer | string | null {
+  return typeof value === 'string' || !value ? (value ?? null) : Buffer.from(value);
+}
+
+function sizeOf({ key, value, headers }: RequestRecord): number {
+  const bytes = [key, value, ...Object.values(headers).flat()];
+  return bytes.reduce((sum, one) => sum + (one?.length ?? 0), RECORD_OVERHEAD);
 }

@@ -1,7 +1,7 @@
 import type { Layout } from '../core/layout.ts';
-import { nameOf } from './decided.ts';
 import type { Deferrals } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
+import type { RequestRecord } from './ports.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
@@ -31,17 +31,20 @@ export interface Cutting {
   /** The most IDs that a request may take. */
   readonly idsFor: (accepted: Accepted) => number;
   /** Where large requests go; if absent, they stay in their places. */
-  readonly deferrals: Deferrals | undefined;
+  readonly deferrals?: Deferrals | undefined;
+  /** Only the large requests are wanted. */
+  readonly onlyLarge?: boolean;
 }
 
-/** Cuts the requests of one partition into parts, in order, without the deferred ones. The last part may be empty. */
+/** Cuts the requests of one partition into parts, in order, without those that are left to the other lane. */
 export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Generator<Intake[]> {
+  const { layout, onlyLarge = false } = cutting;
   let part: Intake[] = [];
   let ids = 0;
-  const maxIds = partMaxIds(cutting.layout);
+  const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
     const requested = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    if (intake.kind === 'accepted' && isDeferred(intake, requested, cutting)) continue;
+    if (isLarge(layout, requested) ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
     if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + requested > maxIds)) {
       yield part;
       part = [];
@@ -53,10 +56,12 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   yield part;
 }
 
-/** Requests of one correlation ID are decided in order of arrival, so those after a deferred one are deferred too. */
-function isDeferred({ record, key }: Accepted, ids: number, { layout, deferrals }: Cutting): boolean {
-  if (deferrals === undefined || (deferrals.isEmpty && !isLarge(layout, ids))) return false;
-  const name = nameOf(key);
-  if (!isLarge(layout, ids) && !deferrals.has(name)) return false;
-  return deferrals.take({ record, name, share: ids / (partMaxIds(layout) * LARGE_PART_SHARE) });
+/** Whether a request that is not large here was not large for the other lane either: a registry may have failed since. */
+function isCertain(intake: Intake): boolean {
+  return intake.kind === 'accepted' || intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
+}
+
+function defer(record: RequestRecord, { deferrals }: Cutting): boolean {
+  deferrals?.take(record);
+  return deferrals !== undefined;
 }

@@ -224,4 +224,6 @@ export interface Allocator {
    * code of the refusal; IDs taken until then become a gap.
    */
   allocate(counts: readonly number[]): Promise<readonly Allocation[]>;
+  /** Whether the term of an allocation lasts, so that its IDs may be given to a request now. */
+  holds(allocation: Allocation): boolean;
 }

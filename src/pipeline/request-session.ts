@@ -1,5 +1,6 @@
+import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
-import { DeferredQueue } from './deferred.ts';
+import { DeferredQueue, type OffsetRange } from './deferred.ts';
 import { Lane, type LaneOptions } from './lane.ts';
 import type { RequestRecord } from './ports.ts';
 
@@ -11,12 +12,18 @@ export interface RequestChunk {
 }
 
 export interface RequestSessionOptions extends LaneOptions {
-  /** Everything below this offset has been answered. */
-  readonly onProgress: (next: number) => void;
+  readonly onProgress: (position: RequestPosition) => void;
+  /** Reads the partition again from an offset, for the large requests there, until it is stopped. */
+  readonly readAgain: (from: number, deliver: (chunk: RequestChunk) => Promise<void>) => Reading;
+  /** Where an earlier session ended; undefined where there was none. */
+  readonly position?: RequestPosition | undefined;
 }
 
-/** How far replies may run ahead of the first deferred request: after a crash they are sent again. */
-const MAX_AHEAD = 10_000;
+/** A partition that is being read. */
+interface Reading {
+  /** Delivers nothing more. */
+  stop(): void;
+}
 
 /**
  * One request partition for as long as this worker owns it, across rebalances that leave it here.
@@ -31,35 +38,47 @@ const MAX_AHEAD = 10_000;
  * memory, so an error never moves the read position.
  *
  * Large requests are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
- * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests; but the offset
- * to commit stays at the first unanswered request.
+ * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests. The first ones wait
+ * in memory; when there are too many, the lane reads the partition again from the first that is not there, and serves
+ * only large ones. So the lanes are two cursors over one partition, and the position has both.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
   readonly #lane: Lane;
   readonly #largeLane: Lane;
-  readonly #deferred = new DeferredQueue();
+  readonly #deferred: DeferredQueue;
+  readonly #largeControl: BatchControl;
   #ended = false;
   /** Everything below has been answered or deferred. */
   #through: number | undefined;
-  #next: number | undefined;
-  #largeWork: Promise<void> | undefined;
-  /** Wakes a delivery that waits for large requests to be answered. */
-  #onLarge: (() => void) | undefined;
+  #position: RequestPosition | undefined;
+  #isServingLarge = false;
+  #reading: Reading | undefined;
 
   constructor(options: RequestSessionOptions) {
+    const { position } = options;
     this.#options = options;
     this.#lane = new Lane(options);
     this.#largeLane = new Lane(options);
+    this.#through = position?.small;
+    const unread =
+      position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
+    this.#deferred = new DeferredQueue(() => void this.#serveLarge(), unread);
+    this.#largeControl = {
+      isCurrent: () => this.#largeLane.isCurrent,
+      resolved: (offset) => this.#largeAnswered(offset + 1),
+      prepared: new Map(),
+    };
+    void this.#serveLarge();
   }
 
   get partition(): number {
     return this.#options.partition;
   }
 
-  /** The offset to commit: everything below it has been answered. Undefined until something has. */
-  get next(): number | undefined {
-    return this.#next;
+  /** What to commit; undefined until something has been answered. */
+  get position(): RequestPosition | undefined {
+    return this.#position;
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -69,7 +88,6 @@ export class RequestSession {
 
   /** Resolves when every record has been answered or deferred, or the session has ended. */
   async deliver({ records, next }: RequestChunk): Promise<void> {
-    while (this.#isTooFar(next)) await this.#largeAnswered();
     await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#passed(offset + 1),
@@ -94,18 +112,7 @@ export class RequestSession {
     this.#ended = true;
     this.#lane.end();
     this.#largeLane.end();
-    this.#onLarge?.();
-  }
-
-  #isTooFar(next: number): boolean {
-    return !this.#ended && next - (this.#deferred.first ?? next) > MAX_AHEAD;
-  }
-
-  /** Resolves also when the session ends. */
-  #largeAnswered(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#onLarge = resolve;
-    });
+    this.#reading?.stop();
   }
 
   #firstDue(records: readonly RequestRecord[]): number {
@@ -118,30 +125,53 @@ export class RequestSession {
   #passed(through: number): void {
     if (this.#ended || (this.#through !== undefined && through <= this.#through)) return;
     this.#through = through;
-    this.#deferred.passed(through);
     this.#advance();
-    this.#largeWork ??= this.#serveLarge();
   }
 
+  #largeAnswered(next: number): void {
+    this.#deferred.answered(next);
+    this.#advance();
+  }
+
+  /** Serves what is in memory, then reads the rest again; ends when nothing waits. */
   async #serveLarge(): Promise<void> {
-    const control: BatchControl = {
-      isCurrent: () => this.#largeLane.isCurrent,
-      resolved: (offset) => {
-        this.#deferred.answered(offset);
-        this.#advance();
-        this.#onLarge?.();
-      },
-    };
-    await this.#largeLane.finish(() => this.#deferred.part(), control);
-    this.#largeWork = undefined;
+    if (this.#isServingLarge) return;
+    this.#isServingLarge = true;
+    while (!this.#ended && this.#deferred.first !== undefined) {
+      const { held, unread } = this.#deferred;
+      if (held.length > 0) await this.#largeLane.finish(() => [...held], this.#largeControl);
+      else if (unread !== undefined) await this.#readAgain(unread.from);
+    }
+    this.#isServingLarge = false;
+  }
+
+  /** Resolves when the requests that are not in memory are answered, or the session has ended. */
+  #readAgain(from: number): Promise<void> {
+    return new Promise((resolve) => {
+      const reading = this.#options.readAgain(from, async ({ records, next }) => {
+        const due = () => records.filter(({ offset }) => isWithin(this.#deferred.unread, offset));
+        // Others may be deferred while the last ones are served.
+        while (!this.#ended && due().length > 0) await this.#largeLane.finish(due, this.#largeControl);
+        if (!this.#ended) this.#largeAnswered(next);
+        if (!this.#ended && this.#deferred.unread !== undefined) return;
+        reading.stop();
+        resolve();
+      });
+      this.#reading = reading;
+    });
   }
 
   #advance(): void {
-    const through = this.#through;
-    if (this.#ended || through === undefined) return;
-    const next = Math.min(through, this.#deferred.first ?? through);
-    if (this.#next !== undefined && next <= this.#next) return;
-    this.#next = next;
-    this.#options.onProgress(next);
+    const small = this.#through;
+    if (this.#ended || small === undefined) return;
+    const next = Math.min(small, this.#deferred.first ?? small);
+    const before = this.#position;
+    if (before !== undefined && next <= before.next && small <= before.small) return;
+    this.#position = { next, small };
+    this.#options.onProgress(this.#position);
   }
+}
+
+function isWithin(range: OffsetRange | undefined, offset: number): boolean {
+  return range !== undefined && offset >= range.from && offset < range.until;
 }

@@ -16,8 +16,10 @@ export interface AllocatorOptions {
   readonly sleep: (delayMs: number) => Promise<void>;
 }
 
-/** A batch that does not get its ticks within this time fails: the clock or the raises of the ceiling are in trouble. */
+/** A batch that gets no ID for this long fails: the clock or the raises of the ceiling are in trouble. */
 const MAX_WAIT_MS = 5_000;
+/** The part of all IDs that the oldest large request gets, however many IDs smaller requests take. */
+const LARGE_SHARE = 1 / 8;
 
 /**
  * Allocates under one rule: every range is taken in the same turn of the event loop in which clock, deadline and
@@ -25,10 +27,17 @@ const MAX_WAIT_MS = 5_000;
  *
  * A request for more IDs than a tick has leaves the current tick to smaller requests, so that they never wait behind a
  * large one, however many ticks it needs. No IDs are lost: the rest of a tick is taken once it is over.
+ *
+ * When smaller requests use up every tick, the oldest large request still gets an eighth of the IDs: as each tick passes it
+ * earns a credit, which is paid to it before a smaller request takes anything. (Deficit round robin with two classes,
+ * Shreedhar and Varghese, 1995.) So the wait of a large request has a bound, and smaller ones notice it only when they
+ * ask for more than seven eighths of what the layout has.
  */
 export class LeasedAllocator implements Allocator {
   readonly #options: AllocatorOptions;
   #term: { readonly workerId: number; readonly fence: bigint; generator: Generator } | undefined;
+  /** The large batches that wait for ticks, the oldest first. */
+  readonly #large: LargeBatch[] = [];
 
   constructor(options: AllocatorOptions) {
     this.#options = options;
@@ -40,30 +49,85 @@ export class LeasedAllocator implements Allocator {
     let turn: Turn | undefined;
     for (const count of counts) {
       turn ??= this.#check();
+      this.#creditOldest(turn);
+      this.#payOldest(turn);
       const allocation = this.#tryTake(turn, count, isLarge);
       if ('waitMs' in allocation) {
         turn = undefined;
-        allocations.push(await this.#takeWaiting(count, allocation, isLarge));
+        allocations.push(await (isLarge ? this.#takeLarge(allocation) : this.#takeWaiting(allocation, false)));
       } else allocations.push(allocation);
     }
     return allocations;
   }
 
+  /** Whether an allocation is of the current term: its IDs may still be handed out. */
+  holds({ workerId, fence }: Allocation): boolean {
+    const granted = this.#options.authority(this.#options.readClock().reading);
+    return granted.ok && sameTerm({ workerId, fence }, granted);
+  }
+
+  /** Keeps a large batch where it earns its share until it is complete. */
+  async #takeLarge(first: PartialTake): Promise<Allocation> {
+    const batch: LargeBatch = { ...first, credit: 0, creditedTo: undefined };
+    this.#large.push(batch);
+    try {
+      return await this.#takeWaiting(batch, true);
+    } finally {
+      this.#large.splice(this.#large.indexOf(batch), 1);
+    }
+  }
+
   /** Continues a batch that needs future ticks; each wake-up takes all that have passed by then. */
-  async #takeWaiting(count: number, first: PartialTake, isLarge: boolean): Promise<Allocation> {
-    let part = first;
-    for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; waitedMs += part.waitMs) {
-      await this.#options.sleep(part.waitMs);
+  async #takeWaiting(batch: PartialTake, isLarge: boolean): Promise<Allocation> {
+    for (let waitedMs = 0; waitedMs < MAX_WAIT_MS; ) {
+      const { missing, waitMs } = batch;
+      await this.#options.sleep(waitMs);
       const turn = this.#check();
-      if (!sameTerm(part, turn.granted)) {
+      if (!sameTerm(batch, turn.granted)) {
         throw new IdallocError('LEASE_LOST', 'the identity changed while a batch waited for its ticks');
       }
-      const next = this.#tryTake(turn, count - part.taken, isLarge);
-      if (!('waitMs' in next)) return { ...next, ranges: [...part.ranges, ...next.ranges] };
-      part = { ...next, ranges: [...part.ranges, ...next.ranges], taken: part.taken + next.taken };
+      // A batch that is to be paid itself first takes the rest of the ticks before: that counts.
+      const isPaidLast = batch === this.#large[0];
+      this.#creditOldest(turn);
+      if (!isPaidLast) this.#payOldest(turn);
+      if (batch.missing > 0) {
+        const next = this.#tryTake(turn, batch.missing, isLarge);
+        if (!('waitMs' in next)) return { ...next, ranges: [...batch.ranges, ...next.ranges] };
+        add(batch, next);
+        batch.waitMs = next.waitMs;
+        if (isPaidLast) this.#payOldest(turn);
+      }
+      if (batch.missing === 0) return { ...evidenceOf(turn), ranges: batch.ranges };
+      waitedMs = batch.missing < missing ? 0 : waitedMs + waitMs;
     }
-    const message = `${count} IDs could not be allocated within ${MAX_WAIT_MS} ms: the clock is not advancing`;
+    const message = `no ID could be allocated for ${MAX_WAIT_MS} ms: the clock is not advancing`;
     throw new IdallocError('RESERVATION_EXHAUSTED', message);
+  }
+
+  /** Credits the oldest large batch with its share of the ticks that have passed since the last time. */
+  #creditOldest({ reading }: Turn): void {
+    const batch = this.#large[0];
+    if (batch === undefined) return;
+    const { layout } = this.#options;
+    const nowTicks = toTicks(layout, reading.wall);
+    const usable = BACKFILL_MS / layout.tickMs; // older ticks can't be used, so nothing is earned for them
+    const passed = Math.min(usable, Math.max(0, nowTicks - (batch.creditedTo ?? nowTicks)));
+    batch.credit += passed * layout.sequencesPerTick * LARGE_SHARE;
+    batch.creditedTo = ticks(Math.max(nowTicks, batch.creditedTo ?? nowTicks));
+  }
+
+  /** Pays the oldest large batch its credit, from the ticks of this turn. */
+  #payOldest({ reading, verdict, granted }: Turn): void {
+    const batch = this.#large[0];
+    if (batch === undefined || verdict.kind === 'wait' || !sameTerm(batch, granted)) return;
+    const { layout, random } = this.#options;
+    const due = Math.min(batch.missing, Math.floor(batch.credit));
+    if (due < 1) return;
+    const term = this.#termOf(granted);
+    const window = { nowTicks: toTicks(layout, reading.wall), ...granted.reservation };
+    const { generator, ranges, missing } = take(term.generator, due, window, random);
+    term.generator = generator;
+    add(batch, { ranges, missing: batch.missing - due + missing });
   }
 
   /** Reads clock and authority for this turn of the event loop; throws when either refuses. */
@@ -77,30 +141,29 @@ export class LeasedAllocator implements Allocator {
   }
 
   /** Takes the IDs available now. Only in the turn that was checked: no promise may be awaited in between. */
-  #tryTake({ reading, verdict, granted }: Turn, count: number, isLarge: boolean): Allocation | PartialTake {
+  #tryTake(turn: Turn, count: number, isLarge: boolean): Allocation | PartialTake {
+    const { reading, verdict, granted } = turn;
     const { layout, random } = this.#options;
+    const evidence = evidenceOf(turn);
     if (verdict.kind === 'wait') {
-      const { workerId, fence } = granted;
-      return { ranges: [], taken: 0, waitMs: Math.max(1, verdict.untilWall - reading.wall), workerId, fence };
+      return { ...evidence, ranges: [], missing: count, waitMs: Math.max(1, verdict.untilWall - reading.wall) };
     }
     const term = this.#termOf(granted);
     const { from, to } = granted.reservation;
     const nowTicks = toTicks(layout, reading.wall);
     const end = isLarge && nowTicks > from && nowTicks < to ? nowTicks : to;
-    const taken = take(term.generator, count, { nowTicks, from, to: end }, random);
-    term.generator = taken.generator;
-    const evidence = { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
-    if (taken.missing === 0) return { ranges: taken.ranges, ...evidence };
-    const isHeldBack = end < to && taken.exhausted === 'reservation';
-    const until = isHeldBack ? ticks(nowTicks + 1) : taken.waitUntilTicks;
-    if (until === undefined) throw exhausted(taken.exhausted, layout);
-    return {
-      ranges: taken.ranges,
-      taken: count - taken.missing,
-      waitMs: waitUntil(layout, until, reading),
-      workerId: granted.workerId,
-      fence: granted.fence,
-    };
+    const { generator, ranges, missing, ...shortfall } = take(
+      term.generator,
+      count,
+      { nowTicks, from, to: end },
+      random,
+    );
+    term.generator = generator;
+    if (missing === 0) return { ...evidence, ranges };
+    const isHeldBack = end < to && shortfall.exhausted === 'reservation';
+    const until = isHeldBack ? ticks(nowTicks + 1) : shortfall.waitUntilTicks;
+    if (until === undefined) throw exhausted(shortfall.exhausted, layout);
+    return { ...evidence, ranges, missing, waitMs: waitUntil(layout, until, reading) };
   }
 
   /** Always false for layouts whose ticks can't be used once they are over. */
@@ -140,9 +203,28 @@ function sameTerm(a: TermName, b: TermName): boolean {
 
 /** A batch of which only a part could be taken. */
 interface PartialTake extends TermName {
-  readonly ranges: readonly IdRange[];
-  readonly taken: number;
-  readonly waitMs: number;
+  ranges: readonly IdRange[];
+  missing: number;
+  waitMs: number;
+}
+
+/** A batch that leaves the current tick to smaller ones. */
+interface LargeBatch extends PartialTake {
+  /** The IDs that it has earned and did not get. */
+  credit: number;
+  /** The tick up to which the credit counts; undefined before the first time. */
+  creditedTo: Ticks | undefined;
+}
+
+/** Adds IDs, which count as paid, from whatever turn they are. */
+function add(batch: PartialTake & Partial<LargeBatch>, next: Pick<PartialTake, 'ranges' | 'missing'>): void {
+  if (batch.credit !== undefined) batch.credit = Math.max(0, batch.credit - (batch.missing - next.missing));
+  batch.ranges = [...batch.ranges, ...next.ranges];
+  batch.missing = next.missing;
+}
+
+function evidenceOf({ reading, granted }: Turn): Omit<Allocation, 'ranges'> {
+  return { workerId: granted.workerId, fence: granted.fence, generatedAt: reading.wall };
 }
 
 function waitUntil(layout: Layout, until: Ticks, now: Reading): number {

@@ -1,3 +1,4 @@
+import { decodePosition, encodeMetadata, type RequestPosition } from '../codec/request-position.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
@@ -8,9 +9,10 @@ import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
+import { KafkaError } from '../kafka/wire/kafka-error.ts';
 import { type Log, repeatFilter } from '../log.ts';
 import type { RequestHandler } from '../pipeline/lane.ts';
-import { RequestSession } from '../pipeline/request-session.ts';
+import { type RequestChunk, RequestSession } from '../pipeline/request-session.ts';
 import { LostRequests } from './lost-requests.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestLag } from './request-lag.ts';
@@ -59,7 +61,7 @@ interface Served {
   readonly session: RequestSession;
   readonly followed: Followed;
   readonly lag: RequestLag;
-  committed: number | undefined;
+  committed: RequestPosition | undefined;
 }
 
 /**
@@ -77,6 +79,8 @@ export class RequestGroup implements GroupMember {
   readonly #options: RequestGroupOptions;
   readonly #member: Member;
   readonly #tail: Tail;
+  /** Reads partitions again, for large requests that do not fit into memory. */
+  readonly #largeTail: Tail;
   readonly #served = new Map<number, Served>();
   /** The assigned partitions, including those whose committed offset is still being read. */
   #assigned: ReadonlySet<number> = new Set();
@@ -92,16 +96,17 @@ export class RequestGroup implements GroupMember {
     this.#isRepeated = repeatFilter(options.runtime.monotonicMs);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
     const { copies, standbys, acceptableLag } = options;
-    this.#tail = new Tail({
+    const tail = {
       cluster,
       runtime,
-      lane: 'requests',
       isolation: 'read_committed',
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: partitions * MAX_BYTES_PER_PARTITION,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
       log: wireLog,
-    });
+    } as const;
+    this.#tail = new Tail({ ...tail, lane: 'requests' });
+    this.#largeTail = new Tail({ ...tail, lane: 'large requests' });
     this.#member = new Member({
       cluster,
       runtime,
@@ -152,7 +157,7 @@ export class RequestGroup implements GroupMember {
     await this.#commit();
     this.#lose();
     await this.#member.leave();
-    await this.#tail.close();
+    await Promise.all([this.#tail.close(), this.#largeTail.close()]);
   }
 
   /** Starts no more requests; the parts in progress are completed. */
@@ -211,7 +216,10 @@ export class RequestGroup implements GroupMember {
     for (let left = due(); left.length > 0 && !this.#stopped; left = due()) {
       try {
         const committed = await this.#member.fetchCommitted(left);
-        for (const partition of due()) this.#serve(partition, committed.get(partition));
+        for (const partition of due()) {
+          const found = committed.get(partition);
+          this.#serve(partition, found && decodePosition(found.offset, found.metadata));
+        }
       } catch (error) {
         log.debug({ error: describeError(error) }, 'could not read committed offsets; retrying');
         await runtime.sleep(RETRY_MS);
@@ -219,17 +227,23 @@ export class RequestGroup implements GroupMember {
     }
   }
 
-  #serve(partition: number, committed: number | undefined): void {
+  #serve(partition: number, committed: RequestPosition | undefined): void {
     const { cluster, topic, handler, runtime, log, onLag } = this.#options;
     const { monotonicMs } = runtime;
     const lost = new LostRequests({ cluster, runtime, topic, partition });
-    const lag = new RequestLag({ next: committed ?? 0, monotonicMs, onChange: (records) => onLag(partition, records) });
+    const lag = new RequestLag({
+      next: committed?.next ?? 0,
+      monotonicMs,
+      onChange: (records) => onLag(partition, records),
+    });
     const session = new RequestSession({
       partition,
       handler,
       runtime,
       isOpen: this.#isOpen(partition),
-      onProgress: (next) => lag.progressed(next),
+      position: committed,
+      onProgress: ({ next }) => lag.progressed(next),
+      readAgain: (from, deliver) => this.#readAgain(partition, from, deliver),
       onError: (error, lasting) => {
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
@@ -238,7 +252,7 @@ export class RequestGroup implements GroupMember {
       },
     });
     const followed = this.#tail.follow(
-      { topic, partition, offset: committed ?? 0 },
+      { topic, partition, offset: committed?.small ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
         fetched: (end) => {
@@ -261,6 +275,15 @@ export class RequestGroup implements GroupMember {
     if (!this.#isOpen(partition)) followed.pause();
   }
 
+  /** Requests below the log's start are gone; a log that ends below is what the first reader finds, and ends the session. */
+  #readAgain(partition: number, offset: number, deliver: (chunk: RequestChunk) => Promise<void>): Followed {
+    const outOfRange = async ({ logStart, end }: PartitionBounds, position: number) => {
+      if (position <= end) return logStart;
+      throw new KafkaError('OFFSET_OUT_OF_RANGE', `requests ${partition} end at ${end}, below offset ${position}`);
+    };
+    return this.#largeTail.follow({ topic: this.#options.topic, partition, offset }, { deliver, outOfRange });
+  }
+
   /**
    * The partition ends below the read position. A new session serves it: the old one would drop the requests at reused
    * offsets as answered. Rejects as `continueAt` does.
@@ -273,14 +296,14 @@ export class RequestGroup implements GroupMember {
     position: number,
   ): Promise<number> {
     this.#options.onTruncated(partition);
-    const from = await lost.continueAt(bounds, position, session.next);
+    const from = await lost.continueAt(bounds, position, session.position?.next);
     if (this.#served.get(partition)?.session !== session) return from;
     const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
     this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
     this.#end(partition);
-    this.#serve(partition, from);
+    this.#serve(partition, { next: from, small: from });
     // The next owner must not begin at the old offset either, should this worker end before it has answered anything.
-    this.#member.commit(new Map([[partition, from]])).catch((error: unknown) => {
+    this.#member.commit(new Map([[partition, { offset: from, metadata: '' }]])).catch((error: unknown) => {
       this.#options.log.warn({ partition, from, error: describeError(error) }, 'could not commit the new offset');
     });
     return from;
@@ -311,14 +334,17 @@ export class RequestGroup implements GroupMember {
   /** Never rejects: uncommitted offsets are part of the next commit. */
   async #commit(): Promise<void> {
     const due = [...this.#served].flatMap(([partition, served]) => {
-      const { next } = served.session;
-      return next === undefined || next === served.committed ? [] : [{ partition, served, next }];
+      const { position } = served.session;
+      return position === undefined || position === served.committed ? [] : [{ partition, served, position }];
     });
     if (due.length === 0 || !this.joined) return;
     const { log } = this.#options;
     try {
-      await this.#member.commit(new Map(due.map(({ partition, next }) => [partition, next])));
-      for (const { served, next } of due) served.committed = next;
+      const offsets = due.map(({ partition, position }) => {
+        return [partition, { offset: position.next, metadata: encodeMetadata(position) }] as const;
+      });
+      await this.#member.commit(new Map(offsets));
+      for (const { served, position } of due) served.committed = position;
       this.#commitFailing = false;
     } catch (error) {
       const level = this.#commitFailing ? 'debug' : 'warn';

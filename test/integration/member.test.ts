@@ -27,7 +27,7 @@ async function describeGroup(groupId: string) {
 
 /** Commits an offset; the broker that coordinates the group may not know the topic yet. */
 const commit = ({ member }: Process, partition: number, offset: number) =>
-  vi.waitFor(() => member.commit(new Map([[partition, offset]])), { timeout: 60_000 });
+  vi.waitFor(() => member.commit(new Map([[partition, { offset, metadata: `of ${offset}` }]])), { timeout: 60_000 });
 
 const ms = (value: number) => `${Math.round(value)} ms`;
 
@@ -170,9 +170,9 @@ describe('members of a group on real brokers', () => {
     const shares = group.assigned.map(({ partitions }) => partitions);
     expect(shares).toEqual(expect.arrayContaining([a.held, b.held]));
     const committed = await a.member.fetchCommitted([mine, theirs, (mine + 1) % PARTITIONS]);
-    expect(committed.get(mine)).toBe(7);
-    expect(committed.get(theirs)).toBe(9);
-    await expect(b.member.commit(new Map([[mine, 1]]))).rejects.toThrow(RangeError);
+    expect(committed.get(mine)).toEqual({ offset: 7, metadata: 'of 7' });
+    expect(committed.get(theirs)).toEqual({ offset: 9, metadata: 'of 9' });
+    await expect(b.member.commit(new Map([[mine, { offset: 1, metadata: '' }]]))).rejects.toThrow(RangeError);
     const [{ memberId = '' } = {}] = group.members;
     const stale = { groupId: stage.id, memberId, generation: b.member.generation - 1 };
     const refused = await cluster.call(await cluster.coordinator(stage.id), 'control', 5_000, (link) =>

@@ -7,7 +7,7 @@ import { PART_MAX_REQUESTS, partMaxIds } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';
-import { DEAD_LETTERS, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
+import { DEAD_LETTERS, gist, MAX_COUNT, MemoryWorker } from '../support/memory-worker.ts';
 
 const topicOf = () => new MemoryLedger(1, () => 1_700_000_000_000);
 const world = () => {
@@ -205,23 +205,34 @@ describe('a batch in parts', () => {
 
 describe('large requests', () => {
   const LARGE = 5_001;
-  const collecting = (worker: MemoryWorker, deferrals = new DeferredQueue()) => {
+  const collecting = (worker: MemoryWorker) => {
+    const deferrals = new DeferredQueue(() => {});
+    const prepared = new Map();
     const resolved: number[] = [];
-    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset), deferrals };
-    return { deferrals, resolved, serve: (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, control) };
+    const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset) };
+    const serve = (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, { ...control, deferrals });
+    const serveLarge = (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, { ...control, prepared });
+    return { deferrals, prepared, resolved, serve, serveLarge, held: () => deferrals.held.map(({ offset }) => offset) };
   };
 
-  it('are deferred, with later ones of their correlation IDs, and the others are served', async () => {
+  it('are deferred, and the others are served', async () => {
     const { worker } = world();
-    const { deferrals, resolved, serve } = collecting(worker);
-    const counts = [1, LARGE, 2, 5_000, 3] as const;
-    const batch = counts.map((count, i) => request(i, i === 4 ? 'r1' : `r${i}`, { count }));
-    await serve(batch);
-    expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3']);
-    expect([deferrals.part().map(({ offset }) => offset), resolved]).toEqual([
-      [1, 4],
-      [3, 4],
+    const { held, resolved, serve } = collecting(worker);
+    const counts = [1, LARGE, 2, 5_000, 3, LARGE] as const;
+    await serve(counts.map((count, i) => request(i, `r${i}`, { count })));
+    expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3', 'r4']);
+    expect([held(), resolved]).toEqual([[1, 5], [4, 5]]); // biome-ignore format: pairs
+  });
+
+  it('alone are served by their lane, which leaves the others out', async () => {
+    const { worker } = world();
+    const { resolved, serveLarge } = collecting(worker);
+    const counts = [1, LARGE, 2] as const;
+    await serveLarge([
+      ...counts.map((count, i) => request(i, `r${i}`, { count })),
+      { ...request(3, 'x'), value: null },
     ]);
+    expect([worker.replies().map(({ id }) => id), worker.errors, resolved]).toEqual([['r1'], [], [1, 3]]);
   });
 
   it('that are decided elsewhere are forwarded immediately, since they need no IDs here', async () => {
@@ -231,12 +242,45 @@ describe('large requests', () => {
     expect([deferrals.first, worker.publisher.records.map(({ partition }) => partition)]).toEqual([undefined, [1]]);
   });
 
-  it('are served in their places when there is no room for them', async () => {
+  it('keep their IDs when the ledger does not answer, and get them at the next try', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('entries lost') });
+    const { prepared, serveLarge } = collecting(worker);
+    await expect(serveLarge([request(0, 'r0', { count: LARGE })])).rejects.toThrow();
+    expect([worker.allocator.asked, prepared.size]).toEqual([[LARGE], 1]);
+    await serveLarge([request(0, 'r0', { count: LARGE })]);
+    expect([worker.allocator.asked, prepared.size, worker.replies().map(gist)]).toEqual([[LARGE], 0, [`0+${LARGE}`]]);
+  });
+
+  it('get other IDs when the term of the first ones is over', async () => {
+    const worker = new MemoryWorker({ topic: topicOf(), link: linkOf('entries lost') });
+    const { serveLarge } = collecting(worker);
+    await expect(serveLarge([request(0, 'r0', { count: LARGE })])).rejects.toThrow();
+    worker.allocator.isSameTerm = false;
+    await serveLarge([request(0, 'r0', { count: LARGE })]);
+    expect(worker.replies().map(gist)[0]).not.toBe(`0+${LARGE}`);
+  });
+
+  it('take no IDs when they are known', async () => {
     const { worker } = world();
-    const { deferrals, serve } = collecting(worker);
-    deferrals.take = () => false;
-    await serve([request(0, 'r0', { count: LARGE })]);
-    expect(worker.replies().map(({ id }) => id)).toEqual(['r0']);
+    const { serveLarge } = collecting(worker);
+    await serveLarge([request(0, 'r0', { count: LARGE })]);
+    await serveLarge([request(1, 'r0', { count: LARGE })]);
+    expect([worker.allocator.asked, worker.replies().map(gist)]).toEqual([[LARGE], [`0+${LARGE}`, `0+${LARGE}`]]);
+  });
+
+  it('do not hold their partition while they wait for IDs', async () => {
+    const { worker } = world();
+    const { serveLarge } = collecting(worker);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    worker.allocator.before = () => promise;
+    const large = serveLarge([request(0, 'large', { count: LARGE })]);
+    await settle();
+    worker.allocator.before = async () => {};
+    await worker.serve([request(1, 'small')]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['small']);
+    resolve();
+    await large;
+    expect(worker.replies().map(({ id }) => id)).toEqual(['small', 'large']);
   });
 
   it('queue for IDs two at a time over all partitions, while small ones are served', async () => {

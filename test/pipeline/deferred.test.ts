@@ -2,57 +2,75 @@ import { describe, expect, it } from 'vitest';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
 
-const deferred = (offset: number, name = `n${offset}`, share = 1) => ({
-  record: { offset, key: null, value: null, headers: {}, timestampMs: 0 },
-  name,
-  share,
+const record = (offset: number, value: Buffer | null = null) => ({
+  offset,
+  key: null,
+  value,
+  headers: {},
+  timestampMs: 0,
 });
-const offsets = (queue: DeferredQueue) => queue.part().map(({ offset }) => offset);
+const queueOf = (...unread: ConstructorParameters<typeof DeferredQueue>[1][]) => {
+  const taken: number[] = [];
+  const queue: DeferredQueue = new DeferredQueue(() => taken.push(queue.first ?? -1), ...unread);
+  return { queue, taken, held: () => queue.held.map(({ offset }) => offset) };
+};
 
 describe('deferred requests', () => {
-  it('come in parts, in order; one that fills more than a part comes alone', () => {
-    const queue = new DeferredQueue();
-    for (const one of [deferred(3, 'a', 0.5), deferred(5, 'b', 0.5), deferred(6, 'c', 4), deferred(9, 'd', 0.1)])
-      queue.take(one);
-    expect(offsets(queue)).toEqual([3, 5]);
-    queue.answered(5);
-    expect([queue.first, offsets(queue)]).toEqual([6, [6]]);
+  it('wait in order until they are answered', () => {
+    const { queue, held, taken } = queueOf();
+    for (const offset of [3, 5, 9]) queue.take(record(offset));
+    expect([held(), taken]).toEqual([[3, 5, 9], [3, 3, 3]]); // biome-ignore format: pairs
     queue.answered(6);
-    expect(offsets(queue)).toEqual([9]);
-    queue.answered(9);
-    expect([queue.first, offsets(queue)]).toEqual([undefined, []]);
-  });
-
-  it('are known by name until the last one with that name is answered', () => {
-    const queue = new DeferredQueue();
-    queue.take(deferred(1, 'a'));
-    queue.take(deferred(2, 'a'));
-    queue.answered(1);
-    expect([queue.has('a'), queue.has('b')]).toEqual([true, false]);
-    queue.answered(2);
-    expect(queue.has('a')).toBe(false);
+    expect([queue.first, held()]).toEqual([9, [9]]);
+    queue.answered(10);
+    expect([queue.first, held()]).toEqual([undefined, []]);
   });
 
   it('are added once, even if they are offered again after they were answered', () => {
-    const queue = new DeferredQueue();
-    expect([queue.take(deferred(1)), queue.take(deferred(1))]).toEqual([true, true]);
-    expect(offsets(queue)).toEqual([1]);
-    queue.answered(1);
-    expect([queue.take(deferred(1)), queue.first]).toEqual([true, undefined]);
+    const { queue, held } = queueOf();
+    for (const offset of [1, 4, 1, 4]) queue.take(record(offset));
+    expect(held()).toEqual([1, 4]);
+    queue.answered(2);
+    for (const offset of [1, 4]) queue.take(record(offset));
+    expect(held()).toEqual([4]);
   });
 
-  it('stay in order: one that was skipped is served in its place', () => {
-    const queue = new DeferredQueue();
-    queue.take(deferred(5));
-    expect([queue.take(deferred(4)), queue.first]).toEqual([false, 5]);
+  it('are copies, which do not keep the fetched buffer in memory', () => {
+    const { queue } = queueOf();
+    const fetched = Buffer.alloc(1_000_000, 'x');
+    const headers = { one: fetched.subarray(5, 6), two: [fetched.subarray(6, 7), null], three: null };
+    queue.take({ ...record(1, fetched.subarray(0, 4)), key: fetched.subarray(0, 2), headers });
+    const [copy] = queue.held;
+    expect(copy).toEqual({ ...record(1, Buffer.from('xxxx')), key: Buffer.from('xx'), headers: copy?.headers });
+    expect({ ...copy?.headers }).toEqual({ one: Buffer.from('x'), two: [Buffer.from('x'), null], three: null });
+    expect([copy?.key, copy?.value].map((bytes) => bytes?.buffer === fetched.buffer)).toEqual([false, false]);
   });
 
-  it('are limited in number', () => {
-    const queue = new DeferredQueue();
-    const taken = Array.from({ length: 1_001 }, (_, i) => queue.take(deferred(i)));
-    expect(taken.filter(Boolean)).toHaveLength(1_000);
-    queue.answered(0);
-    expect(queue.take(deferred(2_000))).toBe(true);
+  it('beyond a number are not held, and those after them are not either, until all are read again', () => {
+    const { queue, held } = queueOf();
+    for (let offset = 0; offset < 1_003; offset += 1) queue.take(record(offset));
+    expect([held().length, queue.unread]).toEqual([1_000, { from: 1_000, until: 1_003 }]);
+    queue.answered(1_000);
+    queue.take(record(2_000));
+    expect([held(), queue.first, queue.unread]).toEqual([[], 1_000, { from: 1_000, until: 2_001 }]);
+    queue.answered(1_002);
+    expect(queue.unread).toEqual({ from: 1_002, until: 2_001 });
+    queue.answered(2_001);
+    expect([queue.first, queue.unread]).toEqual([undefined, undefined]);
+    queue.take(record(2_001));
+    expect(held()).toEqual([2_001]);
+  });
+
+  it('beyond a number of bytes are not held', () => {
+    const { queue, held } = queueOf();
+    for (let offset = 0; offset < 4; offset += 1) queue.take(record(offset, Buffer.alloc(500_000)));
+    expect([held(), queue.unread]).toEqual([[0, 1, 2], { from: 3, until: 4 }]);
+  });
+
+  it('of an earlier session are read again first', () => {
+    const { queue, held } = queueOf({ from: 5, until: 8 });
+    queue.take(record(9));
+    expect([queue.first, held(), queue.unread]).toEqual([5, [], { from: 5, until: 10 }]);
   });
 });
 

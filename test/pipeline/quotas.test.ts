@@ -93,10 +93,10 @@ describe('requests over a quota', () => {
   const shared = () => {
     const { its, quotas } = world(`${REPLIES} 100 -`);
     const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000) });
-    const deferrals = new DeferredQueue();
+    const deferrals = new DeferredQueue(() => {});
     const serve = (...records: Parameters<typeof processBatch>[2]) =>
       processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
-    return { its, worker, deferrals, serve };
+    return { its, worker, quotas, deferrals, serve };
   };
 
   it('are refused without an entry or an ID, and get a batch when they are sent again later', async () => {
@@ -116,10 +116,13 @@ describe('requests over a quota', () => {
     expect(worker.replies().map(gist)).toEqual(['0+100', '0+100', '0+100']);
   });
 
-  it('are refused immediately, however many IDs they ask for', async () => {
-    const { worker, deferrals, serve } = shared();
+  it('are refused in the lane of large requests, without IDs, when they are large', async () => {
+    const { worker, quotas, deferrals, serve } = shared();
     await serve(request(0, 'a', { count: 100 }));
     await serve(request(1, 'b', { count: 50_000 }));
-    expect([deferrals.first, worker.replies().map(gist)]).toEqual([undefined, ['0+100', 'QUOTA_EXCEEDED']]);
+    expect(deferrals.first).toBe(1);
+    const control = { isCurrent: () => true, resolved: () => {}, prepared: new Map() };
+    await processBatch({ ...worker.deps, quotas }, 0, deferrals.held, control);
+    expect([worker.allocator.asked, worker.replies().map(gist)]).toEqual([[100], ['0+100', 'QUOTA_EXCEEDED']]);
   });
 });

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import type { RequestPosition } from '../../src/codec/request-position.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { RequestHandler } from '../../src/pipeline/lane.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
-import { RequestSession } from '../../src/pipeline/request-session.ts';
+import { type RequestChunk, RequestSession } from '../../src/pipeline/request-session.ts';
 
 const PARTITION = 3;
 
@@ -17,17 +18,31 @@ interface Call {
   end(error?: unknown): Promise<void>;
 }
 
+/** The partition is read again for large requests. */
+interface Reading {
+  readonly from: number;
+  readonly deliver: (chunk: RequestChunk) => Promise<void>;
+  stopped: boolean;
+}
+
 /** Lets everything run that can run now. */
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-function scene({ isOpen = true } = {}) {
+function scene({ isOpen = true, position }: { isOpen?: boolean; position?: RequestPosition } = {}) {
   const calls: Call[] = [];
   const progress: number[] = [];
   const faults: boolean[] = [];
   const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
+  const readings: Reading[] = [];
   const session = new RequestSession({
     partition: PARTITION,
     isOpen,
+    position,
+    readAgain: (from, deliver) => {
+      const reading: Reading = { from, deliver, stopped: false };
+      readings.push(reading);
+      return { stop: () => (reading.stopped = true) };
+    },
     handler: (_partition, records, control) => {
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       calls.push({
@@ -48,11 +63,11 @@ function scene({ isOpen = true } = {}) {
         return { cancel: () => (timer.cancelled = true) };
       },
     },
-    onProgress: (next) => progress.push(next),
+    onProgress: ({ next }) => progress.push(next),
     onError: (_error, lasting) => faults.push(lasting),
   });
   const due = () => timers.filter(({ cancelled }) => !cancelled);
-  return { session, calls, progress, faults, due };
+  return { session, calls, progress, faults, due, readings };
 }
 
 const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
@@ -65,17 +80,17 @@ describe('a request session', () => {
     const delivered = session.deliver({ records: recordsAt(5, 6), next: 9 }).then(() => (taken = true));
     calls[0]?.control.resolved(5);
     await turn();
-    expect([taken, session.next]).toEqual([false, 6]);
+    expect([taken, session.position?.next]).toEqual([false, 6]);
     calls[0]?.control.resolved(6);
     await calls[0]?.end();
     await delivered;
-    expect([session.next, progress]).toEqual([9, [6, 7, 9]]);
+    expect([session.position?.next, progress]).toEqual([9, [6, 7, 9]]);
   });
 
   it('moves past a chunk of markers alone without calling the handler', async () => {
     const { session, calls } = scene();
     await session.deliver({ records: [], next: 4 });
-    expect([session.next, calls.length]).toEqual([4, 0]);
+    expect([session.position?.next, calls.length]).toEqual([4, 0]);
   });
 
   it('retries from the first unanswered record, after a pause', async () => {
@@ -123,7 +138,7 @@ describe('a request session', () => {
     expect(calls[0]?.control.isCurrent()).toBe(false);
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
-    expect([session.next, calls.length]).toEqual([2, 1]);
+    expect([session.position?.next, calls.length]).toEqual([2, 1]);
     session.resume();
     await turn();
     expect(calls[1]?.offsets).toEqual([2]);
@@ -160,7 +175,7 @@ describe('a request session', () => {
     expect(calls[0]?.control.isCurrent()).toBe(false);
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
-    expect([session.next, progress, calls.length, left]).toEqual([undefined, [], 1, true]);
+    expect([session.position?.next, progress, calls.length, left]).toEqual([undefined, [], 1, true]);
     await session.deliver({ records: recordsAt(2), next: 3 });
     expect(calls.length).toBe(1);
   });
@@ -192,34 +207,38 @@ describe('a request session', () => {
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
     calls[0]?.control.resolved(3);
     calls[0]?.control.resolved(1);
-    expect([session.next, progress]).toEqual([4, [4]]);
+    expect([session.position?.next, progress]).toEqual([4, [4]]);
   });
 });
 
-describe('deferred requests', () => {
-  const large = (offset: number) => ({ record: recordsAt(offset)[0] as RequestRecord, name: `n${offset}`, share: 1 });
+const large = (offset: number) => recordsAt(offset)[0] as RequestRecord;
 
+describe('deferred requests', () => {
   it('are served in parallel with those after them, in the next chunk as well', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1, 2), next: 3 });
-    expect(calls[0]?.control.deferrals?.take(large(1))).toBe(true);
+    calls[0]?.control.deferrals?.take(large(1));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await delivered;
     void session.deliver({ records: recordsAt(3), next: 4 });
     expect(calls.map(({ offsets }) => offsets)).toEqual([[1, 2], [1], [3]]);
-    expect(calls[1]?.control.deferrals).toBe(undefined);
+    expect(calls.map(({ control }) => [control.deferrals !== undefined, control.prepared !== undefined])).toEqual([
+      [true, false],
+      [false, true],
+      [true, false],
+    ]);
   });
 
-  it('hold back the offset to commit, and nothing else, until they are answered', async () => {
+  it('hold back the offset to commit, and not the position of the small ones, until they are answered', async () => {
     const { session, calls, progress } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
     calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(3);
-    expect(session.next).toBe(2);
+    expect(session.position).toEqual({ next: 2, small: 4 });
     await calls[0]?.end();
     calls[1]?.control.resolved(2);
-    expect([session.next, progress]).toEqual([4, [2, 4]]);
+    expect([session.position, progress]).toEqual([{ next: 4, small: 4 }, [2, 4]]);
   });
 
   it('are retried after an error, and then the next of them', async () => {
@@ -229,23 +248,21 @@ describe('deferred requests', () => {
     calls[0]?.control.deferrals?.take(large(2));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
+    calls[1]?.control.resolved(1);
     await calls[1]?.end(passing);
     due()[0]?.run();
     await turn();
-    expect(calls.slice(1).map(({ offsets }) => offsets)).toEqual([[1], [1]]);
-    calls[2]?.control.resolved(1);
+    expect(calls.slice(1).map(({ offsets }) => offsets)).toEqual([[1], [2]]);
+    calls[2]?.control.resolved(2);
     await calls[2]?.end();
-    expect(calls[3]?.offsets).toEqual([2]);
-    calls[3]?.control.resolved(2);
-    await calls[3]?.end();
-    expect([session.next, calls.length]).toEqual([3, 4]);
+    expect([session.position?.next, calls.length]).toEqual([3, 3]);
   });
 
   it('are not started while the gate is closed, and count for settled', async () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
-    calls[0]?.control.deferrals?.take(large(1));
     session.pause();
+    calls[0]?.control.deferrals?.take(large(1));
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
     expect(calls.length).toBe(1);
@@ -258,22 +275,71 @@ describe('deferred requests', () => {
     expect(settled).toBe(false);
     session.end();
     await calls[1]?.end();
-    expect([settled, session.next]).toEqual([true, 1]);
+    expect([settled, session.position?.next]).toEqual([true, 1]);
   });
 
-  it('limit how far other requests run ahead', async () => {
-    const { session, calls } = scene();
-    const delivered = session.deliver({ records: recordsAt(1), next: 9_000 });
-    calls[0]?.control.deferrals?.take(large(1));
-    calls[0]?.control.resolved(1);
+  it('are served, however soon after the last answer they are deferred', async () => {
+    for (let microtasks = 0; microtasks <= 12; microtasks += 1) {
+      const { session, calls } = scene();
+      void session.deliver({ records: recordsAt(1), next: 2 });
+      calls[0]?.control.deferrals?.take(large(1));
+      calls[0]?.control.resolved(1);
+      await calls[0]?.end();
+      void session.deliver({ records: recordsAt(2), next: 3 });
+      calls[1]?.control.resolved(1);
+      const answered = calls[1]?.end();
+      for (let i = 0; i < microtasks; i += 1) await Promise.resolve();
+      calls[2]?.control.deferrals?.take(large(2));
+      await answered;
+      expect(calls.slice(3).map(({ offsets }) => offsets)).toEqual([[2]]);
+    }
+  });
+});
+
+describe('deferred requests that are not in memory', () => {
+  /** Everything below 3 is answered; below 8, everything but large requests. */
+  const position = { next: 3, small: 8 };
+
+  it('are read again from the first of them, as are those of an earlier session', async () => {
+    const { session, calls, readings } = scene({ position });
+    expect(readings.map(({ from }) => from)).toEqual([3]);
+    void readings[0]?.deliver({ records: recordsAt(3, 4, 5), next: 6 });
+    expect(calls.map(({ offsets, control }) => [offsets, control.prepared !== undefined])).toEqual([[[3, 4, 5], true]]);
+    calls[0]?.control.resolved(4);
+    expect(session.position).toEqual({ next: 5, small: 8 });
+    calls[0]?.control.resolved(5);
     await calls[0]?.end();
-    await delivered;
-    void session.deliver({ records: recordsAt(10_500), next: 11_000 });
-    await turn();
-    expect(calls.map(({ offsets }) => offsets)).toEqual([[1], [1]]);
-    calls[1]?.control.resolved(1);
-    await turn();
-    expect(calls[2]?.offsets).toEqual([10_500]);
+    expect([session.position, readings[0]?.stopped]).toEqual([{ next: 6, small: 8 }, false]);
+    void readings[0]?.deliver({ records: recordsAt(7, 8, 9), next: 10 });
+    expect(calls[1]?.offsets).toEqual([7]);
+    calls[1]?.control.resolved(7);
+    await calls[1]?.end();
+    expect([session.position, readings[0]?.stopped]).toEqual([{ next: 8, small: 8 }, true]);
+  });
+
+  it('do not hold up the small ones, which continue where the earlier session was', async () => {
+    const { session, calls } = scene({ position });
+    void session.deliver({ records: recordsAt(7, 8), next: 9 });
+    expect(calls[0]?.offsets).toEqual([8]);
+    calls[0]?.control.resolved(8);
+    expect(session.position).toEqual({ next: 3, small: 9 });
+  });
+
+  it('include one that is deferred while the last of them is served', async () => {
+    const { session, calls, readings } = scene({ position: { next: 3, small: 4 } });
+    void session.deliver({ records: recordsAt(4), next: 5 });
+    void readings[0]?.deliver({ records: recordsAt(3, 4), next: 5 });
+    expect(calls.map(({ offsets }) => offsets)).toEqual([[4], [3]]);
+    calls[0]?.control.deferrals?.take(large(4));
+    calls[0]?.control.resolved(4);
+    calls[1]?.control.resolved(3);
+    await calls[1]?.end();
+    expect([session.position, calls[2]?.offsets]).toEqual([{ next: 4, small: 5 }, [4]]);
+  });
+
+  it('are read no further once the session has ended', async () => {
+    const { session, readings } = scene({ position });
     session.end();
+    expect(readings[0]?.stopped).toBe(true);
   });
 });

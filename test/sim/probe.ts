@@ -82,6 +82,7 @@ export class Probe {
       },
     });
     return {
+      holds: (allocation) => inner.holds(allocation),
       allocate: async (counts) => {
         const takings: Takings = [];
         this.#present = takings;

@@ -55,6 +55,7 @@ export class ApiStage {
     const options = { layout, datacenterId, readClock, authority, random: Math.random };
     this.#allocator = new LeasedAllocator({ ...options, sleep: (delayMs) => sleep(delayMs) });
     const source: Allocator = {
+      holds: (allocation) => this.#allocator.holds(allocation),
       allocate: async (counts) => {
         await this.before();
         return await this.#allocator.allocate(counts);

@@ -14,6 +14,13 @@ export class CountingAllocator implements Allocator {
     this.#next = BigInt(workerId) * 1_000_000_000n;
   }
 
+  /** Whether the current term is that of all allocations so far. */
+  isSameTerm = true;
+
+  holds(): boolean {
+    return this.isSameTerm;
+  }
+
   async allocate(counts: readonly number[]): Promise<readonly Allocation[]> {
     await this.before();
     return counts.map((count) => {

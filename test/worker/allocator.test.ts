@@ -134,6 +134,51 @@ describe('a large batch', () => {
   });
 });
 
+describe('beside smaller ones that want every tick, a large batch', () => {
+  /** Time passes by a millisecond, and a request for a whole tick comes in each. */
+  async function saturated(count: number, milliseconds: number) {
+    let nowMs = 0;
+    const due: { readonly atMs: number; readonly wake: () => void }[] = [];
+    const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+    const allocator = new LeasedAllocator({
+      layout,
+      datacenterId: 3,
+      readClock: () => ({
+        reading: { wall: wallMs(at(T0) + nowMs), mono: monoMs(nowMs) },
+        verdict: { kind: 'steady' },
+      }),
+      authority: () => authorityOf(TERM),
+      random: () => 0,
+      sleep: (delayMs) => new Promise((wake) => due.push({ atMs: nowMs + delayMs, wake })),
+    });
+    const ids: bigint[] = [];
+    let largeAtMs: number | undefined;
+    const large = allocator.allocate([count]);
+    void large.then(([batch]) => {
+      largeAtMs = nowMs;
+      ids.push(...idsOf(batch as Allocation));
+    });
+    let served = 0;
+    for (; nowMs < milliseconds; nowMs += 1) {
+      for (const { wake } of due.splice(0).filter((one) => one.atMs <= nowMs || !due.push(one))) wake();
+      void allocator.allocate([layout.sequencesPerTick]).then(([batch]) => {
+        served += 1;
+        ids.push(...idsOf(batch as Allocation));
+      });
+      await turn();
+    }
+    return { ids, largeAtMs, served };
+  }
+
+  it('gets an eighth of the IDs, and they get the rest', async () => {
+    const { ids, largeAtMs, served } = await saturated(20_480, 100);
+    // Ten ticks are there at once; 20,480 are 40 eighths of a tick.
+    expect(largeAtMs).toBeLessThanOrEqual(45);
+    expect(served).toBeGreaterThanOrEqual(90);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+});
+
 describe('a small batch', () => {
   it('gets its IDs immediately while a large one takes every tick that passes', async () => {
     const small: Promise<readonly Allocation[]>[] = [];

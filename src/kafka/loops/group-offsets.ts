@@ -2,6 +2,12 @@ import { KafkaError } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Coordinator } from './coordinator.ts';
 
+/** A committed offset, and the text that is kept with it. */
+export interface CommittedOffset {
+  readonly offset: number;
+  readonly metadata: string;
+}
+
 const COMMIT_MS = 2_000;
 const FETCH_MS = 3_000;
 
@@ -28,13 +34,13 @@ export class GroupOffsets {
   }
 
   /** One commit at a time, since a late earlier one could move offsets back. `begin` returns the member to commit as, or throws. */
-  commit(offsets: ReadonlyMap<number, number>, begin: () => MemberRequest): Promise<void> {
+  commit(offsets: ReadonlyMap<number, CommittedOffset>, begin: () => MemberRequest): Promise<void> {
     const turn = this.#last.then(() => this.#commit(offsets, begin()));
     this.#last = turn.catch(() => undefined); // the caller gets the error; the next commit only waits
     return turn;
   }
 
-  async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
+  async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, CommittedOffset | undefined>> {
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
     const requested = partitions.map((partition) => ({ topic, partition }));
@@ -46,16 +52,16 @@ export class GroupOffsets {
         const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);
         if (found === undefined) throw this.#failed('MALFORMED_RESPONSE', partition);
         if (found.errorCode !== undefined) throw this.#failed(found.errorCode, partition);
-        return [partition, found.offset < 0 ? undefined : found.offset];
+        return [partition, found.offset < 0 ? undefined : { offset: found.offset, metadata: found.metadata }];
       }),
     );
   }
 
-  async #commit(offsets: ReadonlyMap<number, number>, { generation, memberId }: MemberRequest): Promise<void> {
+  async #commit(offsets: ReadonlyMap<number, CommittedOffset>, { generation, memberId }: MemberRequest): Promise<void> {
     if (offsets.size === 0) return;
     const { groupId } = this.#coordinator;
     const topic = this.#topic;
-    const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
+    const partitions = [...offsets].map(([partition, committed]) => ({ topic, partition, ...committed }));
     const response = await this.#coordinator.call('group', COMMIT_MS, (link) =>
       link.commitOffsets({ groupId, generation, memberId, partitions }),
     );

@@ -5,7 +5,7 @@ import type { Claims } from './assigner.ts';
 import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
 import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';
-import { GroupOffsets } from './group-offsets.ts';
+import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
 import { Heartbeats } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
 import { leaveGroup } from './leave-group.ts';
@@ -140,7 +140,7 @@ export class Member {
    * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while there
    * is no generation to commit in, else with the coordinator's error or a link error.
    */
-  async commit(offsets: ReadonlyMap<number, number>): Promise<void> {
+  async commit(offsets: ReadonlyMap<number, CommittedOffset>): Promise<void> {
     const { groupId, topic } = this.#options;
     const member = this.#member;
     const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
@@ -159,7 +159,7 @@ export class Member {
   }
 
   /** The group's committed offsets, undefined where there is none. Sent once; rejects with a KafkaError. */
-  fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, number | undefined>> {
+  fetchCommitted(partitions: readonly number[]): Promise<ReadonlyMap<number, CommittedOffset | undefined>> {
     return this.#offsets.fetch(partitions);
   }
 

@@ -162,7 +162,11 @@ export class KafkajsLink implements port.BrokerLink {
       groupId,
       groupGenerationId: generation,
       memberId,
-      topics: byTopic(partitions, ({ partition, offset }) => ({ partition, offset: String(offset) })),
+      topics: byTopic(partitions, ({ partition, offset, metadata = '' }) => ({
+        partition,
+        offset: String(offset),
+        metadata,
+      })),
     };
     return this.#calls.request(apiKeys.OffsetCommit, requests.OffsetCommit, options, (decoded) => ({
       throttleMs: throttleOf(decoded),
@@ -176,10 +180,11 @@ export class KafkajsLink implements port.BrokerLink {
       requireNoError(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
-        partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
+        partitions: flat(decoded.responses, ({ partition, errorCode, offset, metadata }) => ({
           partition,
           ...errorIn(errorCode),
           offset: wholeNumber(offset),
+          metadata: metadata ?? '',
         })),
       };
     });

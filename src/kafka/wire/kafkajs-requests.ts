@@ -74,12 +74,13 @@ interface Requests {
     { groupId: string; groupGenerationId: number; memberId: string } & TopicsWith<{
       partition: number;
       offset: string;
+      metadata: string;
     }>,
     ResponsesWith<{ partition: number; errorCode: number }>
   >;
   readonly OffsetFetch: Definition<
     { groupId: string } & TopicsWith<{ partition: number }>,
-    ResponsesWith<{ partition: number; errorCode: number; offset: string }> & Failing
+    ResponsesWith<{ partition: number; errorCode: number; offset: string; metadata: string | null }> & Failing
   >;
   readonly CreateTopics: Definition<
     { topics: readonly NewTopic[]; validateOnly: boolean; timeout: number },

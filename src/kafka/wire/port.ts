@@ -203,7 +203,13 @@ export interface OffsetCommitRequest {
   /** -1, with an empty member ID, for a commit from outside a group that is empty. */
   readonly generation: number;
   readonly memberId: string;
-  readonly partitions: readonly { readonly topic: string; readonly partition: number; readonly offset: number }[];
+  readonly partitions: readonly {
+    readonly topic: string;
+    readonly partition: number;
+    readonly offset: number;
+    /** A text that the group keeps with the offset, up to 4,096 bytes by default. */
+    readonly metadata?: string;
+  }[];
 }
 
 export interface OffsetCommitResponse extends BrokerResponse {
@@ -220,12 +226,13 @@ export interface OffsetFetchRequest {
 }
 
 export interface OffsetFetchResponse extends BrokerResponse {
-  /** `offset` is -1 where nothing was committed. */
+  /** `offset` is -1 where nothing was committed; `metadata` is empty where there is none. */
   readonly partitions: readonly {
     readonly topic: string;
     readonly partition: number;
     readonly errorCode?: KafkaErrorCode;
     readonly offset: number;
+    readonly metadata: string;
   }[];
 }
 

@@ -200,7 +200,9 @@ export class StagedMember {
 
   /** The outcome of a commit: ok, or the name of the fault. */
   commit(offsets: Readonly<Record<number, number>>): Promise<string> {
-    const entries = Object.entries(offsets).map(([partition, offset]) => [Number(partition), offset] as const);
+    const entries = Object.entries(offsets).map(
+      ([partition, offset]) => [Number(partition), { offset, metadata: '' }] as const,
+    );
     return this.member.commit(new Map(entries)).then(
       () => 'ok',
       (error: unknown) => String((error as { errorCode?: string }).errorCode ?? error),

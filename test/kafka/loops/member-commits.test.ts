@@ -22,8 +22,8 @@ describe('commits of a member', () => {
     expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
     const committed = await stage.runtime.until(a.member.fetchCommitted([3, 4, 5]));
     expect([...committed]).toEqual([
-      [3, 17],
-      [4, 9],
+      [3, { offset: 17, metadata: '' }],
+      [4, { offset: 9, metadata: '' }],
       [5, undefined],
     ]);
   });
@@ -78,7 +78,7 @@ describe('commits of a member', () => {
     const a: StagedMember = stage.member('a', {
       beforeRejoin: async () => {
         next += 1;
-        await a.member.commit(new Map([[1, next]]));
+        await a.member.commit(new Map([[1, { offset: next, metadata: '' }]]));
       },
     });
     await stage.settled(a.start());

@@ -1,5 +1,6 @@
+import type { CommittedOffset } from '../../../src/kafka/loops/group-offsets.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { OffsetCommitRequest, OffsetFetchRequest } from '../../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
 
@@ -10,7 +11,7 @@ export interface GroupsOptions extends GroupSettings {
 
 interface Kept {
   readonly group: Group;
-  readonly offsets: Map<string, number>;
+  readonly offsets: Map<string, CommittedOffset>;
   node: number;
   /** By the monotonic clock; until then the coordinator answers GROUP_LOAD_IN_PROGRESS. */
   loadingUntilMs: number;
@@ -63,27 +64,28 @@ export class Groups {
     const kept = this.#groups.get(groupId);
     const errorCode = kept === undefined ? 'UNKNOWN_MEMBER_ID' : kept.group.refusesCommit(memberId, generation);
     if (errorCode !== undefined) return partitions.map(({ topic, partition }) => ({ topic, partition, errorCode }));
-    for (const { topic, partition, offset } of partitions) kept?.offsets.set(`${topic}/${partition}`, offset);
+    for (const { topic, partition, offset, metadata = '' } of partitions)
+      kept?.offsets.set(`${topic}/${partition}`, { offset, metadata });
     this.onCommit(request);
     return partitions.map(({ topic, partition }) => ({ topic, partition }));
   }
 
-  fetch({ groupId, partitions }: OffsetFetchRequest): readonly { topic: string; partition: number; offset: number }[] {
+  fetch({ groupId, partitions }: OffsetFetchRequest): OffsetFetchResponse['partitions'] {
     return partitions.map(({ topic, partition }) => {
-      const offset = this.committed(groupId, topic, partition) ?? -1;
-      return { topic, partition, offset };
+      const kept = this.#groups.get(groupId)?.offsets.get(`${topic}/${partition}`);
+      return { topic, partition, ...(kept ?? { offset: -1, metadata: '' }) };
     });
   }
 
   committed(groupId: string, topic: string, partition: number): number | undefined {
-    return this.#groups.get(groupId)?.offsets.get(`${topic}/${partition}`);
+    return this.#groups.get(groupId)?.offsets.get(`${topic}/${partition}`)?.offset;
   }
 
   /** Sets a committed offset from outside, as an operator does; undefined for an expired one. */
   reset(groupId: string, topic: string, partition: number, offset: number | undefined): void {
     const offsets = this.#groups.get(groupId)?.offsets;
     if (offset === undefined) offsets?.delete(`${topic}/${partition}`);
-    else offsets?.set(`${topic}/${partition}`, offset);
+    else offsets?.set(`${topic}/${partition}`, { offset, metadata: '' });
   }
 
   #kept(groupId: string, first: number): Kept {

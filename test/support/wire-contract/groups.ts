@@ -47,6 +47,9 @@ export function groupsContract(at: () => WireStage): void {
       const { partitions } = await one.commit(topic, { 0: 7, 2: 9 });
       expect(partitions.map(({ errorCode }) => errorCode)).toEqual([undefined, undefined]);
       expect(await committed(groupId, topic, [0, 1, 2])).toEqual(new Map([[0, 7], [1, -1], [2, 9]])); // biome-ignore format: pairs
+      const asked = { groupId, partitions: [0, 1].map((partition) => ({ topic, partition })) };
+      const kept = await at().onCoordinator(groupId, (link) => link.fetchOffsets(asked));
+      expect(kept.partitions.map(({ metadata }) => metadata)).toEqual(['0 at 7', '']);
       await one.commit(topic, { 0: 5 });
       await one.leave();
       expect((await committed(groupId, topic, [0])).get(0)).toBe(5);

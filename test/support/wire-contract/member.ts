@@ -93,6 +93,7 @@ export class TestMember {
       topic,
       partition: Number(partition),
       offset,
+      metadata: `${partition} at ${offset}`,
     }));
     return this.call((link) => link.commitOffsets({ groupId, generation, memberId, partitions }));
   }

@@ -1,0 +1,62 @@
+import { afterEach, expect, test } from 'vitest';
+import { LARGE_AT_ONCE } from '../../src/pipeline/batch.ts';
+import { idsOf, StagedRequests } from '../support/staged-requests.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
+
+const START_MS = 10_000;
+const LARGE = 100_000;
+/** More than a partition keeps in memory. */
+const MANY = 1_200;
+const { requests } = config.topics;
+
+let stage: WorkerStage;
+let asked: StagedRequests;
+
+afterEach(() => stage.stop());
+
+async function started(): Promise<void> {
+  stage = new WorkerStage();
+  asked = new StagedRequests(stage);
+  stage.start();
+  await stage.pass(START_MS);
+}
+
+const replies = (ids: readonly string[]) => ids.map((id) => asked.repliesTo(id).length);
+const all = (ids: readonly string[], count: number) => ids.map(() => count);
+const committed = () => stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+
+test('more large requests than fit into memory are answered once each, and small ones do not wait for them', async () => {
+  await started();
+  const [large, small] = [idsOf('large', MANY), idsOf('small', 10)];
+  asked.send(large, LARGE);
+  asked.send(small);
+  await stage.pass(2_000);
+  expect(replies(small)).toEqual(all(small, 1));
+  const early = replies(large).filter((count) => count > 0).length;
+  expect(early).toBeLessThan(MANY / 2);
+  const late = idsOf('late', 10);
+  asked.send(late);
+  asked.send(idsOf('last', 1), LARGE);
+  await stage.pass(2_000);
+  expect(replies(late)).toEqual(all(late, 1));
+  await stage.pass(60_000);
+  expect(replies([...large, ...idsOf('last', 1)])).toEqual(all([...large, 'last'], 1));
+  expect(committed()).toBe(MANY + 21);
+});
+
+test('a worker that starts again answers no small request again, and every large one', async () => {
+  await started();
+  const [large, small] = [idsOf('large', 400), idsOf('small', 50)];
+  asked.send(large, LARGE);
+  asked.send(small);
+  await stage.pass(2_000);
+  await stage.stop('instance');
+  expect(committed()).toBeLessThan(large.length);
+  stage.start();
+  await stage.pass(60_000);
+  expect(replies(small)).toEqual(all(small, 1));
+  const counts = replies(large);
+  expect(Math.min(...counts)).toBe(1);
+  expect(counts.filter((count) => count > 1).length).toBeLessThanOrEqual(LARGE_AT_ONCE);
+  expect(committed()).toBe(large.length + small.length);
+});
