@@ -1,4 +1,12 @@
-import { BACKFILL_MS, type Generator, type IdRange, startGenerator, take } from '../core/generator.ts';
+import {
+  BACKFILL_MS,
+  type Generator,
+  type IdRange,
+  startGenerator,
+  type Take,
+  take,
+  type Window,
+} from '../core/generator.ts';
 import { type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { type Random, type Reading, type Ticks, ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
@@ -14,6 +22,8 @@ export interface AllocatorOptions {
   readonly authority: (now: Reading) => Authority;
   readonly random: Random;
   readonly sleep: (delayMs: number) => Promise<void>;
+  /** Gets the ranges of each turn in that turn, in the order in which they are taken. */
+  readonly onTaken?: (ranges: readonly IdRange[]) => void;
 }
 
 /** A batch that gets no ID for this long fails: the clock or the raises of the ceiling are in trouble. */
@@ -120,13 +130,11 @@ export class LeasedAllocator implements Allocator {
   #payOldest({ reading, verdict, granted }: Turn): void {
     const batch = this.#large[0];
     if (batch === undefined || verdict.kind === 'wait' || !sameTerm(batch, granted)) return;
-    const { layout, random } = this.#options;
+    const { layout } = this.#options;
     const due = Math.min(batch.missing, Math.floor(batch.credit));
     if (due < 1) return;
-    const term = this.#termOf(granted);
     const window = { nowTicks: toTicks(layout, reading.wall), ...granted.reservation };
-    const { generator, ranges, missing } = take(term.generator, due, window, random);
-    term.generator = generator;
+    const { ranges, missing } = this.#take(granted, due, window);
     add(batch, { ranges, missing: batch.missing - due + missing });
   }
 
@@ -143,27 +151,28 @@ export class LeasedAllocator implements Allocator {
   /** Takes the IDs available now. Only in the turn that was checked: no promise may be awaited in between. */
   #tryTake(turn: Turn, count: number, isLarge: boolean): Allocation | PartialTake {
     const { reading, verdict, granted } = turn;
-    const { layout, random } = this.#options;
+    const { layout } = this.#options;
     const evidence = evidenceOf(turn);
     if (verdict.kind === 'wait') {
       return { ...evidence, ranges: [], missing: count, waitMs: Math.max(1, verdict.untilWall - reading.wall) };
     }
-    const term = this.#termOf(granted);
     const { from, to } = granted.reservation;
     const nowTicks = toTicks(layout, reading.wall);
     const end = isLarge && nowTicks > from && nowTicks < to ? nowTicks : to;
-    const { generator, ranges, missing, ...shortfall } = take(
-      term.generator,
-      count,
-      { nowTicks, from, to: end },
-      random,
-    );
-    term.generator = generator;
+    const { ranges, missing, ...shortfall } = this.#take(granted, count, { nowTicks, from, to: end });
     if (missing === 0) return { ...evidence, ranges };
     const isHeldBack = end < to && shortfall.exhausted === 'reservation';
     const until = isHeldBack ? ticks(nowTicks + 1) : shortfall.waitUntilTicks;
     if (until === undefined) throw exhausted(shortfall.exhausted, layout);
     return { ...evidence, ranges, missing, waitMs: waitUntil(layout, until, reading) };
+  }
+
+  #take(granted: Granted, count: number, window: Window): Take {
+    const term = this.#termOf(granted);
+    const taken = take(term.generator, count, window, this.#options.random);
+    term.generator = taken.generator;
+    this.#options.onTaken?.(taken.ranges);
+    return taken;
   }
 
   /** Always false for layouts whose ticks can't be used once they are over. */

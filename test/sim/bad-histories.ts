@@ -19,7 +19,7 @@ import { RENEW_AFTER_MS } from './setting.ts';
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
   unique: {
     'two allocations share an ID': {
-      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 101n, last: 105n })],
+      issued: [issuedOf(), issuedOf({ order: 6, first: 101n, last: 105n })],
     },
     'two replies contain one ID': {
       replies: [replyOf(batchOf(100n)), replyOf(batchOf(101n), { key: 'd', offset: 1 })],
@@ -54,10 +54,10 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   increasing: {
     'IDs fell within a term': {
-      issued: [issuedOf(), issuedOf({ order: 6, allocation: 2, first: 90n, last: 91n })],
+      issued: [issuedOf(), issuedOf({ order: 6, first: 90n, last: 91n })],
     },
     'IDs fell from one term to the next': {
-      issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, allocation: 2, fence: 11n, first: 90n, last: 91n })],
+      issued: [issuedOf({ order: 6 }), issuedOf({ order: 5, fence: 11n, first: 90n, last: 91n })],
     },
   },
   stopped: {

@@ -77,17 +77,14 @@ interface Span {
 
 /** No ID repeats, neither among allocations nor among replies. The layout's step is 1. */
 function unique({ issued, replies }: History): string | undefined {
-  const given = issued.map(({ allocation, first, last }) => ({ owner: `allocation ${allocation}`, first, last }));
+  const given = issued.map(({ first, last }, i) => ({ owner: `range ${i}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
   for (const { partition, key, value, reply } of replies) {
     const owner = `${partition}/${key}`;
     const text = `${owner} ${value.toString('latin1')}`;
     if (!seen.has(text)) seen.set(text, spansOf(owner, reply));
   }
-  return (
-    overlapOf(given.map((span, i) => ({ ...span, owner: `${span.owner} (range ${i})` }))) ??
-    overlapOf([...seen.values()].flat())
-  );
+  return overlapOf(given) ?? overlapOf([...seen.values()].flat());
 }
 
 function spansOf(owner: string, reply: IdReply): readonly Span[] {

@@ -34,7 +34,7 @@ export function entryOf(fields: Partial<Entry> = {}): Entry {
 }
 
 export function issuedOf(fields: Partial<Issued> = {}): Issued {
-  const taken = { order: 5, allocation: 1, workerId: 1, fence: 10n, from: 40, tick: 50, ceiling: 60 };
+  const taken = { order: 5, workerId: 1, fence: 10n, from: 40, tick: 50, ceiling: 60 };
   return { ...taken, first: 100n, last: 101n, ...fields };
 }
 

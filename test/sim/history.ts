@@ -116,7 +116,6 @@ export interface SentRequest {
 /** A range that was allocated, with the state of etcd at that time. */
 export interface Issued {
   readonly order: number;
-  readonly allocation: number;
   readonly workerId: number;
   readonly fence: bigint;
   /** The start of the reservation of its term. */

@@ -61,7 +61,7 @@ export class Host {
       etcd: this.#etcd(),
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
-      createAllocator: (options) => this.#probe.around(options, (watched) => new LeasedAllocator(watched)),
+      createAllocator: (options) => new LeasedAllocator(this.#probe.around(options)),
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, place),

@@ -1,30 +1,25 @@
-import { toTicks } from '../../src/core/layout.ts';
+import type { IdRange } from '../../src/core/generator.ts';
 import type { Runtime } from '../../src/core/runtime.ts';
 import type { Reading } from '../../src/core/units.ts';
 import type { Authority } from '../../src/identity/state.ts';
-import type { Allocation, Allocator } from '../../src/pipeline/ports.ts';
 import type { AllocatorOptions } from '../../src/worker/allocator.ts';
 import type { Store } from './etcd.ts';
-import type { History, Issued } from './history.ts';
+import type { History } from './history.ts';
 import type { Process } from './machine.ts';
 import { layout } from './setting.ts';
 import type { World } from './world.ts';
 
-interface Taking {
-  readonly order: number;
-  readonly nowTicks: number;
+/** The authority of the present turn. */
+interface Turn {
   readonly ceiling: number | undefined;
   readonly from: number;
-  readonly to: number;
+  readonly workerId: number;
+  readonly fence: bigint;
 }
 
-/** The authority that one allocation used, turn by turn. */
-type Takings = Taking[];
-
 /**
- * Wraps the allocator and reads the store in the same turn in which ranges are taken. The allocator reads the clock, gets
- * its authority and takes, all in one turn. The turn belongs to a known call, because a call runs only from its start or
- * from the end of one of its sleeps.
+ * Watches the allocator and reads the store in the same turn in which ranges are taken. The allocator reads the clock, gets
+ * its authority and takes, all in one turn.
  */
 export class Probe {
   readonly #world: World;
@@ -36,7 +31,7 @@ export class Probe {
   #renewed = { monoMs: Number.NEGATIVE_INFINITY, trueMs: Number.NEGATIVE_INFINITY };
   readonly #seen = new SeenClock();
   #term = '';
-  #present: Takings = [];
+  #turn: Turn | undefined;
   #steady = false;
 
   /** `config` names the configuration of the process. */
@@ -65,9 +60,9 @@ export class Probe {
     };
   }
 
-  /** The allocator that `make` creates, wrapped. */
-  around(options: AllocatorOptions, make: (watched: AllocatorOptions) => Allocator): Allocator {
-    const inner = make({
+  /** The options of an allocator that is watched. */
+  around(options: AllocatorOptions): AllocatorOptions {
+    return {
       ...options,
       readClock: () => {
         const seen = options.readClock();
@@ -75,22 +70,7 @@ export class Probe {
         return seen;
       },
       authority: (now) => this.#granted(options.authority(now), now),
-      sleep: async (delayMs) => {
-        const own = this.#present;
-        await options.sleep(delayMs);
-        this.#present = own;
-      },
-    });
-    return {
-      holds: (allocation) => inner.holds(allocation),
-      allocate: async (counts) => {
-        const takings: Takings = [];
-        this.#present = takings;
-        const allocations = await inner.allocate(counts);
-        const isLarge = counts.reduce((sum, count) => sum + count, 0) > layout.sequencesPerTick;
-        for (const allocation of allocations) this.#issued(allocation, takings, isLarge);
-        return allocations;
-      },
+      onTaken: (ranges) => this.#taken(ranges),
     };
   }
 
@@ -100,13 +80,7 @@ export class Probe {
     const term = `${workerId}/${fence}/${reservation.from}`; // after etcd was set back, fences may repeat
     if (term !== this.#term) this.#seen.forget();
     this.#term = term;
-    this.#present.push({
-      order: this.#world.tick(),
-      nowTicks: toTicks(layout, now.wall),
-      ceiling: this.#store.ceiling(workerId),
-      from: reservation.from,
-      to: reservation.to,
-    });
+    this.#turn = { ceiling: this.#store.ceiling(workerId), from: reservation.from, workerId, fence };
     const { thawed } = this.#process;
     this.#history.grants.push({
       order: this.#world.tick(),
@@ -122,30 +96,12 @@ export class Probe {
     return granted;
   }
 
-  /**
-   * A range belongs to the first turn that could use its tick: a turn that needs more takes all of it. A large call leaves
-   * the current tick to others.
-   */
-  #issued({ ranges, workerId, fence }: Allocation, takings: Takings, isLarge: boolean): void {
-    const lastOf = ({ nowTicks, from, to }: Taking) =>
-      isLarge && nowTicks > from && nowTicks < to ? nowTicks - 1 : nowTicks;
-    const allocation = this.#world.tick();
+  #taken(ranges: readonly IdRange[]): void {
+    if (this.#turn === undefined) throw new Error('IDs were taken without authority');
     for (const { first, count } of ranges) {
-      const tick = Number(first >> layout.timestampShift);
-      const taken = takings.find((taking) => lastOf(taking) >= tick) ?? takings.at(-1);
+      const order = this.#world.tick();
       const last = first + BigInt(count - 1) * layout.step;
-      const range: Issued = {
-        order: taken?.order ?? 0,
-        allocation,
-        workerId,
-        fence,
-        from: taken?.from ?? 0,
-        first,
-        last,
-        tick,
-        ceiling: taken?.ceiling,
-      };
-      this.#history.issued.push(range);
+      this.#history.issued.push({ ...this.#turn, order, first, last, tick: Number(first >> layout.timestampShift) });
     }
   }
 }
