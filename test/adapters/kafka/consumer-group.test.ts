@@ -23,7 +23,10 @@ function describing(...groups: readonly Group[]): Partial<BrokerLink> {
 const fetching = (
   partitions: readonly { partition: number; offset: number; errorCode?: string }[],
 ): Partial<BrokerLink> => ({
-  fetchOffsets: async () => ({ throttleMs: 0, partitions: partitions.map((one) => ({ topic: 't', metadata: '', ...one })) }),
+  fetchOffsets: async () => ({
+    throttleMs: 0,
+    partitions: partitions.map((one) => ({ topic: 't', metadata: '', ...one })),
+  }),
 });
 
 describe('describeGroup', () => {
