@@ -47,6 +47,8 @@ export interface Vitals {
   /** How long no broker has answered. */
   readonly kafkaSilenceMs: number;
   readonly stoppedPartitions: number;
+  /** Partitions of a topic beyond those that are served; absent for none. */
+  readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
   /** The resources that the brokers deny to this worker. */
@@ -68,6 +70,8 @@ type Listener = (typeof LISTENERS)[number];
 
 const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
+
+const COUNTED_TOPICS = ['requests', 'ledger'] as const;
 
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
@@ -142,6 +146,15 @@ export function createMetrics(
     "Ledger partitions that can't be read; their requests wait",
     ({ stoppedPartitions }) => stoppedPartitions,
   );
+  new Gauge({
+    name: 'idalloc_topic_added_partitions',
+    help: 'Partitions that were added to a topic since the worker started, and are not served',
+    labelNames: ['topic'],
+    registers,
+    collect() {
+      for (const topic of COUNTED_TOPICS) this.set({ topic }, worker?.addedPartitions.get(topic) ?? 0);
+    },
+  });
   new Gauge({
     name: 'idalloc_partition_state',
     help: "1 for the state of the worker's copy of a ledger partition: restoring, following (standby), serving, stopped",
