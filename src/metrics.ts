@@ -51,6 +51,12 @@ export interface Vitals {
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
+  /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
+  readonly largeWaiting: readonly {
+    readonly partition: number;
+    readonly waiting: number;
+    readonly milliseconds: number;
+  }[];
   /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
@@ -187,6 +193,23 @@ export function createMetrics(
       }
     },
   });
+  const byPartition = (name: string, help: string, of: (large: Vitals['largeWaiting'][number]) => number) =>
+    new Gauge({
+      name: `idalloc_${name}`,
+      help,
+      labelNames: ['partition'],
+      registers,
+      collect() {
+        this.reset();
+        for (const large of worker?.largeWaiting ?? []) this.set({ partition: large.partition }, of(large));
+      },
+    });
+  byPartition('large_requests_waiting', 'Large requests of a partition not yet answered', ({ waiting }) => waiting);
+  byPartition(
+    'large_request_oldest_seconds',
+    'Time that the oldest unanswered large request of a partition has been in the topic',
+    ({ milliseconds }) => milliseconds / 1_000,
+  );
   new Gauge({
     name: 'idalloc_certificate_expiry_timestamp_seconds',
     help: 'Unix time at which a certificate in use expires, by the variable that holds it',

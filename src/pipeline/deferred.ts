@@ -33,6 +33,12 @@ export class DeferredQueue implements Deferrals {
     return this.#waiting[0]?.record.offset;
   }
 
+  /** How many wait, and the append time of the first (wall ms); undefined for none. */
+  get oldest(): { readonly waiting: number; readonly sinceMs: number } | undefined {
+    const [first] = this.#waiting;
+    return first === undefined ? undefined : { waiting: this.#waiting.length, sinceMs: first.record.timestampMs };
+  }
+
   get isEmpty(): boolean {
     return this.#waiting.length === 0;
   }

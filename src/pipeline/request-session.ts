@@ -62,6 +62,11 @@ export class RequestSession {
     return this.#next;
   }
 
+  /** The unanswered large requests: how many, and the append time of the oldest (wall ms); undefined for none. */
+  oldestLarge(): { readonly waiting: number; readonly sinceMs: number } | undefined {
+    return this.#deferred.oldest;
+  }
+
   /** Resolves when the parts in progress have ended. */
   get settled(): Promise<void> {
     return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);

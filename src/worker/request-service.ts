@@ -107,6 +107,10 @@ export class RequestService implements Disposable {
     return this.#group?.oldestUnread ?? [];
   }
 
+  get largeWaiting(): RequestGroup['largeWaiting'] {
+    return this.#group?.largeWaiting ?? [];
+  }
+
   /** The partitions of this worker that wait for their ledger copies, with their progress. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
     return (this.#share?.partitions ?? [])

@@ -134,6 +134,7 @@ export class Worker implements AsyncDisposable {
       stoppedPartitions: this.stoppedPartitions.length,
       addedPartitions: this.#counts?.added ?? new Map(),
       oldestUnread: this.#requests?.oldestUnread ?? [],
+      largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
       // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.

@@ -144,6 +144,7 @@ describe('metrics', () => {
       addedPartitions: new Map([['requests', 4]] as const),
       kafkaRefused,
       oldestUnread: [{ partition: 3, milliseconds: 250 }],
+      largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
       certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
     };
     expect(await lines()).toEqual(
@@ -156,10 +157,12 @@ describe('metrics', () => {
         'idalloc_partition_state{partition="3",state="serving"} 1',
         'idalloc_ledger_lag_records{partition="3"} 7',
         'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
+        'idalloc_large_requests_waiting{partition="3"} 12',
+        'idalloc_large_request_oldest_seconds{partition="3"} 95',
         'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
       ]),
     );
-    vitals = { ...vitals, copies: [], oldestUnread: [] };
+    vitals = { ...vitals, copies: [], oldestUnread: [], largeWaiting: [] };
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
@@ -175,6 +178,7 @@ describe('metrics', () => {
         addedPartitions: new Map(),
         kafkaRefused: new Set(),
         oldestUnread: [],
+        largeWaiting: [],
         get certificates() {
           reads.certificates += 1;
           return [];

@@ -15,11 +15,11 @@ export class StagedRequests {
     stage.kafka.cluster.createTopic(REPLIES, { partitions: 1, replicas: 3 });
   }
 
-  /** Sends a request of one ID for each of these correlation IDs. */
-  send(ids: readonly string[]): void {
+  /** Sends a request for each of these correlation IDs. */
+  send(ids: readonly string[], count = 1): void {
     const requests = ids.map((id) => {
       const correlationId = Buffer.from(id);
-      return { key: correlationId, value: encodeIdRequest({ count: 1, correlationId, replyTopic: REPLIES }) };
+      return { key: correlationId, value: encodeIdRequest({ count, correlationId, replyTopic: REPLIES }) };
     });
     this.#stage.kafka.cluster.send(config.topics.requests, 0, requests);
   }
