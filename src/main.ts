@@ -41,6 +41,7 @@ function version(): string {
 const args = process.argv.slice(2);
 const stop = new AbortController();
 let signalNumber = 2;
+const PARENT_CHECK_MS = 500;
 
 /** After an unexpected error nothing in this process can be trusted, so it exits and its lease expires. */
 function crash(error: unknown): never {
@@ -68,6 +69,23 @@ for (const [signal, number] of [
     stop.abort();
   });
 }
+
+/**
+ * npx passes a SIGTERM on to its shell only, which ends: a worker would serve on, with nobody to stop it. It stops when its parent is
+ * gone.
+ */
+function stopWithShell(): void {
+  const shell = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === shell) return;
+    clearInterval(timer);
+    signalNumber = 15;
+    stop.abort();
+  }, PARENT_CHECK_MS);
+  timer.unref();
+}
+
+if (args[0] === 'worker' && process.env.npm_command === 'exec') stopWithShell();
 
 /** Resolves to an empty answer on a stop signal and at the end of input. */
 function ask(question: string): Promise<string> {

@@ -47,8 +47,16 @@ export interface Vitals {
   /** How long no broker has answered. */
   readonly kafkaSilenceMs: number;
   readonly stoppedPartitions: number;
+  /** Partitions of a topic beyond those that are served; absent for none. */
+  readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
+  /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
+  readonly largeWaiting: readonly {
+    readonly partition: number;
+    readonly waiting: number;
+    readonly milliseconds: number;
+  }[];
   /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
@@ -68,6 +76,8 @@ type Listener = (typeof LISTENERS)[number];
 
 const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
+
+const COUNTED_TOPICS = ['requests', 'ledger'] as const;
 
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
@@ -143,6 +153,15 @@ export function createMetrics(
     ({ stoppedPartitions }) => stoppedPartitions,
   );
   new Gauge({
+    name: 'idalloc_topic_added_partitions',
+    help: 'Partitions that were added to a topic since the worker started, and are not served',
+    labelNames: ['topic'],
+    registers,
+    collect() {
+      for (const topic of COUNTED_TOPICS) this.set({ topic }, worker?.addedPartitions.get(topic) ?? 0);
+    },
+  });
+  new Gauge({
     name: 'idalloc_partition_state',
     help: "1 for the state of the worker's copy of a ledger partition: restoring, following (standby), serving, stopped",
     labelNames: ['partition', 'state'],
@@ -174,6 +193,23 @@ export function createMetrics(
       }
     },
   });
+  const byPartition = (name: string, help: string, of: (large: Vitals['largeWaiting'][number]) => number) =>
+    new Gauge({
+      name: `idalloc_${name}`,
+      help,
+      labelNames: ['partition'],
+      registers,
+      collect() {
+        this.reset();
+        for (const large of worker?.largeWaiting ?? []) this.set({ partition: large.partition }, of(large));
+      },
+    });
+  byPartition('large_requests_waiting', 'Large requests of a partition not yet answered', ({ waiting }) => waiting);
+  byPartition(
+    'large_request_oldest_seconds',
+    'Time that the oldest unanswered large request of a partition has been in the topic',
+    ({ milliseconds }) => milliseconds / 1_000,
+  );
   new Gauge({
     name: 'idalloc_certificate_expiry_timestamp_seconds',
     help: 'Unix time at which a certificate in use expires, by the variable that holds it',

@@ -19,7 +19,8 @@ export async function runWorker(context: CliContext): Promise<void> {
   const metrics = createMetrics(() => worker?.vitals());
   const ready = () => {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
-    return reason === undefined ? { ready: true } : { ready: false, reason, detail: worker?.unreadyDetail };
+    if (reason !== undefined) return { ready: false, reason, detail: worker?.unreadyDetail };
+    return { ready: true, warning: worker?.warning?.code, detail: worker?.warning?.detail };
   };
   await using ops = await startOps({ ...config.ops, ready, metrics, monotonicMs: () => performance.now() });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');

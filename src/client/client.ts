@@ -11,7 +11,7 @@ import { connectKafka } from './kafka-link.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, expiryOf, invalidCount, noBuffer, reservedForWaiting } from './refusals.ts';
+import { clientClosed, expiryOf, invalidCount, noBuffer, reservedForWaiting, tooFewIds } from './refusals.ts';
 import { type BatchReply, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
@@ -241,11 +241,8 @@ export class IdClient implements AsyncDisposable {
     if (this.#closed) throw clientClosed();
     if (!this.#settings.prefetch) throw noBuffer();
     const limitMs = timeoutMs ?? this.#settings.timeoutMs;
-    const timeoutError = () =>
-      new IdallocError(
-        'NO_REPLY',
-        `fewer than ${count} IDs arrived within ${limitMs} ms: check that a worker is running and ready`,
-      );
+    const beganMs = this.#runtime.monotonicMs();
+    const timeoutError = () => tooFewIds(count, limitMs, this.#requester.hasRepliedSince(beganMs));
     const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
       const leave = queue.join(count, caller);
       this.#reserveForWaiting();

@@ -17,9 +17,9 @@ export interface BufferOptions {
   readonly maxAgeMs?: number;
   /** false: no buffer, only request() returns IDs. */
   readonly prefetch?: boolean;
-  /** Longest wait of takeAsync, ready and request (default 30,000). */
+  /** Longest wait of takeAsync, ready and request (default 30,000). Large requests may have to wait for minutes. */
   readonly timeoutMs?: number;
-  /** A request without a reply is resent after this (default 3,000), doubling each time up to 30 s. */
+  /** A request without a reply is resent after this (default 3,000), doubling each time up to 30 s, or 2 min while others are answered. */
   readonly resendAfterMs?: number;
   /** Maximum number of callers waiting for IDs, and of requests in progress (default 10,000 each). */
   readonly maxWaiting?: number;

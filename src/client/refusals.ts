@@ -17,6 +17,28 @@ export function clientClosed(): IdallocError {
   return new IdallocError('CLIENT_CLOSED', 'the client is closed');
 }
 
+/** `isWaiting`: the workers have answered other requests meanwhile. */
+export function noReply(
+  request: { readonly count: number; readonly replyTopic: string; readonly timeoutMs: number },
+  isWaiting: boolean,
+): IdallocError {
+  const { count, replyTopic, timeoutMs } = request;
+  const cause = isWaiting
+    ? `workers answer other requests, so this one for ${count} IDs waits its turn, or its partition is not served: while more IDs are ` +
+      'requested than workers can allocate, large requests wait for minutes; set a longer timeoutMs, or request fewer'
+    : 'check that a worker is running and ready (/readyz), and that REPLY_TOPIC_PREFIX allows this topic';
+  const retry = 'Retrying with the same correlation ID never yields a second batch';
+  return new IdallocError('NO_REPLY', `no reply on '${replyTopic}' within ${timeoutMs} ms: ${cause}. ${retry}`);
+}
+
+/** `isWaiting` as for `noReply`. */
+export function tooFewIds(count: number, timeoutMs: number, isWaiting: boolean): IdallocError {
+  const cause = isWaiting
+    ? 'workers answer, but more slowly than IDs are requested: wait for longer, or request fewer'
+    : 'check that a worker is running and ready';
+  return new IdallocError('NO_REPLY', `fewer than ${count} IDs arrived within ${timeoutMs} ms: ${cause}`);
+}
+
 export function reservedForWaiting(): IdallocError {
   return new IdallocError('BUFFER_EMPTY', 'other callers wait for the next IDs: use takeAsync to queue for them');
 }

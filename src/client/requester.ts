@@ -5,6 +5,7 @@ import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { noReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type Caller, wait } from './waiting.ts';
 
@@ -47,7 +48,7 @@ export class RequestRefused extends IdallocError {
 export interface RequesterOptions {
   readonly transport: Transport;
   readonly runtime: Runtime;
-  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS. */
+  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS. */
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
@@ -55,6 +56,8 @@ export interface RequesterOptions {
 }
 
 const MAX_RESEND_MS = 30_000;
+/** The longest pause while the workers answer others: the request is in the topic, and each copy of it is work for them. */
+const MAX_PATIENT_MS = 120_000;
 /** The delay after a failed send. */
 const RETRY_UNSENT_MS = 500;
 
@@ -67,6 +70,7 @@ interface PendingRequest {
   attempts: number;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
+  lastSentAtMs: number;
   unsent: Error | undefined;
   resend: Timer | undefined;
 }
@@ -80,6 +84,7 @@ export class Requester {
   readonly #layoutOf = layoutFinder();
   readonly #pending = new Map<string, PendingRequest>();
   #closed: Error | undefined;
+  #repliedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: RequesterOptions) {
     this.#options = options;
@@ -97,8 +102,14 @@ export class Requester {
     return wait(this.#options.runtime, { ...request, timeoutError }, (caller) => this.#join(request, caller));
   }
 
+  /** Whether a reply to any request has come since then (monotonic ms). */
+  hasRepliedSince(sinceMs: number): boolean {
+    return this.#repliedMs > sinceMs;
+  }
+
   /** Handles a record of a reply topic; replies without a waiting caller are ignored. */
   receive({ key, value, replayed, layoutText }: IncomingReply): void {
+    this.#repliedMs = this.#options.runtime.monotonicMs();
     const pending = this.#pending.get(keyOf(key));
     if (pending === undefined) return;
     const { sentAtMs, request } = pending;
@@ -143,11 +154,13 @@ export class Requester {
     if (this.#pending.size >= maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
     }
+    const nowMs = runtime.monotonicMs();
     const pending: PendingRequest = {
       request,
       value: encodeIdRequest(request),
       callers: new Set(),
-      sentAtMs: runtime.monotonicMs(),
+      sentAtMs: nowMs,
+      lastSentAtMs: nowMs,
       attempts: 0,
       firstSentMs: undefined,
       unsent: undefined,
@@ -163,7 +176,9 @@ export class Requester {
     const { correlationId: key, replyTopic, count } = pending.request;
     pending.attempts += 1;
     onSend(key, count, pending.attempts);
-    let delayMs = Math.min(MAX_RESEND_MS, resendAfterMs * 2 ** (pending.attempts - 1));
+    const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;
+    pending.lastSentAtMs = runtime.monotonicMs();
+    let delayMs = Math.min(mostMs, resendAfterMs * 2 ** (pending.attempts - 1));
     try {
       const { value, firstSentMs } = pending;
       pending.firstSentMs ??= Math.floor(runtime.wallMs());
@@ -180,18 +195,15 @@ export class Requester {
     if (pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
   }
 
-  #timeoutError({ correlationId, timeoutMs, replyTopic }: BatchRequest): IdallocError {
-    const unsent = this.#pending.get(keyOf(correlationId))?.unsent;
+  #timeoutError({ correlationId, timeoutMs, replyTopic, count }: BatchRequest): IdallocError {
+    const { unsent, sentAtMs } = this.#pending.get(keyOf(correlationId)) ?? {};
     if (unsent !== undefined) {
       const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
       const code = unsent instanceof IdallocError ? unsent.code : 'KAFKA_UNAVAILABLE';
       return new IdallocError(code, message, { cause: unsent });
     }
-    return new IdallocError(
-      'NO_REPLY',
-      `no reply on '${replyTopic}' within ${timeoutMs} ms: check that a worker is running and ready (/readyz), and that ` +
-        'REPLY_TOPIC_PREFIX allows this topic. Retrying with the same correlation ID never yields a second batch',
-    );
+    const isWaiting = sentAtMs !== undefined && this.hasRepliedSince(sentAtMs);
+    return noReply({ count, replyTopic, timeoutMs }, isWaiting);
   }
 }
 

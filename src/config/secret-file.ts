@@ -91,6 +91,15 @@ export function pemProblem(text: string): string | undefined {
   }
 }
 
+/** Whether the private key is that of the (first) certificate. */
+export function isPair(certificate: string, key: string): boolean {
+  try {
+    return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key));
+  } catch {
+    return false;
+  }
+}
+
 /** The text of a secret's file, without the trailing line break that editors add. */
 export function textOf(content: string): string {
   return content.replace(/\r?\n$/, '');

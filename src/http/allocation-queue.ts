@@ -15,54 +15,123 @@ export interface IdSource {
 
 export interface AllocationQueueOptions {
   readonly source: IdSource;
-  /** Maximum number of IDs in the queue; a single request is always accepted. */
+  /** Maximum number of IDs in the queue of all callers together, and so twice that of a caller that is alone. */
   readonly maxWaitingIds: number;
   readonly monotonicMs: () => number;
 }
 
-const MAX_WAITING = 512;
+const MAX_WAITING = 1_024;
 /** Beyond this wait, a client is better off with another worker. */
 const MAX_WAIT_MS = 2_000;
+/** IDs that a caller may take in a round: a tenth of the default MAX_COUNT, which delays others by a few milliseconds. */
+const QUANTUM = 10_000;
+
+interface Waiting {
+  readonly count: number;
+  readonly sinceMs: number;
+  readonly taken: PromiseWithResolvers<IdBatch>;
+}
+
+/** What a caller has in the queue, including the request in progress. */
+interface Share {
+  readonly name: string;
+  /** In order of arrival, without the request in progress. */
+  readonly waiting: Waiting[];
+  requests: number;
+  ids: number;
+  /** IDs that it may still take in this round. */
+  deficit: number;
+}
 
 /**
  * Passes HTTP requests to the allocator one at a time, so that the pipeline's partitions never compete with more than one of
  * them. Bounded in requests, IDs and time.
+ *
+ * Callers take turns by IDs, not by requests (deficit round robin of Shreedhar and Varghese, 1995): a caller waits at most for
+ * one request of each other one, however many they have. A caller may have one request here, and more as long as it holds no more
+ * than is left in the queue, thus half of it if it is alone, so that others always find room (dynamic thresholds of Choudhury and
+ * Hahne).
  */
 export class AllocationQueue {
   readonly #options: AllocationQueueOptions;
-  #tail: Promise<unknown> = Promise.resolve();
+  readonly #shares = new Map<string, Share>();
+  /** The callers with waiting requests; the one whose turn is next is first. */
+  readonly #round = new Set<Share>();
   #requests = 0;
   #ids = 0;
+  #isWorking = false;
 
   constructor(options: AllocationQueueOptions) {
     this.#options = options;
   }
 
   /** Allocates IDs. Rejects with OVERLOADED, and with the allocator's errors. */
-  async take(count: number): Promise<IdBatch> {
-    const tooMany = this.#requests >= MAX_WAITING || this.#ids + count > this.#options.maxWaitingIds;
-    if (this.#requests > 0 && tooMany) throw overloaded(`${this.#requests} requests for ${this.#ids} IDs are waiting`);
-    this.#requests += 1;
-    this.#ids += count;
-    const turn = this.#tail.then(this.#turn(count));
-    this.#tail = turn.catch(() => undefined); // the caller gets the error
+  async take(caller: string, count: number): Promise<IdBatch> {
+    const share = this.#shares.get(caller) ?? { name: caller, waiting: [], requests: 0, ids: 0, deficit: 0 };
+    this.#admit(share, count);
+    this.#hold(share, 1, count);
+    const waiting = { count, sinceMs: this.#options.monotonicMs(), taken: Promise.withResolvers<IdBatch>() };
+    share.waiting.push(waiting);
+    if (!this.#round.has(share)) share.deficit = QUANTUM;
+    this.#round.add(share);
+    if (!this.#isWorking) void this.#work();
     try {
-      return await turn;
+      return await waiting.taken.promise;
     } finally {
-      this.#requests -= 1;
-      this.#ids -= count;
+      this.#hold(share, -1, -count);
     }
   }
 
-  #turn(count: number): () => Promise<IdBatch> {
+  #admit({ requests, ids }: Share, count: number): void {
+    const { maxWaitingIds } = this.#options;
+    const all = `${this.#requests} requests for ${this.#ids} IDs are waiting`;
+    if (this.#requests >= MAX_WAITING) throw overloaded(all);
+    const left = { requests: MAX_WAITING - this.#requests - 1, ids: maxWaitingIds - this.#ids - count };
+    const isAbove = requests + 1 > left.requests || ids + count > left.ids;
+    if (requests > 0 && isAbove) throw overloaded(`${all}, ${requests} for ${ids} of this caller`);
+  }
+
+  #hold(share: Share, requests: 1 | -1, ids: number): void {
+    share.requests += requests;
+    share.ids += ids;
+    this.#requests += requests;
+    this.#ids += ids;
+    if (share.requests === 0) this.#shares.delete(share.name);
+    else this.#shares.set(share.name, share);
+  }
+
+  async #work(): Promise<void> {
+    this.#isWorking = true;
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
+      await this.#allocate(next).then(next.taken.resolve, next.taken.reject);
+    }
+    this.#isWorking = false;
+  }
+
+  /** Takes the next request from the queue. A caller whose turn is too short for its request gets more in the next round. */
+  #next(): Waiting | undefined {
+    for (const share of this.#round) {
+      const [first] = share.waiting;
+      if (first !== undefined && first.count > share.deficit) {
+        this.#round.delete(share);
+        share.deficit += QUANTUM;
+        this.#round.add(share); // visited again, after the others
+        continue;
+      }
+      share.waiting.shift();
+      share.deficit -= first?.count ?? 0;
+      if (share.waiting.length === 0) this.#round.delete(share);
+      return first;
+    }
+    return undefined;
+  }
+
+  async #allocate({ count, sinceMs }: Waiting): Promise<IdBatch> {
     const { source, monotonicMs } = this.#options;
-    const sinceMs = monotonicMs();
-    return async () => {
-      if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`the request waited longer than ${MAX_WAIT_MS} ms`);
-      const [batch] = await source.allocate([count]);
-      if (batch === undefined) throw new RangeError('the allocator returned fewer batches than requested');
-      return batch;
-    };
+    if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`the request waited longer than ${MAX_WAIT_MS} ms`);
+    const [batch] = await source.allocate([count]);
+    if (batch === undefined) throw new RangeError('the allocator returned fewer batches than requested');
+    return batch;
   }
 }
 

@@ -24,8 +24,8 @@ export interface Issued {
   readonly replayed: boolean;
 }
 
-/** The queue may hold as many IDs as the layout has in this time. */
-const WAITING_MS = 1_000;
+/** The queue may hold as many IDs as the layout has in this time; those of one caller at most half of them. */
+const WAITING_MS = 2_000;
 const RETRY_SOON_SECONDS = 1;
 const RETRY_LATER_SECONDS = 5;
 
@@ -78,7 +78,7 @@ export class Issuer {
     if (reason !== undefined) throw closed(reason);
     rateLimit?.take(caller, count);
     try {
-      const batch = await this.#queue.take(count);
+      const batch = await this.#queue.take(caller, count);
       this.#options.issued(count);
       return batch;
     } catch (error) {

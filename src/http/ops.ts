@@ -11,8 +11,16 @@ export interface OpsOptions {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
-  /** Whether requests are served, and if not, why: the reason is one of a fixed set, the detail is for people. */
-  readonly ready: () => { readonly ready: boolean; readonly reason?: string; readonly detail?: string | undefined };
+  /**
+   * Whether requests are served, and if not, why: the reason is one of a fixed set, the detail is for people. The warning is
+   * what needs an operator although they are.
+   */
+  readonly ready: () => {
+    readonly ready: boolean;
+    readonly reason?: string;
+    readonly warning?: string | undefined;
+    readonly detail?: string | undefined;
+  };
   readonly monotonicMs: () => number;
   readonly metrics: {
     render(): Promise<{ readonly contentType: string; readonly body: string }>;
@@ -62,8 +70,8 @@ export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsO
   });
   server.get('/healthz', async () => ({ status: 'alive' }));
   server.get('/readyz', async (_request, reply) => {
-    const { ready: open, reason = 'STARTING', detail } = ready();
-    return open ? { status: 'ready' } : reply.code(503).send({ status: 'not ready', reason, detail });
+    const { ready: open, reason = 'STARTING', warning, detail } = ready();
+    return open ? { status: 'ready', warning, detail } : reply.code(503).send({ status: 'not ready', reason, detail });
   });
   server.get('/metrics', async (_request, reply) => {
     const { contentType, body } = await render();

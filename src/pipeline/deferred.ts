@@ -27,6 +27,9 @@ export class DeferredQueue implements Deferrals {
   readonly #held: RequestRecord[] = [];
   #bytes = 0;
   #unread: OffsetRange | undefined;
+  /** Of the unread ones: how many this queue has taken, and when the first was appended, as far as that is known. */
+  #notHeld = 0;
+  #unreadSinceMs: number | undefined;
   /** Everything below has been taken over, or is not large. */
   #through = -1;
 
@@ -50,15 +53,27 @@ export class DeferredQueue implements Deferrals {
     return this.#unread;
   }
 
+  /** How many wait at most, and the append time of the first (wall ms); undefined when none waits or none is known. */
+  get oldest(): { readonly waiting: number; readonly sinceMs: number } | undefined {
+    const sinceMs = this.#held[0]?.timestampMs ?? (this.#unread && this.#unreadSinceMs);
+    return sinceMs === undefined ? undefined : { waiting: Math.max(1, this.#held.length + this.#notHeld), sinceMs };
+  }
+
+  /** The first unread request has this append time (wall ms). */
+  sawFirstUnread({ timestampMs }: RequestRecord): void {
+    this.#unreadSinceMs = timestampMs;
+  }
+
   take(record: RequestRecord): void {
     if (record.offset < this.#through) return;
     this.#through = record.offset + 1;
-    if (this.#unread !== undefined) this.#unread = { from: this.#unread.from, until: this.#through };
-    else if (this.#held.length >= MAX_REQUESTS || this.#bytes >= MAX_BYTES) {
-      this.#unread = { from: record.offset, until: this.#through };
-    } else {
+    if (this.#unread === undefined && this.#held.length < MAX_REQUESTS && this.#bytes < MAX_BYTES) {
       this.#held.push(copyOf(record));
       this.#bytes += sizeOf(record);
+    } else {
+      if (this.#unread === undefined) this.sawFirstUnread(record);
+      this.#unread = { from: this.#unread?.from ?? record.offset, until: this.#through };
+      this.#notHeld += 1;
     }
     this.#onTaken();
   }
@@ -70,7 +85,11 @@ export class DeferredQueue implements Deferrals {
       this.#bytes -= sizeOf(head);
     }
     if (this.#held.length > 0 || this.#unread === undefined || this.#unread.from >= next) return;
-    this.#unread = next < this.#unread.until ? { from: next, until: this.#unread.until } : undefined;
+    if (next < this.#unread.until) this.#unread = { from: next, until: this.#unread.until };
+    else {
+      this.#unread = undefined;
+      this.#notHeld = 0;
+    }
   }
 }
 

@@ -81,6 +81,11 @@ export class RequestSession {
     return this.#position;
   }
 
+  /** The unanswered large requests: how many, and the append time of the oldest (wall ms); undefined for none. */
+  oldestLarge(): { readonly waiting: number; readonly sinceMs: number } | undefined {
+    return this.#deferred.oldest;
+  }
+
   /** Resolves when the parts in progress have ended. */
   get settled(): Promise<void> {
     return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);
@@ -150,6 +155,8 @@ export class RequestSession {
     return new Promise((resolve) => {
       const reading = this.#options.readAgain(from, async ({ records, next }) => {
         const due = () => records.filter(({ offset }) => isWithin(this.#deferred.unread, offset));
+        const [first] = due();
+        if (first !== undefined) this.#deferred.sawFirstUnread(first);
         // Others may be deferred while the last ones are served.
         while (!this.#ended && due().length > 0) await this.#largeLane.finish(due, this.#largeControl);
         if (!this.#ended) this.#largeAnswered(next);

@@ -136,6 +136,20 @@ export class RequestGroup implements GroupMember {
     return [...this.#served].map(([partition, { lag }]) => ({ partition, milliseconds: lag.oldestMs }));
   }
 
+  /** Partitions with unanswered large requests: how many, and how long the oldest has been in the topic. */
+  get largeWaiting(): readonly {
+    readonly partition: number;
+    readonly waiting: number;
+    readonly milliseconds: number;
+  }[] {
+    const nowMs = this.#options.runtime.wallMs();
+    return [...this.#served].flatMap(([partition, { session }]) => {
+      const oldest = session.oldestLarge();
+      if (oldest === undefined) return [];
+      return { partition, waiting: oldest.waiting, milliseconds: Math.max(0, nowMs - oldest.sinceMs) };
+    });
+  }
+
   start(): void {
     this.#member.start();
     this.#scheduleCommit();

@@ -14,7 +14,6 @@ import type { Copy } from '../kafka/loops/copies.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
-import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
@@ -108,6 +107,10 @@ export class RequestService implements Disposable {
     return this.#group?.oldestUnread ?? [];
   }
 
+  get largeWaiting(): RequestGroup['largeWaiting'] {
+    return this.#group?.largeWaiting ?? [];
+  }
+
   /** The partitions of this worker that wait for their ledger copies, with their progress. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
     return (this.#share?.partitions ?? [])
@@ -126,12 +129,11 @@ export class RequestService implements Disposable {
   }
 
   #assigned(share: Assigned): void {
-    const { log, fail } = this.#context;
+    const { log } = this.#context;
     const { partitions, added, standbys, warmups } = share;
     this.#share = share;
     this.#parts.ledger.keep([...partitions, ...standbys]);
     for (const partition of added) this.#mark(partition);
-    this.#checkPartitions().catch(fail);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
     this.#rejoinWhenWarm();
     this.#announce();
@@ -213,28 +215,6 @@ export class RequestService implements Disposable {
         'could not write a marker to the ledger partition',
       );
     });
-  }
-
-  /**
-   * Partition counts must not change: a request that moved to another partition would not be recognised. Rejects with
-   * TOPIC_INVALID when one has. If the brokers do not answer, the next join checks again.
-   */
-  async #checkPartitions(): Promise<void> {
-    const { cluster, config, log } = this.#context;
-    const { partitions } = this.#parts.ledger;
-    try {
-      const { topics } = await cluster.metadata([config.topics.requests, config.topics.ledger]);
-      const changed = topics.find((topic) => topic.errorCode === undefined && topic.partitions.length !== partitions);
-      if (changed === undefined) return;
-      const now = `topic '${changed.name}' has ${changed.partitions.length} partitions instead of ${partitions}`;
-      throw new IdallocError(
-        'TOPIC_INVALID',
-        `${now}: the partition counts of the request and ledger topics must not change`,
-      );
-    } catch (error) {
-      if (kafkaErrorCode(error) === undefined) throw error;
-      log.warn({ error: describeError(error) }, 'could not check the partition counts');
-    }
   }
 }
 

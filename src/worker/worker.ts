@@ -2,7 +2,7 @@ import { clockReader } from '../adapters/clock.ts';
 import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
-import type { IdallocError } from '../errors.ts';
+import type { ErrorCode, IdallocError } from '../errors.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
@@ -18,6 +18,7 @@ import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
+import { PartitionCounts } from './partition-counts.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { waitForTopics } from './topics-check.ts';
@@ -50,6 +51,7 @@ export class Worker implements AsyncDisposable {
   #ledger: LedgerService | undefined;
   #requests: RequestService | undefined;
   #membership: Membership | undefined;
+  #counts: PartitionCounts | undefined;
   #stopped: Promise<void> | undefined;
 
   /**
@@ -117,6 +119,12 @@ export class Worker implements AsyncDisposable {
     }
   }
 
+  /** What needs an operator although all partitions of this worker are served; undefined for nothing. */
+  get warning(): { readonly code: ErrorCode; readonly detail: string } | undefined {
+    const detail = this.#counts?.detail;
+    return detail === undefined ? undefined : { code: 'TOPIC_INVALID', detail };
+  }
+
   /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
     const { cluster, config, runtime } = this.#context;
@@ -124,7 +132,9 @@ export class Worker implements AsyncDisposable {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       stoppedPartitions: this.stoppedPartitions.length,
+      addedPartitions: this.#counts?.added ?? new Map(),
       oldestUnread: this.#requests?.oldestUnread ?? [],
+      largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
       // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.
@@ -157,7 +167,7 @@ export class Worker implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    const { config, log, runtime, cluster, gate, clock, metrics, environment } = this.#context;
+    const { config, log, runtime, cluster, gate, clock, metrics, environment, fail } = this.#context;
     const stack = this.#stack;
     const identity = this.#identity;
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
@@ -181,6 +191,9 @@ export class Worker implements AsyncDisposable {
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
     const ledger = stack.use(new LedgerService(this.#context, report, tail));
     this.#ledger = ledger;
+    const { topics } = config;
+    const { partitions } = ledger;
+    this.#counts = stack.use(new PartitionCounts({ cluster, runtime, log, topics, partitions, fail }));
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released

@@ -161,6 +161,21 @@ describe('waiting for IDs', () => {
     expect(await behind).toEqual([0n, 1n]);
   });
 
+  test('says at its timeout whether IDs arrived more slowly than they are requested, or none did', async () => {
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
+    workers.answering = false;
+    const text = (message: string) => ({ message: expect.stringContaining(message) });
+    const none = expect(client.takeAsync(10, { timeoutMs: 500 })).rejects.toMatchObject(text('a worker is running'));
+    await runtime.pass(500);
+    await none;
+    const slow = expect(client.takeAsync(100, { timeoutMs: 500 })).rejects.toMatchObject(text('more slowly'));
+    await runtime.pass(100);
+    const asked = workers.sent[1] as (typeof workers.sent)[number];
+    workers.answer(asked.correlationId, asked.count);
+    await runtime.pass(400);
+    await slow;
+  });
+
   test('ends with the reason of its signal', async () => {
     const { client } = await stage({}, (them) => {
       them.answering = false;
@@ -267,6 +282,46 @@ describe('a request', () => {
     expect(workers.sent).toHaveLength(3); // after 0, 3 and 9 s
     expect(new Set(workers.sent.map(({ value }) => value.toString('hex'))).size).toBe(1);
     expect(runtime.timers).toBe(0);
+  });
+
+  test('that is not answered while others are says at its timeout that it waits its turn', async () => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const large = client.request({ count: 100_000, correlationId: 'large', timeoutMs: 10_000 });
+    const ends = expect(large).rejects.toMatchObject({
+      code: 'NO_REPLY',
+      message: expect.stringMatching(/answer other requests.*100000 IDs waits.*longer timeoutMs/),
+    });
+    const other = client.request({ count: 1, correlationId: 'other' });
+    await runtime.pass(5_000);
+    workers.answer('other', 1);
+    await runtime.pass(5_000);
+    await Promise.all([ends, other]);
+    const alone = client.request({ count: 100_000, timeoutMs: 10_000 });
+    const silence = expect(alone).rejects.toMatchObject({ message: expect.stringContaining('a worker is running') });
+    await runtime.pass(10_000);
+    await silence;
+  });
+
+  test('is resent less often while others are answered than while nothing is', async () => {
+    const { client, runtime, workers } = await stage({ ...quiet, timeoutMs: 400_000 }, (them) => {
+      them.answering = false;
+    });
+    const waits = client.request({ count: 100_000, correlationId: 'large' });
+    const sends = async (forMs: number, isBusy: boolean) => {
+      const before = workers.sent.length;
+      for (let second = 0; second < forMs / 1_000; second += 1) {
+        await runtime.pass(1_000);
+        if (isBusy) workers.answer('of another client', 1);
+      }
+      return workers.sent.length - before;
+    };
+    expect(await sends(189_000, true)).toBe(6); // after 3, 9, 21, 45, 93 and 189 s
+    expect(await sends(120_000, false)).toBe(1); // 309 s
+    expect(await sends(90_000, false)).toBe(3); // 339, 369, 399 s
+    workers.answer('large', 100_000);
+    await waits;
   });
 
   test('is resent until its last caller is gone', async () => {

@@ -23,7 +23,7 @@ class HeldSource {
   }
 }
 
-function stage(maxWaitingIds = 1_000) {
+function stage(maxWaitingIds = 2_000) {
   const source = new HeldSource();
   const clock = { nowMs: 0 };
   const queue = new AllocationQueue({ source, maxWaitingIds, monotonicMs: () => clock.nowMs });
@@ -33,7 +33,7 @@ function stage(maxWaitingIds = 1_000) {
 describe('the queue', () => {
   test('passes one request at a time to the allocator, in order', async () => {
     const { source, queue } = stage();
-    const taken = [1, 2, 3].map((count) => queue.take(count));
+    const taken = [1, 2, 3].map((count) => queue.take('a', count));
     for (const nth of [0, 1, 2]) {
       await source.release(nth);
       expect((await taken[nth])?.ranges[0]?.count).toBe(nth + 1);
@@ -42,45 +42,45 @@ describe('the queue', () => {
     expect(source.asked.map(({ count }) => count)).toEqual([1, 2, 3]);
   });
 
-  test('rejects with OVERLOADED above its limit of IDs, and accepts requests again later', async () => {
-    const { source, queue } = stage(100);
-    const first = queue.take(60);
-    const second = queue.take(40);
-    await expect(queue.take(1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+  test('rejects with OVERLOADED a caller with half of the IDs, and accepts its requests again later', async () => {
+    const { source, queue } = stage(200);
+    const first = queue.take('a', 60);
+    const second = queue.take('a', 40);
+    await expect(queue.take('a', 1)).rejects.toMatchObject({ code: 'OVERLOADED' });
     await source.release(0);
     await first;
-    const third = queue.take(60);
+    const third = queue.take('a', 60);
     await source.release(1);
     await source.release(2);
     await Promise.all([second, third]);
   });
 
-  test('accepts a single request above that limit', async () => {
-    const { source, queue } = stage(100);
-    const large = queue.take(5_000);
+  test('accepts a single request above its limit of IDs', async () => {
+    const { source, queue } = stage(200);
+    const large = queue.take('a', 5_000);
     await source.release(0);
     expect((await large).ranges[0]?.count).toBe(5_000);
   });
 
-  test('rejects with OVERLOADED when too many requests wait', async () => {
+  test('rejects with OVERLOADED a caller with half of the requests', async () => {
     const { source, queue } = stage(1_000_000);
-    const waiting = Array.from({ length: 512 }, () => queue.take(1));
-    await expect(queue.take(1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+    const waiting = Array.from({ length: 512 }, () => queue.take('a', 1));
+    await expect(queue.take('a', 1)).rejects.toMatchObject({ code: 'OVERLOADED' });
     for (let nth = 0; nth < waiting.length; nth += 1) await source.release(nth);
     await Promise.all(waiting);
   });
 
   test('rejects a request that waited too long, without allocating for it', async () => {
     const { source, clock, queue } = stage();
-    const first = queue.take(1);
-    const late = queue.take(2);
+    const first = queue.take('a', 1);
+    const late = queue.take('a', 2);
     const refused = expect(late).rejects.toMatchObject({ code: 'OVERLOADED' });
     await source.isAsked(1);
     clock.nowMs = 2_001;
     await source.release(0);
     await first;
     await refused;
-    const next = queue.take(3);
+    const next = queue.take('a', 3);
     await source.release(1);
     await next;
     expect(source.asked.map(({ count }) => count)).toEqual([1, 3]);
@@ -88,13 +88,52 @@ describe('the queue', () => {
 
   test('continues after an error of the allocator', async () => {
     const { source, queue } = stage();
-    const first = queue.take(1);
+    const first = queue.take('a', 1);
     const refused = expect(first).rejects.toThrow('no');
-    const second = queue.take(2);
+    const second = queue.take('a', 2);
     await source.isAsked(1);
     source.asked[0]?.answer.reject(new Error('no'));
     await refused;
     await source.release(1);
     expect((await second).ranges[0]?.count).toBe(2);
+  });
+
+  test('serves one caller beside 41 large requests of another right after the one in progress, and refuses the last of those', async () => {
+    const { source, queue } = stage(2 * 4_096_000);
+    const all = Array.from({ length: 40 }, () => queue.take('a', 100_000));
+    await expect(queue.take('a', 100_000)).rejects.toMatchObject({ code: 'OVERLOADED', message: /of this caller/ });
+    const other = queue.take('b', 1);
+    await source.release(0);
+    await source.release(1);
+    expect((await other).ranges[0]?.count).toBe(1);
+    for (let nth = 2; nth < 41; nth += 1) await source.release(nth);
+    await Promise.all(all);
+    expect(source.asked.map(({ count }) => count)).toEqual([100_000, 1, ...new Array(39).fill(100_000)]);
+  });
+
+  test('gives callers equal numbers of IDs, whatever the size of their requests', async () => {
+    const { source, queue } = stage(10_000_000);
+    const first = queue.take('c', 1);
+    const large = Array.from({ length: 3 }, () => queue.take('a', 40_000));
+    const small = Array.from({ length: 30 }, () => queue.take('b', 4_000));
+    for (let nth = 0; nth < 34; nth += 1) await source.release(nth);
+    await Promise.all([first, ...large, ...small]);
+    const sums = { large: 0, small: 0 };
+    for (const { count } of source.asked.slice(1)) {
+      if (count === 40_000) sums.large += count;
+      else sums.small += count;
+      expect(Math.abs(sums.large - sums.small)).toBeLessThanOrEqual(40_000 + 10_000);
+    }
+    expect(sums).toEqual({ large: 120_000, small: 120_000 });
+  });
+
+  test('has room for one request of every caller, however many IDs another one has', async () => {
+    const { source, queue } = stage(200);
+    const large = queue.take('a', 5_000);
+    const small = queue.take('b', 1);
+    await expect(queue.take('b', 1)).rejects.toMatchObject({ code: 'OVERLOADED' });
+    await source.release(0);
+    await source.release(1);
+    await Promise.all([large, small]);
   });
 });

@@ -46,7 +46,10 @@ describe('health', () => {
   });
 
   test('/readyz follows the gate on each call', async () => {
-    let state: { ready: boolean; reason?: string; detail?: string } = { ready: false, reason: 'NO_IDENTITY' };
+    let state: { ready: boolean; reason?: string; warning?: string; detail?: string } = {
+      ready: false,
+      reason: 'NO_IDENTITY',
+    };
     const url = await start(() => state);
     expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', reason: 'NO_IDENTITY' } });
     const unreadable = { reason: 'LEDGER_UNREADABLE', detail: 'ledger partition 3 stops: …' };
@@ -54,6 +57,9 @@ describe('health', () => {
     expect(await get(`${url}/readyz`)).toEqual({ status: 503, body: { status: 'not ready', ...unreadable } });
     state = { ready: true };
     expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready' } });
+    const grown = { warning: 'TOPIC_INVALID', detail: 'topic … has 5 partitions' };
+    state = { ready: true, ...grown };
+    expect(await get(`${url}/readyz`)).toEqual({ status: 200, body: { status: 'ready', ...grown } });
   });
 
   test('responses forbid caching', async () => {
@@ -135,8 +141,10 @@ describe('metrics', () => {
       kafkaSilenceMs: 1_500,
       copies,
       stoppedPartitions: 2,
+      addedPartitions: new Map([['requests', 4]] as const),
       kafkaRefused,
       oldestUnread: [{ partition: 3, milliseconds: 250 }],
+      largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
       certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
     };
     expect(await lines()).toEqual(
@@ -144,13 +152,17 @@ describe('metrics', () => {
         'idalloc_group_joined 1',
         'idalloc_kafka_silence_seconds 1.5',
         'idalloc_ledger_stopped_partitions 2',
+        'idalloc_topic_added_partitions{topic="requests"} 4',
+        'idalloc_topic_added_partitions{topic="ledger"} 0',
         'idalloc_partition_state{partition="3",state="serving"} 1',
         'idalloc_ledger_lag_records{partition="3"} 7',
         'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
+        'idalloc_large_requests_waiting{partition="3"} 12',
+        'idalloc_large_request_oldest_seconds{partition="3"} 95',
         'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
       ]),
     );
-    vitals = { ...vitals, copies: [], oldestUnread: [] };
+    vitals = { ...vitals, copies: [], oldestUnread: [], largeWaiting: [] };
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
@@ -163,8 +175,10 @@ describe('metrics', () => {
         kafkaSilenceMs: 0,
         copies: [],
         stoppedPartitions: 0,
+        addedPartitions: new Map(),
         kafkaRefused: new Set(),
         oldestUnread: [],
+        largeWaiting: [],
         get certificates() {
           reads.certificates += 1;
           return [];

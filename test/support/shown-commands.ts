@@ -69,6 +69,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
   ['npm run check:arrows', { file: CHECK, by: 'npm run check:arrows && ' }],
   ['npm run check:advisories', { file: CHECK, by: '&& npm run check:advisories' }],
+  ['npx idalloc worker', { file: 'test/cli/orphan.test.ts', by: "npm_command: 'exec'" }],
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
@@ -116,6 +117,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
 /** Commands that no test runs, with the file of the program behind each. */
 export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict', 'ops/dev/test.ts'],
+  ['node node_modules/idalloc/dist/bin.js worker', 'src/bin.ts'],
   ['npm run quick', 'ops/dev/quick.ts'],
   ['npm run fix', 'biome.json'],
   ['npm run arrows', 'ops/lint/arrows.ts'],

@@ -28,8 +28,10 @@ it('reports once that a secret was replaced, and once that its file is not valid
 /** The log of a watch; a line is its level, its variable and its first words. */
 function logged() {
   const lines: string[] = [];
-  const line = (level: string) => (fields: { variable: string; path: string }, message: string) =>
-    lines.push(`${level} ${fields.variable}: ${message.split(/[:;]/)[0]}`);
+  const line = (level: string) => (fields: { variable: string; missing?: string }, message: string) => {
+    const missing = fields.missing === undefined ? '' : ` (${fields.missing})`;
+    lines.push(`${level} ${fields.variable}: ${message.split(/[:;]/)[0]}${missing}`);
+  };
   return { lines, log: { info: line('info'), warn: line('warn'), error: line('error') } as unknown as Log };
 }
 
@@ -63,6 +65,28 @@ describe('a replaced certificate', () => {
       await runtime.until(runtime.sleep(12_000));
       expect(lines).toEqual([`error API_TLS_${name.toUpperCase()}_FILE: secret file invalid`]);
       expect(config.api?.tls?.[name as 'cert' | 'key']()).toBe(good.trimEnd());
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+
+  it('is reported as used when its key was replaced too; until then the file that is missing is named, once', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'idalloc-watch-'));
+    try {
+      const config = loaded(dir);
+      const runtime = new VirtualRuntime();
+      const { lines, log } = logged();
+      using _watch = new SecretWatch(config.secretFiles, runtime, log);
+      const { certFile, keyFile } = new Authority(dir).issue('other');
+      writeFileSync(join(dir, 'cert'), readFileSync(certFile));
+      await runtime.until(runtime.sleep(12_000));
+      const alone = 'warn API_TLS_CERT_FILE: secret file replaced, but the other file of the pair does not match it';
+      expect(lines).toEqual([`${alone} (${join(dir, 'key')})`]);
+      writeFileSync(join(dir, 'key'), readFileSync(keyFile));
+      await runtime.until(runtime.sleep(12_000));
+      expect(lines.slice(1).sort()).toEqual(
+        ['CERT', 'KEY'].map((name) => `info API_TLS_${name}_FILE: secret file replaced`),
+      );
     } finally {
       rmSync(dir, { recursive: true });
     }

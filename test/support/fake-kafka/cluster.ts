@@ -107,6 +107,12 @@ export class Cluster {
     return topic;
   }
 
+  /** Adds partitions to a topic, up to this number. */
+  growTopic(name: string, partitions: number): void {
+    this.topics.get(name)?.grow(partitions);
+    this.#changed();
+  }
+
   deleteTopic(name: string): void {
     this.topics.delete(name);
     this.#changed();

@@ -33,14 +33,15 @@ export interface TopicPlace {
 export class Topic {
   readonly name: string;
   readonly configs: ReadonlyMap<string, string>;
-  readonly partitions: readonly Partition[];
+  readonly partitions: Partition[] = [];
+  readonly #create: (number: number) => Partition;
 
   constructor(name: string, options: TopicOptions, { nodes, clock, live, replicationMs }: TopicPlace) {
     this.name = name;
     const configs: typeof DEFAULTS = { ...DEFAULTS, ...options.configs };
     this.configs = new Map(Object.entries(configs));
     const copies = options.replicas ?? Math.min(nodes.length, 3);
-    this.partitions = Array.from({ length: options.partitions ?? 1 }, (_, number) => {
+    this.#create = (number) => {
       const replicas = Array.from({ length: copies }, (_, i) => nodes[(number + i) % nodes.length] as number);
       const settings = {
         replicas,
@@ -51,6 +52,12 @@ export class Topic {
         replicationMs,
       };
       return new Partition({ topic: name, number }, settings, clock, live);
-    });
+    };
+    this.grow(options.partitions ?? 1);
+  }
+
+  /** Adds partitions, up to this number. */
+  grow(partitions: number): void {
+    while (this.partitions.length < partitions) this.partitions.push(this.#create(this.partitions.length));
   }
 }

@@ -42,7 +42,7 @@ export function partitionIn(
 export function describeTopic(view: View, name: string): TopicMetadata {
   const known = view.topics.get(name);
   if (known === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
-  const partitions = known.topic.partitions.map(({ number, settings }, i) => {
+  const partitions = known.topic.partitions.slice(0, known.leaders.length).map(({ number, settings }, i) => {
     const { leader = -1, inSync = [] } = known.leaders[i] ?? {};
     return { partition: number, leader, replicas: settings.replicas, inSync };
   });

@@ -1,0 +1,107 @@
+import type { Runtime, Timer } from '../core/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
+import type { Log } from '../log.ts';
+
+export interface PartitionCountsOptions {
+  readonly cluster: Pick<Cluster, 'partitions'>;
+  readonly runtime: Pick<Runtime, 'schedule'>;
+  readonly log: Log;
+  readonly topics: { readonly requests: string; readonly ledger: string };
+  /** The partitions of each of the two topics when this worker started. */
+  readonly partitions: number;
+  /** Called with TOPIC_INVALID. */
+  readonly fail: (error: unknown) => void;
+}
+
+/** Each look reads the cached metadata, which the cluster renews every 10 s for the topics in use. */
+const LOOK_MS = 1_000;
+const LOOKUP_TIMEOUT_MS = 5_000;
+
+const COUNTED = ['requests', 'ledger'] as const;
+export type CountedTopic = (typeof COUNTED)[number];
+
+/**
+ * Compares the partition counts of the request topic and the ledger with those at the start, and reports a change within
+ * about 11 s.
+ *
+ * More partitions endanger nothing that is served: homes are computed with the count at the start, by every worker, since
+ * none starts with another; a request that moved to another served partition is forwarded home. Only requests in the added
+ * partitions wait, as nobody reads them. Fewer partitions mean another topic of this name, without what was decided: the
+ * worker ends.
+ */
+export class PartitionCounts implements Disposable {
+  readonly #options: PartitionCountsOptions;
+  readonly #added = new Map<CountedTopic, number>();
+  #timer: Timer | undefined;
+  #disposed = false;
+
+  constructor(options: PartitionCountsOptions) {
+    this.#options = options;
+    this.#schedule();
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed = true;
+    this.#timer?.cancel();
+  }
+
+  /** How many partitions each topic has beyond those that are served. */
+  get added(): ReadonlyMap<CountedTopic, number> {
+    return this.#added;
+  }
+
+  /** What has changed and what to do; undefined for no change. */
+  get detail(): string | undefined {
+    const { topics, partitions } = this.#options;
+    const changes = [...this.#added].map(([topic, added]) => changed(topics[topic], partitions + added, partitions));
+    if (changes.length === 0) return undefined;
+    const waiting = this.#added.has('requests') ? '; requests in the added partitions wait' : '';
+    return `${changes.join(', ')}: the first ${partitions} are served on, no worker can start${waiting}; create a second pair of topics, see docs/how-to/more-partitions.md`;
+  }
+
+  #schedule(): void {
+    if (this.#disposed) return;
+    this.#timer = this.#options.runtime.schedule(LOOK_MS, () => {
+      this.#look()
+        .catch(this.#options.fail)
+        .finally(() => this.#schedule());
+    });
+  }
+
+  async #look(): Promise<void> {
+    for (const topic of COUNTED) {
+      const count = await this.#count(this.#options.topics[topic]);
+      if (count !== undefined && !this.#disposed) this.#compare(topic, count);
+    }
+  }
+
+  /** Undefined while the brokers don't say: others report that. */
+  async #count(topic: string): Promise<number | undefined> {
+    try {
+      return await this.#options.cluster.partitions(topic, LOOKUP_TIMEOUT_MS);
+    } catch (error) {
+      if (kafkaErrorCode(error) === undefined) throw error;
+      return undefined;
+    }
+  }
+
+  /** A broker that lags behind reports the count before: what was added stays. */
+  #compare(topic: CountedTopic, count: number): void {
+    const { topics, partitions, log } = this.#options;
+    const name = topics[topic];
+    if (count < partitions) {
+      const message = `${changed(name, count, partitions)}: it was deleted and created again; ledger and request topic must have the count that they were created with`;
+      throw new IdallocError('TOPIC_INVALID', message);
+    }
+    if (count - partitions <= (this.#added.get(topic) ?? 0)) return;
+    this.#added.set(topic, count - partitions);
+    const fields = { code: 'TOPIC_INVALID', topic: name, partitions: count, served: partitions };
+    log.error({ ...fields, error: this.detail }, 'partitions were added to a topic');
+  }
+}
+
+function changed(topic: string, count: number, before: number): string {
+  return `topic '${topic}' has ${count} partitions instead of ${before}`;
+}

@@ -1,0 +1,86 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Worker } from '../../src/worker/worker.ts';
+import { idsOf, StagedRequests } from '../support/staged-requests.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
+
+const START_MS = 10_000;
+/** Metadata is renewed every 10 s, and looked at every second. */
+const NOTICED_MS = 11_500;
+const REPLIED_MS = 3_000;
+const { requests, ledger } = config.topics;
+
+let stage: WorkerStage;
+let asked: StagedRequests;
+let worker: Worker;
+let ended: unknown;
+
+beforeEach(async () => {
+  stage = new WorkerStage();
+  asked = new StagedRequests(stage);
+  worker = stage.start();
+  ended = undefined;
+  worker.done.catch((error: unknown) => {
+    ended = error;
+  });
+  await stage.pass(START_MS);
+});
+
+afterEach(() => stage.stop());
+
+const grow = (topic: string) => stage.kafka.cluster.growTopic(topic, 5);
+const errors = () => stage.lines.filter(({ msg }) => msg === 'partitions were added to a topic');
+
+async function expectReplies(ids: readonly string[], each: number): Promise<void> {
+  asked.send(ids);
+  await stage.pass(REPLIED_MS);
+  expect(ids.map((id) => asked.repliesTo(id).length)).toEqual(ids.map(() => each));
+}
+
+test('a running worker names added partitions within seconds, once, and is still ready', async () => {
+  expect(worker.warning).toBeUndefined();
+  grow(requests);
+  await stage.pass(NOTICED_MS);
+  expect(errors()).toMatchObject([{ level: 50, code: 'TOPIC_INVALID', topic: requests, partitions: 5, served: 3 }]);
+  expect(worker.warning).toEqual({
+    code: 'TOPIC_INVALID',
+    detail: expect.stringContaining('5 partitions instead of 3'),
+  });
+  expect(worker.warning?.detail).toMatch(/requests in the added partitions wait.*more-partitions/);
+  expect(worker.vitals().addedPartitions).toEqual(new Map([['requests', 2]]));
+  expect(worker.unready).toBeUndefined();
+  await stage.pass(NOTICED_MS);
+  expect(errors()).toHaveLength(1);
+});
+
+test('requests of the partitions from before are served on, over rebalances and at their homes of before', async () => {
+  stage.start({}, 'second');
+  await stage.pass(START_MS);
+  const known = idsOf('known', 3);
+  await expectReplies(known, 1);
+  const [before] = asked.repliesTo(known[0] as string);
+  grow(requests);
+  await stage.pass(NOTICED_MS);
+  await expectReplies(known, 2);
+  await stage.stop('second');
+  await stage.pass(START_MS);
+  expect(stage.lines.at(-1)).toMatchObject({ msg: 'joined the request group', partitions: [0, 1, 2] });
+  await expectReplies(idsOf('new', 3), 1);
+  await expectReplies(known, 3);
+  for (const reply of asked.repliesTo(known[0] as string)) expect(reply).toEqual(before);
+  expect(ended).toBeUndefined();
+});
+
+test('partitions that were added to the ledger alone are named, and leave no request waiting', async () => {
+  grow(ledger);
+  await stage.pass(NOTICED_MS);
+  expect(worker.vitals().addedPartitions).toEqual(new Map([['ledger', 2]]));
+  expect(worker.warning?.detail).not.toContain('wait');
+  await expectReplies(idsOf('new', 3), 1);
+});
+
+test('a worker ends when a topic comes back with fewer partitions', async () => {
+  stage.kafka.cluster.deleteTopic(ledger);
+  stage.kafka.cluster.createTopic(ledger, { partitions: 2, replicas: 3 });
+  await stage.pass(NOTICED_MS);
+  expect(ended).toMatchObject({ code: 'TOPIC_INVALID', message: expect.stringContaining('2 partitions instead of 3') });
+});
