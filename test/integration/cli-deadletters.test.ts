@@ -86,7 +86,7 @@ test('a request that is sent again keeps its bytes, headers, age and partition, 
   const requests = await realm.follow(realm.requestTopic);
   const { code, stdout } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes', '--json'], realm.env);
   expect(code).toBe(0);
-  expect(JSON.parse(stdout)).toEqual({ resent: [{ letter: '0:0', partition: 2, offset: '1' }] });
+  expect(JSON.parse(stdout)).toEqual({ resent: [{ letter: '0:0', partition: 2, offset: '1' }], unsent: [] });
   await requests.until('three requests', (seen) => seen.length >= 3);
   const [first, again] = requests.seen.filter(({ partition }) => partition === 2).map(({ message }) => message);
   expect(again?.key).toEqual(first?.key);
