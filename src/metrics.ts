@@ -13,7 +13,8 @@ export interface Metrics {
   addRequests(result: RequestResult, count?: number): void;
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
-  addDeadLetters(count: number): void;
+  /** A dead letter was acknowledged that stands for so many requests. */
+  addDeadLetters(requests: number): void;
   /** Requests that were appended to their home partitions. */
   addForwarded(count: number): void;
   /** A request refused by the quota of this prefix; the prefixes are those of the configuration. */
@@ -114,7 +115,8 @@ export function createMetrics(
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
   const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
-  const deadLetters = counter('dead_letters', 'Requests written to the dead-letter topic');
+  const deadLetters = counter('dead_letters', 'Requests that became dead letters, each request of a range counted');
+  const ranges = counter('dead_letter_ranges', 'Dead letters that stand for a range of requests, above the rate');
   const quotaExceeded = counter('quota_exceeded', 'Requests refused by the quota of a reply-topic prefix', 'prefix');
   const errors = counter('errors', 'Errors by code', 'code');
   const gate = gauge('gate', '1 for the current state of the gate: open, or the reason why it is closed', 'reason');
@@ -247,7 +249,10 @@ export function createMetrics(
       if (result === 'replayed') replays.inc(count);
     },
     addReplies: (count) => replies.inc(count),
-    addDeadLetters: (count) => deadLetters.inc(count),
+    addDeadLetters(requests) {
+      deadLetters.inc(requests);
+      if (requests > 1) ranges.inc();
+    },
     addForwarded: (count) => forwarded.inc(count),
     addQuotaExceeded: (prefix) => quotaExceeded.inc({ prefix }),
     addError: (code, count = 1) => errors.inc({ code }, count),

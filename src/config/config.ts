@@ -79,6 +79,8 @@ export interface Config extends KafkaConfig {
   readonly commitIntervalMs: number;
   /** A decision is written to the ledger again when it is replayed at this age or older. */
   readonly renewAfterMs: number;
+  /** Bad records above this rate share dead letters and get no error replies. */
+  readonly junkRate: { readonly perSecond: number; readonly burst: number };
   /** The HTTP API; undefined when it is off. */
   readonly api?: ApiConfig;
   /** The listener for health checks and metrics; port 0: any free port. */
@@ -216,6 +218,7 @@ function workerConfig(source: Source): EtcdConfig {
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
     renewAfterMs: LEDGER_MARGIN_MS / 2,
+    junkRate: { perSecond: 10, burst: 1_000 },
     ...(api === undefined ? {} : { api }),
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };

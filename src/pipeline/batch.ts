@@ -5,20 +5,24 @@ import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide, type Prepared, withoutDecision } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
-import { bareLetter, batchReply, deadLetter, errorReply, forwarded, type OutgoingContext } from './outgoing.ts';
-import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
+import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
+import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
+import { cutIntoParts, isLarge } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
+import { RECORDS_PER_TURN, type RecordTurns } from './record-turns.ts';
 import type { Slots } from './slots.ts';
 
 /** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
-export interface PipelineDeps extends DecisionDeps, OutgoingContext {
+export interface PipelineDeps extends DecisionDeps, LetterContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly publisher: Publisher;
   /** Shared by the worker's partitions; each part with large requests takes one. */
   readonly largeSlots: Slots;
+  /** Shared by the worker's partitions. */
+  readonly turns: RecordTurns;
   readonly observe: PipelineObserver;
 }
 
@@ -29,7 +33,8 @@ interface PipelineObserver {
   /** This many replies were acknowledged, error replies included. */
   replied(replies: number): void;
   failed(code: ErrorCode): void;
-  deadLettered(code: ErrorCode): void;
+  /** A dead letter that stands for this many records was acknowledged. */
+  deadLettered(code: ErrorCode, records: number): void;
   /** This many requests were appended to their home partitions. */
   forwarded(requests: number): void;
 }
@@ -64,9 +69,10 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const step = deps.schemas === undefined ? records.length : PART_MAX_REQUESTS;
-  for (let from = 0; from < records.length && control.isCurrent(); from += step) {
-    const { ready, error } = await withSchemas(deps.schemas, records.slice(from, from + step), partition);
+  for (let from = 0; from < records.length && control.isCurrent(); from += RECORDS_PER_TURN) {
+    const step = records.slice(from, from + RECORDS_PER_TURN);
+    await deps.turns.take(step.length);
+    const { ready, error } = await withSchemas(deps.schemas, step, partition);
     await processReadable(deps, partition, ready, control);
     if (error !== undefined) throw error;
   }
@@ -119,12 +125,12 @@ async function processPart(
   const outcomes = part.map((intake) => {
     return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
   });
-  const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
+  const work = [publishReplies(deps, outcomes), forward(deps, outcomes)] as const;
   await Promise.allSettled(work); // so that nothing is still in progress if one fails
   const [undelivered, unforwarded] = await Promise.all(work);
-  const letters = [...outcomes, ...unforwarded].flatMap(({ letter }) => letter ?? []);
-  letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
-  await publishDeadLetters(deps, letters);
+  const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
+  rejections.push(...undelivered, ...(await publishReplies(deps, unforwarded)));
+  await publishDeadLetters(deps, partition, rejections);
 }
 
 /**
@@ -172,7 +178,7 @@ function countServed(decisions: readonly Decision[]): Served {
 interface Outcome {
   readonly intake: Intake;
   readonly reply?: OutgoingRecord | undefined;
-  readonly letter?: OutgoingRecord | undefined;
+  readonly rejection?: Rejection | undefined;
   /** The request itself, for its home partition. */
   readonly forward?: OutgoingRecord | undefined;
 }
@@ -186,37 +192,35 @@ function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, decisi
   }
   const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
   if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);
-  return refuse(deps, partition, intake, refusal);
+  return refuse(deps, intake, refusal);
 }
 
 function refuse(
   deps: PipelineDeps,
-  partition: number,
   intake: Intake,
   refusal: { readonly code: ErrorCode; readonly message: string },
 ): Outcome {
-  deps.observe.failed(refusal.code);
+  const { code, message } = refusal;
+  deps.observe.failed(code);
   const address = intake.kind === 'accepted' ? intake.request : intake.address;
-  const letter = ERRORS[refusal.code].deadLetter ? deadLetter(intake.record, partition, refusal, deps) : undefined;
-  if (letter !== undefined) deps.observe.deadLettered(refusal.code);
-  return { intake, reply: errorReply(address, refusal, deps), letter };
+  const isBad = ERRORS[code].deadLetter;
+  const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
+  return {
+    intake,
+    reply: isAnswered ? errorReply(address, refusal, deps) : undefined,
+    rejection: isBad ? { record: intake.record, code, message } : undefined,
+  };
 }
 
-/** Publishes the replies; returns dead letters for the requests whose reply topic rejects the reply. */
-async function publishReplies(
-  deps: PipelineDeps,
-  partition: number,
-  outcomes: readonly Outcome[],
-): Promise<OutgoingRecord[]> {
-  const replies = outcomes.flatMap(({ intake, reply, letter }) =>
-    reply === undefined ? [] : { intake, reply, letter },
+/** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
+async function publishReplies(deps: PipelineDeps, outcomes: readonly Outcome[]): Promise<Rejection[]> {
+  const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
+    reply === undefined ? [] : { intake, reply, rejection },
   );
   const refused = await publish(deps, replies, ({ reply }) => reply);
   deps.observe.replied(replies.length - refused.length);
-  return refused.flatMap(({ item: { intake, letter }, reason: message }) => {
-    if (letter !== undefined) return [];
-    deps.observe.deadLettered('REPLY_UNDELIVERABLE');
-    return deadLetter(intake.record, partition, { code: 'REPLY_UNDELIVERABLE', message }, deps);
+  return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
+    return rejection === undefined ? { record: intake.record, code: 'REPLY_UNDELIVERABLE', message } : [];
   });
 }
 
@@ -224,7 +228,7 @@ async function publishReplies(
  * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
  * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
  */
-async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
+async function forward(deps: PipelineDeps, outcomes: readonly Outcome[]): Promise<Outcome[]> {
   const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
   const refused = await publish(deps, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
@@ -234,19 +238,26 @@ async function forward(deps: PipelineDeps, partition: number, outcomes: readonly
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
     const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
-    return refuse(deps, partition, intake, { code: 'MISROUTED', message });
+    return refuse(deps, intake, { code: 'MISROUTED', message });
   });
 }
 
 /** A dead letter that its topic rejects, because its headers made it too large, is sent without the record. */
-async function publishDeadLetters(deps: PipelineDeps, letters: readonly OutgoingRecord[]): Promise<void> {
-  const refused = await publish(deps, letters, (letter) => letter);
-  const [failed] = await publish(deps, refused, ({ item }) => bareLetter(item));
-  if (failed === undefined) return;
-  throw new IdallocError(
-    'TOPIC_INVALID',
-    `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
-  );
+async function publishDeadLetters(
+  deps: PipelineDeps,
+  partition: number,
+  rejections: readonly Rejection[],
+): Promise<void> {
+  const letters = lettersFor(deps, partition, rejections);
+  const refused = await publish(deps, letters, ({ outgoing }) => outgoing);
+  const [failed] = await publish(deps, refused, ({ item }) => bareLetter(item.outgoing));
+  if (failed !== undefined) {
+    throw new IdallocError(
+      'TOPIC_INVALID',
+      `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
+    );
+  }
+  for (const { code, records } of letters) deps.observe.deadLettered(code, records);
 }
 
 type Refusal = Extract<Delivery, { readonly ok: false }>;

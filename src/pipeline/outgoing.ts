@@ -1,4 +1,4 @@
-import { DEAD_LETTER_HEADERS, RECORD_LEFT_OUT } from '../codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT, runsText } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
@@ -96,18 +96,49 @@ export function deadLetter(
   error: { readonly code: ErrorCode; readonly message: string },
   context: OutgoingContext,
 ): OutgoingRecord {
-  const headers = headersOf(record);
+  const headers = Object.assign(headersOf(record), letterHeaders(record, partition, error, context));
+  return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+}
+
+/**
+ * One dead letter for several records of a partition that were rejected with the same code. It has the place and the message of the
+ * first, and the offsets of all; the records themselves are in the request topic, for as long as that keeps them.
+ */
+export function rangeLetter(
+  rejections: readonly { readonly record: RequestRecord; readonly code: ErrorCode; readonly message: string }[],
+  partition: number,
+  context: OutgoingContext,
+): OutgoingRecord {
+  const inOrder = rejections.toSorted((one, other) => one.record.offset - other.record.offset);
+  const [first] = inOrder;
+  if (first === undefined) throw new RangeError('a letter without a record');
+  const headers = {
+    ...letterHeaders(first.record, partition, first, context),
+    [RANGE_HEADERS.count]: String(inOrder.length),
+    [RANGE_HEADERS.offsets]: runsText(inOrder.map(({ record }) => record.offset)),
+  };
+  return { topic: context.deadLetterTopic, key: null, value: null, headers };
+}
+
+/** The place of the record, and the reason. */
+function letterHeaders(
+  { offset, timestampMs }: RequestRecord,
+  partition: number,
+  { code, message }: { readonly code: ErrorCode; readonly message: string },
+  { requestTopic }: OutgoingContext,
+): Record<string, RecordHeaders[string]> {
   const original = Buffer.alloc(20);
   original.writeInt32BE(partition, 0);
-  original.writeBigInt64BE(BigInt(record.offset), 4);
-  original.writeBigInt64BE(wholeTimestamp(record.timestampMs), 12);
-  headers[DEAD_LETTER_HEADERS.topic] = context.requestTopic;
-  headers[DEAD_LETTER_HEADERS.partition] = original.subarray(0, 4);
-  headers[DEAD_LETTER_HEADERS.offset] = original.subarray(4, 12);
-  headers[DEAD_LETTER_HEADERS.timestamp] = original.subarray(12, 20);
-  headers[DEAD_LETTER_HEADERS.code] = error.code;
-  headers[DEAD_LETTER_HEADERS.message] = error.message;
-  return { topic: context.deadLetterTopic, key: record.key, value: record.value, headers };
+  original.writeBigInt64BE(BigInt(offset), 4);
+  original.writeBigInt64BE(wholeTimestamp(timestampMs), 12);
+  return {
+    [DEAD_LETTER_HEADERS.topic]: requestTopic,
+    [DEAD_LETTER_HEADERS.partition]: original.subarray(0, 4),
+    [DEAD_LETTER_HEADERS.offset]: original.subarray(4, 12),
+    [DEAD_LETTER_HEADERS.timestamp]: original.subarray(12, 20),
+    [DEAD_LETTER_HEADERS.code]: code,
+    [DEAD_LETTER_HEADERS.message]: message,
+  };
 }
 
 /**
@@ -115,7 +146,8 @@ export function deadLetter(
  * it is written again. The record stays at its offset for as long as the request topic keeps it.
  */
 export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
-  const kept = Object.values(DEAD_LETTER_HEADERS).map((name) => [name, headers[name]] as const);
+  const names = [...Object.values(DEAD_LETTER_HEADERS), ...Object.values(RANGE_HEADERS)];
+  const kept = names.flatMap((name) => (Object.hasOwn(headers, name) ? [[name, headers[name]] as const] : []));
   return { topic, key: null, value: null, headers: { ...Object.fromEntries(kept), [RECORD_LEFT_OUT]: '1' } };
 }
 

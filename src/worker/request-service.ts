@@ -15,9 +15,11 @@ import type { Assigned } from '../kafka/loops/member-options.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
+import { JunkLimits } from '../pipeline/junk-limits.ts';
 import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
+import { RecordTurns } from '../pipeline/record-turns.ts';
 import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
@@ -248,6 +250,8 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
     deadLetterTopic: topics.deadLetters,
     replyPolicy: replyPolicyOf(topics),
     largeSlots: new Slots(LARGE_AT_ONCE),
+    turns: new RecordTurns(runtime),
+    junk: new JunkLimits(config.junkRate, runtime),
     schemas: openRegistry(config.registry, config.topics.requests),
     customLayout: customLayoutOf(layout),
     publisher: new KafkaPublisher({
@@ -267,9 +271,9 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
         metrics.addRequests('refused');
         metrics.addError(code);
       },
-      deadLettered: (code) => {
-        metrics.addDeadLetters(1);
-        letters.count({ code }, `requests became dead letters: ${code}`);
+      deadLettered: (code, records) => {
+        metrics.addDeadLetters(records);
+        letters.count({ code }, `requests became dead letters: ${code}`, records);
       },
       forwarded: (count) => metrics.addForwarded(count),
     },

@@ -6,7 +6,7 @@ import avro from 'avsc';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { canonicalForm } from '../../src/codec/avro.ts';
-import { DEAD_LETTER_HEADERS, RECORD_LEFT_OUT } from '../../src/codec/dead-letter.ts';
+import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT } from '../../src/codec/dead-letter.ts';
 import { crc64Avro, HEADER_BYTES } from '../../src/codec/framing.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
@@ -107,7 +107,7 @@ describe('the AsyncAPI document', () => {
     );
     expect(Object.keys(IdReply.headers.properties).sort()).toEqual([correlationId, replayed, layout, ...trace].sort());
     expect(Object.keys(DeadLetter.headers.properties).sort()).toEqual(
-      [...Object.values(DEAD_LETTER_HEADERS), RECORD_LEFT_OUT].sort(),
+      [...Object.values(DEAD_LETTER_HEADERS), ...Object.values(RANGE_HEADERS), RECORD_LEFT_OUT].sort(),
     );
     expect(IdRequest.correlationId?.location).toBe(`$message.header#/${correlationId}`);
     expect(operations.receiveRequest.reply.address.location).toBe(`$message.header#/${replyTopic}`);

@@ -11,6 +11,7 @@ interface LetterLine {
   readonly code: string | null;
   readonly original: { readonly partition: number | null; readonly offset: number | null };
   readonly resent: number | null;
+  readonly range: { readonly records: number; readonly last: number } | null;
 }
 
 let realm: Realm;
@@ -86,7 +87,7 @@ test('a request that is sent again keeps its bytes, headers, age and partition, 
   const requests = await realm.follow(realm.requestTopic);
   const { code, stdout } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes', '--json'], realm.env);
   expect(code).toBe(0);
-  expect(JSON.parse(stdout)).toEqual({ resent: [{ letter: '0:0', partition: 2, offset: '1' }] });
+  expect(JSON.parse(stdout)).toEqual({ resent: [{ letter: '0:0', partition: 2, offset: '1' }], unsent: [] });
   await requests.until('three requests', (seen) => seen.length >= 3);
   const [first, again] = requests.seen.filter(({ partition }) => partition === 2).map(({ message }) => message);
   expect(again?.key).toEqual(first?.key);
@@ -145,6 +146,35 @@ test.each([
 test('a letter that does not exist is NOT_FOUND', async () => {
   expect((await runIdalloc(['deadletters', 'show', '0:9999'], realm.env)).stderr).toMatch(/^NOT_FOUND: /);
   expect((await runIdalloc(['deadletters', 'show', '0'], realm.env)).code).toBe(2);
+});
+
+test('a flood of bad records has ranges that name each once, and they are sent again from the request topic', async () => {
+  const FLOOD = 2_500;
+  const [sent] = await realm.sendRaw(Array.from({ length: FLOOD }, () => ({ value: 'junk', partition: 0 })));
+  const from = Number(sent?.baseOffset);
+  await expect.poll(async () => (await realm.committed()).get(0), { timeout: 60_000 }).toBe(from + FLOOD);
+  const flood = (await list('--code', 'MALFORMED_REQUEST', '--limit', '10000')).filter(
+    ({ original }) => original.partition === 0 && Number(original.offset) >= from,
+  );
+  expect(flood.reduce((sum, { range }) => sum + (range?.records ?? 1), 0)).toBe(FLOOD);
+  const ranges = flood.filter(({ range }) => range !== null);
+  expect(flood.length).toBeLessThan(1_500);
+  expect(ranges.length).toBeGreaterThan(0);
+
+  const last = ranges.toSorted((one, other) => Number(one.original.offset) - Number(other.original.offset)).at(-1);
+  const resend = ['deadletters', 'resend', `${last?.partition}:${last?.offset}`, '--yes', '--json'];
+  const { code, stdout, stderr } = await runIdalloc(resend, realm.env);
+  expect(code, stderr).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ unsent: [] });
+  expect(JSON.parse(stdout).resent).toHaveLength(Number(last?.range?.records));
+
+  const partitions = [{ partition: 0, offset: String(Number(last?.range?.last) + 1) }];
+  await realm.admin.deleteTopicRecords({ topic: realm.requestTopic, partitions });
+  const late = await runIdalloc(resend, realm.env);
+  expect({ code: late.code, stderr: late.stderr }).toEqual({
+    code: 1,
+    stderr: expect.stringMatching(/no longer has it/),
+  });
 });
 
 test('topics check prints the commands that fix a difference, and changes nothing', async () => {

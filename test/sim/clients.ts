@@ -55,7 +55,8 @@ export class Clients {
     const partition = this.#anyPartition();
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
-    this.#brokers.send(partition, [first, ...more], { inTransaction: rng.chance(0.08) });
+    const junk = rng.chance(0.03) ? Array.from({ length: 2 + rng.below(6) }, () => this.#bad()) : [];
+    this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction: rng.chance(0.08) });
   }
 
   /** A new request, sent to its home partition. */
@@ -76,6 +77,11 @@ export class Clients {
   #fresh(): Draft {
     this.#names += 1;
     return { correlationId: `c${this.#names}`, ...this.#demand() };
+  }
+
+  /** A new request that becomes a dead letter. */
+  #bad(): Draft {
+    return { ...this.#fresh(), replyTopic: FOREIGN_TOPIC };
   }
 
   /** The same request, or one that abuses the correlation ID of another. */

@@ -53,7 +53,7 @@ export function replyOf(result: Entry['batch'] | string, fields: Partial<ReplyRe
 }
 
 export function letterOf(fields: Partial<Letter>): Letter {
-  return { sent: 20, landed: 21, partition: 0, offset: 1, code: 'REPLY_UNDELIVERABLE', ...fields };
+  return { sent: 20, landed: 21, partition: 0, offset: 1, code: 'REPLY_UNDELIVERABLE', isRange: false, ...fields };
 }
 
 export const request = {

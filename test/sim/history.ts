@@ -243,6 +243,8 @@ export interface Letter {
   readonly partition: number;
   readonly offset: number;
   readonly code: string;
+  /** Whether it is one of several requests of the letter. */
+  readonly isRange: boolean;
 }
 
 /** An accepted commit: everything below the offset is done. */

@@ -34,8 +34,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/records/decode.ts',
-        'return isControl || lastOffset < this.next;',
-        'return lastOffset < this.next;',
+        'return isControl || lastOffset < this.#next;',
+        'return lastOffset < this.#next;',
       ),
     ],
   },
@@ -44,8 +44,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/records/decode.ts',
-        '    if (end > bytes.length) break;',
-        '    if (end > bytes.length) {\n      if (at + AT.records < bytes.length) reading.next = readHead(bytes.subarray(at)).lastOffset + 1;\n      break;\n    }',
+        '    return end > this.#bytes.length ? undefined : end;',
+        '    const isCut = end > this.#bytes.length && this.#at + AT.records < this.#bytes.length;\n    if (isCut) this.#next = readHead(this.#bytes.subarray(this.#at)).lastOffset + 1;\n    return end > this.#bytes.length ? undefined : end;',
       ),
     ],
   },
@@ -54,8 +54,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/records/decode.ts',
-        'if (record.offset >= this.next) this.records.push(record);',
-        'this.records.push(record);',
+        'if (record.offset >= this.#next) this.#add(record, headers.read);',
+        'this.#add(record, headers.read);',
       ),
     ],
   },

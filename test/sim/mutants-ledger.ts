@@ -127,9 +127,23 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/batch.ts',
-        'forward(deps, partition, outcomes)] as const',
-        '(void forward(deps, partition, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
+        'forward(deps, outcomes)] as const',
+        '(void forward(deps, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
       ),
     ],
+  },
+  {
+    name: 'offsets committed before their dead letters are acknowledged',
+    patches: [
+      patch(
+        'src/pipeline/batch.ts',
+        'await publishDeadLetters(deps, partition, rejections);',
+        'void publishDeadLetters(deps, partition, rejections).catch(() => undefined);',
+      ),
+    ],
+  },
+  {
+    name: 'a range letter without one of its records',
+    patches: [patch('src/pipeline/letters.ts', 'others.push(rejection);', 'others.at(-2) ?? others.push(rejection);')],
   },
 ];

@@ -1,4 +1,4 @@
-import { DEAD_LETTER_HEADERS } from '../../src/codec/dead-letter.ts';
+import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
@@ -109,14 +109,15 @@ export class Recorder implements PartitionObserver {
   durable({ topic, number, log }: Partition, from: number, below: number): void {
     if (topic === WITNESS) return;
     const [pair, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
-    const drops = pairOf('deadLetters', topic) !== undefined;
+    const dropping = pairOf('deadLetters', topic);
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
       const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
       if (pair !== undefined) this.#onRequests(pair, pair.first + number, batch);
       else if (deciding !== undefined)
         for (const record of recordsOf(batch)) this.#decided(deciding.first + number, record, sent);
-      else if (drops) for (const record of recordsOf(batch)) this.#dropped(record, sent);
+      else if (dropping !== undefined)
+        for (const record of recordsOf(batch)) this.#dropped(dropping.first, record, sent);
       else for (const record of recordsOf(batch)) this.#onReply(topic, record, sent);
     }
   }
@@ -208,12 +209,16 @@ export class Recorder implements PartitionObserver {
     );
   }
 
-  #dropped({ headers }: PlainRecord, { sent }: Sent): void {
-    const { partition, offset } = this.#placeOf(headers?.[TAG]);
-    const code = String(headers?.[DEAD_LETTER_HEADERS.code]);
-    this.#history.letters.push({ sent, landed: this.#world.tick(), partition, offset, code });
-    this.#answered.add(`${partition}/${offset}`);
-    this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
+  /** A range letter names the places of its requests; one for a single request is a copy of it. */
+  #dropped(firstPartition: number, { headers }: PlainRecord, { sent }: Sent): void {
+    const { isRange, partition: number = -1, offsets = [], code = '' } = readDeadLetterNote(headers ?? {});
+    const range = offsets.map((offset) => ({ partition: firstPartition + number, offset }));
+    const landed = this.#world.tick();
+    for (const { partition, offset } of isRange ? range : [this.#placeOf(headers?.[TAG])]) {
+      this.#history.letters.push({ sent, landed, partition, offset, code, isRange });
+      this.#answered.add(`${partition}/${offset}`);
+      this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
+    }
   }
 
   /** The first unanswered record with the tag, else the last one; -1 for a request that may not have arrived. */

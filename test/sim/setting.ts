@@ -46,7 +46,12 @@ export const RENEW_AFTER_MS = 2_000;
 /** A worker gets a partition immediately if its copy lacks at most this many entries. */
 export const ACCEPTABLE_LAG = 10;
 /** A simulation is short and has few entries, so rare events must come early. */
-const HASTY = { renewAfterMs: RENEW_AFTER_MS, copyLingerMs: 4_000, acceptableLag: ACCEPTABLE_LAG };
+const HASTY = {
+  renewAfterMs: RENEW_AFTER_MS,
+  copyLingerMs: 4_000,
+  acceptableLag: ACCEPTABLE_LAG,
+  junkRate: { perSecond: 0.2, burst: 1 },
+};
 /** The true time at the start of a simulation. */
 export const START_MS = layout.epochMs + 1_000_000_000;
 

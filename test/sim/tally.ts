@@ -10,6 +10,8 @@ export interface Tally {
   readonly forgotten: number;
   readonly expired: number;
   readonly deadLetters: number;
+  /** Requests that share a dead letter with others. */
+  readonly inRanges: number;
   readonly forwarded: number;
   /** Ledger entries that lost, because another came first. */
   readonly losers: number;
@@ -43,6 +45,7 @@ export const NOTHING: Tally = {
   forgotten: 0,
   expired: 0,
   deadLetters: 0,
+  inRanges: 0,
   forwarded: 0,
   losers: 0,
   unansweredAppends: 0,
@@ -77,6 +80,7 @@ export function tallyOf(history: History): Tally {
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
     expired: codes.filter((code) => code === 'EXPIRED').length,
     deadLetters: letters.length,
+    inRanges: letters.filter(({ isRange }) => isRange).length,
     forwarded: forwards.length,
     losers: entries.length - keys.size - renewals,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,

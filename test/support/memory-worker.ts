@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { ReplyPolicy } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
@@ -5,8 +6,10 @@ import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
+import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
@@ -57,6 +60,7 @@ export interface MemoryWorkerOptions {
   /** If false, the reader runs only when polled; otherwise also while a caller waits for it. */
   readonly diligent?: boolean;
   readonly schemas?: SchemaIds;
+  readonly junkRate?: JunkRate;
   /** The home partition of a correlation ID; without it, every request is served where it is. */
   readonly homeOf?: (correlationId: Buffer) => number;
 }
@@ -118,6 +122,8 @@ export class MemoryWorker {
       replyPolicy: POLICY,
       publisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
+      turns: new RecordTurns({ nextTurn }),
+      junk: new JunkLimits(options.junkRate ?? { perSecond: 10, burst: 1_000 }, { monotonicMs: () => 0 }),
       schemas: options.schemas,
       observe: {
         served: () => {},

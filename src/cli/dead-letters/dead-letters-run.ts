@@ -20,8 +20,10 @@ import {
   lettersText,
   letterText,
   mayBeFixed,
+  nameOf,
   resendObstacle,
 } from './letter-view.ts';
+import { type Original, originalsOf, unsentText } from './originals.ts';
 
 interface Session {
   readonly context: CliContext;
@@ -69,65 +71,51 @@ export async function runResend(
   locations: readonly LetterLocation[],
   { yes, json }: ResendOptions,
 ): Promise<void> {
-  const resent = await withSession(context, async (session) => {
+  const { resent, unsent } = await withSession(context, async (session) => {
     const { topics } = session.config;
     const letters: Letter[] = [];
     for (const location of locations) letters.push(await readLetter(session, location));
     const refusals = letters.flatMap((letter) => resendObstacle(letter, topics.requests) ?? []);
     if (refusals.length > 0) throw new IdallocError('RESEND_REFUSED', refusals.join('; '));
-    const records: TopicRecord[] = [];
-    for (const letter of letters) records.push(await originalOf(session, letter));
-    const hopeless = letters.filter((letter) => !mayBeFixed(letter)).length;
+    const reading = { source: session.source, requestTopic: topics.requests, signal: context.stop };
+    const found: Awaited<ReturnType<typeof originalsOf>>[] = [];
+    for (const letter of letters) found.push(await originalsOf(reading, letter));
+    const originals = found.flatMap(({ due }) => due);
+    const unsent = found.flatMap((of) => of.unsent);
+    for (const some of unsent) context.err(`${unsentText(some)}\n`);
+    const hopeless = originals.filter(({ letter }) => !mayBeFixed(letter)).length;
     const hint = hopeless === 0 ? '' : ` ${hopeless} of them will come back, since the request itself is invalid.`;
     await confirm(
       context,
-      `Send ${counted(letters.length, 'record')} to '${topics.requests}' again?${hint}`,
+      `Send ${counted(originals.length, 'record')} to '${topics.requests}' again?${hint}`,
       yes === true,
     );
-    return send(session, letters, records);
+    return { resent: await send(session, originals), unsent };
   });
-  if (json === true) context.out(`${JSON.stringify({ resent })}\n`);
+  if (json === true) context.out(`${JSON.stringify({ resent, unsent })}\n`);
   else
     for (const { letter, partition, offset } of resent)
       context.out(`${letter} was sent again as request ${partition}:${offset}\n`);
 }
 
-/** The letter's record; if the letter was written without it, the one in the request topic, if that still has it. */
-async function originalOf(session: Session, { record, note }: Letter): Promise<TopicRecord> {
-  const { requests } = session.config.topics;
-  const { partition = -1, offset = -1 } = note;
-  const span = (await wholeTopic(session.source, requests)).find((whole) => whole.partition === partition);
-  const letter = `letter ${record.partition}:${record.offset}`;
-  if (span === undefined) {
-    throw new IdallocError(
-      'RESEND_REFUSED',
-      `${letter} names partition ${partition}, which '${requests}' does not have`,
-    );
-  }
-  if (!note.recordLeftOut) return { ...record, headers: note.headers as TopicRecord['headers'], partition };
-  const original = offset < span.from ? undefined : await readOne(session, requests, { partition, offset });
-  if (original !== undefined) return original;
-  const message = `${letter} has no record, and '${requests}' no longer has it at ${partition}:${offset}`;
-  throw new IdallocError('RESEND_REFUSED', message);
+interface Resent {
+  readonly letter: string;
+  readonly partition: number;
+  readonly offset: string;
 }
 
-async function send(
-  { source, config }: Session,
-  letters: readonly Letter[],
-  records: readonly TopicRecord[],
-): Promise<{ letter: string; partition: number; offset: string }[]> {
+async function send({ source, config }: Session, originals: readonly Original[]): Promise<Resent[]> {
   const topic = config.topics.requests;
-  const resent: { letter: string; partition: number; offset: string }[] = [];
-  for (const [i, letter] of letters.entries()) {
-    const { record } = letter;
-    const { key = null, value = null, partition = 0 } = records[i] ?? {};
+  const resent: Resent[] = [];
+  for (const original of originals) {
+    const { key, value, partition } = original.record;
     try {
-      const headers = resentHeaders(letter, records[i]?.headers);
-      const offset = await appendRecord(source, topic, partition, { key, value, headers });
-      resent.push({ letter: `${record.partition}:${record.offset}`, partition, offset: String(offset) });
+      const offset = await appendRecord(source, topic, partition, { key, value, headers: resentHeaders(original) });
+      resent.push({ letter: nameOf(original.letter), partition, offset: String(offset) });
     } catch (error) {
-      const done = resent.map(({ letter }) => letter).join(' ');
-      const message = `a record could not be sent: ${describeError(error)}; sent before it: ${done === '' ? 'none' : done}`;
+      const done = [...Map.groupBy(resent, ({ letter }) => letter)].map(([name, { length }]) => `${name} (${length})`);
+      const before = done.length === 0 ? 'none' : done.join(' ');
+      const message = `a record could not be sent: ${describeError(error)}; sent before it: ${before}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
     }
   }
@@ -138,12 +126,12 @@ async function send(
  * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
  * time counts as the oldest.
  */
-function resentHeaders({ note }: Letter, headers: TopicRecord['headers'] = {}): NonNullable<NewRecord['headers']> {
-  const { partition = 0, offset = 0, timestampMs = 0 } = note;
-  const { [HOPS]: _, ...own } = headers;
-  const origin = originText({ partition, offset, appendedAtMs: Math.max(0, timestampMs) });
-  const resent = String((note.resent ?? 0) + 1);
-  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: resent });
+function resentHeaders({ record, resent }: Original): NonNullable<NewRecord['headers']> {
+  const { partition, offset, timestampMs } = record;
+  const { [HOPS]: _, ...own } = record.headers;
+  const appendedAtMs = Number.isSafeInteger(timestampMs) ? Math.max(0, timestampMs) : 0;
+  const origin = originText({ partition, offset, appendedAtMs });
+  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: String(resent + 1) });
 }
 
 /** Retries only if the brokers certainly did not append the record: it must not be appended twice. */

@@ -38,7 +38,8 @@ Examples:
 const RESEND_HELP = `
 Each record goes back to the request partition that it came from, with its key, value and headers, a header '${ORIGIN}'
 with its first place and time, and a header '${RESENT}' that counts resends. A record can be resent three times.
-The letter stays in the dead-letter topic.
+The letter stays in the dead-letter topic. A letter for a range of records has none of them: they are read in the request topic, and
+stderr says how many retention has deleted there.
 A request that is itself invalid comes back; one whose reply topic was missing is served once the topic exists.
 
 Examples:
@@ -74,7 +75,10 @@ export function deadLettersCommand(context: CliContext): Command {
       (text, before: readonly LetterLocation[] = []) => withLocation(before, parsePlace(text)),
     )
     .option('--yes', 'do not ask for confirmation')
-    .option('--json', 'print one line of JSON: {"resent":[{"letter","partition","offset"}]}')
+    .option(
+      '--json',
+      'print one line of JSON: {"resent":[{"letter","partition","offset"}],"unsent":[{"letter","records","why"}]}',
+    )
     .addHelpText('after', RESEND_HELP)
     .action(async (locations: readonly LetterLocation[], options: ResendOptions) => {
       const { runResend } = await import('./dead-letters-run.ts');

@@ -1,5 +1,5 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { type DeadLetterNote, readDeadLetterNote } from '../../codec/dead-letter.ts';
+import { type DeadLetterNote, readDeadLetterNote, runsText } from '../../codec/dead-letter.ts';
 import { decodeIdRequest } from '../../codec/id-request.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
@@ -22,24 +22,31 @@ export function letterOf(record: TopicRecord): Letter {
   return { record, note: readDeadLetterNote(record.headers as DeadLetterNote['headers']) };
 }
 
-/** Why a letter's request can't be sent again; undefined if it can. */
-export function resendObstacle({ record, note }: Letter, requestTopic: string): string | undefined {
-  const at = `${record.partition}:${record.offset}`;
+export function nameOf({ record }: Letter): string {
+  return `${record.partition}:${record.offset}`;
+}
+
+/** Why nothing of a letter can be sent again; undefined if it can. */
+export function resendObstacle(letter: Letter, requestTopic: string): string | undefined {
+  const { record, note } = letter;
+  const at = nameOf(letter);
   if (note.topic === undefined || note.partition === undefined || note.offset === undefined) {
     return `letter ${at} does not name the place of its record: idalloc did not write it`;
   }
   if (note.topic !== requestTopic) {
     return `letter ${at} names the topic '${note.topic}'; records go back to REQUEST_TOPIC '${requestTopic}' only`;
   }
-  if (note.resent === undefined) return `letter ${at} has an invalid resend count in its header`;
-  if (note.resent >= MAX_RESENDS) {
-    return `letter ${at} was sent again ${note.resent} times and came back each time: fix the cause, ${note.code}`;
-  }
-  for (const name of [HEADERS_CUT, UNREADABLE]) {
-    if (Object.hasOwn(record.headers, name))
-      return `letter ${at} is incomplete: its record had more than could be read`;
-  }
-  return undefined;
+  if (note.offsets === undefined) return `letter ${at} does not name the offsets of its records`;
+  const obstacle = recordObstacle(record.headers, note.resent);
+  return obstacle && `the record of letter ${at} ${obstacle}: fix the cause, ${note.code}`;
+}
+
+/** Why a record with these headers can't be sent again, continuing its name; undefined if it can. */
+export function recordObstacle(headers: object, resent: number | undefined): string | undefined {
+  if (resent === undefined) return 'has an invalid resend count in its header';
+  if (resent >= MAX_RESENDS) return `was sent again ${resent} times and came back each time`;
+  const isIncomplete = [HEADERS_CUT, UNREADABLE].some((name) => Object.hasOwn(headers, name));
+  return isIncomplete ? 'is incomplete: it had more than could be read' : undefined;
 }
 
 /** Whether the cause may be fixed by now: a request that is itself invalid comes back. */
@@ -55,11 +62,17 @@ export function letterJson({ record, note }: Letter): object {
     code: note.code ?? null,
     message: note.message ?? null,
     original: { topic: note.topic ?? null, partition: note.partition ?? null, offset: note.offset ?? null },
+    range: note.isRange ? rangeJson(note) : null,
     key: record.key === null ? null : correlationText(record.key),
     value_bytes: record.value?.length ?? null,
     record_left_out: note.recordLeftOut,
     resent: note.resent ?? null,
   };
+}
+
+function rangeJson({ offsets }: DeadLetterNote): object {
+  if (offsets === undefined) return { records: null, last: null, offsets: null };
+  return { records: offsets.length, last: offsets.at(-1), offsets: runsText(offsets) };
 }
 
 /** The letter with its headers and value. */
@@ -90,12 +103,18 @@ export function lettersText(letters: readonly Letter[], code?: string): string {
     `${record.partition}:${record.offset}`,
     timeText(record.timestampMs),
     cell(note.code ?? '?'),
-    note.partition === undefined ? '?' : cell(`${note.topic}/${note.partition} at ${note.offset}`),
+    note.partition === undefined ? '?' : cell(`${note.topic}/${note.partition} at ${placesText(note)}`),
     record.value === null ? '-' : String(record.value.length),
     note.resent === 0 ? '' : String(note.resent ?? '?'),
     record.key === null ? '-' : cell(correlationText(record.key)),
   ]);
   return table(COLUMNS, rows);
+}
+
+/** The offset of the record, or the first and the last one and the number of them. */
+function placesText({ isRange, offset, offsets }: DeadLetterNote): string {
+  if (!isRange) return String(offset ?? '?');
+  return offsets === undefined ? `${offset ?? '?'}-?` : `${offset}-${offsets.at(-1)} (${offsets.length})`;
 }
 
 export function letterText(letter: Letter): string {
@@ -105,17 +124,25 @@ export function letterText(letter: Letter): string {
   );
   return [
     `letter   ${record.partition}:${record.offset}, written ${timeText(record.timestampMs)}`,
-    `record   ${printable(note.topic ?? '?')}/${note.partition ?? '?'} at ${note.offset ?? '?'}` +
+    `record   ${printable(note.topic ?? '?')}/${note.partition ?? '?'} at ${placesText(note)}` +
       `${note.timestampMs === undefined || note.timestampMs < 0 ? '' : `, sent ${timeText(note.timestampMs)}`}`,
     `why      ${printable(note.code ?? '?')}: ${printable(note.message ?? '?')}`,
     `resent   ${note.resent === undefined ? '? times' : counted(note.resent, 'time')}`,
     `key      ${shown(record.key)}`,
     `headers${headers.length === 0 ? '  none' : ''}`,
     ...headers,
-    `value    ${note.recordLeftOut ? 'left out: the dead-letter topic rejected it' : shown(record.value)}`,
-    `         ${reading(record.value)}`,
+    ...valueLines(letter),
     '',
   ].join('\n');
+}
+
+function valueLines({ record, note }: Letter): readonly string[] {
+  if (note.isRange) {
+    const offsets = note.offsets === undefined ? '?' : runsText(note.offsets);
+    return [`offsets  ${offsets}`, 'value    none: its records are in the request topic'];
+  }
+  const value = note.recordLeftOut ? 'left out: the dead-letter topic rejected it' : shown(record.value);
+  return [`value    ${value}`, `         ${reading(record.value)}`];
 }
 
 /** The fields of a request's value, or why it can't be decoded. */

@@ -1,6 +1,8 @@
 import type { Command } from 'commander';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readDeadLetterNote } from '../../codec/dead-letter.ts';
+import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
@@ -142,12 +144,23 @@ async function verify(session: Session, store: AuditStore, { plan, forwarded, en
   progress.end();
   const join = await checkAll(context, store, reader, findings);
   if (findings.total > 0) context.setExitCode(EXIT.failed);
-  const letters = await wholeTopic(source, config.topics.deadLetters);
-  const dead = letters.reduce(
-    (sum, { topic, partition, to }) => sum + to - (ends.get(`${topic}/${partition}`) ?? 0),
-    0,
-  );
+  const dead = await deadSince(session, ends);
   report(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
+}
+
+/** The requests that became dead letters after these ends of the dead-letter topic; one letter may stand for several. */
+async function deadSince({ context, config, source }: Session, ends: Replayed['ends']): Promise<number> {
+  const letters = await wholeTopic(source, config.topics.deadLetters);
+  const since = letters.map((span) => ({ ...span, from: ends.get(`${span.topic}/${span.partition}`) ?? span.from }));
+  let dead = 0;
+  await readSpans(source, since, {
+    signal: context.stop,
+    take: (records) => {
+      for (const { headers } of records) dead += readDeadLetterNote(headers as RecordHeaders).offsets?.length ?? 1;
+      return false;
+    },
+  });
+  return dead;
 }
 
 interface Outcome extends Omit<Replayed, 'ends'> {

@@ -1,14 +1,18 @@
 import type { Timer } from '../../core/runtime.ts';
+import type { BatchDecoder } from '../records/decode.ts';
 import { AT, LENGTH_END, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
-/** The response to a fetch of a partition, and its records once they are decoded. */
+/** The response to a fetch of a partition, which is decoded and delivered in one chunk or several. */
 export interface Fetched {
-  readonly from: number;
+  /** Where the next chunk starts. */
+  from: number;
   readonly next: number;
   readonly response: FetchedPartition;
-  chunk?: TailChunk;
+  decoder?: BatchDecoder | undefined;
+  /** The chunk in delivery. */
+  chunk?: TailChunk | undefined;
 }
 
 export interface PartitionHooks {
@@ -33,8 +37,8 @@ export interface PartitionHooks {
  *   backing off -> finding      after 50 ms, doubled up to 1 s
  *   any         -> stopped      final
  *
- * Delivering: `ahead` (as fetched) -> `current` (decoded, then delivered) -> released. So at most two chunks are held, and
- * the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
+ * Delivering: `ahead` (as fetched) -> `current` (decoded and delivered, chunk by chunk) -> released. So at most two responses
+ * and one chunk are held, and the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
  * which identifies responses to earlier fetches.
  */
 export class FollowedPartition implements Followed {
@@ -161,16 +165,24 @@ export class FollowedPartition implements Followed {
   async #decodeOrDeliver(fetched: Fetched): Promise<void> {
     try {
       if (fetched.chunk === undefined) {
-        fetched.chunk = await this.#hooks.decode(fetched);
-        if (this.#current === fetched && fetched.chunk.next !== fetched.next) this.#refetchFrom(fetched.chunk.next);
+        const chunk = await this.#hooks.decode(fetched);
+        fetched.chunk = chunk;
+        if (this.#current === fetched && isLast(fetched) && chunk.next !== fetched.next) this.#refetchFrom(chunk.next);
         return;
       }
       await this.sink.deliver(fetched.chunk);
-      this.#current = undefined;
+      fetched.from = fetched.chunk.next;
+      fetched.chunk = undefined;
+      if (isLast(fetched)) this.#current = undefined;
     } catch (error) {
       await this.#hooks.onFailure(this, error);
     }
   }
+}
+
+/** Whether nothing is left to decode after its chunk. */
+function isLast({ decoder }: Fetched): boolean {
+  return decoder?.isDone !== false;
 }
 
 export function keyOf({ topic, partition }: { readonly topic: string; readonly partition: number }): string {

@@ -22,8 +22,8 @@ export class RateLimitedLog {
   }
 
   /** Like `warn`, with the number of times since the previous line. */
-  count(fields: object, message: string): void {
-    const count = (this.#counts.get(message) ?? 0) + 1;
+  count(fields: object, message: string, times = 1): void {
+    const count = (this.#counts.get(message) ?? 0) + times;
     const isDue = this.#isDue(message);
     this.#counts.set(message, isDue ? 0 : count);
     this.#log(isDue ? 'warn' : 'debug', { ...fields, count }, message);

@@ -1,4 +1,4 @@
-import { decodeBatches } from '../records/decode.ts';
+import { BatchDecoder } from '../records/decode.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
@@ -15,6 +15,8 @@ const GRACE_MS = 3_000;
 const REDELIVER_MS = 1_000;
 /** About 2 ms of work. */
 const RECORDS_PER_TURN = 4_000;
+/** The records and headers of a chunk, about 8 MB: a few KiB of a fetch can decompress to a million records. */
+const MAX_CHUNK_ITEMS = 20_000;
 
 /**
  * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics, one
@@ -210,17 +212,24 @@ export class Tail {
     this.#options.onError?.(followed.topic, followed.partition, error);
   }
 
-  async #decode({ from, next, response }: Fetched, sink: TailSink): Promise<TailChunk> {
+  async #decode(fetched: Fetched, sink: TailSink): Promise<TailChunk> {
+    const { from, next } = fetched;
     const neededFrom = sink.neededFrom === undefined ? from : await sink.neededFrom();
     const begin = Math.max(from, Math.min(neededFrom, next));
-    const decoding = this.#decoding.then(() => this.#decodeNext(response, begin));
+    const decoding = this.#decoding.then(() => this.#decodeNext(fetched, begin));
     this.#decoding = decoding.catch(() => undefined);
     return await decoding;
   }
 
-  async #decodeNext(response: FetchedPartition, from: number): Promise<TailChunk> {
+  async #decodeNext(fetched: Fetched, from: number): Promise<TailChunk> {
     const { isolation, runtime } = this.#options;
-    const { records, next } = await decodeBatches(response, from, isolation, () => runtime.nextTurn());
+    const { response } = fetched;
+    const decoding = { fetched: response, from, isolation, nextTurn: () => runtime.nextTurn() };
+    const decoder = fetched.decoder ?? new BatchDecoder(decoding);
+    fetched.decoder = undefined; // if it fails, the next attempt starts again
+    decoder.skipTo(from);
+    const { records, next } = await decoder.read(MAX_CHUNK_ITEMS);
+    fetched.decoder = decoder;
     this.#decoded += records.length;
     if (this.#decoded >= RECORDS_PER_TURN) {
       this.#decoded = 0;

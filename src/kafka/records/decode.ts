@@ -14,8 +14,8 @@ export const UNREADABLE = 'idalloc-unreadable';
 const ITEMS_PER_TURN = 4_000;
 /** The items that an unreadable batch counts as. */
 const PLACEHOLDER_ITEMS = 20;
-/** A few KiB of a fetch can decompress to gigabytes. At most this much is held; the rest is left for the next fetch. */
-const MAX_HELD_BYTES = 16 * 1_048_576;
+/** A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this much. */
+const MAX_READ_BYTES = 4 * 1_048_576;
 
 export interface DecodedBatches {
   /** In rising order of their offsets, which are at least `from` and below `next`. */
@@ -24,76 +24,127 @@ export interface DecodedBatches {
   readonly next: number;
 }
 
+export interface Decoding {
+  readonly fetched: { readonly records: Buffer; readonly aborted: readonly AbortedTransaction[] };
+  readonly from: number;
+  readonly isolation: 'read_committed' | 'read_uncommitted';
+  readonly nextTurn: () => Promise<void>;
+}
+
+/** Decodes what was fetched in one read, whatever the number of records. */
+export async function decodeBatches(
+  fetched: Decoding['fetched'],
+  from: number,
+  isolation: Decoding['isolation'],
+  nextTurn: Decoding['nextTurn'],
+): Promise<DecodedBatches> {
+  return await new BatchDecoder({ fetched, from, isolation, nextTurn }).read(Number.POSITIVE_INFINITY);
+}
+
+/** A batch that is being read. */
+interface OpenBatch {
+  readonly head: BatchHead;
+  readonly body: Cursor;
+  readonly headers: HeaderReader;
+  /** How many records were read, and the lowest offset that the next one may have. */
+  count: number;
+  least: number;
+}
+
 /**
- * Decodes the records of a fetched partition, starting at an offset. The bytes are untrusted: any producer may have
- * crafted them. Keys, values and headers are views of the fetched bytes. Control records are skipped, and so are the
- * records of aborted transactions for read_committed. A last batch that is cut off is left for the next fetch.
+ * Decodes the records of a fetched partition, starting at an offset, as many at a time as the caller has room for. The
+ * bytes are untrusted: any producer may have crafted them. Keys, values and headers are views of the fetched bytes. Control
+ * records are skipped, and so are the records of aborted transactions for read_committed. A last batch that is cut off is
+ * left for the next fetch.
  *
  * Time is linear in the input, and the event loop gets its turn in between; a caller that decodes several partitions in
  * a row yields between them as well. Nothing is rejected: a batch that can't be read becomes records without a value
  * that contain the reason, so that reading continues after it and nothing is skipped silently:
  *
- * - The batch's head is valid, its body is not: one record at its first and one at its last offset.
+ * - The batch's head is valid, its body is not: one record at its first offset, or after those that an earlier read has
+ *   returned, and one at its last.
  * - Its head is invalid, for example its checksum: one record at its first offset, as far as that is possible, and
  *   reading continues at the next offset. Where the batch ends, and so what else is in it, is unknown.
  */
-export async function decodeBatches(
-  fetched: { readonly records: Buffer; readonly aborted: readonly AbortedTransaction[] },
-  from: number,
-  isolation: 'read_committed' | 'read_uncommitted',
-  nextTurn: () => Promise<void>,
-): Promise<DecodedBatches> {
-  const reading = new Reading(from, isolation === 'read_committed' ? fetched.aborted : [], nextTurn);
-  const bytes = fetched.records;
-  for (let at = 0; at + LENGTH_END <= bytes.length && !reading.isFull; ) {
-    const end = at + LENGTH_END + bytes.readInt32BE(at + AT.length);
-    if (end > bytes.length) break;
-    if (end <= at + AT.magic) {
-      reading.placeholderAt(readInt64(bytes, at), 'the batch is damaged');
-      break; // where the next batch starts is unknown
-    }
-    await reading.take(bytes.subarray(at, end));
-    at = end;
-  }
-  return { records: reading.records, next: reading.next };
-}
-
-/** Reads the batches of a partition in order. */
-class Reading {
-  readonly records: FetchedRecord[] = [];
-  next: number;
+export class BatchDecoder {
+  readonly #bytes: Buffer;
   readonly #aborted: AbortedTransactions;
   readonly #nextTurn: () => Promise<void>;
+  /** The offset to read next, but within an open batch that of the first record of this read. */
+  #next: number;
+  /** The start of the next batch in the bytes. */
+  #at = 0;
+  #open: OpenBatch | undefined;
+  #records: FetchedRecord[] = [];
+  /** Records and headers of this read, and bytes that were decompressed for it. */
+  #readItems = 0;
+  #readBytes = 0;
+  /** Items since the event loop had its turn. */
   #items = 0;
-  #heldBytes = 0;
 
-  constructor(from: number, aborted: readonly AbortedTransaction[], nextTurn: () => Promise<void>) {
-    this.next = from;
-    this.#aborted = new AbortedTransactions(aborted);
+  constructor({ fetched, from, isolation, nextTurn }: Decoding) {
+    this.#next = from;
+    this.#bytes = fetched.records;
+    this.#aborted = new AbortedTransactions(isolation === 'read_committed' ? fetched.aborted : []);
     this.#nextTurn = nextTurn;
   }
 
-  get isFull(): boolean {
-    return this.#heldBytes >= MAX_HELD_BYTES;
+  /** Whether nothing is left to read, but for a last batch that is cut off. */
+  get isDone(): boolean {
+    return this.#open === undefined && this.#endOfNext() === undefined;
   }
 
-  async take(batch: Buffer): Promise<void> {
-    const problem = headProblem(batch);
+  /** Records below the offset are not needed. */
+  skipTo(offset: number): void {
+    this.#next = Math.max(this.#next, offset);
+  }
+
+  /** Reads on: everything, or until it has `maxItems` records and headers, the last record with all of its headers. */
+  async read(maxItems: number): Promise<DecodedBatches> {
+    this.#records = [];
+    this.#readItems = 0;
+    this.#readBytes = 0;
+    while (!this.isDone) {
+      if (this.#open === undefined) await this.#takeNext();
+      if (this.#open !== undefined) await this.#readOpen(this.#open, maxItems);
+      if (this.#readItems >= maxItems || this.#readBytes >= MAX_READ_BYTES) break;
+    }
+    if (this.#open !== undefined) this.#next = Math.max(this.#next, this.#open.least);
+    return { records: this.#records, next: this.#next };
+  }
+
+  #endOfNext(): number | undefined {
+    if (this.#at + LENGTH_END > this.#bytes.length) return undefined;
+    const end = this.#at + LENGTH_END + this.#bytes.readInt32BE(this.#at + AT.length);
+    return end > this.#bytes.length ? undefined : end;
+  }
+
+  /** Opens the next batch, skips it, or adds placeholders for it. */
+  async #takeNext(): Promise<void> {
+    const end = this.#endOfNext() ?? this.#bytes.length;
+    const isEndKnown = end > this.#at + AT.magic;
+    const batch = this.#bytes.subarray(this.#at, isEndKnown ? end : undefined);
+    this.#at = isEndKnown ? end : this.#bytes.length;
+    const problem = isEndKnown ? headProblem(batch) : 'the batch is damaged';
     if (problem !== undefined) {
-      this.placeholderAt(readInt64(batch, AT.baseOffset), problem);
+      this.#addPlaceholder(readInt64(batch, AT.baseOffset), problem);
       return this.#count(PLACEHOLDER_ITEMS);
     }
     const head = readHead(batch);
-    if (!this.#isLeftOut(batch, head)) await this.#read(batch, head);
-    this.next = Math.max(this.next, head.lastOffset + 1);
-    await this.#count(1);
+    if (this.#isLeftOut(batch, head)) return this.#passed(head);
+    try {
+      const body = new Cursor(await this.#body(batch, head));
+      this.#open = { head, body, headers: new HeaderReader(body), count: 0, least: head.baseOffset };
+    } catch (error) {
+      await this.#unreadable(head, error);
+    }
   }
 
   /** One record for a batch whose end is unknown. */
-  placeholderAt(offset: number, reason: string): void {
-    const at = Number.isSafeInteger(offset + 1) ? Math.max(offset, this.next) : this.next;
-    this.records.push(placeholder(at, Number.NaN, `${reason} (at offset ${at})`));
-    this.next = at + 1;
+  #addPlaceholder(offset: number, reason: string): void {
+    const at = Number.isSafeInteger(offset + 1) ? Math.max(offset, this.#next) : this.#next;
+    this.#add(placeholder(at, Number.NaN, `${reason} (at offset ${at})`), 0);
+    this.#next = at + 1;
   }
 
   #isLeftOut(batch: Buffer, { attributes, lastOffset }: BatchHead): boolean {
@@ -103,19 +154,7 @@ class Reading {
       if (isControl) this.#aborted.end({ producerId, lastOffset });
       else if (this.#aborted.includes({ producerId, lastOffset })) return true;
     }
-    return isControl || lastOffset < this.next;
-  }
-
-  async #read(batch: Buffer, head: BatchHead): Promise<void> {
-    const before = this.records.length;
-    try {
-      await this.#readRecords(await this.#body(batch, head), head);
-    } catch (error) {
-      if (!(error instanceof UnreadableBatch)) throw error;
-      this.records.length = before;
-      this.#addPlaceholders(head, error.message);
-      await this.#count(PLACEHOLDER_ITEMS);
-    }
+    return isControl || lastOffset < this.#next;
   }
 
   async #body(batch: Buffer, { attributes }: BatchHead): Promise<Buffer> {
@@ -123,34 +162,54 @@ class Reading {
     const codec = attributes & CODEC_MASK;
     if (codec === 0) return body;
     const decompressed = await decompress(codec, body, this.#nextTurn);
-    this.#heldBytes += decompressed.length;
+    this.#readBytes += decompressed.length;
     return decompressed;
   }
 
-  /** Rejects with UnreadableBatch unless the body holds exactly the records that the head announces. */
-  async #readRecords(body: Buffer, head: BatchHead): Promise<void> {
-    const cursor = new Cursor(body);
-    const headers = new HeaderReader(cursor);
-    let least = head.baseOffset;
-    for (let i = 0; i < head.count; i += 1) {
-      const record = readRecord(cursor, headers, head);
-      if (record.offset < least || record.offset > head.lastOffset) throw damaged();
-      least = record.offset + 1;
-      if (record.offset >= this.next) this.records.push(record);
-      this.#items += 1 + headers.read;
-      if (this.#items >= ITEMS_PER_TURN) await this.#count(0);
+  /** Reads on in a batch, which is unreadable unless its body holds exactly the records that its head announces. */
+  async #readOpen(open: OpenBatch, maxItems: number): Promise<void> {
+    const before = this.#records.length;
+    const { head, body, headers } = open;
+    try {
+      for (; open.count < head.count; open.count += 1) {
+        if (this.#readItems >= maxItems) return;
+        const record = readRecord(body, headers, head);
+        if (record.offset < open.least || record.offset > head.lastOffset) throw damaged();
+        open.least = record.offset + 1;
+        if (record.offset >= this.#next) this.#add(record, headers.read);
+        this.#items += 1 + headers.read;
+        if (this.#items >= ITEMS_PER_TURN) await this.#count(0);
+      }
+      if (body.at !== body.length) throw damaged();
+      await this.#passed(head);
+    } catch (error) {
+      this.#records.length = before;
+      await this.#unreadable(head, error);
     }
-    if (cursor.at !== body.length) throw damaged();
   }
 
-  /** One record at each end of the batch, so that a reader sees no gap in the offsets at either end. */
-  #addPlaceholders(head: BatchHead, reason: string): void {
+  #add(record: FetchedRecord, headers: number): void {
+    this.#records.push(record);
+    this.#readItems += 1 + headers;
+  }
+
+  async #passed({ lastOffset }: BatchHead): Promise<void> {
+    this.#open = undefined;
+    this.#next = Math.max(this.#next, lastOffset + 1);
+    await this.#count(1);
+  }
+
+  /** One record at each end of what was not read of the batch, so that a reader sees no gap in the offsets at either end. */
+  async #unreadable(head: BatchHead, error: unknown): Promise<void> {
+    if (!(error instanceof UnreadableBatch)) throw error;
     const { baseOffset, lastOffset, count } = head;
-    const why = `${reason} (a batch of ${count} records, offsets ${baseOffset} to ${lastOffset})`;
+    const why = `${error.message} (a batch of ${count} records, offsets ${baseOffset} to ${lastOffset})`;
     const timestampMs = timestampOf(head, 0);
-    for (const offset of new Set([baseOffset, lastOffset])) {
-      if (offset >= this.next) this.records.push(placeholder(offset, timestampMs, why));
+    for (const offset of new Set([Math.max(baseOffset, this.#next), lastOffset])) {
+      if (offset <= lastOffset) this.#add(placeholder(offset, timestampMs, why), 0);
     }
+    await this.#passed(head);
+    await this.#count(PLACEHOLDER_ITEMS);
   }
 
   async #count(items: number): Promise<void> {

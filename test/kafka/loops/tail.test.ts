@@ -233,6 +233,44 @@ describe('a paused partition', () => {
   });
 });
 
+describe('a response with more records than a chunk may have', () => {
+  const MANY = 50_000;
+
+  it('is delivered in chunks of at most 20,000 records, without another fetch, and the next one is fetched meanwhile', async () => {
+    open(1);
+    stage.send(0, MANY);
+    const sink = new Collected();
+    sink.hold();
+    const followed = tailOf({ maxBytesPerPartition: 8_000_000 }).follow(at(0), sink);
+    await stage.until(() => sink.chunks.length === 1);
+    stage.send(0, 1);
+    await stage.until(() => stage.asked(0).includes(MANY));
+    sink.release();
+    await stage.until(() => followed.position === MANY + 1);
+    expect(sink.chunks.map(({ records, from, next }) => [records.length, from, next])).toEqual([
+      [20_000, 0, 20_000],
+      [20_000, 20_000, 40_000],
+      [10_000, 40_000, MANY],
+      [1, MANY, MANY + 1],
+    ]);
+    expect(new Set(stage.asked(0).filter((offset) => offset < MANY))).toEqual(new Set([0]));
+    expect(sink.offsets).toEqual(range(0, MANY + 1));
+  });
+
+  it('is read again from the middle after a seek', async () => {
+    open(1);
+    stage.send(0, MANY);
+    const sink = new Collected();
+    sink.hold();
+    const followed = tailOf({ maxBytesPerPartition: 8_000_000 }).follow(at(0), sink);
+    await stage.until(() => sink.chunks.length === 1);
+    followed.seek(19_000);
+    sink.release();
+    await stage.until(() => followed.position === MANY);
+    expect(sink.offsets).toEqual([...range(0, 20_000), ...range(19_000, MANY)]);
+  });
+});
+
 describe('a seek', () => {
   it('drops fetched records and the fetch in flight, but completes the delivery in progress', async () => {
     open(1);

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
-import { decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
+import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/headers.ts';
 import {
   batchAround,
@@ -223,6 +223,71 @@ describe('a fetch of very many tiny items', () => {
   function inOrder(count: number, batch: (baseOffset: bigint) => Buffer): Buffer {
     return Buffer.concat(Array.from({ length: count }, (_, i) => batch(BigInt(i))));
   }
+});
+
+describe('decoding in several reads', () => {
+  const noHeaders: HandmadeRecord = { key: null, value: null };
+  const inReads = async (records: Buffer, maxItems: number, from = 0) => {
+    const decoder = new BatchDecoder({
+      fetched: { records, aborted: [] },
+      from,
+      isolation: 'read_committed',
+      nextTurn,
+    });
+    const reads = [];
+    while (!decoder.isDone) reads.push(await decoder.read(maxItems));
+    return reads;
+  };
+
+  it('returns together what one read returns, whatever the bytes and the size of a read', async () => {
+    const sound = () => [
+      batchOf([plain('a'), plain('b'), plain('c')]),
+      batchOf([], { baseOffset: 3n, lastOffsetDelta: 2 }),
+      batchOf([plain('d'), plain('e')], { baseOffset: 6n }),
+      batchOf([plain('f')], { baseOffset: 8n, attributes: 0x30 }),
+    ];
+    const change = fc.tuple(fc.nat(3), fc.nat(60), fc.nat(255));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(change, { maxLength: 2 }),
+        fc.nat(9),
+        fc.integer({ min: 1, max: 4 }),
+        async (changes, from, maxItems) => {
+          const parts = sound();
+          for (const [i, at, byte] of changes) parts[i]?.writeUInt8(byte, at);
+          const reads = await inReads(Buffer.concat(parts), maxItems, from);
+          const all = await decode(Buffer.concat(parts), from);
+          expect(reads.flatMap(({ records }) => records)).toEqual(all.records);
+          expect(reads.at(-1)?.next ?? from).toBe(all.next);
+        },
+      ),
+    );
+  });
+
+  it('has a bounded number of records in each, and no record twice', async () => {
+    const fetched = batchOf(Array.from({ length: 10_000 }, () => noHeaders));
+    const reads = await inReads(fetched, 3_000);
+    expect(reads.map(({ records, next }) => [records.length, next])).toEqual([
+      [3_000, 3_000],
+      [3_000, 6_000],
+      [3_000, 9_000],
+      [1_000, 10_000],
+    ]);
+  });
+
+  it('counts headers as well', async () => {
+    const headers = Array.from({ length: 99 }, (_, i) => [Buffer.from(String(i)), Buffer.of(1)] as const);
+    const reads = await inReads(batchOf(Array.from({ length: 100 }, () => ({ ...noHeaders, headers }))), 1_000);
+    expect(reads.map(({ records }) => records.length)).toEqual(Array(10).fill(10));
+  });
+
+  it('replaces the part of a batch that was not returned yet when it turns out to be damaged', async () => {
+    const body = Buffer.concat([0, 1, 2, 3, 4].map((i) => encodeRecord(plain(String(i)), i)));
+    const damaged = batchAround(Buffer.concat([body, Buffer.of(0)]), { count: 5, lastOffsetDelta: 4 });
+    const reads = await inReads(Buffer.concat([damaged, batchOf([plain('next')], { baseOffset: 5n })]), 2);
+    expect(reads.map(({ records }) => offsetsOf(records))).toEqual([[0, 1], [2, 3], [4], [5]]);
+    expect(reasonOf(reads[2]?.records[0])).toMatch(/^the batch is damaged/);
+  });
 });
 
 describe('an unreadable batch', () => {

@@ -1,0 +1,30 @@
+import type { Runtime } from '../core/runtime.ts';
+
+/** Records of a worker's partitions that are read in one turn of the event loop, about 5 ms of work if all are bad. */
+export const RECORDS_PER_TURN = 500;
+/** Steps of so few records never wait for their turn. */
+const FEW_RECORDS = 20;
+
+/**
+ * Divides the work on records into turns of the event loop, so that heartbeats and other partitions go on beside any number
+ * of records: one large step of all partitions together in each turn.
+ */
+export class RecordTurns {
+  readonly #runtime: Pick<Runtime, 'nextTurn'>;
+  /** Records of steps that began in this turn, or in turns in which none had to wait. */
+  #begun = 0;
+  #last: Promise<void> = Promise.resolve();
+
+  constructor(runtime: Pick<Runtime, 'nextTurn'>) {
+    this.#runtime = runtime;
+  }
+
+  /** Resolves when a step of so many records, at most RECORDS_PER_TURN, may begin. */
+  async take(records: number): Promise<void> {
+    this.#begun += records;
+    if (this.#begun <= RECORDS_PER_TURN || records <= FEW_RECORDS) return;
+    this.#last = this.#last.then(() => this.#runtime.nextTurn());
+    await this.#last;
+    this.#begun = records;
+  }
+}

@@ -1,0 +1,134 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import {
+  letterJson,
+  letterOf,
+  lettersText,
+  letterText,
+  resendObstacle,
+} from '../../../src/cli/dead-letters/letter-view.ts';
+import { originalsOf } from '../../../src/cli/dead-letters/originals.ts';
+import type { RecordHeaders } from '../../../src/codec/request-headers.ts';
+import { DEFAULT_HEADER_NAMES } from '../../../src/codec/request-headers.ts';
+import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
+import { LoopStage, T } from '../../support/loop-stage.ts';
+
+const PARTITION = 1;
+const CONTEXT = { names: DEFAULT_HEADER_NAMES, requestTopic: T, deadLetterTopic: 'dlt' };
+
+let stage: LoopStage;
+
+beforeEach(() => {
+  stage = new LoopStage();
+  stage.kafka.cluster.createTopic(T, { partitions: 2 });
+});
+
+/** The letter of a worker for the records at these offsets. */
+function letterFor(offsets: readonly number[], headers: RecordHeaders = {}) {
+  const rejections = offsets.map((offset) => {
+    const record = {
+      offset,
+      key: Buffer.from('k'),
+      value: Buffer.from('junk'),
+      headers,
+      timestampMs: 1_700_000_000_000,
+    };
+    return { record, code: 'INVALID_REPLY_TOPIC', message: 'because' } as const;
+  });
+  const [first] = rejections;
+  if (first === undefined) throw new RangeError('no record');
+  const outgoing =
+    rejections.length === 1
+      ? deadLetter(first.record, PARTITION, first, CONTEXT)
+      : rangeLetter(rejections, PARTITION, CONTEXT);
+  const { key, value } = outgoing;
+  const read = Object.entries(outgoing.headers).map(([name, header]) => [name, Buffer.from(header as string)]);
+  const place = { topic: 'dlt', partition: 0, offset: 5, timestampMs: 1_700_000_000_001 };
+  return letterOf({ ...place, key, value, headers: Object.fromEntries(read) as TopicRecord['headers'] });
+}
+
+function send(count: number, headers: Record<string, string> = {}): void {
+  const records = Array.from({ length: count }, () => ({ key: null, value: Buffer.from('sent'), headers }));
+  stage.kafka.cluster.send(T, PARTITION, records);
+}
+
+async function find(letter: ReturnType<typeof letterFor>) {
+  const { cluster, runtime } = stage;
+  const { signal } = new AbortController();
+  const { due, unsent } = await runtime.until(
+    originalsOf({ source: { cluster, runtime }, requestTopic: T, signal }, letter),
+  );
+  return {
+    due: due.map(({ record, resent }) => [record.partition, record.offset, String(record.value), resent]),
+    unsent,
+  };
+}
+
+describe('the records of a range letter', () => {
+  it('are exactly those that it names, from the request topic', async () => {
+    send(20);
+    expect(await find(letterFor([3, 4, 5, 9]))).toEqual({
+      due: [3, 4, 5, 9].map((offset) => [PARTITION, offset, 'sent', 0]),
+      unsent: [],
+    });
+  });
+
+  it('that retention has deleted are counted, and the others are sent again', async () => {
+    send(5);
+    send(5);
+    stage.kafka.cluster.partition(T, PARTITION).trim(5);
+    expect(await find(letterFor([2, 3, 4, 5, 9]))).toEqual({
+      due: [5, 9].map((offset) => [PARTITION, offset, 'sent', 0]),
+      unsent: [{ letter: '0:5', records: 3, why: `'${T}' no longer has it` }],
+    });
+  });
+
+  it('that are all deleted can not be sent again', async () => {
+    send(5);
+    stage.kafka.cluster.partition(T, PARTITION).trim(5);
+    await expect(find(letterFor([2, 3]))).rejects.toMatchObject({ code: 'RESEND_REFUSED' });
+  });
+
+  it('that were sent again three times already are left out', async () => {
+    send(1, { 'idalloc-resent': '2' });
+    send(1, { 'idalloc-resent': '3' });
+    send(1, { 'idalloc-resent': 'x' });
+    expect(await find(letterFor([0, 1, 2]))).toEqual({
+      due: [[PARTITION, 0, 'sent', 2]],
+      unsent: [
+        { letter: '0:5', records: 1, why: 'was sent again 3 times and came back each time' },
+        { letter: '0:5', records: 1, why: 'has an invalid resend count in its header' },
+      ],
+    });
+  });
+
+  it('are named in a list, in full, and in JSON', () => {
+    const letter = letterFor([17, 18, 19, 40]);
+    expect(resendObstacle(letter, T)).toBeUndefined();
+    expect(lettersText([letter])).toContain(`${T}/1 at 17-40 (4)`);
+    expect(letterText(letter)).toMatch(/^offsets {2}17-19,40$/m);
+    expect(letterJson(letter)).toMatchObject({
+      original: { partition: 1, offset: 17 },
+      range: { records: 4, last: 40, offsets: '17-19,40' },
+    });
+  });
+
+  it('that it names wrongly are not sent', () => {
+    const { record } = letterFor([17, 18]);
+    const forged = letterOf({ ...record, headers: { ...record.headers, 'idalloc-range-count': Buffer.from('3') } });
+    expect(resendObstacle(forged, T)).toBe('letter 0:5 does not name the offsets of its records');
+    expect(lettersText([forged])).toContain(`${T}/1 at 17-?`);
+    expect(letterText(forged)).toMatch(/^offsets {2}\?$/m);
+  });
+});
+
+describe('the record of a letter for one', () => {
+  it('is that in the letter, at its place in the request topic', async () => {
+    send(8);
+    expect(await find(letterFor([7], { 'idalloc-resent': '1' }))).toEqual({
+      due: [[PARTITION, 7, 'junk', 1]],
+      unsent: [],
+    });
+    expect(letterJson(letterFor([7]))).toMatchObject({ range: null });
+  });
+});
