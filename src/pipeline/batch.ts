@@ -1,6 +1,8 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { type Answer, answersOf } from './answers.ts';
+import { chargeOf } from './charges.ts';
 import { withSchemas } from './confluent.ts';
 import { type Decision, type DecisionDeps, decide } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
@@ -92,20 +94,25 @@ async function processReadable(
 }
 
 /** How many IDs a request may take here: none if another partition decides it or a quota will refuse it. */
-function idsFor({ homeOf, maxCount, quotas }: PipelineDeps, partition: number): (accepted: Accepted) => number {
-  return ({ request: { correlationId, count, replyTopic } }) => {
-    if (homeOf(correlationId) !== partition || quotas?.wouldRefuse(replyTopic, count) === true) return 0;
+function idsFor(deps: PipelineDeps, partition: number): (accepted: Accepted) => number {
+  const { homeOf, maxCount, quotas } = deps;
+  return (accepted) => {
+    const { correlationId, count } = accepted.request;
+    if (homeOf(correlationId) !== partition) return 0;
+    if (quotas?.wouldRefuse(chargeOf(deps, partition, accepted)) === true) return 0;
     return Math.min(count, maxCount);
   };
 }
 
 async function processPart(deps: PipelineDeps, partition: number, part: readonly Intake[]): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const decisions = await decideInTurn(deps, partition, accepted);
-  deps.observe.served(countServed(decisions));
-  let next = 0; // index into the decisions, which follow the order of the accepted requests
+  const charging = { ...deps, missing: await missingTopics(deps, partition, accepted) };
+  const decisions = await decideInTurn(charging, partition, accepted);
+  const answers = answersOf(charging, partition, accepted, decisions);
+  deps.observe.served(countServed(answers));
+  let next = 0; // index into the answers, which follow the order of the accepted requests
   const outcomes = part.map((intake) => {
-    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
+    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? answers[next++] : undefined);
   });
   const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
   await Promise.allSettled(work); // so that nothing is still in progress if one fails
@@ -113,6 +120,17 @@ async function processPart(deps: PipelineDeps, partition: number, part: readonly
   const letters = [...outcomes, ...unforwarded].flatMap(({ letter }) => letter ?? []);
   letters.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, letters);
+  deps.quotas?.answered(partition, part);
+}
+
+/** The reply topics of requests that are decided here which have a quota but do not exist. */
+async function missingTopics(
+  { quotas, homeOf }: PipelineDeps,
+  partition: number,
+  part: readonly Accepted[],
+): Promise<ReadonlySet<string> | undefined> {
+  const here = part.filter(({ request }) => homeOf(request.correlationId) === partition);
+  return await quotas?.missing(new Set(here.map(({ request }) => request.replyTopic)));
 }
 
 /**
@@ -133,9 +151,9 @@ async function decideInTurn(deps: PipelineDeps, partition: number, part: readonl
   }
 }
 
-function countServed(decisions: readonly Decision[]): Served {
+function countServed(answers: readonly Answer[]): Served {
   const served = { issued: 0, replayed: 0, ids: 0 };
-  for (const decision of decisions) {
+  for (const { decision } of answers) {
     if (decision.kind !== 'batch') continue;
     if (decision.replayed) served.replayed += 1;
     else {
@@ -155,7 +173,12 @@ interface Outcome {
   readonly forward?: OutgoingRecord | undefined;
 }
 
-function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Outcome {
+function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
+  const decision = answer?.decision;
+  if (answer?.isRepeated === true) {
+    if (decision?.kind === 'refused') deps.observe.failed(decision.code);
+    return { intake };
+  }
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
   }
@@ -177,7 +200,8 @@ function refuse(
   const address = intake.kind === 'accepted' ? intake.request : intake.address;
   const letter = ERRORS[refusal.code].deadLetter ? deadLetter(intake.record, partition, refusal, deps) : undefined;
   if (letter !== undefined) deps.observe.deadLettered(refusal.code);
-  return { intake, reply: errorReply(address, refusal, deps), letter };
+  const reply = refusal.code === 'REPLY_UNDELIVERABLE' ? undefined : errorReply(address, refusal, deps);
+  return { intake, reply, letter };
 }
 
 /** Publishes the replies; returns dead letters for the requests whose reply topic rejects the reply. */

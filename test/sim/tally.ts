@@ -9,6 +9,7 @@ export interface Tally {
   readonly conflicts: number;
   readonly forgotten: number;
   readonly expired: number;
+  readonly quotaExceeded: number;
   readonly deadLetters: number;
   readonly forwarded: number;
   /** Ledger entries that lost, because another came first. */
@@ -42,6 +43,7 @@ export const NOTHING: Tally = {
   conflicts: 0,
   forgotten: 0,
   expired: 0,
+  quotaExceeded: 0,
   deadLetters: 0,
   forwarded: 0,
   losers: 0,
@@ -76,6 +78,7 @@ export function tallyOf(history: History): Tally {
     conflicts: codes.filter((code) => code === 'CONFLICT').length,
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
     expired: codes.filter((code) => code === 'EXPIRED').length,
+    quotaExceeded: codes.filter((code) => code === 'QUOTA_EXCEEDED').length,
     deadLetters: letters.length,
     forwarded: forwards.length,
     losers: entries.length - keys.size - renewals,
