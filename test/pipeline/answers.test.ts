@@ -50,11 +50,11 @@ describe('equal requests that are read together', () => {
 
   it('have each its own answer where the answers differ', async () => {
     const { worker, gists } = world();
-    const counts = [7, 8, 7, 8];
+    const counts = [7, 8, 7, 8, 9];
     await worker.serve(counts.map((count, offset) => request(offset, 'a', { count })));
-    expect(gists()).toEqual(['a 0+7', 'a CONFLICT']);
+    expect(gists()).toEqual(['a 0+7', 'a CONFLICT', 'a CONFLICT']);
     await worker.serve([request(5, 'b', { expiresAtMs: 1 }), request(6, 'b'), request(7, 'b', { expiresAtMs: 1 })]);
-    expect(gists().slice(2)).toEqual(['b EXPIRED', 'b 7+1']);
+    expect(gists().slice(3)).toEqual(['b EXPIRED', 'b 7+1']);
   });
 
   it('share a dead letter, but a refused one with another end has its own', async () => {
@@ -65,6 +65,12 @@ describe('equal requests that are read together', () => {
     expect(worker.replies().map(gist)).toEqual(['MISROUTED', 'MISROUTED', 'MISROUTED']);
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(3);
     expect(worker.errors).toEqual(Array(4).fill('MISROUTED'));
+  });
+
+  it('are each forwarded to the partition that decides them', async () => {
+    const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 1 });
+    await worker.serve([0, 1].map((offset) => request(offset, 'a')));
+    expect(worker.publisher.on('id.requests')).toHaveLength(2);
   });
 
   it('are sent again with their reply when that was not acknowledged', async () => {
