@@ -239,7 +239,7 @@ export const WORKER_VARIABLES = {
   QUOTAS: lines(
     'quotas',
     parseQuotas,
-    "'prefix IDs/s requests/s; …': limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
+    "'prefix IDs/s requests/s; …', each with a third number for the bytes/s of its replies if the default does not fit: limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
   ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(1_000, 300_000),

@@ -1,8 +1,9 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { type Answer, answersOf } from './answers.ts';
 import { withSchemas } from './confluent.ts';
-import { type Decision, type DecisionDeps, decide, type Prepared, withoutDecision } from './decide.ts';
+import { type DecisionDeps, decide, type Prepared, withoutDecision } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
@@ -117,13 +118,15 @@ async function processPart(
   prepared: Prepared = new Map(),
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  await prepare(deps, partition, accepted, prepared);
-  const decisions = await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
+  const charging = { ...deps, missing: await missingTopics(deps, partition, accepted) };
+  await prepare(charging, partition, accepted, prepared);
+  const decisions = await deps.ledger.inTurn(partition, () => decide(charging, partition, accepted, prepared));
   for (const { record } of accepted) prepared.delete(record.offset);
-  deps.observe.served(countServed(decisions));
-  let next = 0; // index into the decisions, which follow the order of the accepted requests
+  const answers = answersOf(charging, partition, accepted, decisions);
+  deps.observe.served(countServed(answers));
+  let next = 0; // index into the answers, which follow the order of the accepted requests
   const outcomes = part.map((intake) => {
-    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? decisions[next++] : undefined);
+    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? answers[next++] : undefined);
   });
   const work = [publishReplies(deps, outcomes), forward(deps, outcomes)] as const;
   await Promise.allSettled(work); // so that nothing is still in progress if one fails
@@ -131,6 +134,17 @@ async function processPart(
   const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
   rejections.push(...undelivered, ...(await publishReplies(deps, unforwarded)));
   await publishDeadLetters(deps, partition, rejections);
+  deps.quotas?.answered(partition, part);
+}
+
+/** The reply topics of requests that are decided here which have a quota but do not exist. */
+async function missingTopics(
+  { quotas, homeOf }: PipelineDeps,
+  partition: number,
+  part: readonly Accepted[],
+): Promise<ReadonlySet<string> | undefined> {
+  const here = part.filter(({ request }) => homeOf(request.correlationId) === partition);
+  return await quotas?.missing(new Set(here.map(({ request }) => request.replyTopic)));
 }
 
 /**
@@ -161,9 +175,9 @@ async function prepare(
   }
 }
 
-function countServed(decisions: readonly Decision[]): Served {
+function countServed(answers: readonly Answer[]): Served {
   const served = { issued: 0, replayed: 0, ids: 0 };
-  for (const decision of decisions) {
+  for (const { decision } of answers) {
     if (decision.kind !== 'batch') continue;
     if (decision.replayed) served.replayed += 1;
     else {
@@ -183,7 +197,12 @@ interface Outcome {
   readonly forward?: OutgoingRecord | undefined;
 }
 
-function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, decision: Decision | undefined): Outcome {
+function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
+  const decision = answer?.decision;
+  if (answer?.isRepeated === true) {
+    if (decision?.kind === 'refused') deps.observe.failed(decision.code);
+    return { intake };
+  }
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
   }
@@ -207,7 +226,7 @@ function refuse(
   const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
   return {
     intake,
-    reply: isAnswered ? errorReply(address, refusal, deps) : undefined,
+    reply: isAnswered && code !== 'REPLY_UNDELIVERABLE' ? errorReply(address, refusal, deps) : undefined,
     rejection: isBad ? { record: intake.record, code, message } : undefined,
   };
 }

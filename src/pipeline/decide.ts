@@ -1,17 +1,15 @@
 import { encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
-import type { Layout } from '../core/layout.ts';
 import type { WallMs } from '../core/units.ts';
-import { type ErrorCode, IdallocError } from '../errors.ts';
+import { IdallocError } from '../errors.ts';
+import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
 import type { Accepted } from './intake.ts';
 import type { Ledger } from './ledger.ts';
 import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
-import type { Quotas } from './quotas.ts';
 
 /** The dependencies of `decide`. */
-export interface DecisionDeps {
-  readonly layout: Layout;
+export interface DecisionDeps extends ChargeDeps {
   readonly datacenterId: number;
   /** The largest count of a request. */
   readonly maxCount: number;
@@ -19,8 +17,6 @@ export interface DecisionDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
-  /** Undefined when no quotas are configured. */
-  readonly quotas?: Quotas | undefined;
   /** The home partition of a correlation ID. */
   readonly homeOf: (correlationId: Buffer) => number;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
@@ -40,7 +36,7 @@ export type Decision =
       readonly appendedAtMs: number;
       readonly replayed: boolean;
     }
-  | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
+  | Refused
   /** Another partition decides; the request is unknown here. */
   | { readonly kind: 'elsewhere'; readonly home: number };
 
@@ -97,22 +93,19 @@ export async function decide(
   );
 }
 
-/** The requests that will get IDs, as it looks now: the first ones of their keys, without a decision, and within quotas. */
+/** The requests that will get IDs, as it looks now: the first ones of their keys that are unknown and not refused. */
 export async function withoutDecision(
   deps: DecisionDeps,
   partition: number,
   part: readonly Accepted[],
 ): Promise<Accepted[]> {
-  const { ledger, quotas } = deps;
-  const known = await ledger.decided(
+  const known = await deps.ledger.decided(
     partition,
     part.map(({ key }) => key),
   );
   const firsts = new Map(part.toReversed().map((accepted) => [nameOf(accepted.key), accepted]));
   return [...firsts]
-    .filter(
-      ([name, { request }]) => !known.has(name) && quotas?.wouldRefuse(request.replyTopic, request.count) !== true,
-    )
+    .filter(([name, accepted]) => !known.has(name) && !wouldRefuse(deps, partition, accepted))
     .map(([, accepted]) => accepted);
 }
 
@@ -136,7 +129,8 @@ function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepte
 }
 
 /** The checks for requests without an entry. */
-function admit(deps: DecisionDeps, partition: number, { request, record }: Accepted): Decision | undefined {
+function admit(deps: DecisionDeps, partition: number, accepted: Accepted): Decision | undefined {
+  const { request, record } = accepted;
   const largest = tooMany(deps, request.count);
   if (largest !== undefined) return largest;
   const horizon = deps.index.horizon(partition);
@@ -150,8 +144,7 @@ function admit(deps: DecisionDeps, partition: number, { request, record }: Accep
     return { kind: 'refused', code: 'EXPIRED', message };
   }
   // Last, because passing takes from the quota.
-  const excess = deps.quotas?.refuse(request.replyTopic, request.count);
-  return excess === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message: excess };
+  return charged(deps, partition, accepted);
 }
 
 /**

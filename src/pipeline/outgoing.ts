@@ -3,7 +3,7 @@ import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
-import type { ReplyAddress } from '../codec/request.ts';
+import type { FullRequest, ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import { HOPS, ORIGIN, originText } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -46,6 +46,21 @@ export function batchReply(
   const { replyTopic: topic, correlationId: key, replyPartition } = request;
   const record = { topic, key, value, headers, timestampMs: settled.appendedAtMs };
   return replyPartition === undefined ? record : { ...record, partition: replyPartition };
+}
+
+/** Upper bounds, in bytes: the parts of a reply whose size does not depend on the request, an ID and a range in Avro. */
+const REPLY_BYTES = { fixed: 200, id: 10, range: 13 } as const;
+
+/** About the size of the reply with a batch of so many ranges, in bytes; known before it is encoded. */
+export function estimatedReplyBytes(
+  { count, correlationId, encoding, trace }: FullRequest,
+  ranges: number,
+  { customLayout }: Pick<OutgoingContext, 'customLayout'>,
+): number {
+  const listed = encoding === 'IDS' ? count * REPLY_BYTES.id : ranges * REPLY_BYTES.range;
+  const copied = [trace.traceparent, trace.tracestate].reduce((sum, header) => sum + (header?.length ?? 0), 0);
+  // The correlation ID is the key, a header and a field of the value.
+  return REPLY_BYTES.fixed + 3 * correlationId.length + copied + (customLayout?.text.length ?? 0) + listed;
 }
 
 /** The reply that reports an error; undefined when the sender can't be reached. */

@@ -209,6 +209,12 @@ export interface Publisher {
   publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]>;
 }
 
+/** Looks up reply topics for the quotas. */
+export interface ReplyTopicLookup {
+  /** Whether the topic exists and can be seen; may be cached. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer. */
+  exists(topic: string): Promise<boolean>;
+}
+
 /** IDs for one request, with the worker, term and time that allocated them. */
 export interface Allocation {
   readonly ranges: readonly IdRange[];

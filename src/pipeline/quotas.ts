@@ -1,8 +1,14 @@
 import type { Quota } from '../codec/quota.ts';
+import { nestReplyTopic, type ReplyPolicy } from '../codec/reply-policy.ts';
+import { PART_MAX_REQUESTS } from './parts.ts';
+import type { ReplyTopicLookup } from './ports.ts';
+import { TokenBucket } from './token-bucket.ts';
 
 export interface QuotasOptions {
   /** The current quotas; the same list until they change. */
   readonly quotas: () => readonly Quota[];
+  readonly policy: Pick<ReplyPolicy, 'prefix' | 'requestTopic'>;
+  readonly topics: ReplyTopicLookup;
   readonly monotonicMs: () => number;
   /** This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to 1. */
   readonly share: () => number;
@@ -10,51 +16,97 @@ export interface QuotasOptions {
   readonly onExceeded: (prefix: string) => void;
 }
 
+/** What a request costs, and the request itself: its partition and offset. */
+export interface Charge {
+  readonly partition: number;
+  readonly offset: number;
+  readonly replyTopic: string;
+  /** New IDs; 0 for a request that has its batch. */
+  readonly ids: number;
+  readonly replyBytes: number;
+}
+
+/** A partition has two parts in hand at most; what is left of those that were not retried here is dropped. */
+const MAX_CHARGED = 4 * PART_MAX_REQUESTS;
+
 /**
- * Token buckets per reply-topic prefix. The longest matching prefix counts; a topic without one is unlimited.
+ * Token buckets per reply-topic prefix, for new IDs, requests and bytes of replies. The longest matching prefix counts; a
+ * topic without one is unlimited. A quota for all topics under the policy's prefix also covers the request topic's own
+ * reply topic, unless that has one of its own.
  *
- * A bucket for IDs and one for requests each hold one second's worth and start full. A request for more than that passes
- * when the bucket is full and leaves a debt: so it can pass at all, and the rate still holds.
+ * A request is charged once: when its part fails and it is retried, nothing is taken again. A refused one takes nothing.
  *
  * When the list changes, an unchanged quota keeps the content of its buckets; any other starts with full ones.
- *
- * Tokens are not returned when a part fails and its requests are retried.
  */
 export class Quotas {
   readonly #options: QuotasOptions;
   #quotas: readonly Quota[] = [];
   /** Longest prefixes first. */
   #meters: readonly Meter[] = [];
+  /** The offsets that were charged and are not answered yet, by partition. */
+  readonly #charged = new Map<number, Set<number>>();
 
   constructor(options: QuotasOptions) {
     this.#options = options;
   }
 
   /** Whether a request would be refused now; takes nothing. */
-  wouldRefuse(replyTopic: string, count: number): boolean {
-    const meter = this.#meterOf(replyTopic);
-    return meter !== undefined && this.#waitMs(meter, count) > 0;
+  wouldRefuse(charge: Charge): boolean {
+    const meter = this.#meterOf(charge.replyTopic);
+    return meter !== undefined && !this.#isCharged(charge) && this.#waits(meter, charge).length > 0;
   }
 
   /** Takes the tokens of a request; if there are too few, returns the message for its sender. */
-  refuse(replyTopic: string, count: number): string | undefined {
-    const meter = this.#meterOf(replyTopic);
-    if (meter === undefined) return undefined;
-    const waitMs = this.#waitMs(meter, count);
-    if (waitMs === 0) {
-      meter.ids.take(count);
-      meter.requests.take(1);
+  refuse(charge: Charge): string | undefined {
+    const meter = this.#meterOf(charge.replyTopic);
+    if (meter === undefined || this.#isCharged(charge)) return undefined;
+    const waits = this.#waits(meter, charge);
+    if (waits.length === 0) {
+      for (const { bucket, cost } of meter.bounds) bucket.take(cost(charge));
+      this.#remember(charge);
       return undefined;
     }
     const { prefix } = meter.quota;
     this.#options.onExceeded(prefix);
-    return `the quota of reply topics under ${prefix} is used up (${boundsOf(meter.quota)}): send the request again after ${waitMs} ms`;
+    const used = waits.map(({ bound: { rate, unit } }) => `${rate} ${unit} a second`).join(', ');
+    const waitMs = Math.ceil(Math.max(...waits.map((wait) => wait.waitMs)));
+    return `the quota of reply topics under ${prefix} is used up (${used}): send the request again after ${waitMs} ms`;
+  }
+
+  /** These requests are answered, so they will not be retried. */
+  answered(partition: number, part: readonly { readonly record: { readonly offset: number } }[]): void {
+    const charged = this.#charged.get(partition);
+    for (const { record } of part) charged?.delete(record.offset);
+  }
+
+  /**
+   * The topics among these that have a quota but do not exist: whoever names one must use up neither another's quota nor
+   * IDs. Rejects with KAFKA_UNAVAILABLE when a topic can't be looked up.
+   */
+  async missing(topics: ReadonlySet<string>): Promise<ReadonlySet<string>> {
+    const limited = [...topics].filter((topic) => this.#meterOf(topic) !== undefined);
+    const exist = await Promise.all(limited.map((topic) => this.#options.topics.exists(topic)));
+    return new Set(limited.filter((_, at) => exist[at] === false));
+  }
+
+  #isCharged({ partition, offset }: Charge): boolean {
+    return this.#charged.get(partition)?.has(offset) === true;
+  }
+
+  #remember({ partition, offset }: Charge): void {
+    const charged = this.#charged.get(partition) ?? new Set();
+    this.#charged.set(partition, charged.add(offset));
+    const [oldest] = charged;
+    if (charged.size > MAX_CHARGED && oldest !== undefined) charged.delete(oldest);
   }
 
   #meterOf(replyTopic: string): Meter | undefined {
     const quotas = this.#options.quotas();
     if (quotas !== this.#quotas) this.#renew(quotas);
-    return this.#meters.find(({ quota }) => replyTopic.startsWith(quota.prefix));
+    const own = this.#meters.find(({ quota }) => replyTopic.startsWith(quota.prefix));
+    const { prefix, requestTopic } = this.#options.policy;
+    if (own !== undefined || replyTopic !== nestReplyTopic(requestTopic)) return own;
+    return this.#meters.find(({ quota }) => prefix.startsWith(quota.prefix));
   }
 
   #renew(quotas: readonly Quota[]): void {
@@ -64,60 +116,42 @@ export class Quotas {
     this.#quotas = quotas;
   }
 
-  #waitMs({ ids, requests }: Meter, count: number): number {
+  /** The bounds that have too few tokens for a request, with how long each waits for them. */
+  #waits({ bounds }: Meter, charge: Charge): { readonly bound: Bound; readonly waitMs: number }[] {
     const at = { nowMs: this.#options.monotonicMs(), share: this.#options.share() };
-    return Math.ceil(Math.max(ids.waitMs(count, at), requests.waitMs(1, at)));
+    return bounds
+      .map((bound) => ({ bound, waitMs: bound.bucket.waitMs(bound.cost(charge), at) }))
+      .filter(({ waitMs }) => waitMs > 0);
   }
+}
+
+/** One bound of a quota. */
+interface Bound {
+  readonly bucket: TokenBucket;
+  readonly rate: number | undefined;
+  readonly unit: string;
+  readonly cost: (charge: Charge) => number;
 }
 
 interface Meter {
   readonly quota: Quota;
-  readonly ids: Bucket;
-  readonly requests: Bucket;
+  readonly bounds: readonly Bound[];
 }
 
 function meterFor(quota: Quota): Meter {
-  return { quota, ids: new Bucket(quota.idsPerSecond), requests: new Bucket(quota.requestsPerSecond) };
+  const { idsPerSecond, requestsPerSecond, replyBytesPerSecond } = quota;
+  const bound = (rate: number | undefined, unit: string, cost: Bound['cost']): Bound => {
+    return { bucket: new TokenBucket(rate), rate, unit, cost };
+  };
+  const bounds = [
+    bound(idsPerSecond, 'IDs', ({ ids }) => ids),
+    bound(requestsPerSecond, 'requests', () => 1),
+    bound(replyBytesPerSecond, 'bytes of replies', ({ replyBytes }) => replyBytes),
+  ];
+  return { quota, bounds };
 }
 
 /** Equal for equal quotas. */
-function nameOf({ prefix, idsPerSecond, requestsPerSecond }: Quota): string {
-  return [prefix, idsPerSecond, requestsPerSecond].join(' ');
-}
-
-/** The time of a check, and the bucket's share of its rate. */
-interface Moment {
-  readonly nowMs: number;
-  readonly share: number;
-}
-
-class Bucket {
-  readonly #perSecond: number;
-  #held: number | undefined;
-  #lookedMs = 0;
-
-  constructor(perSecond = Number.POSITIVE_INFINITY) {
-    this.#perSecond = perSecond;
-  }
-
-  /** Refills up to now. Returns how long until `wanted` may be taken; 0 for immediately. */
-  waitMs(wanted: number, { nowMs, share }: Moment): number {
-    if (this.#perSecond === Number.POSITIVE_INFINITY) return 0;
-    const rate = this.#perSecond * share;
-    const size = Math.max(1, rate);
-    const held = this.#held ?? size;
-    this.#held = Math.min(size, held + (rate * (nowMs - this.#lookedMs)) / 1_000);
-    this.#lookedMs = nowMs;
-    return Math.max(0, ((Math.min(wanted, size) - this.#held) * 1_000) / rate);
-  }
-
-  take(wanted: number): void {
-    if (this.#held !== undefined) this.#held -= wanted;
-  }
-}
-
-function boundsOf({ idsPerSecond, requestsPerSecond }: Quota): string {
-  const ids = idsPerSecond === undefined ? [] : [`${idsPerSecond} IDs a second`];
-  const requests = requestsPerSecond === undefined ? [] : [`${requestsPerSecond} requests a second`];
-  return [...ids, ...requests].join(', ');
+function nameOf({ prefix, idsPerSecond, requestsPerSecond, replyBytesPerSecond }: Quota): string {
+  return [prefix, idsPerSecond, requestsPerSecond, replyBytesPerSecond].join(' ');
 }

@@ -1,12 +1,10 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import { customText } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
-import { renewed } from '../core/renewed.ts';
 import type { Timer } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -18,7 +16,6 @@ import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batc
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
-import { Quotas } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';
 import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
@@ -26,6 +23,7 @@ import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerService } from './ledger-service.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestGroup } from './request-group.ts';
+import { requestQuotas } from './request-quotas.ts';
 
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
@@ -53,7 +51,11 @@ export class RequestService implements Disposable {
   constructor(context: WorkerContext, parts: RequestParts) {
     this.#context = context;
     this.#parts = parts;
-    this.#pipeline = { ...pipelineDeps(context, parts), quotas: this.#quotas() };
+    const topics = new ReplyTopics(context.cluster, context.runtime);
+    this.#pipeline = {
+      ...pipelineDeps(context, parts, topics),
+      quotas: requestQuotas(context, topics, this.#quotaShare),
+    };
     context.gate.onChange(() => this.#announce());
     parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
@@ -164,25 +166,8 @@ export class RequestService implements Disposable {
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
   }
 
-  #quotas(): Quotas | undefined {
-    const { config, runtime, metrics, wireLog } = this.#context;
-    const { quotas } = config;
-    if (quotas === undefined) return undefined;
-    const refusals = new RateLimitedLog(runtime, wireLog);
-    return new Quotas({
-      quotas: renewed(
-        () => [quotas()],
-        ([text = '']) => parseQuotas(text),
-        runtime.monotonicMs,
-      ),
-      monotonicMs: runtime.monotonicMs,
-      share: () => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions,
-      onExceeded: (prefix) => {
-        metrics.addQuotaExceeded(prefix);
-        refusals.count({ prefix }, `requests were refused by the quota of ${prefix}`);
-      },
-    });
-  }
+  /** This worker's share of the quotas: its partitions out of all, at least one. */
+  readonly #quotaShare = (): number => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions;
 
   #isReady(partition: number): boolean {
     return this.#parts.ledger.isReady(partition);
@@ -230,7 +215,7 @@ function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
   return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
 }
 
-function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps {
+function pipelineDeps(context: WorkerContext, parts: RequestParts, replyTopics: ReplyTopics): PipelineDeps {
   const { config, metrics, cluster, runtime, log, refusals } = context;
   const { topics, layout, datacenterId } = config;
   const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
@@ -257,7 +242,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts): PipelineDeps
     publisher: new KafkaPublisher({
       cluster,
       runtime,
-      topics: new ReplyTopics(cluster, runtime),
+      topics: replyTopics,
       isRevoked: (topic) => refusals.isRevoked(topic),
     }),
     observe: {

@@ -3,12 +3,24 @@ import { parseQuotas } from '../../src/codec/quota.ts';
 
 describe('quotas as text', () => {
   it('are lines or parts between semicolons, with comments', () => {
-    const text = '# ours\nid.replies.a. 1000 5; id.replies.b. - 7 # b asks little\r\n\n  id.replies.   20   - \n';
+    const text =
+      '# ours\nid.replies.a. 1000 5 7; id.replies.b. - 7 # b asks little\r\n\n  id.replies.   20   - - \n c. - - 9';
     expect(parseQuotas(text)).toEqual([
-      { prefix: 'id.replies.a.', idsPerSecond: 1_000, requestsPerSecond: 5 },
+      { prefix: 'id.replies.a.', idsPerSecond: 1_000, requestsPerSecond: 5, replyBytesPerSecond: 7 },
       { prefix: 'id.replies.b.', requestsPerSecond: 7 },
       { prefix: 'id.replies.', idsPerSecond: 20 },
+      { prefix: 'c.', replyBytesPerSecond: 9 },
     ]);
+  });
+
+  it.each([
+    ['a 1000 5', 15_000],
+    ['a 1000 -', 1_010_000],
+    ['a 10 1000', 10_100],
+    ['a - 5', undefined],
+    ['a 1000 5 -', undefined],
+  ])('of %s allow %s bytes of replies, as many as the replies within the other limits may have', (line, bytes) => {
+    expect(parseQuotas(line)[0]?.replyBytesPerSecond).toBe(bytes);
   });
 
   it('may be empty', () => {
@@ -17,8 +29,10 @@ describe('quotas as text', () => {
 
   it.each([
     ['a 1', 'one rate'],
-    ['a 1 2 3', 'three rates'],
+    ['a 1 2 3 4', 'four rates'],
     ['a - -', 'no bound at all'],
+    ['a - - -', 'no bound, of three'],
+    ['a 1 1 0', 'no bytes'],
     ['a 0 1', 'a rate of nothing'],
     ['a 1e3 1', 'digits of another kind'],
     ['a -5 1', 'a rate below nothing'],

@@ -53,9 +53,11 @@ test('another reply topic is a CONFLICT, sent to that topic; if the count differ
   expect(refusal(await others.reply('topic', 1))).toMatch(/differs in count \(here 5\) and reply_topic/);
 });
 
-test('of two requests under one correlation ID in one record batch, the first decides', async () => {
+test('of the requests under one correlation ID in one record batch the first decides, and equal ones share its reply', async () => {
   const asks = [7, 8, 7].map((count) => ({ correlationId: 'together', count, partition: 1 }));
   await realm.send(asks);
+  await replies.reply('together', 1);
+  await realm.send(asks.slice(0, 1));
   await replies.reply('together', 2);
   const seen = await Promise.all([0, 1, 2].map((nth) => replies.reply('together', nth)));
   expect(seen.map(refusal)).toEqual(['a batch', expect.stringMatching(/^CONFLICT: /), 'a batch']);

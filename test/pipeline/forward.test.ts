@@ -56,7 +56,8 @@ describe('a request outside its home partition', () => {
   it('gets one batch, whichever partitions its records are in', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a1'), request(1, 'b0')], 0);
-    await worker.serve([...arrived(worker, 0), request(1, 'a1')], 1);
+    await worker.serve(arrived(worker, 0), 1);
+    await worker.serve([request(1, 'a1')], 1);
     await worker.serve([request(2, 'a1')], 0);
     await worker.serve(arrived(worker, 2).slice(1), 1);
     const batches = worker.replies().filter(({ id }) => id === 'a1');

@@ -161,16 +161,36 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       commits: [{ sent: 20, accepted: 31, partition: 0, offset: 1 }],
     },
     'an offset was committed past a request without a reply': {
-      requests: [request, { ...request, offset: 1 }],
+      requests: [request, { ...request, offset: 1, correlationId: 'd' }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
     },
     'an offset was committed past a request that was dropped later': {
-      requests: [request, { ...request, offset: 1 }],
+      requests: [request, { ...request, offset: 1, correlationId: 'd' }],
       letters: [letterOf({ sent: 31, landed: 32 })],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
     },
-    'an unread request was lost after the commit': {
+    'the reply to an equal request was sent before this one was there': {
+      requests: [request, { ...request, offset: 1, order: 25 }],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'the reply to an equal request landed after the commit': {
       requests: [request, { ...request, offset: 1 }],
+      replies: [replyOf(batchOf(100n)), replyOf(batchOf(100n), { sent: 26, landed: 32, offset: 1 })],
+      commits: [
+        { sent: 20, accepted: 21, partition: 0, offset: 0 },
+        { sent: 20, accepted: 25, partition: 0, offset: 2 },
+      ],
+    },
+    'an equal request expired, and this one does not': {
+      requests: [
+        { ...request, expiresAtMs: 1_699_999_990_000 },
+        { ...request, offset: 1 },
+      ],
+      replies: [replyOf('EXPIRED')],
+      commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'an unread request was lost after the commit': {
+      requests: [request, { ...request, offset: 1, correlationId: 'd' }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
       requestTrims: [{ order: 32, partition: 0, low: 2 }],
     },

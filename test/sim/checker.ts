@@ -6,7 +6,7 @@ import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from '
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
-import { FOREIGN_TOPIC } from './setting.ts';
+import { FOREIGN_TOPIC, LIMITED_TOPICS } from './setting.ts';
 import {
   compare,
   covered,
@@ -165,6 +165,7 @@ function wrongReply(
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;
+  if (code === 'QUOTA_EXCEEDED' && LIMITED_TOPICS.includes(request.replyTopic)) return undefined;
   const isForgotten =
     mayBeForgotten(history, request, record.landed) || hadLost(history, request.partition, record.landed);
   return code === 'FORGOTTEN' && isForgotten ? undefined : `${code} without need`;

@@ -7,6 +7,7 @@ import type { OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
+import { EqualRequests } from './equal-requests.ts';
 import type { Append, History, SentRequest } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import { START_MS, WITNESS } from './setting.ts';
@@ -38,6 +39,7 @@ export class Recorder implements PartitionObserver {
   readonly #undecided = new Map<bigint, SentRequest[]>();
   /** Requests that were answered, by reply or dead letter. */
   readonly #answered = new Set<string>();
+  readonly #equals = new EqualRequests();
   /** The highest offset that was ever committed, by partition. */
   readonly #furthest = new Map<number, number>();
 
@@ -61,10 +63,12 @@ export class Recorder implements PartitionObserver {
 
   /** The requests that are not answered or not committed. */
   missing(): { readonly partition: number; readonly what: string }[] {
-    return this.#history.requests.flatMap(({ partition, offset }) => {
+    return this.#history.requests.flatMap((request) => {
+      const { partition, offset } = request;
       if (offset < this.#low(partition)) return [];
       const name = `${partition}/${offset}`;
-      if (!this.#answered.has(name)) return [{ partition, what: `${name} has no answer` }];
+      const isAnswered = this.#answered.has(name) || this.#equals.answers(request);
+      if (!isAnswered) return [{ partition, what: `${name} has no answer` }];
       return offset < (this.#furthest.get(partition) ?? 0) ? [] : [{ partition, what: `${name} is not committed` }];
     });
   }
@@ -201,8 +205,11 @@ export class Recorder implements PartitionObserver {
     const { partition, offset } = this.#placeOf(headers?.[TAG]);
     const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
-    this.#history.replies.push({ ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what });
+    const record = { ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what };
+    this.#history.replies.push(record);
     this.#answered.add(`${partition}/${offset}`);
+    const draft = this.#drafts.get(String(headers?.[TAG]));
+    if (draft !== undefined) this.#equals.replied({ ...draft, partition }, record);
     const { reply } = what;
     this.#world.note(
       () => `${topic}: reply to ${partition}/${offset}, ${'error' in reply ? reply.error.code : 'a batch'}`,
@@ -215,7 +222,10 @@ export class Recorder implements PartitionObserver {
     const range = offsets.map((offset) => ({ partition: firstPartition + number, offset }));
     const landed = this.#world.tick();
     for (const { partition, offset } of isRange ? range : [this.#placeOf(headers?.[TAG])]) {
-      this.#history.letters.push({ sent, landed, partition, offset, code, isRange });
+      const letter = { sent, landed, partition, offset, code, isRange };
+      this.#history.letters.push(letter);
+      const request = this.#history.requests.findLast((one) => one.partition === partition && one.offset === offset);
+      if (request !== undefined) this.#equals.dropped(request, letter);
       this.#answered.add(`${partition}/${offset}`);
       this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
     }

@@ -1,7 +1,11 @@
 import { hadLost, requestsByPlace } from './decisions.ts';
+import { EqualRequests } from './equal-requests.ts';
 import type { History } from './history.ts';
 
-/** When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. */
+/**
+ * When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. A
+ * request may share the answer to an equal one.
+ */
 export function repliedBeforeCommitted({
   requests,
   requestTrims,
@@ -16,11 +20,20 @@ export function repliedBeforeCommitted({
     landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
   }
   const byPlace = requestsByPlace({ requests });
+  const equals = new EqualRequests();
+  for (const answer of [...replies, ...letters]) {
+    const request = byPlace.get(`${answer.partition}/${answer.offset}`);
+    if (request === undefined) continue;
+    if ('reply' in answer) equals.replied(request, answer);
+    else equals.dropped(request, answer);
+  }
   const checked = new Map<number, number>();
   for (const { partition, offset, sent, accepted } of commits) {
     for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
       const name = `${partition}/${below}`;
-      if (!byPlace.has(name) || (landed.get(name) ?? Number.POSITIVE_INFINITY) <= sent) continue;
+      const request = byPlace.get(name);
+      if (request === undefined || (landed.get(name) ?? Number.POSITIVE_INFINITY) <= sent) continue;
+      if (equals.answers(request, sent)) continue;
       const isGone = requestTrims.some(
         (trim) => trim.partition === partition && trim.low > below && trim.order < accepted,
       );

@@ -13,6 +13,8 @@ export const GROWTH_MACHINES = 2;
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
 /** An allowed reply topic that is created only later, if at all. */
 export const LATE_REPLY_TOPIC = 'id.replies.late';
+/** Reply topics with a quota, which is used up now and then. */
+export const LIMITED_TOPICS: readonly string[] = [REPLY_TOPICS[1], LATE_REPLY_TOPIC];
 /** A topic that is not allowed for replies. */
 export const FOREIGN_TOPIC = 'somebody.elses';
 /** A shorter lease than the default, so that more terms start and end in the same time. */
@@ -65,6 +67,7 @@ const loaded = loadWorkerConfig({
   WORKER_IP: '10.0.0.1',
   API_PORT: 'off',
   BROKER_CLOCK_MARGIN_MS: String(CLOCK_MARGIN_MS),
+  QUOTAS: LIMITED_TOPICS.map((topic) => `${topic} 1000 20`).join(';'),
 });
 
 /**

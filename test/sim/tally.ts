@@ -9,6 +9,7 @@ export interface Tally {
   readonly conflicts: number;
   readonly forgotten: number;
   readonly expired: number;
+  readonly quotaExceeded: number;
   readonly deadLetters: number;
   /** Requests that share a dead letter with others. */
   readonly inRanges: number;
@@ -44,6 +45,7 @@ export const NOTHING: Tally = {
   conflicts: 0,
   forgotten: 0,
   expired: 0,
+  quotaExceeded: 0,
   deadLetters: 0,
   inRanges: 0,
   forwarded: 0,
@@ -79,6 +81,7 @@ export function tallyOf(history: History): Tally {
     conflicts: codes.filter((code) => code === 'CONFLICT').length,
     forgotten: codes.filter((code) => code === 'FORGOTTEN').length,
     expired: codes.filter((code) => code === 'EXPIRED').length,
+    quotaExceeded: codes.filter((code) => code === 'QUOTA_EXCEEDED').length,
     deadLetters: letters.length,
     inRanges: letters.filter(({ isRange }) => isRange).length,
     forwarded: forwards.length,

@@ -7,7 +7,7 @@ import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 export type TopicStatus =
   /** On probation: it was marked unwritable before and has not accepted a record since. */
   | { readonly kind: 'writable'; readonly partitions: number; readonly onProbation: boolean }
-  | { readonly kind: 'unwritable'; readonly reason: string }
+  | { readonly kind: 'unwritable'; readonly reason: string; readonly isMissing?: true }
   /** Temporary, during a leader election; a topic that stays leaderless counts as unwritable. */
   | { readonly kind: 'leaderless'; readonly sinceMs: number };
 
@@ -52,6 +52,12 @@ export class ReplyTopics {
     const lookup = this.#lookUp(topic).finally(() => this.#pending.delete(topic));
     this.#pending.set(topic, lookup);
     return await lookup;
+  }
+
+  /** Whether the topic is there to be described. Rejects as `status` does. */
+  async exists(topic: string): Promise<boolean> {
+    const status = await this.status(topic);
+    return status.kind !== 'unwritable' || status.isMissing !== true;
   }
 
   /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
@@ -125,9 +131,11 @@ export class ReplyTopics {
 const missing = (topic: string): TopicStatus => ({
   kind: 'unwritable',
   reason: `topic ${topic} does not exist or can't be seen: create it`,
+  isMissing: true,
 });
 
 const denied = (topic: string): TopicStatus => ({
   kind: 'unwritable',
   reason: `the worker may not describe topic ${topic}: allow Describe on it`,
+  isMissing: true,
 });

@@ -24,6 +24,21 @@ function describeTopic(name: string, found: Found = 'UNKNOWN_TOPIC_OR_PARTITION'
   return { name, partitions: leaders.map((leader, partition) => ({ partition, leader, replicas: [1], inSync: [1] })) };
 }
 
+describe('a reply topic', () => {
+  it('exists unless the brokers do not show it, whether it can be written or not', async () => {
+    const { topics } = brokers({
+      t: 3,
+      none: 'UNKNOWN_TOPIC_OR_PARTITION',
+      hidden: 'TOPIC_AUTHORIZATION_FAILED',
+      moving: [-1],
+    });
+    const names = ['t', 'none', 'hidden', 'moving'];
+    expect(await Promise.all(names.map((name) => topics.exists(name)))).toEqual([true, false, false, true]);
+    topics.markUnwritable('t', 'it refused a record');
+    expect(await topics.exists('t')).toBe(true);
+  });
+});
+
 describe('the status of a reply topic', () => {
   test.each([
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],

@@ -1,0 +1,43 @@
+import { type ChargeDeps, charged } from './charges.ts';
+import type { Decision } from './decide.ts';
+import { nameOf } from './decided.ts';
+import type { Accepted } from './intake.ts';
+
+/** What is sent for a request. */
+export interface Answer {
+  readonly decision: Decision;
+  /** An equal request of the part has this answer, reply or dead letter, so this one needs none of its own. */
+  readonly isRepeated: boolean;
+}
+
+/**
+ * The answers to the requests of a part, in order. A request that had its batch before is charged for the reply, and if the
+ * quota is used up it is told so instead: the batch stays decided, and a later request gets it.
+ */
+export function answersOf(
+  deps: ChargeDeps,
+  partition: number,
+  part: readonly Accepted[],
+  decisions: readonly Decision[],
+): Answer[] {
+  const given = new Set<string>();
+  return part.map((accepted, at) => {
+    const decided = decisions[at] as Decision;
+    const isReplay = decided.kind === 'batch' && decided.replayed && !given.has(nameOfAnswer(accepted, decided));
+    const decision = (isReplay ? charged(deps, partition, accepted, decided.entry) : undefined) ?? decided;
+    const name = nameOfAnswer(accepted, decision);
+    const isRepeated = decision.kind !== 'elsewhere' && given.has(name);
+    given.add(name);
+    return { decision, isRepeated };
+  });
+}
+
+/**
+ * Equal for answers that differ in nothing but the trace of their requests, and go to the same partition of the same topic.
+ * One that is refused may be sent again, so that its end matters as well.
+ */
+function nameOfAnswer({ key, hash, request }: Accepted, decision: Decision): string {
+  const { encoding, framing, replyPartition, expiresAtMs } = request;
+  const what = decision.kind === 'refused' ? [decision.code, expiresAtMs] : [decision.kind];
+  return [...what, encoding, framing, replyPartition, hash.toString('hex'), nameOf(key)].join(' ');
+}

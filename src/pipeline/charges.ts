@@ -1,0 +1,63 @@
+import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import type { Layout } from '../core/layout.ts';
+import type { ErrorCode } from '../errors.ts';
+import type { Accepted } from './intake.ts';
+import { estimatedReplyBytes, type OutgoingContext } from './outgoing.ts';
+import type { Charge, Quotas } from './quotas.ts';
+
+/** What a requester may cause, and how large its replies are. */
+export interface ChargeDeps extends Pick<OutgoingContext, 'customLayout'> {
+  readonly layout: Layout;
+  /** Undefined when no quotas are configured. */
+  readonly quotas?: Quotas | undefined;
+  /** The reply topics of the part that have a quota but do not exist. */
+  readonly missing?: ReadonlySet<string> | undefined;
+}
+
+/** A request that gets no batch, at least for now. */
+export interface Refused {
+  readonly kind: 'refused';
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+/** The cost of a request: new IDs unless it has an entry, and a reply of about the size that its batch will have. */
+export function chargeOf(
+  deps: ChargeDeps,
+  partition: number,
+  { record, request }: Accepted,
+  entry?: LedgerBatchEntry,
+): Charge {
+  const { sequencesPerTick, sequenceStartBelow } = deps.layout;
+  const ranges = entry?.batch.ranges.length ?? 1 + request.count / (sequencesPerTick - sequenceStartBelow + 1);
+  return {
+    partition,
+    offset: record.offset,
+    replyTopic: request.replyTopic,
+    ids: entry === undefined ? request.count : 0,
+    replyBytes: estimatedReplyBytes(request, Math.ceil(ranges), deps),
+  };
+}
+
+/** Whether a new request would be refused for what it costs; charges nothing. */
+export function wouldRefuse(deps: ChargeDeps, partition: number, accepted: Accepted): boolean {
+  if (deps.missing?.has(accepted.request.replyTopic) === true) return true;
+  return deps.quotas?.wouldRefuse(chargeOf(deps, partition, accepted)) === true;
+}
+
+/** Charges a request for its batch, new or that of its entry; returns why it can't have it now. */
+export function charged(
+  deps: ChargeDeps,
+  partition: number,
+  accepted: Accepted,
+  entry?: LedgerBatchEntry,
+): Refused | undefined {
+  const { replyTopic } = accepted.request;
+  if (deps.missing?.has(replyTopic) === true) {
+    const message = `topic ${replyTopic} does not exist or can't be seen: create it`;
+    return { kind: 'refused', code: 'REPLY_UNDELIVERABLE', message };
+  }
+  if (deps.quotas === undefined) return undefined;
+  const message = deps.quotas.refuse(chargeOf(deps, partition, accepted, entry));
+  return message === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message };
+}

@@ -1,0 +1,34 @@
+import { parseQuotas } from '../codec/quota.ts';
+import { replyPolicyOf } from '../codec/reply-policy.ts';
+import { renewed } from '../core/renewed.ts';
+import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
+import type { ReplyTopicLookup } from '../pipeline/ports.ts';
+import { Quotas } from '../pipeline/quotas.ts';
+import type { WorkerContext } from './context.ts';
+
+/** The quotas that the configuration has now; undefined if it has none. `share` is this worker's share of each. */
+export function requestQuotas(
+  { config, runtime, metrics, wireLog, refusals: rights }: WorkerContext,
+  topics: ReplyTopicLookup,
+  share: () => number,
+): Quotas | undefined {
+  const { quotas } = config;
+  if (quotas === undefined) return undefined;
+  const refusals = new RateLimitedLog(runtime, wireLog);
+  return new Quotas({
+    quotas: renewed(
+      () => [quotas()],
+      ([text = '']) => parseQuotas(text),
+      runtime.monotonicMs,
+    ),
+    policy: replyPolicyOf(config.topics),
+    // Requests wait for a right that was revoked, so its topic is not missing.
+    topics: { exists: async (topic) => rights.isRevoked(topic) || (await topics.exists(topic)) },
+    monotonicMs: runtime.monotonicMs,
+    share,
+    onExceeded: (prefix) => {
+      metrics.addQuotaExceeded(prefix);
+      refusals.count({ prefix }, `requests were refused by the quota of ${prefix}`);
+    },
+  });
+}
