@@ -10,6 +10,7 @@ const OPS_PORT = 9464;
 const KAFKA_PORT = 9092;
 const READY_MS = 120_000;
 const LOG_LINES = 20;
+const FREEZE_TRIES = 10;
 /** The network of containers that don't name one. */
 const DEFAULT_NETWORK = 'bridge';
 
@@ -129,7 +130,12 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
   /** Freezes the whole process, as a long pause of the machine would; its lease keeps running. */
   async pause(): Promise<void> {
     await withHandle(this, async (handle) => {
-      if (!(await handle.inspect()).State.Paused) await handle.pause();
+      for (let tries = 1; !(await handle.inspect()).State.Paused; tries += 1) {
+        await handle.pause().catch((error: unknown) => {
+          // The kernel gives up freezing a group that starts threads meanwhile; the next try usually succeeds.
+          if (tries === FREEZE_TRIES || !String(error).includes('unable to freeze')) throw error;
+        });
+      }
     });
   }
 

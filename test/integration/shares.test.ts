@@ -241,23 +241,25 @@ test("without standbys a killed worker's partitions wait for a restore, which /r
   const joinedMs = performance.now();
   const api = await heir.api();
   const seen: Readiness[] = [];
-  let ids = 0;
+  const refusals: unknown[] = [];
   for (let last = await readiness(heir); last.status !== 'ready'; last = await readiness(heir)) {
     seen.push(last);
-    const { status } = await fetch(`${api}/api/v1/id`, { method: 'POST' });
-    if (status === 200) ids += 1;
+    const response = await fetch(`${api}/api/v1/id`, { method: 'POST' });
+    if (response.status !== 200) refusals.push(((await response.json()) as { code: unknown }).code);
   }
   const restoredMs = performance.now();
-  expect(new Set(seen.map(({ reason }) => reason))).toEqual(new Set(['INDEX_RESTORING']));
-  const details = seen.flatMap(({ detail = '' }) => detail.split('; '));
+  const isOther = (reason: unknown) => reason !== 'PROCESS_PAUSED'; // true now and then on a busy machine
+  const restoring = seen.filter(({ reason }) => isOther(reason));
+  expect(new Set(restoring.map(({ reason }) => reason))).toEqual(new Set(['INDEX_RESTORING']));
+  const details = restoring.flatMap(({ detail = '' }) => detail.split('; '));
   expect(details.filter((text) => !/^ledger partition \d+: (at \d+ of \d+|not started)$/.test(text))).toEqual([]);
   expect(details.every((text) => lost.includes(Number(/\d+/.exec(text)?.[0])))).toBe(true);
-  expect(ids).toBe(seen.length);
+  expect(refusals.filter(isOther)).toEqual([]);
   await fleet.answered();
   const waits = await fleet.longestWaits(killedMs);
   await report(
     annotate,
-    `a restore of ${lost.length * 4 * ENTRIES} entries in ${Math.round(restoredMs - joinedMs)} ms, HTTP served ${ids} times meanwhile; the dead worker's partitions waited ${longestOf(waits, lost)} ms at the most, the others ${longestOf(waits, kept)} ms`,
+    `a restore of ${lost.length * 4 * ENTRIES} entries in ${Math.round(restoredMs - joinedMs)} ms, HTTP served ${seen.length - refusals.length} times meanwhile; the dead worker's partitions waited ${longestOf(waits, lost)} ms at the most, the others ${longestOf(waits, kept)} ms`,
   );
   for (const partition of kept) {
     const only = { sentFromMs: killedMs, partitions: new Set([partition]) };

@@ -9,7 +9,7 @@ import { run } from '../../ops/dev/run.ts';
 const VERSION = '3.0.9';
 const ARTIFACT = `io.apicurio:apicurio-registry-app:${VERSION}:tar.gz:all`;
 const DOWNLOAD_TIMEOUT_MS = 5 * 60_000;
-const READY_TIMEOUT_MS = 90_000;
+const READY_TIMEOUT_MS = 300_000;
 
 export interface RegistryProcess extends Child {
   /** The URL of Confluent's API. */
