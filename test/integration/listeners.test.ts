@@ -25,7 +25,6 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 const HOST = '127.0.0.1';
 const MAX_RSS_MB = 600;
 const PROBE_PAUSE_MS = 50;
-/** The default limit of connections of the API's listener. */
 const METRICS = 'GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n';
 
 async function startWorker(

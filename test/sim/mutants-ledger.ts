@@ -32,8 +32,28 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/batch.ts',
-        'await processPart(deps, partition, part);\n    control.resolved(last.record.offset);',
-        'control.resolved(last.record.offset);\n    await processPart(deps, partition, part);',
+        'await processPart(deps, partition, part, prepared);\n    control.resolved(last.record.offset);',
+        'control.resolved(last.record.offset);\n    await processPart(deps, partition, part, prepared);',
+      ),
+    ],
+  },
+  {
+    name: 'offsets committed past unanswered large requests',
+    patches: [
+      patch(
+        'src/pipeline/request-session.ts',
+        'const next = Math.min(small, this.#deferred.first ?? small);',
+        'const next = small;',
+      ),
+    ],
+  },
+  {
+    name: 'large requests of an earlier session are forgotten',
+    patches: [
+      patch(
+        'src/pipeline/request-session.ts',
+        'position && position.next < position.small ?',
+        'position && position.next > position.small ?',
       ),
     ],
   },
