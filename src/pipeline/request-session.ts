@@ -11,6 +11,8 @@ export interface RequestChunk {
 }
 
 export interface RequestSessionOptions extends LaneOptions {
+  /** Where reading begins: everything below has been answered. Undefined if nothing was ever committed. */
+  readonly from?: number | undefined;
   /** Everything below this offset has been answered. */
   readonly onProgress: (next: number) => void;
 }
@@ -49,6 +51,7 @@ export class RequestSession {
 
   constructor(options: RequestSessionOptions) {
     this.#options = options;
+    this.#next = options.from;
     this.#lane = new Lane(options);
     this.#largeLane = new Lane(options);
   }
@@ -57,7 +60,7 @@ export class RequestSession {
     return this.#options.partition;
   }
 
-  /** The offset to commit: everything below it has been answered. Undefined until something has. */
+  /** The offset to commit: everything below it has been answered. Undefined until something is known to be. */
   get next(): number | undefined {
     return this.#next;
   }

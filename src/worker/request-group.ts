@@ -219,13 +219,15 @@ export class RequestGroup implements GroupMember {
     }
   }
 
-  #serve(partition: number, committed: number | undefined): void {
+  /** `committed`: the offset that the coordinator has, unless it is the one to read from. */
+  #serve(partition: number, from: number | undefined, committed = from): void {
     const { cluster, topic, handler, runtime, log, onLag } = this.#options;
     const { monotonicMs } = runtime;
     const lost = new LostRequests({ cluster, runtime, topic, partition });
-    const lag = new RequestLag({ next: committed ?? 0, monotonicMs, onChange: (records) => onLag(partition, records) });
+    const lag = new RequestLag({ next: from ?? 0, monotonicMs, onChange: (records) => onLag(partition, records) });
     const session = new RequestSession({
       partition,
+      from,
       handler,
       runtime,
       isOpen: this.#isOpen(partition),
@@ -238,7 +240,7 @@ export class RequestGroup implements GroupMember {
       },
     });
     const followed = this.#tail.follow(
-      { topic, partition, offset: committed ?? 0 },
+      { topic, partition, offset: from ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
         fetched: (end) => {
@@ -248,7 +250,7 @@ export class RequestGroup implements GroupMember {
         outOfRange: async (bounds, position) => {
           if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, position);
           // Reads from the first record left: no waiting request is skipped.
-          if (committed !== undefined) {
+          if (from !== undefined) {
             const fields = { partition, position, logStart: bounds.logStart };
             log.warn(fields, 'requests at the committed offset are gone: reading from the first that is left');
           }
@@ -278,11 +280,9 @@ export class RequestGroup implements GroupMember {
     const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
     this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
     this.#end(partition);
-    this.#serve(partition, from);
+    this.#serve(partition, from, position);
     // The next owner must not begin at the old offset either, should this worker end before it has answered anything.
-    this.#member.commit(new Map([[partition, from]])).catch((error: unknown) => {
-      this.#options.log.warn({ partition, from, error: describeError(error) }, 'could not commit the new offset');
-    });
+    void this.#commit();
     return from;
   }
 
