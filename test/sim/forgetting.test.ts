@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { emptyHistory } from './empty-history.ts';
 import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
-import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
+import type { Entry, History, Mark } from './history.ts';
 
 const batch = {} as Entry['batch'];
 const end = (order: number): Pick<Entry, 'order' | 'partition'> => ({ order, partition: 0 });
