@@ -99,6 +99,8 @@ export class BrokerFaults {
       this.#ill = undefined;
       meanwhile();
       for (const node of nodes) cluster.restart(node);
+      // Those that started before their leaders follow them now.
+      for (const node of nodes) cluster.unfence(node);
     });
     return true;
   }
