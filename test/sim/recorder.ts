@@ -45,6 +45,9 @@ export class Recorder implements PartitionObserver {
   /** The partitions that the coordinator has assigned to a member. */
   assignedTo: (pair: Pair, memberId: string) => readonly number[] = () => [];
 
+  /** Called for each accepted commit. */
+  onCommit: (process: string, partition: number, offset: number) => void = () => {};
+
   constructor(world: World, history: History) {
     this.#world = world;
     this.#history = history;
@@ -151,7 +154,7 @@ export class Recorder implements PartitionObserver {
     const pair = pairOf('group', request.groupId);
     if (pair === undefined) return;
     const accepted = this.#world.tick();
-    const { sent } = this.#sentAt.get(request) ?? { sent: accepted };
+    const { sent, process } = this.#sentAt.get(request) ?? { sent: accepted, process: '' };
     const own = this.assignedTo(pair, request.memberId);
     for (const { partition: number, offset } of request.partitions) {
       const partition = pair.first + number;
@@ -161,6 +164,7 @@ export class Recorder implements PartitionObserver {
         );
       }
       this.#history.commits.push({ sent, accepted, partition, offset });
+      this.onCommit(process, partition, offset);
       for (const loss of this.#history.requestLosses) {
         // A commit from before the loss that arrives late, after the lower one: the next owner can't know.
         if (loss.partition === partition && offset > loss.from && sent < (loss.seen ?? 0)) loss.seen = undefined;

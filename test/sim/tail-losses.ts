@@ -19,7 +19,7 @@ const ROUND_MS = 21_000;
 const BLIND_MS = { requests: { from: 4_000, to: 10_000 }, ledger: { from: 10_000, to: 14_000 } } as const;
 const LOST_MS = 1_500;
 /** The share of losses of a single request, after which no request comes until a worker gives up waiting for a longer log. */
-const QUIET = 0.25;
+const QUIET = 0.5;
 const QUIET_MS = 8_000;
 /** The time within which clients send after a loss. */
 const SENDING_MS = 3_000;
@@ -46,6 +46,10 @@ interface Pending {
   readonly loss: RequestLoss;
   readonly below: number;
   readonly quietUntilMs: number;
+  /** Processes that read the log as it is now. */
+  readonly aware: Set<string>;
+  /** One that was not aware has committed what it had read before: the next owner may begin beyond new requests. */
+  isPassed: boolean;
 }
 
 /**
@@ -80,7 +84,17 @@ export class TailLosses {
     this.#brokerFaults = faults.brokers;
     const { world, brokers } = place;
     clients.isPlain = true;
-    brokers.requestsEndBelow = (partition) => this.#pending.get(partition)?.below ?? Number.POSITIVE_INFINITY;
+    brokers.requestsEndBelow = (partition) => {
+      const { loss, below } = this.#pending.get(partition) ?? {};
+      if (loss === undefined || below === undefined) return Number.POSITIVE_INFINITY;
+      const committed = brokers.committed(partition) ?? 0;
+      return committed > loss.from ? Math.min(below, committed) : below;
+    };
+    brokers.recorder.onCommit = (process, partition, offset) => {
+      const pending = this.#pending.get(partition);
+      if (pending === undefined || offset <= pending.loss.from || pending.aware.has(process)) return;
+      pending.isPassed = true;
+    };
     brokers.meddlers.push((process, { call, request, way }) => {
       if (call !== 'fetch' || way === 'back') return undefined;
       for (const { topic, partition, offset } of request.partitions) {
@@ -183,7 +197,7 @@ export class TailLosses {
     if (loss !== undefined && (isQuiet || !rng.chance(UNNOTICED))) {
       const below = isQuiet ? loss.from : Math.min(loss.end, this.#lowestRead(partition, loss.from));
       const quietUntilMs = isQuiet ? world.nowMs + QUIET_MS : 0;
-      this.#pending.set(partition, { loss, below, quietUntilMs });
+      this.#pending.set(partition, { loss, below, quietUntilMs, aware: new Set(), isPassed: false });
     }
     this.#sendSome(partition, 2 * MOST_LOST, SENDING_MS);
     this.#askAgain(partition, 0);
@@ -203,10 +217,11 @@ export class TailLosses {
     const pending = this.#pending.get(partition);
     const { world, brokers } = this.#place;
     const end = brokers.bounds('requests', partition).high;
-    if (pending === undefined || world.nowMs < pending.quietUntilMs) return;
-    if (offset > end || (brokers.committed(partition) ?? 0) > end) return;
+    if (pending === undefined) return;
+    if (offset <= end) pending.aware.add(process);
+    if (world.nowMs < pending.quietUntilMs || offset > end || (brokers.committed(partition) ?? 0) > end) return;
     this.#pending.delete(partition);
-    pending.loss.seen = world.tick();
+    if (!pending.isPassed) pending.loss.seen = world.tick();
     world.note(() => `requests ${partition}: ${process} has seen the loss`);
     this.#sendSome(partition, 2 * MOST_LOST, SENDING_MS);
     this.#askAgain(partition, 0);
