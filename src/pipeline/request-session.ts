@@ -15,7 +15,7 @@ export interface RequestSessionOptions extends LaneOptions {
   readonly onProgress: (position: RequestPosition) => void;
   /** Reads the partition again from an offset, for the large requests there, until it is stopped. */
   readonly readAgain: (from: number, deliver: (chunk: RequestChunk) => Promise<void>) => Reading;
-  /** Where an earlier session ended; undefined where there was none. */
+  /** Where reading begins: what is answered already. Undefined if nothing was ever committed. */
   readonly position?: RequestPosition | undefined;
 }
 
@@ -61,6 +61,7 @@ export class RequestSession {
     this.#lane = new Lane(options);
     this.#largeLane = new Lane(options);
     this.#through = position?.small;
+    this.#position = position;
     const unread =
       position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
     this.#deferred = new DeferredQueue(() => void this.#serveLarge(), unread);
@@ -76,7 +77,7 @@ export class RequestSession {
     return this.#options.partition;
   }
 
-  /** What to commit; undefined until something has been answered. */
+  /** What to commit; undefined until something is known to be answered. */
   get position(): RequestPosition | undefined {
     return this.#position;
   }

@@ -241,21 +241,19 @@ export class RequestGroup implements GroupMember {
     }
   }
 
-  #serve(partition: number, committed: RequestPosition | undefined): void {
+  /** `committed`: what the coordinator has, unless it is where reading begins. */
+  #serve(partition: number, start: RequestPosition | undefined, committed = start): void {
     const { cluster, topic, handler, runtime, log, onLag } = this.#options;
     const { monotonicMs } = runtime;
     const lost = new LostRequests({ cluster, runtime, topic, partition });
-    const lag = new RequestLag({
-      next: committed?.next ?? 0,
-      monotonicMs,
-      onChange: (records) => onLag(partition, records),
-    });
+    const next = start?.next ?? 0;
+    const lag = new RequestLag({ next, monotonicMs, onChange: (records) => onLag(partition, records) });
     const session = new RequestSession({
       partition,
       handler,
       runtime,
       isOpen: this.#isOpen(partition),
-      position: committed,
+      position: start,
       onProgress: ({ next }) => lag.progressed(next),
       readAgain: (from, deliver) => this.#readAgain(partition, from, deliver),
       onError: (error, lasting) => {
@@ -266,7 +264,7 @@ export class RequestGroup implements GroupMember {
       },
     });
     const followed = this.#tail.follow(
-      { topic, partition, offset: committed?.small ?? 0 },
+      { topic, partition, offset: start?.small ?? 0 },
       {
         deliver: (chunk) => session.deliver(chunk),
         fetched: (end) => {
@@ -276,7 +274,7 @@ export class RequestGroup implements GroupMember {
         outOfRange: async (bounds, position) => {
           if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, position);
           // Reads from the first record left: no waiting request is skipped.
-          if (committed !== undefined) {
+          if (start !== undefined) {
             const fields = { partition, position, logStart: bounds.logStart };
             log.warn(fields, 'requests at the committed offset are gone: reading from the first that is left');
           }
@@ -315,11 +313,9 @@ export class RequestGroup implements GroupMember {
     const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
     this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
     this.#end(partition);
-    this.#serve(partition, { next: from, small: from });
+    this.#serve(partition, { next: from, small: from }, { next: position, small: position });
     // The next owner must not begin at the old offset either, should this worker end before it has answered anything.
-    this.#member.commit(new Map([[partition, { offset: from, metadata: '' }]])).catch((error: unknown) => {
-      this.#options.log.warn({ partition, from, error: describeError(error) }, 'could not commit the new offset');
-    });
+    void this.#commit();
     return from;
   }
 

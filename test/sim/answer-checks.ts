@@ -1,4 +1,4 @@
-import { hadLost, mayBeLost, nameOf, sameRanges } from './decisions.ts';
+import { hadLost, mayBeLost, nameOf, placeName, requestsOfEntries, sameRanges } from './decisions.ts';
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { RENEW_AFTER_MS } from './setting.ts';
 
@@ -21,12 +21,12 @@ function answersOf(history: History): readonly Answer[] {
   }
   const alone = new Map(
     [...copies.values()].flatMap(([request, ...more]) =>
-      request === undefined || more.length > 0 ? [] : [[`${request.partition}/${request.offset}`, request]],
+      request === undefined || more.length > 0 ? [] : [[placeName(request), request]],
     ),
   );
   const inOrder = history.replies.toSorted((one, other) => one.sent - other.sent);
   return inOrder.flatMap((record) => {
-    const request = alone.get(`${record.partition}/${record.offset}`);
+    const request = alone.get(placeName(record));
     if (request === undefined || 'error' in record.reply || mayBeLost(history, request, record.landed)) return [];
     return [{ record, request, batch: record.reply.batch }];
   });
@@ -63,7 +63,7 @@ export function oneAnswer(history: History): string | undefined {
   const first = new Map<string, Answer>();
   for (const answer of answersOf(history)) {
     const { record, request, batch } = answer;
-    const name = `${record.partition}/${record.offset}`;
+    const name = placeName(record);
     const before = first.get(name);
     if (before === undefined) first.set(name, answer);
     if (before === undefined || sameRanges(before.batch, batch)) continue;
@@ -80,9 +80,10 @@ function isGone({ trims }: History, { partition, offset }: Entry, order: number)
 }
 
 function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): string | undefined {
-  for (const { partition, offset, reply, sent, landed } of history.replies) {
+  for (const record of history.replies) {
+    const { partition, offset, reply, sent, landed } = record;
     if (!('error' in reply) || reply.error.code !== 'FORGOTTEN' || hadLost(history, partition, landed)) continue;
-    const before = first.get(`${partition}/${offset}`);
+    const before = first.get(placeName(record));
     if (before === undefined || before.record.landed > sent || before.request.origin !== undefined) continue;
     const isOver = history.requestTrims.some((at) => at.partition === partition && at.low > offset && at.order < sent);
     if (!isOver) return `request ${partition}/${offset} had a batch: FORGOTTEN`;
@@ -99,7 +100,7 @@ export function renewedInTime(history: History): string | undefined {
   for (const answer of answersOf(history)) {
     const { record, request } = answer;
     if (keepersOf(known.get(nameOf(request)) ?? [], answer).length > 0) continue;
-    return `request ${record.partition}/${record.offset} (${request.correlationId}) got a decision that may be forgotten before it`;
+    return `request ${placeName(record)} (${request.correlationId}) got a decision that may be forgotten before it`;
   }
   const needless = needlessRenewal(history, known);
   return needless && `ledger ${needless.partition}/${needless.offset} renews a decision for ${needless.requestOffset}`;
@@ -108,9 +109,9 @@ export function renewedInTime(history: History): string | undefined {
 /** A renewal that was not needed: the newest entry that its writer had read, and that could decide, was recent enough. */
 function needlessRenewal(history: History, known: ReadonlyMap<string, readonly Entry[]>): Entry | undefined {
   if (history.sharesHashes) return undefined;
-  const requests = new Map(history.requests.map((request) => [`${request.partition}/${request.offset}`, request]));
+  const requestOf = requestsOfEntries(history);
   return history.entries.find((entry) => {
-    const { partition, requestOffset, end, order } = entry;
+    const { partition, end, order } = entry;
     if (hadLost(history, partition, order)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
@@ -118,7 +119,7 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     const isCopy = same.some((one) => one.end === end && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
-    const request = requests.get(`${partition}/${requestOffset}`);
+    const request = requestOf(entry);
     // A read-back may be a moment old: it may return an entry that was trimmed meanwhile.
     if (isGone(history, newest, entry.sent)) return false;
     return request === undefined || request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;

@@ -90,6 +90,14 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
     'the bytes differ': { replies: [replyOf({ ...batchOf(100n), generatedAtMs: 1 })] },
     'the same request got CONFLICT': { replies: [replyOf('CONFLICT')] },
+    'a request was decided again by who claims to have read its decision': {
+      entries: [entryOf(), entryOf({ order: 12, sent: 11, offset: 6, end: 6, batch: batchOf(200n) })],
+    },
+    'a request that was sent again was decided anew': {
+      requests: [request, { ...request, tag: 'r2', order: 12, offset: 1, firstSentMs: DECIDED_MS }],
+      trims: [{ order: 11, partition: 0, low: 6 }],
+      entries: [entryOf(), entryOf({ order: 14, offset: 6, end: 6, requestOffset: 1, batch: batchOf(200n) })],
+    },
     'a request got a batch instead of CONFLICT': { requests: [{ ...request, count: 3 }] },
     'FORGOTTEN was sent with a complete ledger': { replies: [replyOf('FORGOTTEN')] },
     'FORGOTTEN was sent above the horizon': {
@@ -132,6 +140,21 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'honest entries': {
     'an entry claims to know a request that was not decided': { marks: [entryOf({ through: 3 })] },
+    'a marker claims requests beyond their end': {
+      requestEnds: [{ order: 2, partition: 0, end: 5 }],
+      appends: [
+        {
+          process: 'm0.1',
+          started: 1,
+          partition: 0,
+          sent: 6,
+          ended: 11,
+          answered: true,
+          marks: true,
+          claim: { through: 5, asked: 3 },
+        },
+      ],
+    },
     'a marker claims all requests though there is an anchor': {
       trims: [{ order: 9, partition: 0, low: 5 }],
       marks: [entryOf(), { order: 12, partition: 0, offset: 6, end: 6, through: 9, appendedAtMs: 0 }],
@@ -163,6 +186,11 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'an offset was committed past a request without a reply': {
       requests: [request, { ...request, offset: 1, correlationId: 'd' }],
       commits: [{ sent: 30, accepted: 31, partition: 0, offset: 2 }],
+    },
+    'an offset was committed past a request at a reused offset, by who had seen the loss': {
+      requests: [{ ...request, order: 25, life: 1 }],
+      requestLosses: [{ order: 22, partition: 0, from: 0, end: 1, seen: 26 }],
+      replies: [],
     },
     'an offset was committed past a request that was dropped later': {
       requests: [request, { ...request, offset: 1, correlationId: 'd' }],

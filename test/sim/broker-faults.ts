@@ -31,7 +31,8 @@ export class BrokerFaults {
       () => this.#moveCoordinator(),
       () => this.#lag(),
       () => this.#stepClock(),
-      () => this.#resetOffsets(),
+      // While a tail is lost, an operator who moves the offset decides what is read.
+      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#resetOffsets()]),
       ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
@@ -83,6 +84,25 @@ export class BrokerFaults {
   freezeLeader(partition: number): void {
     const leader = this.#place.brokers.ledgerLeader(partition);
     if (leader !== -1) this.#freeze(leader);
+  }
+
+  /** All brokers are away for a while, if none has a fault already; `meanwhile` happens just before they restart. */
+  restartAll(meanwhile: () => void): boolean {
+    const { world, brokers } = this.#place;
+    const { cluster, nodes } = brokers;
+    if (this.#ill !== undefined || nodes.some((node) => cluster.broker(node).state !== 'up')) return false;
+    const forMs = world.rng.between(500, 6_000);
+    world.note(() => `all brokers crash for ${forMs.toFixed(0)} ms`);
+    this.#ill = nodes[0];
+    for (const node of nodes) cluster.crash(node);
+    world.after(forMs, () => {
+      this.#ill = undefined;
+      meanwhile();
+      for (const node of nodes) cluster.restart(node);
+      // Those that started before their leaders follow them now.
+      for (const node of nodes) cluster.unfence(node);
+    });
+    return true;
   }
 
   #freeze(which?: number): void {

@@ -10,7 +10,7 @@ import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';
-import type { History } from './history.ts';
+import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
 import { configOf, FIRST, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
@@ -36,6 +36,8 @@ export class Brokers {
   readonly pairs: Pair[] = [FIRST];
   /** Each may decide the fate of a process's message; the first that returns one decides. */
   readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
+  /** Request partitions must end below this. */
+  requestsEndBelow: (partition: number) => number = () => Number.POSITIVE_INFINITY;
   readonly #world: World;
   readonly #history: History;
   #tags = 0;
@@ -149,15 +151,17 @@ export class Brokers {
     return recordAt(this.#partition('ledger', partition), offset);
   }
 
-  /** Sends requests as a client does; does nothing while the partition has no leader. */
+  /** Sends requests as a client does; does nothing while the partition has no leader, or may not grow so far. */
   send(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
     const at = this.#partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
+    if (at.log.end + drafts.length >= this.requestsEndBelow(partition)) return;
     const records = drafts.map((draft) => {
       this.#tags += 1;
       const tag = `r${this.#tags}`;
       this.recorder.announce(tag, draft);
-      return { ...requestOf(draft), headers: { [TAG]: tag } };
+      const { headers, ...record } = requestOf(draft);
+      return { ...record, headers: { ...headers, [TAG]: tag } };
     });
     const timestampMs = this.nowMs();
     if (options.inTransaction !== true) this.cluster.sendBatch(at.topic, at.number, batchOf(records, { timestampMs }));
@@ -215,6 +219,20 @@ export class Brokers {
     const { end } = at.log;
     this.#history.losses.push({ order: this.#world.tick(), partition, from: end });
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
+  }
+
+  /** Loses the tail of a request partition, read or not; undefined if it was empty. */
+  truncateRequests(partition: number, from: number): RequestLoss | undefined {
+    const at = this.#partition('requests', partition);
+    const { end } = at.log;
+    this.cluster.truncate(at.topic, at.number, from);
+    if (at.log.end === end) return undefined;
+    const loss = { order: this.#world.tick(), partition, from: at.log.end, end, seen: undefined };
+    this.#history.requestLosses.push(loss);
+    this.#history.requestEnds.push({ order: loss.order, partition, end: loss.from });
+    this.recorder.lost(partition, loss.from);
+    this.#world.note(() => `requests ${partition}: truncated from ${end} to ${loss.from}`);
+    return loss;
   }
 
   /** Deletes and recreates the ledger topic of the first pair. A broker that does not know yet keeps the old one. */

@@ -1,8 +1,24 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
 import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
-import { decidersOf, hadLost, mayBeLost, nameOf, requestsByPlace, sameRanges } from './decisions.ts';
-import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
+import {
+  decidersOf,
+  hadLost,
+  mayBeLost,
+  nameOf,
+  placeName,
+  requestsByPlace,
+  requestsOfEntries,
+  sameRanges,
+} from './decisions.ts';
+import {
+  claimBeyondRequests,
+  decidedAgainst,
+  decidedThoughKnown,
+  decidedThoughRead,
+  falseClaim,
+  mayBeForgotten,
+} from './forgetting.ts';
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
@@ -114,20 +130,23 @@ function oneHome({ entries }: History): string | undefined {
 function replay(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
   for (const record of history.replies) {
-    const request = requests.get(`${record.partition}/${record.offset}`);
-    if (request === undefined) return `a reply for ${record.partition}/${record.offset}, which was never sent`;
+    const request = requests.get(placeName(record));
+    if (request === undefined) return `a reply for ${placeName(record)}, which was never sent`;
     if (mayBeLost(history, request, record.landed)) continue;
     const fault = wrongReply(record, request, deciders.get(nameOf(request)) ?? [], history);
     if (fault !== undefined)
-      return `request ${record.partition}/${record.offset} (${request.correlationId}) was answered with ${fault}`;
+      return `request ${placeName(record)} (${request.correlationId}) was answered with ${fault}`;
   }
+  const requestOf = requestsOfEntries(history);
   for (const [name, known] of deciders) {
-    const again = known.find((entry, i) => known.slice(0, i).some((was) => isOlder(entry, was, requests)));
+    const again = known.find((entry, i) =>
+      known.slice(0, i).some((was) => isOlder(entry, was, requestOf(entry), requests)),
+    );
     if (again !== undefined && !hadLost(history, again.partition)) {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided again although its decision was lost`;
     }
   }
-  const anew = decidedAgainst(history) ?? decidedThoughKnown(history);
+  const anew = decidedAgainst(history) ?? decidedThoughKnown(history) ?? decidedThoughRead(history);
   return (
     anew && `request ${anew.partition}/${anew.requestOffset} was decided again by ${anew.process}, which knew its batch`
   );
@@ -135,12 +154,14 @@ function replay(history: History): string | undefined {
 
 /** Whether the request of an entry existed when another one under its correlation ID was decided. */
 function isOlder(
-  { partition, requestOffset, batch }: Entry,
+  { requestOffset, batch }: Entry,
   was: Entry,
+  request: SentRequest | undefined,
   requests: ReadonlyMap<string, SentRequest>,
 ): boolean {
   if (sameRanges(batch, was.batch)) return false; // renewed
-  const { origin } = requests.get(`${partition}/${requestOffset}`) ?? {};
+  const { origin, firstSentMs } = request ?? {};
+  if (firstSentMs !== undefined) return true; // the first record came before every decision
   if (origin === undefined) return was.requestOffset >= requestOffset;
   const first = requests.get(`${origin.partition}/${origin.offset}`);
   return first !== undefined && first.order < was.order;
@@ -178,22 +199,27 @@ function isFor({ count, replyTopic }: Entry, request: SentRequest): boolean {
 /** Ledger entries state their writers' knowledge correctly: too high a horizon forgets what was never decided. */
 function honestEntries(history: History): string | undefined {
   const claim = falseClaim(history);
-  return claim && `ledger ${claim.partition}/${claim.offset} claims to know of requests up to ${claim.through}`;
+  if (claim) return `ledger ${claim.partition}/${claim.offset} claims to know of requests up to ${claim.through}`;
+  const beyond = claimBeyondRequests(history);
+  return beyond && `${beyond.process} wrote a marker to ledger ${beyond.partition} beyond the end of the requests`;
 }
 
 /** EXPIRED is returned after the expiry, by some worker's clock; nothing is decided long after it, only renewed. */
 function expired({ requests, entries, replies, aheadMs }: History): string | undefined {
   const byPlace = requestsByPlace({ requests });
-  for (const { partition, offset, atMs, reply } of replies) {
-    const { expiresAtMs } = byPlace.get(`${partition}/${offset}`) ?? {};
+  for (const record of replies) {
+    const { atMs, reply } = record;
+    const { expiresAtMs } = byPlace.get(placeName(record)) ?? {};
     if (!('error' in reply) || reply.error.code !== 'EXPIRED' || expiresAtMs === undefined) continue;
-    if (expiresAtMs > atMs + aheadMs) return `${partition}/${offset}, which had ${expiresAtMs - atMs} ms left`;
+    if (expiresAtMs > atMs + aheadMs) return `${placeName(record)}, which had ${expiresAtMs - atMs} ms left`;
   }
   const first = new Map(entries.toReversed().map((entry) => [entry.batch.ranges[0]?.first, entry]));
-  for (const { partition, requestOffset, batch } of first.values()) {
-    const { expiresAtMs = Number.POSITIVE_INFINITY } = byPlace.get(`${partition}/${requestOffset}`) ?? {};
-    const lateMs = batch.generatedAtMs - expiresAtMs;
-    if (lateMs > LONGEST_DECISION_MS) return `${partition}/${requestOffset} was decided ${lateMs} ms too late`;
+  const requestOf = requestsOfEntries({ requests });
+  for (const entry of first.values()) {
+    const { expiresAtMs = Number.POSITIVE_INFINITY } = requestOf(entry) ?? {};
+    const lateMs = entry.batch.generatedAtMs - expiresAtMs;
+    if (lateMs > LONGEST_DECISION_MS)
+      return `${entry.partition}/${entry.requestOffset} was decided ${lateMs} ms too late`;
   }
   return undefined;
 }
@@ -201,10 +227,10 @@ function expired({ requests, entries, replies, aheadMs }: History): string | und
 /** A request becomes a dead letter when no reply to it is allowed, or when its topic rejects the reply. */
 function deadLetters({ requests, letters }: History): string | undefined {
   const byPlace = requestsByPlace({ requests });
-  const wrong = letters.find(({ partition, offset, code }) => {
-    const request = byPlace.get(`${partition}/${offset}`);
+  const wrong = letters.find((letter) => {
+    const request = byPlace.get(placeName(letter));
     const expected = request?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
-    return request === undefined || code !== expected;
+    return request === undefined || letter.code !== expected;
   });
   return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;
 }
@@ -215,13 +241,13 @@ function decidedBeforeReplied(history: History): string | undefined {
   for (const record of history.replies) {
     const { reply } = record;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
-    const request = requests.get(`${record.partition}/${record.offset}`);
+    const request = requests.get(placeName(record));
     if (request !== undefined && mayBeLost(history, request, record.landed)) continue;
     const known = (request && deciders.get(nameOf(request))) ?? [];
     const there = known.some(
       ({ order, batch }) => order < record.sent && (!('batch' in reply) || sameRanges(batch, reply.batch)),
     );
-    if (!there) return `request ${record.partition}/${record.offset}`;
+    if (!there) return `request ${placeName(record)}`;
   }
   return undefined;
 }

@@ -17,8 +17,11 @@ export class Clients {
   readonly #brokers: Brokers;
   readonly #history: History;
   #names = 0;
+  readonly #firstSentMs = new Map<string, number>();
   /** The pairs of topics that clients use. */
   #pairs: readonly Pair[] = [FIRST];
+  /** Whether each request is sent to its home partition, outside transactions: then no worker appends requests. */
+  isPlain = false;
 
   constructor(world: World, brokers: Brokers, history: History) {
     this.#world = world;
@@ -47,7 +50,7 @@ export class Clients {
   send(): void {
     const { rng } = this.#world;
     const dice = rng.next();
-    if (dice < 0.03) {
+    if (dice < 0.03 && !this.isPlain) {
       this.#brokers.resend(this.#anyPartition());
       return;
     }
@@ -56,7 +59,9 @@ export class Clients {
     const first = before === undefined ? this.#fresh() : this.#again(before, dice < 0.33);
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     const junk = rng.chance(0.03) ? Array.from({ length: 2 + rng.below(6) }, () => this.#bad()) : [];
-    this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction: rng.chance(0.08) });
+    const inTransaction = rng.chance(0.08);
+    if (this.isPlain) for (const draft of [first, ...more]) this.#send(homeOf(draft.correlationId, FIRST), [draft]);
+    else this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction });
   }
 
   /** A new request, sent to its home partition. */
@@ -76,7 +81,9 @@ export class Clients {
 
   #fresh(): Draft {
     this.#names += 1;
-    return { correlationId: `c${this.#names}`, ...this.#demand() };
+    const correlationId = `c${this.#names}`;
+    this.#firstSentMs.set(correlationId, this.#brokers.nowMs());
+    return { correlationId, ...this.#demand() };
   }
 
   /** A new request that becomes a dead letter. */
@@ -84,9 +91,12 @@ export class Clients {
     return { ...this.#fresh(), replyTopic: FOREIGN_TOPIC };
   }
 
-  /** The same request, or one that abuses the correlation ID of another. */
+  /** The same request, or one that abuses the correlation ID of another. Half of the clients say when they sent it first. */
   #again({ correlationId, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
-    return isSame ? { correlationId, count, replyTopic, expiresAtMs } : { correlationId, ...this.#demand() };
+    if (!isSame) return { correlationId, ...this.#demand() };
+    const says = Number(correlationId.slice(1)) % 2 === 0;
+    const firstSentMs = says ? this.#firstSentMs.get(correlationId) : undefined;
+    return { correlationId, count, replyTopic, expiresAtMs, firstSentMs };
   }
 
   #demand(): Omit<Draft, 'correlationId'> {

@@ -1,5 +1,5 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
-import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
@@ -104,12 +104,13 @@ export class CopyWatch {
     }
   }
 
-  #learned(partition: number, { offset, value }: LedgerRecord): void {
+  #learned(partition: number, { offset, key, value }: LedgerRecord): void {
     const entry = decodeLedgerEntry(value as Buffer);
     const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
     if (entry.kind !== 'batch' || first === undefined) return;
     const { world, history } = this.#place;
-    const what = { partition: this.#pair.first + partition, offset, requestOffset: entry.requestOffset };
+    const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
+    const what = { partition: this.#pair.first + partition, offset, requestOffset: entry.requestOffset, correlationId };
     history.learned.push({ order: world.tick(), process: this.#process, ...what, first: first.first });
   }
 

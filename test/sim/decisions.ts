@@ -1,5 +1,5 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
-import type { Entry, History, SentRequest } from './history.ts';
+import type { Entry, History, RequestLoss, RequestPlace, SentRequest } from './history.ts';
 
 export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
   `${partition}/${correlationId}`;
@@ -27,8 +27,52 @@ export function hadLost({ losses }: History, partition: number, order = Number.P
   return losses.some((loss) => loss.partition === partition && loss.order < order);
 }
 
+export const placeName = ({ partition, offset, life = 0 }: RequestPlace) =>
+  `${partition}/${offset}${life === 0 ? '' : ` after loss ${life}`}`;
+
 export const requestsByPlace = ({ requests }: Pick<History, 'requests'>) =>
-  new Map(requests.map((request) => [`${request.partition}/${request.offset}`, request]));
+  new Map(requests.map((request) => [placeName(request), request]));
+
+/** Finds the request that an entry was written for: the last one at its offset, with its correlation ID, before it. */
+export function requestsOfEntries({ requests }: Pick<History, 'requests'>): (entry: Entry) => SentRequest | undefined {
+  const nameOfPlace = (partition: number, offset: number, correlationId: string) =>
+    `${partition}/${offset} ${correlationId}`;
+  const known = new Map<string, SentRequest[]>();
+  for (const request of requests) {
+    const name = nameOfPlace(request.partition, request.offset, request.correlationId);
+    known.set(name, [...(known.get(name) ?? []), request]);
+  }
+  return ({ partition, requestOffset, correlationId, order }) =>
+    known.get(nameOfPlace(partition, requestOffset, correlationId))?.findLast((request) => request.order < order);
+}
+
+/** Whether the request partition had lost the record by then. */
+export function isLost(
+  { requestLosses }: Pick<History, 'requestLosses'>,
+  { partition, offset, order }: SentRequest,
+  by = Number.POSITIVE_INFINITY,
+): boolean {
+  return requestLosses.some(
+    (loss) => loss.partition === partition && loss.from <= offset && order < loss.order && loss.order < by,
+  );
+}
+
+/** The loss of its partition's tail that made room for the record; undefined if there was none. */
+export function lossBefore(
+  { requestLosses }: Pick<History, 'requestLosses'>,
+  { partition, life = 0 }: RequestPlace,
+): RequestLoss | undefined {
+  return requestLosses.filter((loss) => loss.partition === partition)[life - 1];
+}
+
+/**
+ * Whether a record may have been passed over: its offset was used before, and no worker has noticed, since the log was as long
+ * again before the next fetch.
+ */
+export function mayBePassedOver(history: Pick<History, 'requestLosses'>, place: RequestPlace): boolean {
+  const loss = lossBefore(history, place);
+  return loss !== undefined && loss.seen === undefined && place.offset < loss.end;
+}
 
 export function sameRanges(a: IdBatch, b: IdBatch): boolean {
   return a.ranges.length === b.ranges.length && a.ranges.every(({ first }, i) => first === b.ranges[i]?.first);

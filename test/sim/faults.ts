@@ -10,6 +10,7 @@ import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
 import { SESSION_MS } from './setting.ts';
+import { TailLosses } from './tail-losses.ts';
 import { TakeOvers } from './take-overs.ts';
 
 /** Requests sent after the end of the faults. */
@@ -37,6 +38,7 @@ export class Faults implements Disposable {
   readonly #etcdLoss: EtcdLoss | undefined;
   readonly #growth: Growth | undefined;
   readonly #takeOvers: TakeOvers | undefined;
+  readonly #tailLosses: TailLosses | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -97,6 +99,16 @@ export class Faults implements Disposable {
         kill: (process, backMs) => this.#kill(process, backMs),
       });
     } else this.#changeWeather();
+    if (place.scenario === 'lost-requests') {
+      const faults = { ledger: this.#ledgerFaults, brokers: this.#brokerFaults };
+      const hosts = () => slots.flatMap(({ host }) => host ?? []);
+      this.#tailLosses = new TailLosses(
+        place,
+        this.#clients,
+        { hosts, kill: (process, backMs) => this.#kill(process, backMs) },
+        faults,
+      );
+    }
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks')
@@ -144,6 +156,7 @@ export class Faults implements Disposable {
     this.#ledgerFaults.heal();
     this.#etcdLoss?.heal();
     this.#takeOvers?.heal();
+    this.#tailLosses?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();

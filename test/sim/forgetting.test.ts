@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { emptyHistory } from './empty-history.ts';
 import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
-import { type Entry, emptyHistory, type History, type Mark } from './history.ts';
+import type { Entry, History, Mark } from './history.ts';
 
 const batch = {} as Entry['batch'];
 const end = (order: number): Pick<Entry, 'order' | 'partition'> => ({ order, partition: 0 });
@@ -104,7 +105,7 @@ describe('a second decision by the worker that had replied with the first', () =
     const [entry] = ledger([{ correlationId: 'a', end: 0 }]).entries as [Entry];
     return { ...entry, sent, batch: batchFrom(first) };
   };
-  const reply = { process: 'p', partition: 0, offset: 0, sent: 5, reply: { batch: batchFrom(1n) } };
+  const reply = { process: 'p', partition: 0, offset: 0, key: 'a', sent: 5, reply: { batch: batchFrom(1n) } };
   const decidedTwice = (copies: History['copies']): History => {
     const replies = [reply as unknown as History['replies'][number]];
     return { ...emptyHistory(), replies, copies, entries: [entryOf(1, 1n), entryOf(9, 2n)] };

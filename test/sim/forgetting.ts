@@ -1,5 +1,6 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import type { Entry, History, Learned, Mark, SentRequest } from './history.ts';
+import { sameRanges } from './decisions.ts';
+import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
 import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
 
 /**
@@ -29,8 +30,8 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const by = <T extends Mark>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(history.entries);
-  const born = request.origin?.appendedAtMs;
-  if (born !== undefined && born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
+  const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
+  if (born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   const isKey = (entry: Entry) => nameOf(history, entry.correlationId) === nameOf(history, correlationId);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
@@ -88,29 +89,53 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
 }
 
 /**
+ * A marker that claims to know of more requests than there were while its writer asked for their end: such a writer must refuse
+ * to serve. It may know what was decided meanwhile, even if that is lost already.
+ */
+export function claimBeyondRequests({ appends, entries, requestEnds }: History): Append | undefined {
+  return appends.find(({ partition, sent, claim }) => {
+    if (claim === undefined || claim.asked === 0) return false;
+    const ends = requestEnds.filter((one) => one.partition === partition && one.order < sent);
+    const since = Math.max(
+      0,
+      ends.findLastIndex(({ order }) => order < claim.asked),
+    );
+    const decided = entries.filter((one) => one.partition === partition && one.order > claim.asked && one.order < sent);
+    const most = Math.max(
+      0,
+      ...ends.slice(since).map(({ end }) => end),
+      ...decided.map((one) => one.requestOffset + 1),
+    );
+    return claim.through >= most;
+  });
+}
+
+/**
  * A second decision of a request by a worker that had replied with the first. The worker knows that the request was decided
  * for as long as its copy exists, even if the ledger has lost the decision. A batch of an earlier request under the same
  * correlation ID does not count.
  */
 export function decidedAgainst({ replies, entries, damaged, copies }: History): Entry | undefined {
-  const nameOf = (partition: number, offset: number, batch: Entry['batch']) =>
-    `${partition}/${offset}: ${batch.ranges[0]?.first}`;
-  const decisions = new Set(entries.map((one) => nameOf(one.partition, one.requestOffset, one.batch)));
+  const nameOf = (partition: number, offset: number, key: string, batch: Entry['batch']) =>
+    `${partition}/${offset} ${key}: ${batch.ranges[0]?.first}`;
+  const decisions = new Set(
+    entries.map((one) => nameOf(one.partition, one.requestOffset, one.correlationId, one.batch)),
+  );
   const knownBy = new Map<string, { readonly sent: number; readonly decision: string }>();
-  for (const { process, partition, offset, sent, reply } of replies) {
-    const decision = 'batch' in reply ? nameOf(partition, offset, reply.batch) : '';
-    const name = `${process}: ${partition}/${offset}`;
+  for (const { process, partition, offset, key, sent, reply } of replies) {
+    const decision = 'batch' in reply ? nameOf(partition, offset, key, reply.batch) : '';
+    const name = `${process}: ${partition}/${offset} ${key}`;
     if (decisions.has(decision) && !knownBy.has(name)) knownBy.set(name, { sent, decision });
   }
-  return entries.find(({ process, partition, requestOffset, sent, batch }) => {
-    const known = knownBy.get(`${process}: ${partition}/${requestOffset}`);
+  return entries.find(({ process, partition, requestOffset, correlationId, sent, batch }) => {
+    const known = knownBy.get(`${process}: ${partition}/${requestOffset} ${correlationId}`);
     if (known === undefined || sent < known.sent || damaged.includes(process)) return false;
     const isForgotten = copies.some((event) => {
       const isOwn = event.process === process && event.partition === partition && event.what === 'dropped';
       return isOwn && known.sent < event.order && event.order < sent;
     });
     if (isForgotten) return false;
-    return nameOf(partition, requestOffset, batch) !== known.decision;
+    return nameOf(partition, requestOffset, correlationId, batch) !== known.decision;
   });
 }
 
@@ -120,14 +145,16 @@ export function decidedAgainst({ replies, entries, damaged, copies }: History): 
  */
 export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
   const known = new Map<string, Learned[]>();
-  const nameOf = (process: string, partition: number, offset: number) => `${process} ${partition}/${offset}`;
+  const nameOf = ({ process, partition, requestOffset, correlationId }: Omit<Learned, 'order' | 'offset' | 'first'>) =>
+    `${process} ${partition}/${requestOffset} ${correlationId}`;
   for (const one of learned) {
-    const name = nameOf(one.process, one.partition, one.requestOffset);
+    const name = nameOf(one);
     known.set(name, [...(known.get(name) ?? []), one]);
   }
-  return entries.find(({ process, partition, requestOffset, sent, end, batch }) => {
+  return entries.find((entry) => {
+    const { process, partition, sent, end, batch } = entry;
     if (damaged.includes(process)) return false;
-    return known.get(nameOf(process, partition, requestOffset))?.some((one) => {
+    return known.get(nameOf(entry))?.some((one) => {
       if (one.order > sent || one.first === batch.ranges[0]?.first) return false;
       const since = copies.filter((event) => {
         const isOwn = event.process === process && event.partition === partition;
@@ -137,4 +164,27 @@ export function decidedThoughKnown({ learned, entries, damaged, copies }: Histor
       return one.offset < end || since.some(({ what }) => what === 'emptied');
     });
   });
+}
+
+/**
+ * A second decision of a request whose writer claims to have read the first one, which the ledger still had: the writer had read
+ * another life of the log up to there. Once the first is trimmed, the second would count.
+ */
+export function decidedThoughRead({ entries, trims, losses, damaged }: History): Entry | undefined {
+  const known = new Map<string, Entry[]>();
+  for (const entry of entries) {
+    const name = `${entry.partition}/${entry.correlationId}`;
+    known.set(name, [...(known.get(name) ?? []), entry]);
+  }
+  const isGone = ({ partition, offset, order }: Entry, by: number): boolean =>
+    trims.some((at) => at.partition === partition && at.low > offset && order < at.order && at.order < by) ||
+    losses.some((loss) => loss.partition === partition && order < loss.order && loss.order < by);
+  return [...known.values()].flatMap((same) => {
+    return same.filter((entry, i) => {
+      const before = same.slice(0, i);
+      const isCopy = before.some(({ batch }) => sameRanges(batch, entry.batch));
+      if (isCopy || damaged.includes(entry.process)) return false;
+      return before.some((was) => was.offset < entry.end && was.order < entry.sent && !isGone(was, entry.order));
+    });
+  })[0];
 }

@@ -1,14 +1,6 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
-import {
-  type CopyEvent,
-  type Entry,
-  emptyHistory,
-  type Grant,
-  type History,
-  type Issued,
-  type Letter,
-  type ReplyRecord,
-} from './history.ts';
+import { emptyHistory } from './empty-history.ts';
+import type { CopyEvent, Entry, Grant, History, Issued, Letter, ReplyRecord } from './history.ts';
 import { layout } from './setting.ts';
 
 const REPLIES = 'id.replies.a';

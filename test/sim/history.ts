@@ -18,6 +18,9 @@ export interface History {
   readonly appends: Append[];
   readonly trims: Trim[];
   readonly losses: Loss[];
+  readonly requestLosses: RequestLoss[];
+  /** Ends of request partitions, whenever they change. */
+  readonly requestEnds: RequestEnd[];
   /** When etcd was set back, after which fences may repeat. */
   readonly setBacks: number[];
   /** When a worker reported that etcd was set back. */
@@ -81,6 +84,7 @@ export interface Learned {
   readonly partition: number;
   readonly offset: number;
   readonly requestOffset: number;
+  readonly correlationId: string;
   /** The first ID of the batch. */
   readonly first: bigint;
 }
@@ -96,19 +100,27 @@ interface TakeOver {
   readonly requests: number;
 }
 
+/** A place in a request partition. Offsets are used again after a lost tail. */
+export interface RequestPlace {
+  readonly partition: number;
+  readonly offset: number;
+  /** How often the partition had lost its tail before; undefined for never. */
+  readonly life?: number | undefined;
+}
+
 /** A record of the request topic that readers of committed records see. */
-export interface SentRequest {
+export interface SentRequest extends RequestPlace {
   readonly order: number;
   /** Identifies the record, and all its forwarded copies. */
   readonly tag: string;
   /** The broker's clock when it was appended. */
   readonly timestampMs: number;
-  readonly partition: number;
-  readonly offset: number;
   readonly correlationId: string;
   readonly count: number;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
+  /** For a record that a client sent again: the time of the first, as the client says. */
+  readonly firstSentMs?: number | undefined;
   /** For a record that was forwarded or sent again: the origin in its headers. */
   readonly origin?: Origin | undefined;
 }
@@ -166,10 +178,8 @@ export interface Mark {
 }
 
 /** The request at (partition, offset) has a copy in the partition that decides it. */
-interface Forward {
+interface Forward extends RequestPlace {
   readonly landed: number;
-  readonly partition: number;
-  readonly offset: number;
 }
 
 /** A decision in the ledger. */
@@ -195,6 +205,8 @@ export interface Append {
   answered: boolean;
   /** Whether it is a marker. */
   readonly marks: boolean;
+  /** For a marker: the requests that it claims to know of, and when its writer last asked for the end of the requests. */
+  readonly claim?: { readonly through: number; readonly asked: number } | undefined;
 }
 
 /** A topic lost its head. */
@@ -212,6 +224,21 @@ interface Loss {
   readonly from: number;
 }
 
+/** The end of a request partition from then on. */
+interface RequestEnd {
+  readonly order: number;
+  readonly partition: number;
+  readonly end: number;
+}
+
+/** A request partition lost its tail, read or not. */
+export interface RequestLoss extends Loss {
+  /** The end of the log before. */
+  readonly end: number;
+  /** From then on the owner reads the log as it is now, and the next owner will; undefined before, and if a late commit undoes it. */
+  seen: number | undefined;
+}
+
 /** A rebuild of the namespace, and what it had read when it chose its floor. */
 interface Rebuild {
   readonly order: number;
@@ -221,14 +248,12 @@ interface Rebuild {
 }
 
 /** A reply in a reply topic, to the request at (partition, offset). */
-export interface ReplyRecord {
+export interface ReplyRecord extends RequestPlace {
   readonly process: string;
   readonly sent: number;
   readonly landed: number;
   /** The true time when it landed. */
   readonly atMs: number;
-  readonly partition: number;
-  readonly offset: number;
   readonly topic: string;
   readonly key: string;
   readonly value: Buffer;
@@ -237,11 +262,9 @@ export interface ReplyRecord {
 }
 
 /** A dead letter, for the request at (partition, offset). */
-export interface Letter {
+export interface Letter extends RequestPlace {
   readonly sent: number;
   readonly landed: number;
-  readonly partition: number;
-  readonly offset: number;
   readonly code: string;
   /** Whether it is one of several requests of the letter. */
   readonly isRange: boolean;
@@ -253,46 +276,4 @@ interface Commit {
   readonly accepted: number;
   readonly partition: number;
   readonly offset: number;
-}
-
-export function emptyHistory(): History {
-  return {
-    requests: [],
-    firstSent: new Map(),
-    requestTrims: [],
-    issued: [],
-    grants: [],
-    ceilings: [],
-    entries: [],
-    marks: [],
-    appends: [],
-    trims: [],
-    losses: [],
-    setBacks: [],
-    alarms: [],
-    rebuilds: [],
-    replies: [],
-    letters: [],
-    forwards: [],
-    commits: [],
-    defects: [],
-    damaged: [],
-    foreignCommits: [],
-    falselyReady: [],
-    strays: [],
-    copies: [],
-    learned: [],
-    falseCopies: [],
-    takeOvers: [],
-    readBacks: 0,
-    warmUps: 0,
-    sharesHashes: false,
-    keepsItsTime: false,
-    aheadMs: 0,
-    brokersOffMs: 0,
-    elections: 0,
-    rebalances: 0,
-    healedMs: undefined,
-    missing: [],
-  };
 }

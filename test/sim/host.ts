@@ -1,5 +1,6 @@
 import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
+import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Environment } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
@@ -61,7 +62,7 @@ export class Host {
       etcd: this.#etcd(),
       openIndex: (binding, events) => copies.around(machine.disk.open(binding, events)),
       instanceId: () => machine.disk.instanceId(runtime.uuid),
-      createAllocator: (options) => new LeasedAllocator(this.#probe.around(options)),
+      createAllocator: (options) => this.#slowed(new LeasedAllocator(this.#probe.around(options))),
     };
     this.worker = new Worker(config, {
       log: logOf(this.process.name, place),
@@ -86,6 +87,18 @@ export class Host {
     if (this.process.dead) return false;
     this.process.crash();
     return true;
+  }
+
+  #slowed(inner: Allocator): Allocator {
+    return {
+      holds: (allocation) => inner.holds(allocation),
+      allocate: async (counts) => {
+        const allocations = await inner.allocate(counts);
+        const leftMs = this.process.slowUntilMs - this.#place.world.nowMs;
+        if (leftMs > 0) await this.process.sleep(leftMs);
+        return allocations;
+      },
+    };
   }
 
   #etcd(): ClosableEtcd {

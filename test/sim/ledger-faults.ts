@@ -93,7 +93,7 @@ export class LedgerFaults {
     const { world, brokers } = this.#place;
     const { rng } = world;
     const partition = rng.below(brokers.partitions);
-    this.#askAgain(partition, 0);
+    this.askAgain(partition, 0);
     world.after(rng.between(500, 1_500), () => {
       if (this.#over) return;
       const { low, high } = brokers.bounds('ledger', partition);
@@ -106,13 +106,13 @@ export class LedgerFaults {
         world.after(rng.between(0, 2_500), () => this.#clients.sendTo(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
-      world.after(3_000, () => this.#askAgain(partition, lostAt));
-      world.after(rng.between(3_000, 12_000), () => this.#askAgain(partition, 0));
+      world.after(3_000, () => this.askAgain(partition, lostAt));
+      world.after(rng.between(3_000, 12_000), () => this.askAgain(partition, 0));
     });
   }
 
   /** Sends some of the correlation IDs again that were decided since then. */
-  #askAgain(partition: number, since: number): void {
+  askAgain(partition: number, since: number): void {
     const { world, history } = this.#place;
     const known = history.entries.filter((one) => one.partition === partition && one.order > since);
     for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {

@@ -72,6 +72,8 @@ export class Process {
   readonly name: string;
   /** Links that carry nothing, either way: etcd, kafka for all brokers, kafka:1 for one of them. */
   readonly cut = new Set<string>();
+  /** Until then, what it allocates comes late, as a large batch does. */
+  slowUntilMs = 0;
   /** When it last resumed after a long freeze that its clocks show, and how long that was. */
   thawed: { readonly atMs: number; readonly afterMs: number } | undefined;
   #state: 'running' | 'frozen' | 'dead' = 'running';

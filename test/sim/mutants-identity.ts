@@ -158,6 +158,16 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'a heartbeat from before a pause counts',
+    patches: [
+      patch(
+        'src/identity/identity.ts',
+        'const proven = term.sent.mono >= this.#provenFromMs;',
+        'const proven = this.#provenFromMs <= Number.POSITIVE_INFINITY;',
+      ),
+    ],
+  },
+  {
     name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
     patches: [

@@ -8,6 +8,7 @@ import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
+import { TAIL_MUTANTS } from './mutants-tails.ts';
 import type { simulate } from './simulation.ts';
 
 export const MUTANTS: readonly Mutant[] = [
@@ -16,6 +17,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...COPY_MUTANTS,
   ...KAFKA_MUTANTS,
   ...GROWTH_MUTANTS,
+  ...TAIL_MUTANTS,
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

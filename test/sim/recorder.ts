@@ -2,13 +2,14 @@ import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { type Origin, readRoute } from '../../src/codec/request-origin.ts';
-import type { OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
+import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
+import type { ListOffsetsRequest, OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
+import { isLost, mayBePassedOver, placeName } from './decisions.ts';
 import { EqualRequests } from './equal-requests.ts';
-import type { Append, History, SentRequest } from './history.ts';
+import type { Append, History, RequestPlace, SentRequest } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import { START_MS, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
@@ -16,7 +17,7 @@ import type { World } from './world.ts';
 /** The header that identifies a request; replies and dead letters have a copy. */
 export const TAG = 'traceparent';
 
-export type Draft = Omit<SentRequest, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'origin'>;
+export type Draft = Omit<SentRequest, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'life' | 'origin'>;
 
 interface Sent {
   readonly sent: number;
@@ -46,6 +47,9 @@ export class Recorder implements PartitionObserver {
   /** The partitions that the coordinator has assigned to a member. */
   assignedTo: (pair: Pair, memberId: string) => readonly number[] = () => [];
 
+  /** Called for each accepted commit. */
+  onCommit: (process: string, partition: number, offset: number) => void = () => {};
+
   constructor(world: World, history: History) {
     this.#world = world;
     this.#history = history;
@@ -65,12 +69,18 @@ export class Recorder implements PartitionObserver {
   missing(): { readonly partition: number; readonly what: string }[] {
     return this.#history.requests.flatMap((request) => {
       const { partition, offset } = request;
-      if (offset < this.#low(partition)) return [];
-      const name = `${partition}/${offset}`;
+      if (offset < this.#low(partition) || isLost(this.#history, request)) return [];
+      if (mayBePassedOver(this.#history, request)) return [];
+      const name = placeName(request);
       const isAnswered = this.#answered.has(name) || this.#equals.answers(request);
       if (!isAnswered) return [{ partition, what: `${name} has no answer` }];
       return offset < (this.#furthest.get(partition) ?? 0) ? [] : [{ partition, what: `${name} is not committed` }];
     });
+  }
+
+  /** A request partition has lost its tail: what was committed beyond its end says nothing about the requests to come. */
+  lost(partition: number, from: number): void {
+    this.#furthest.set(partition, Math.min(from, this.#furthest.get(partition) ?? 0));
   }
 
   /** The current start of a request partition. */
@@ -83,8 +93,10 @@ export class Recorder implements PartitionObserver {
   observer(process: string): CallObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
+    /** When the end of each request partition was last asked for. */
+    const asked = new Map<number, number>();
     return {
-      sent: (_call, request) => {
+      sent: (call, request) => {
         const sent = this.#world.tick();
         if ('batch' in request) {
           this.#sentAt.set(request.batch, { sent, process });
@@ -92,10 +104,19 @@ export class Recorder implements PartitionObserver {
           const kind = pair === undefined ? 'clock marker' : kindOf(request.batch);
           if (pair === undefined || kind === 'clock marker') return;
           const begun = { sent, ended: Number.POSITIVE_INFINITY, answered: false, marks: kind === 'marker' };
-          const own = { process, started, partition: pair.first + request.partition, ...begun };
+          const partition = pair.first + request.partition;
+          const claim = begun.marks
+            ? { through: throughOf(request.batch), asked: asked.get(partition) ?? 0 }
+            : undefined;
+          const own = { process, started, partition, ...begun, claim };
           this.#history.appends.push(own);
           appends.set(request, own);
         } else this.#sentAt.set(request, { sent, process });
+        if (call !== 'listOffsets') return;
+        for (const { topic, partition } of (request as ListOffsetsRequest).partitions) {
+          const pair = pairOf('requests', topic);
+          if (pair !== undefined) asked.set(pair.first + partition, sent);
+        }
       },
       ended: (_call, request, isAnswered) => {
         const own = appends.get(request);
@@ -114,6 +135,9 @@ export class Recorder implements PartitionObserver {
     if (topic === WITNESS) return;
     const [pair, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
     const dropping = pairOf('deadLetters', topic);
+    if (pair !== undefined) {
+      this.#history.requestEnds.push({ order: this.#world.tick(), partition: pair.first + number, end: below });
+    }
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
       const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
@@ -134,7 +158,7 @@ export class Recorder implements PartitionObserver {
     const pair = pairOf('group', request.groupId);
     if (pair === undefined) return;
     const accepted = this.#world.tick();
-    const { sent } = this.#sentAt.get(request) ?? { sent: accepted };
+    const { sent, process } = this.#sentAt.get(request) ?? { sent: accepted, process: '' };
     const own = this.assignedTo(pair, request.memberId);
     for (const { partition: number, offset } of request.partitions) {
       const partition = pair.first + number;
@@ -144,6 +168,11 @@ export class Recorder implements PartitionObserver {
         );
       }
       this.#history.commits.push({ sent, accepted, partition, offset });
+      this.onCommit(process, partition, offset);
+      for (const loss of this.#history.requestLosses) {
+        // A commit from before the loss that arrives late, after the lower one: the next owner can't know.
+        if (loss.partition === partition && offset > loss.from && sent < (loss.seen ?? 0)) loss.seen = undefined;
+      }
       this.#furthest.set(partition, Math.max(offset, this.#furthest.get(partition) ?? 0));
       this.#world.note(() => `requests ${partition}: ${offset} committed`);
     }
@@ -164,9 +193,10 @@ export class Recorder implements PartitionObserver {
       if (draft === undefined) return [];
       const route = readRoute(headers ?? {});
       const origin = route.origin && { ...route.origin, partition: first + route.origin.partition };
-      if (route.hops > 0 && origin !== undefined) this.#forwarded(origin);
+      if (route.hops > 0 && origin !== undefined) this.#forwarded(this.#latest(tag, origin));
       const order = this.#world.tick();
-      const one = { order, tag, timestampMs, partition, offset, ...draft, origin };
+      const life = this.#history.requestLosses.filter((loss) => loss.partition === partition).length || undefined;
+      const one = { order, tag, timestampMs, partition, offset, life, ...draft, origin };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });
@@ -178,14 +208,21 @@ export class Recorder implements PartitionObserver {
     const { requests, firstSent } = this.#history;
     requests.push(request);
     if (!firstSent.has(request.correlationId)) firstSent.set(request.correlationId, request.order);
-    const { partition, offset, count, correlationId, replyTopic } = request;
-    this.#world.note(() => `request ${partition}/${offset}: ${count} for ${correlationId} to ${replyTopic}`);
+    const { count, correlationId, replyTopic } = request;
+    this.#world.note(() => `request ${placeName(request)}: ${count} for ${correlationId} to ${replyTopic}`);
   }
 
-  #forwarded({ partition, offset }: Origin): void {
-    this.#history.forwards.push({ landed: this.#world.tick(), partition, offset });
-    this.#answered.add(`${partition}/${offset}`);
-    this.#world.note(() => `request ${partition}/${offset} is forwarded`);
+  /** The last request with the tag at this place. */
+  #latest(tag: string, { partition, offset }: Origin): RequestPlace {
+    const places = this.#places.get(tag) ?? [];
+    return places.findLast((one) => one.partition === partition && one.offset === offset) ?? { partition, offset };
+  }
+
+  #forwarded({ partition, offset, life }: RequestPlace): void {
+    this.#history.forwards.push({ landed: this.#world.tick(), partition, offset, life });
+    const name = placeName({ partition, offset, life });
+    this.#answered.add(name);
+    this.#world.note(() => `request ${name} is forwarded`);
   }
 
   #decided(partition: number, record: ReturnType<typeof recordsOf>[number], sent: Sent): void {
@@ -202,50 +239,58 @@ export class Recorder implements PartitionObserver {
   }
 
   #onReply(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
-    const { partition, offset } = this.#placeOf(headers?.[TAG]);
+    const { partition, offset, life } = this.#placeOf(headers?.[TAG]);
     const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
-    const record = { ...sent, landed: this.#world.tick(), atMs, partition, offset, ...what };
+    const record = { ...sent, landed: this.#world.tick(), atMs, partition, offset, life, ...what };
     this.#history.replies.push(record);
-    this.#answered.add(`${partition}/${offset}`);
+    const name = placeName({ partition, offset, life });
+    this.#answered.add(name);
     const draft = this.#drafts.get(String(headers?.[TAG]));
     if (draft !== undefined) this.#equals.replied({ ...draft, partition }, record);
     const { reply } = what;
-    this.#world.note(
-      () => `${topic}: reply to ${partition}/${offset}, ${'error' in reply ? reply.error.code : 'a batch'}`,
-    );
+    this.#world.note(() => `${topic}: reply to ${name}, ${'error' in reply ? reply.error.code : 'a batch'}`);
   }
 
   /** A range letter names the places of its requests; one for a single request is a copy of it. */
   #dropped(firstPartition: number, { headers }: PlainRecord, { sent }: Sent): void {
     const { isRange, partition: number = -1, offsets = [], code = '' } = readDeadLetterNote(headers ?? {});
-    const range = offsets.map((offset) => ({ partition: firstPartition + number, offset }));
+    const range = offsets.map((offset) => this.#lastAt(firstPartition + number, offset));
     const landed = this.#world.tick();
-    for (const { partition, offset } of isRange ? range : [this.#placeOf(headers?.[TAG])]) {
-      const letter = { sent, landed, partition, offset, code, isRange };
+    for (const { partition, offset, life } of isRange ? range : [this.#placeOf(headers?.[TAG])]) {
+      const letter = { sent, landed, partition, offset, life, code, isRange };
       this.#history.letters.push(letter);
       const request = this.#history.requests.findLast((one) => one.partition === partition && one.offset === offset);
       if (request !== undefined) this.#equals.dropped(request, letter);
-      this.#answered.add(`${partition}/${offset}`);
-      this.#world.note(() => `dead letter for ${partition}/${offset}: ${code}`);
+      const name = placeName(letter);
+      this.#answered.add(name);
+      this.#world.note(() => `dead letter for ${name}: ${code}`);
     }
   }
 
+  /** The request at this place, of the last life of the log. */
+  #lastAt(partition: number, offset: number): RequestPlace {
+    const found = this.#history.requests.findLast((one) => one.partition === partition && one.offset === offset);
+    return found ?? { partition, offset };
+  }
+
   /** The first unanswered record with the tag, else the last one; -1 for a request that may not have arrived. */
-  #placeOf(tag: unknown): { readonly partition: number; readonly offset: number } {
+  #placeOf(tag: unknown): RequestPlace {
     const places = this.#places.get(String(tag)) ?? [];
-    const open = places.find(({ partition, offset }) => {
-      return offset >= this.#low(partition) && !this.#answered.has(`${partition}/${offset}`);
+    const open = places.find((one) => {
+      const isGone = one.offset < this.#low(one.partition) || isLost(this.#history, one);
+      return !isGone && !this.#answered.has(placeName(one));
     });
     return open ?? places.at(-1) ?? { partition: -1, offset: -1 };
   }
 }
 
 /** The record of a request. */
-export function requestOf({ count, correlationId, replyTopic, expiresAtMs }: Draft) {
+export function requestOf({ count, correlationId, replyTopic, expiresAtMs, firstSentMs }: Draft) {
   const key = Buffer.from(correlationId);
   const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
-  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }) };
+  const headers: Record<string, string> = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
+  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }), headers };
 }
 
 /** An observer that calls all of these. */
@@ -258,6 +303,11 @@ export function allOf(observers: readonly CallObserver[]): CallObserver {
       for (const one of observers) one.ended(call, request, isAnswered);
     },
   };
+}
+
+/** The requests that the writer of a batch claims to know of. */
+function throughOf(batch: Buffer): number {
+  return decodeLedgerEntry(recordsOf(batch)[0]?.value as Buffer).through;
 }
 
 /** The kind of a batch. A clock marker asks a broker for its time, and has no information about the log. */

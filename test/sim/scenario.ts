@@ -10,6 +10,7 @@ export const SCENARIOS = {
   retention: 'the ledger is trimmed at the worst offsets and times',
   aging: 'requests and entries are trimmed by age, with the required retention',
   'lost-tail': 'the ledger loses its tail, or is recreated, after a worker has read it',
+  'lost-requests': 'requests, the ledger or both lose their tails, while a worker is cut off or frozen',
   'take-over': 'owners are killed while others have complete copies, without other faults',
   clocks: 'wall clocks step by small amounts, just before requests arrive',
   mixed: 'workers have different configurations, and race for the namespace',
@@ -30,6 +31,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['clocks', 0.05],
   ['mixed', 0.05],
   ['growth', 0.05],
+  ['lost-requests', 0.06],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -45,7 +47,7 @@ export function isScenario(name: string): name is Scenario {
   return Object.hasOwn(SCENARIOS, name);
 }
 
-const AIMED: ReadonlySet<Scenario> = new Set(['late-witness', 'lost-claim', 'clocks', 'lost-tail']);
+const AIMED: ReadonlySet<Scenario> = new Set(['late-witness', 'lost-claim', 'clocks', 'lost-tail', 'lost-requests']);
 const LOSING: ReadonlySet<Scenario> = new Set(['etcd-loss', 'late-witness', 'slow-readers', 'lost-claim']);
 
 export function losesEtcd(scenario: Scenario | undefined): boolean {

@@ -1,45 +1,41 @@
-import { hadLost, requestsByPlace } from './decisions.ts';
+import { hadLost, isLost, lossBefore, placeName, requestsByPlace } from './decisions.ts';
 import { EqualRequests } from './equal-requests.ts';
 import type { History } from './history.ts';
 
 /**
  * When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. A
- * request may share the answer to an equal one.
+ * request may share the answer to an equal one. After a lost tail that counts for commits by those who have seen the loss,
+ * unless a lower offset follows: one was queued before that.
  */
-export function repliedBeforeCommitted({
-  requests,
-  requestTrims,
-  commits,
-  replies,
-  letters,
-  forwards,
-}: History): string | undefined {
+export function repliedBeforeCommitted(history: History): string | undefined {
+  const { requests, requestTrims, commits, replies, letters, forwards } = history;
   const landed = new Map<string, number>();
-  for (const { partition, offset, landed: at } of [...replies, ...letters, ...forwards]) {
-    const name = `${partition}/${offset}`;
-    landed.set(name, Math.min(at, landed.get(name) ?? Number.POSITIVE_INFINITY));
+  for (const answer of [...replies, ...letters, ...forwards]) {
+    const name = placeName(answer);
+    landed.set(name, Math.min(answer.landed, landed.get(name) ?? Number.POSITIVE_INFINITY));
   }
   const byPlace = requestsByPlace({ requests });
   const equals = new EqualRequests();
   for (const answer of [...replies, ...letters]) {
-    const request = byPlace.get(`${answer.partition}/${answer.offset}`);
+    const request = byPlace.get(placeName(answer));
     if (request === undefined) continue;
     if ('reply' in answer) equals.replied(request, answer);
     else equals.dropped(request, answer);
   }
-  const checked = new Map<number, number>();
-  for (const { partition, offset, sent, accepted } of commits) {
-    for (let below = checked.get(partition) ?? 0; below < offset; below += 1) {
-      const name = `${partition}/${below}`;
-      const request = byPlace.get(name);
-      if (request === undefined || (landed.get(name) ?? Number.POSITIVE_INFINITY) <= sent) continue;
-      if (equals.answers(request, sent)) continue;
-      const isGone = requestTrims.some(
-        (trim) => trim.partition === partition && trim.low > below && trim.order < accepted,
-      );
-      if (!isGone) return `${name}, by a commit of ${offset}`;
+  for (const request of requests) {
+    const { partition, offset, life = 0 } = request;
+    const since = life === 0 ? 0 : (lossBefore(history, request)?.seen ?? Number.POSITIVE_INFINITY);
+    const own = commits.filter((one) => one.partition === partition && one.sent > since);
+    const begin = life === 0 ? 0 : own.findLastIndex((one) => one.offset <= offset) + 1;
+    const commit = own.slice(begin).find((one) => one.offset > offset);
+    if (commit === undefined || (landed.get(placeName(request)) ?? Number.POSITIVE_INFINITY) <= commit.sent) continue;
+    if (equals.answers(request, commit.sent)) continue;
+    const isGone = requestTrims.some(
+      (trim) => trim.partition === partition && trim.low > offset && trim.order < commit.accepted,
+    );
+    if (!isGone && !isLost(history, request, commit.accepted)) {
+      return `${placeName(request)}, by a commit of ${commit.offset}`;
     }
-    checked.set(partition, Math.max(offset, checked.get(partition) ?? 0));
   }
   return undefined;
 }

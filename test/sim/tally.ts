@@ -20,6 +20,9 @@ export interface Tally {
   readonly trims: number;
   readonly truncations: number;
   readonly requestTrims: number;
+  readonly requestTruncations: number;
+  /** Requests that clients sent again, with the time of the first. */
+  readonly dated: number;
   /** Decisions that were renewed for a later request, and fetches that read entries back. */
   readonly renewals: number;
   readonly readBacks: number;
@@ -54,6 +57,8 @@ export const NOTHING: Tally = {
   trims: 0,
   truncations: 0,
   requestTrims: 0,
+  requestTruncations: 0,
+  dated: 0,
   renewals: 0,
   readBacks: 0,
   copiesRestored: 0,
@@ -90,6 +95,8 @@ export function tallyOf(history: History): Tally {
     trims: trims.length,
     truncations: losses.length,
     requestTrims: requestTrims.filter(({ low }) => low > 0).length,
+    requestTruncations: history.requestLosses.length,
+    dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
     renewals,
     readBacks: history.readBacks,
     copiesRestored: copies.filter(({ what }) => what === 'restored').length,

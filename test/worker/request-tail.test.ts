@@ -68,6 +68,22 @@ test('requests are answered even if the log is as long again moments after its l
   expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1]);
 });
 
+test('the offset after a lost tail is committed once the coordinator accepts it, even if nothing can be answered meanwhile', async () => {
+  await started();
+  ask(idsOf('old', 4));
+  await stage.pass(3_000);
+  const { cluster } = stage.kafka;
+  const committed = () => cluster.groups.committed(config.groupId, requests, 0);
+  expect(committed()).toBe(4);
+  cluster.refuses = (call) => (call === 'commitOffsets' ? 'GROUP_LOAD_IN_PROGRESS' : undefined);
+  cluster.truncate(requests, 0, 2); // the ledger knows more: nothing is decided until the log is longer
+  await stage.pass(3_000);
+  expect(committed()).toBe(4);
+  cluster.refuses = () => undefined;
+  await stage.pass(3_000);
+  expect(committed(), 'the next owner begins within the log').toBeLessThanOrEqual(2);
+});
+
 test('a worker that starts beyond the end of the log reads it from its start, once that is certain', async () => {
   await started();
   ask(idsOf('old', 4));

@@ -1,0 +1,83 @@
+import { type Mutant, patch } from './mutant.ts';
+
+/** Bugs in noticing that a log has lost its tail, and in reading what is new at the offsets that became free. */
+export const TAIL_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'requests at reused offsets dropped as answered',
+    scenario: 'lost-requests',
+    patches: [
+      patch(
+        'src/worker/request-group.ts',
+        '    this.#end(partition);\n    this.#serve(partition, { next: from, small: from }, { next: position, small: position });\n',
+        '',
+      ),
+    ],
+  },
+  {
+    name: 'reading continues at the end after a lost request tail',
+    scenario: 'lost-requests',
+    patches: [
+      patch(
+        'src/worker/lost-requests.ts',
+        'Math.min(answered, end, found === -1 ? end : found)',
+        'Math.min(end, found === answered ? end : end)',
+      ),
+    ],
+  },
+  {
+    name: 'the offset after a lost request tail is not committed',
+    scenario: 'lost-requests',
+    patches: [patch('src/worker/request-group.ts', ', { next: position, small: position });', ');')],
+  },
+  {
+    name: 'a marker just beyond the end of the requests',
+    scenario: 'lost-requests',
+    patches: [patch('src/pipeline/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
+  },
+  {
+    name: 'a marker refused at the end of the requests',
+    patches: [patch('src/pipeline/ledger.ts', 'if (known >= requestEnd) {', 'if (known + 1 >= requestEnd) {')],
+  },
+  {
+    name: 'the time of the first sending is ignored',
+    patches: [
+      patch(
+        'src/codec/request-origin.ts',
+        'return origin?.appendedAtMs ?? firstSentMs;',
+        'return origin?.appendedAtMs;',
+      ),
+    ],
+  },
+  {
+    name: 'each request that is sent again is forgotten',
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        'return sinceMs !== 0 && (sinceMs === undefined ||',
+        'return (sinceMs === 0 || sinceMs === undefined ||',
+      ),
+    ],
+  },
+  {
+    name: 'no comparison after reading was interrupted',
+    scenario: 'lost-requests',
+    patches: [
+      patch(
+        'src/adapters/kafka/ledger-reader.ts',
+        'if (!this.#isOver(reading) && sink.doubt(partition)) this.restart(partition);',
+        'if (this.#isOver(reading) && sink.doubt(partition)) this.restart(partition);',
+      ),
+    ],
+  },
+  {
+    name: 'a look-up in one log, an append to the next',
+    scenario: 'lost-requests',
+    patches: [
+      patch(
+        'src/pipeline/ledger.ts',
+        'if (epoch === this.epoch(partition)) return;',
+        'if (epoch <= this.epoch(partition)) return;',
+      ),
+    ],
+  },
+];
