@@ -56,6 +56,8 @@ const MAX_WAIT_MS = 250;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
+/** From here a broker reports the bounds of the log, as for any position that the log has lost. */
+const BEYOND_ANY_END = Number.MAX_SAFE_INTEGER;
 
 interface Served {
   readonly session: RequestSession;
@@ -266,13 +268,23 @@ export class RequestGroup implements GroupMember {
     const followed = this.#tail.follow(
       { topic, partition, offset: start?.small ?? 0 },
       {
-        deliver: (chunk) => session.deliver(chunk),
+        deliver: async (chunk) => {
+          if (!lost.fits(chunk.records)) return followed.seek(BEYOND_ANY_END);
+          await session.deliver(chunk);
+          lost.read(chunk.records);
+        },
+        interrupted: () => {
+          const from = lost.compareFrom();
+          if (from !== undefined) followed.seek(from);
+        },
         fetched: (end) => {
           lost.fetched();
           lag.fetched(end);
         },
         outOfRange: async (bounds, position) => {
-          if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, position);
+          const known = Math.min(position, lost.readTo);
+          if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, known);
+          lost.expired();
           // Reads from the first record left: no waiting request is skipped.
           if (start !== undefined) {
             const fields = { partition, position, logStart: bounds.logStart };
@@ -297,7 +309,7 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * The partition ends below the read position. A new session serves it: the old one would drop the requests at reused
+   * The partition has lost records that were read. A new session serves it: the old one would drop the requests at reused
    * offsets as answered. Rejects as `continueAt` does.
    */
   async #findLost(
@@ -311,7 +323,7 @@ export class RequestGroup implements GroupMember {
     const from = await lost.continueAt(bounds, position, session.position?.next);
     if (this.#served.get(partition)?.session !== session) return from;
     const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
-    this.#options.log.warn(fields, 'the request partition ends below the read position: reading again');
+    this.#options.log.warn(fields, 'the request partition has lost records that were read: reading again');
     this.#end(partition);
     this.#serve(partition, { next: from, small: from }, { next: position, small: position });
     // The next owner must not begin at the old offset either, should this worker end before it has answered anything.

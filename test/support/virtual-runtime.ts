@@ -20,7 +20,7 @@ export class VirtualRuntime implements Runtime {
   }
 
   wallMs(): number {
-    return Date.UTC(2026, 5, 2) + this.#nowMs;
+    return Math.floor(Date.UTC(2026, 5, 2) + this.#nowMs); // as Date.now()
   }
 
   schedule(delayMs: number, run: () => void): Timer {

@@ -4,6 +4,8 @@ import { config, WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
 const CONFIRMED_MS = 15_000;
+/** A worker that was cut off has its brokers and its partitions back. */
+const REACHED_MS = 60_000;
 const { requests } = config.topics;
 
 let stage: WorkerStage;
@@ -44,7 +46,7 @@ test('after the request topic has lost its tail, requests at reused offsets get 
   await stage.pass(CONFIRMED_MS);
   expect([...early, ...late].map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
   expect(replies(old[0])).toBe(2);
-  expect(stage.lines.filter(({ msg }) => /ends below the read position/.test(msg))).toMatchObject([
+  expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toMatchObject([
     { partition: 0, position: 8, logStart: 0, end: 6, from: 4 },
   ]);
   expect(stage.kafka.cluster.groups.committed(config.groupId, requests, 0)).toBe(log().end);
@@ -82,6 +84,41 @@ test('the offset after a lost tail is committed once the coordinator accepts it,
   cluster.refuses = () => undefined;
   await stage.pass(3_000);
   expect(committed(), 'the next owner begins within the log').toBeLessThanOrEqual(2);
+});
+
+test('requests are answered even if the log is as long again before its loss could be seen', async () => {
+  await started();
+  const old = idsOf('old', 4);
+  ask(old);
+  await stage.pass(120_000);
+  ask(old);
+  await stage.pass(3_000);
+  expect(log().end).toBe(8);
+  stage.cut.add('instance');
+  await stage.pass(1_000);
+  stage.kafka.cluster.truncate(requests, 0, 4);
+  const fresh = idsOf('fresh', 4);
+  ask(fresh);
+  expect(log().end).toBe(8);
+  stage.cut.delete('instance');
+  await stage.pass(REACHED_MS);
+  expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1]);
+  expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toHaveLength(1);
+});
+
+test('after an interruption without a loss nothing is answered again', async () => {
+  await started();
+  const old = idsOf('old', 4);
+  ask(old);
+  await stage.pass(3_000);
+  stage.cut.add('instance');
+  await stage.pass(1_000);
+  const fresh = idsOf('fresh', 4);
+  ask(fresh);
+  stage.cut.delete('instance');
+  await stage.pass(REACHED_MS);
+  expect([...old, ...fresh].map((id) => replies(id))).toEqual(Array(8).fill(1));
+  expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toEqual([]);
 });
 
 test('a worker that starts beyond the end of the log reads it from its start, once that is certain', async () => {
