@@ -29,6 +29,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'the offset after a lost request tail is not committed',
     scenario: 'lost-requests',
+    firstSeed: 105,
     patches: [
       patch('src/worker/request-group.ts', 'this.#serve(partition, from, position);', 'this.#serve(partition, from);'),
     ],
