@@ -181,7 +181,7 @@ export class Faults implements Disposable {
         : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
     );
     const unserved = this.#place.brokers.recorder.missing().map(({ what }) => what);
-    return [...idle, ...(this.#growth?.missing() ?? []), ...unserved];
+    return [...idle, ...(this.#growth?.missing() ?? []), ...(this.#tailLosses?.missing() ?? []), ...unserved];
   }
 
   /** Ends the simulation. */

@@ -159,6 +159,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a heartbeat from before a pause counts',
+    firstSeed: 143,
     patches: [
       patch(
         'src/identity/identity.ts',

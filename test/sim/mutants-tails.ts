@@ -5,6 +5,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'requests at reused offsets dropped as answered',
     scenario: 'lost-requests',
+    firstSeed: 70,
     patches: [
       patch(
         'src/worker/request-group.ts',
@@ -16,6 +17,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'reading continues at the end after a lost request tail',
     scenario: 'lost-requests',
+    firstSeed: 104,
     patches: [
       patch(
         'src/worker/lost-requests.ts',
@@ -27,11 +29,13 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'the offset after a lost request tail is not committed',
     scenario: 'lost-requests',
+    firstSeed: 105,
     patches: [patch('src/worker/request-group.ts', ', { next: position, small: position });', ');')],
   },
   {
     name: 'a marker just beyond the end of the requests',
     scenario: 'lost-requests',
+    firstSeed: 379,
     patches: [patch('src/pipeline/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
   },
   {
@@ -61,6 +65,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'no comparison after reading was interrupted',
     scenario: 'lost-requests',
+    firstSeed: 37,
     patches: [
       patch(
         'src/adapters/kafka/ledger-reader.ts',
@@ -72,6 +77,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'a look-up in one log, an append to the next',
     scenario: 'lost-requests',
+    firstSeed: 347,
     patches: [
       patch(
         'src/pipeline/ledger.ts',

@@ -123,6 +123,13 @@ export class TailLosses {
     }
   }
 
+  /** Losses that the next owner of a partition would not know of. */
+  missing(): string[] {
+    return [...this.#pending.keys()].map(
+      (partition) => `the lost tail of requests ${partition} is not seen or committed`,
+    );
+  }
+
   #round(): void {
     if (this.#isOver) return;
     const { world } = this.#place;
