@@ -115,8 +115,9 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     if (hadLost(history, partition, order)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
-    // An append that seemed to be refused by the leader is sent again.
-    const isCopy = same.some((one) => one.end === end && sameRanges(one.batch, entry.batch));
+    // An append that seemed to be refused by the leader is sent again; a large request keeps its IDs at the next try.
+    const isCopyOf = (one: Entry) => one.end === end || one.requestOffset === entry.requestOffset;
+    const isCopy = same.some((one) => isCopyOf(one) && sameRanges(one.batch, entry.batch));
     if (first === undefined || isCopy) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
     const request = requestOf(entry);

@@ -127,7 +127,13 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a closed gate counts requests as answered',
-    patches: [patch('src/pipeline/lane.ts', 'if (!this.#open) await this.#woken();', 'if (!this.#open) break;')],
+    patches: [
+      patch(
+        'src/pipeline/request-session.ts',
+        'await this.#lane.finish(() => records.slice(this.#firstDue(records)), {',
+        'await this.#lane.finish(() => (this.#lane.isCurrent ? records.slice(this.#firstDue(records)) : []), {',
+      ),
+    ],
   },
   {
     name: 'a request served outside its home partition',

@@ -93,7 +93,7 @@ export class Recorder implements PartitionObserver {
   observer(process: string): CallObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
-    /** When the end of each request partition was last asked for. */
+    /** When the end of each request partition was first asked for since the last marker: later a reader may have asked. */
     const asked = new Map<number, number>();
     return {
       sent: (call, request) => {
@@ -108,6 +108,7 @@ export class Recorder implements PartitionObserver {
           const claim = begun.marks
             ? { through: throughOf(request.batch), asked: asked.get(partition) ?? 0 }
             : undefined;
+          if (begun.marks) asked.delete(partition);
           const own = { process, started, partition, ...begun, claim };
           this.#history.appends.push(own);
           appends.set(request, own);
@@ -115,7 +116,9 @@ export class Recorder implements PartitionObserver {
         if (call !== 'listOffsets') return;
         for (const { topic, partition } of (request as ListOffsetsRequest).partitions) {
           const pair = pairOf('requests', topic);
-          if (pair !== undefined) asked.set(pair.first + partition, sent);
+          if (pair === undefined) continue;
+          const known = pair.first + partition;
+          asked.set(known, asked.get(known) ?? sent);
         }
       },
       ended: (_call, request, isAnswered) => {

@@ -106,6 +106,20 @@ test('requests are answered even if the log is as long again before its loss cou
   expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toHaveLength(1);
 });
 
+test('requests are answered even if the log is as long again at once, and no fetch has failed', async () => {
+  await started();
+  ask(idsOf('old', 4));
+  await stage.pass(120_000);
+  ask(idsOf('last', 4));
+  await stage.pass(3_000);
+  stage.kafka.cluster.truncate(requests, 0, 4);
+  const fresh = idsOf('fresh', 5);
+  ask(fresh);
+  expect(log().end).toBe(9);
+  await stage.pass(CONFIRMED_MS);
+  expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
+});
+
 test('after an interruption without a loss nothing is answered again', async () => {
   await started();
   const old = idsOf('old', 4);

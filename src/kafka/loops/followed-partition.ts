@@ -1,6 +1,6 @@
 import type { Timer } from '../../core/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
-import { AT, LENGTH_END, readInt64 } from '../records/format.ts';
+import { AT, LENGTH_END, RECORD_FORMAT, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
@@ -61,6 +61,8 @@ export class FollowedPartition implements Followed {
   #ahead: Fetched | undefined;
   #current: Fetched | undefined;
   #isPaused = false;
+  /** The highest leader epoch of what was fetched; undefined before the first batch. */
+  #leaderEpoch: number | undefined;
   #isDelivering = false;
   #delivering: Promise<void> = Promise.resolve();
 
@@ -115,6 +117,17 @@ export class FollowedPartition implements Followed {
     this.#ahead = undefined;
     this.#current = undefined;
     this.backoffTimer?.cancel();
+  }
+
+  /**
+   * Whether the records are of a later leader than all before. Then the log may have lost its tail and grown again since the
+   * last fetch, even if none has failed.
+   */
+  isOfNewLeader({ records }: FetchedPartition): boolean {
+    const known = this.#leaderEpoch;
+    const epoch = lastLeaderEpoch(records);
+    if (epoch !== undefined && (known === undefined || epoch > known)) this.#leaderEpoch = epoch;
+    return known !== undefined && this.#leaderEpoch !== known;
   }
 
   /** Takes what was fetched from `fetchFrom`; false if it does not contain one whole batch. */
@@ -204,4 +217,16 @@ function endOfBatches(records: Buffer, from: number): number {
     at = end;
   }
   return next;
+}
+
+/** The leader epoch of the last batch, which brokers write and which never falls in a log; undefined if there is none. */
+function lastLeaderEpoch(records: Buffer): number | undefined {
+  let epoch: number | undefined;
+  for (let at = 0; at + AT.crc <= records.length; ) {
+    const end = at + LENGTH_END + records.readInt32BE(at + AT.length);
+    if (end < at + AT.records) break; // damaged
+    if (records[at + AT.magic] === RECORD_FORMAT) epoch = records.readInt32BE(at + AT.leaderEpoch);
+    at = end;
+  }
+  return epoch;
 }

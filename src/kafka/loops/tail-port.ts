@@ -42,7 +42,7 @@ export interface TailSink {
   /** Awaited before a chunk is decoded: records below this offset need not be delivered. */
   neededFrom?(): Promise<number>;
   /**
-   * Fetching has failed, and continues from the same position by itself. Meanwhile the log may have lost its tail and grown again,
+   * Fetching has failed or the partition has a new leader, and it continues from the same position by itself. Meanwhile the log may have lost its tail and grown again,
    * so that the position exists and nothing there shows it: a sink that depends on what it has read compares it now.
    */
   interrupted?(): void;

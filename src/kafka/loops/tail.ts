@@ -139,6 +139,11 @@ export class Tail {
   }
 
   #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+    if (followed.isOfNewLeader(response)) {
+      followed.sink.interrupted?.();
+      followed.proceed(); // fetches again, from where the sink compares
+      return;
+    }
     followed.sink.fetched?.(response.highWatermark);
     const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
     if (isStuck) {
