@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
+import type { LastRead } from '../codec/request-position.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { offsetAt, type PartitionBounds } from '../kafka/loops/offsets.ts';
-import { ShortLog } from '../kafka/loops/short-log.ts';
+import { SHORT_LOG_MS, ShortLog } from '../kafka/loops/short-log.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
@@ -11,6 +12,8 @@ export interface LostRequestsOptions {
   readonly runtime: Runtime;
   readonly topic: string;
   readonly partition: number;
+  /** The last record that was read before, by another reader. */
+  readonly last?: LastRead | undefined;
 }
 
 const LOOKUP_TIMEOUT_MS = 5_000;
@@ -19,12 +22,6 @@ const LOOKUP_TIMEOUT_MS = 5_000;
  * that took requests while a deposed one still answered our fetches.
  */
 const MARGIN_MS = 60_000;
-
-/** A record that was read. */
-interface Read {
-  readonly offset: number;
-  readonly digest: string;
-}
 
 /**
  * Notices that a request partition has lost its tail, and finds where it continues. Either it ends below the read position, or it
@@ -39,19 +36,27 @@ export class LostRequests {
   readonly #options: LostRequestsOptions;
   readonly #short: ShortLog;
   #wholeAtMs: number | undefined;
-  #last: Read | undefined;
+  #shortSinceMs: number | undefined;
+  #last: LastRead | undefined;
   /** What the log must still have, until that is known. */
-  #expected: Read | undefined;
+  #expected: LastRead | undefined;
 
   constructor(options: LostRequestsOptions) {
     this.#options = options;
+    this.#last = options.last;
+    this.#expected = options.last;
     this.#short = new ShortLog(`${options.topic}/${options.partition}`, options.runtime);
   }
 
   /** These records were read. */
   read(records: readonly FetchedRecord[]): void {
     const last = records.at(-1);
-    if (last !== undefined) this.#last = { offset: last.offset, digest: digestOf(last) };
+    if (last !== undefined) this.#last = readOf(last);
+  }
+
+  /** The last record that was read; undefined if none was, or if its time is not known. */
+  get last(): LastRead | undefined {
+    return Number.isSafeInteger(this.#last?.timestampMs) ? this.#last : undefined;
   }
 
   /** The offset after the last record that was read; Infinity if none was. */
@@ -69,7 +74,8 @@ export class LostRequests {
   fits([first]: readonly FetchedRecord[]): boolean {
     const expected = this.#expected;
     if (expected === undefined) return true;
-    if (first === undefined || first.offset !== expected.offset || digestOf(first) !== expected.digest) return false;
+    if (first === undefined || first.offset !== expected.offset || readOf(first).digest !== expected.digest)
+      return false;
     this.#expected = undefined;
     return true;
   }
@@ -79,33 +85,46 @@ export class LostRequests {
     this.#expected = undefined;
   }
 
-  /** A fetch from the read position was answered. */
-  fetched(): void {
-    if (this.#expected === undefined) this.#wholeAtMs = wallMs(this.#options.runtime.wallMs());
+  /**
+   * A fetch was answered, and the log ends at `end`. Returns whether it has lost what is to be compared: it has ended before that
+   * for 6 s. A new leader may not know its end at first.
+   */
+  fetched(end: number): boolean {
+    const { runtime } = this.#options;
+    const isShort = this.#expected !== undefined && end <= this.#expected.offset;
+    if (this.#expected === undefined) this.#wholeAtMs = wallMs(runtime.wallMs());
+    if (isShort) this.#shortSinceMs ??= runtime.monotonicMs();
+    else this.#shortSinceMs = undefined;
+    return this.#shortSinceMs !== undefined && runtime.monotonicMs() - this.#shortSinceMs >= SHORT_LOG_MS;
   }
 
   /**
-   * The first offset to read again, given the read position and the offset below which everything is answered. Before the
-   * first fetch nothing says when the tail was lost, and the whole log is read: then it rejects with OFFSET_OUT_OF_RANGE
+   * The first offset to read again, given the read position and the offset below which everything is answered. If no record
+   * was read nothing says when the tail was lost, and the whole log is read: then it rejects with OFFSET_OUT_OF_RANGE
    * until the log has been short for 6 s. Rejects also as `offsetAt` does.
    */
   async continueAt({ logStart, end }: PartitionBounds, position: number, answered = logStart): Promise<number> {
-    if (this.#wholeAtMs === undefined) {
+    const wholeAtMs = this.#wholeAtMs ?? this.last?.timestampMs;
+    if (wholeAtMs === undefined) {
       this.#short.confirm(end, position);
       return logStart;
     }
     const { cluster, runtime, topic, partition } = this.#options;
     const query = { topic, partition, isolation: 'read_committed' as const, timeoutMs: LOOKUP_TIMEOUT_MS };
-    const found = await offsetAt(cluster, runtime, query, this.#wholeAtMs - MARGIN_MS);
+    const found = await offsetAt(cluster, runtime, query, wholeAtMs - MARGIN_MS);
     return Math.max(logStart, Math.min(answered, end, found === -1 ? end : found));
   }
 }
 
-/** Equal for equal records. The time is the broker's, so a request that is sent again differs. */
-function digestOf({ timestampMs, key, value }: FetchedRecord): string {
+/** The time is the broker's, so a request that is sent again has another digest. */
+function readOf({ offset, timestampMs, key, value }: FetchedRecord): LastRead {
   const hash = createHash('sha256').update(`${timestampMs} ${key?.length ?? -1} `);
-  return hash
-    .update(key ?? '')
-    .update(value ?? '')
-    .digest('base64');
+  return {
+    offset,
+    timestampMs,
+    digest: hash
+      .update(key ?? '')
+      .update(value ?? '')
+      .digest('base64'),
+  };
 }

@@ -1,4 +1,9 @@
-import { decodePosition, encodeMetadata, type RequestPosition } from '../codec/request-position.ts';
+import {
+  type CommittedPosition,
+  decodePosition,
+  encodeMetadata,
+  type RequestPosition,
+} from '../codec/request-position.ts';
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
@@ -63,6 +68,7 @@ interface Served {
   readonly session: RequestSession;
   readonly followed: Followed;
   readonly lag: RequestLag;
+  readonly lost: LostRequests;
   committed: RequestPosition | undefined;
 }
 
@@ -244,10 +250,14 @@ export class RequestGroup implements GroupMember {
   }
 
   /** `committed`: what the coordinator has, unless it is where reading begins. */
-  #serve(partition: number, start: RequestPosition | undefined, committed = start): void {
+  #serve(
+    partition: number,
+    start: CommittedPosition | undefined,
+    committed: RequestPosition | undefined = start,
+  ): void {
     const { cluster, topic, handler, runtime, log, onLag } = this.#options;
     const { monotonicMs } = runtime;
-    const lost = new LostRequests({ cluster, runtime, topic, partition });
+    const lost = new LostRequests({ cluster, runtime, topic, partition, last: start?.last });
     const next = start?.next ?? 0;
     const lag = new RequestLag({ next, monotonicMs, onChange: (records) => onLag(partition, records) });
     const session = new RequestSession({
@@ -266,7 +276,7 @@ export class RequestGroup implements GroupMember {
       },
     });
     const followed = this.#tail.follow(
-      { topic, partition, offset: start?.small ?? 0 },
+      { topic, partition, offset: start?.last?.offset ?? start?.small ?? 0 },
       {
         deliver: async (chunk) => {
           if (!lost.fits(chunk.records)) return followed.seek(BEYOND_ANY_END);
@@ -278,13 +288,15 @@ export class RequestGroup implements GroupMember {
           if (from !== undefined) followed.seek(from);
         },
         fetched: (end) => {
-          lost.fetched();
+          if (lost.fetched(end)) followed.seek(BEYOND_ANY_END);
           lag.fetched(end);
         },
         outOfRange: async (bounds, position) => {
           const known = Math.min(position, lost.readTo);
           if (position > bounds.end) return this.#findLost(partition, lost, session, bounds, known);
           lost.expired();
+          const { small = 0 } = session.position ?? {};
+          if (small >= bounds.logStart) return small; // only what was to be compared is gone
           // Reads from the first record left: no waiting request is skipped.
           if (start !== undefined) {
             const fields = { partition, position, logStart: bounds.logStart };
@@ -295,7 +307,7 @@ export class RequestGroup implements GroupMember {
         },
       },
     );
-    this.#served.set(partition, { session, followed, lag, committed });
+    this.#served.set(partition, { session, followed, lag, lost, committed });
     if (!this.#isOpen(partition)) followed.pause();
   }
 
@@ -362,8 +374,9 @@ export class RequestGroup implements GroupMember {
     if (due.length === 0 || !this.joined) return;
     const { log } = this.#options;
     try {
-      const offsets = due.map(({ partition, position }) => {
-        return [partition, { offset: position.next, metadata: encodeMetadata(position) }] as const;
+      const offsets = due.map(({ partition, position, served: { lost } }) => {
+        const metadata = encodeMetadata({ ...position, last: lost.last });
+        return [partition, { offset: position.next, metadata }] as const;
       });
       await this.#member.commit(new Map(offsets));
       for (const { served, position } of due) served.committed = position;

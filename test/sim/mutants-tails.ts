@@ -33,6 +33,17 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/worker/request-group.ts', ', { next: position, small: position });', ');')],
   },
   {
+    name: 'the last record that was read is not committed',
+    firstSeed: 20_624_610,
+    patches: [
+      patch(
+        'src/worker/request-group.ts',
+        'encodeMetadata({ ...position, last: lost.last })',
+        'encodeMetadata(position)',
+      ),
+    ],
+  },
+  {
     name: 'a marker just beyond the end of the requests',
     scenario: 'lost-requests',
     firstSeed: 379,

@@ -92,8 +92,9 @@ export class TailLosses {
     };
     brokers.recorder.onCommit = (process, partition, offset) => {
       const pending = this.#pending.get(partition);
-      if (pending === undefined || offset <= pending.loss.from || pending.aware.has(process)) return;
-      pending.isPassed = true;
+      if (pending === undefined) return;
+      if (offset > pending.loss.from && !pending.aware.has(process)) pending.isPassed = true;
+      else this.#lookAgain(partition);
     };
     brokers.meddlers.push((process, { call, request, way }) => {
       if (call !== 'fetch' || way === 'back') return undefined;
@@ -205,6 +206,7 @@ export class TailLosses {
       const below = isQuiet ? loss.from : Math.min(loss.end, this.#lowestRead(partition, loss.from));
       const quietUntilMs = isQuiet ? world.nowMs + QUIET_MS : 0;
       this.#pending.set(partition, { loss, below, quietUntilMs, aware: new Set(), isPassed: false });
+      world.after(QUIET_MS, () => this.#lookAgain(partition));
     }
     this.#sendSome(partition, 2 * MOST_LOST, SENDING_MS);
     this.#askAgain(partition, 0);
@@ -232,6 +234,13 @@ export class TailLosses {
     world.note(() => `requests ${partition}: ${process} has seen the loss`);
     this.#sendSome(partition, 2 * MOST_LOST, SENDING_MS);
     this.#askAgain(partition, 0);
+  }
+
+  /** Whoever is aware may have nothing to fetch for now, such as while it refuses to serve. */
+  #lookAgain(partition: number): void {
+    for (const [process, offset] of this.#fetched.get(partition) ?? []) {
+      if (this.#pending.get(partition)?.aware.has(process) === true) this.#onFetch(process, partition, offset);
+    }
   }
 
   #sendSome(partition: number, most: number, withinMs: number): void {

@@ -135,6 +135,22 @@ test('after an interruption without a loss nothing is answered again', async () 
   expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toEqual([]);
 });
 
+test('a worker that starts after the log was lost and is as long again serves what is new', async () => {
+  await started();
+  ask(idsOf('old', 4));
+  await stage.pass(120_000);
+  ask(idsOf('last', 4));
+  await stage.pass(3_000);
+  await stage.stop('instance');
+  stage.kafka.cluster.truncate(requests, 0, 4);
+  const fresh = idsOf('fresh', 5);
+  ask(fresh);
+  stage.start();
+  await stage.pass(START_MS + CONFIRMED_MS);
+  expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
+  expect(replies(idsOf('old', 4)[0])).toBe(1);
+});
+
 test('a worker that starts beyond the end of the log reads it from its start, once that is certain', async () => {
   await started();
   ask(idsOf('old', 4));

@@ -2,7 +2,7 @@ import type { Runtime } from '../../core/runtime.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 
 /** For this long a log that ends below its known end is not believed: the broker may no longer be the leader. */
-const SHORT_LOG_MS = 6_000;
+export const SHORT_LOG_MS = 6_000;
 
 /** Distinguishes a log that has lost its tail from a broker that was deposed and does not know the tail yet. */
 export class ShortLog {
