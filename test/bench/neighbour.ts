@@ -193,7 +193,8 @@ async function round(kind: FloodKind): Promise<Found> {
   const watching = (async () => {
     while (!end.signal.aborted) {
       gates.add(worker.gate());
-      peak = Math.max(peak, await worker.metric('process_resident_memory_bytes'));
+      // Under a flood the page may be late or short; the next look has it again.
+      peak = Math.max(peak, await worker.metric('process_resident_memory_bytes').catch(() => 0));
       await sleep(250);
     }
   })();
