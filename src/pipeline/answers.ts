@@ -20,16 +20,21 @@ export function answersOf(
   part: readonly Accepted[],
   decisions: readonly Decision[],
 ): Answer[] {
-  const given = new Set<string>();
+  const given = hasTwins(part) ? new Set<string>() : undefined;
+  const isGiven = (accepted: Accepted, decision: Decision) => given?.has(nameOfAnswer(accepted, decision)) === true;
   return part.map((accepted, at) => {
     const decided = decisions[at] as Decision;
-    const isReplay = decided.kind === 'batch' && decided.replayed && !given.has(nameOfAnswer(accepted, decided));
+    const isReplay = decided.kind === 'batch' && decided.replayed && !isGiven(accepted, decided);
     const decision = (isReplay ? charged(deps, partition, accepted, decided.entry) : undefined) ?? decided;
-    const name = nameOfAnswer(accepted, decision);
-    const isRepeated = decision.kind !== 'elsewhere' && given.has(name);
-    given.add(name);
+    const isRepeated = decision.kind !== 'elsewhere' && isGiven(accepted, decision);
+    given?.add(nameOfAnswer(accepted, decision));
     return { decision, isRepeated };
   });
+}
+
+/** Whether two requests have the same key: names of answers cost more, and are seldom needed. */
+function hasTwins(part: readonly Accepted[]): boolean {
+  return new Set(part.map(({ key }) => nameOf(key))).size < part.length;
 }
 
 /**

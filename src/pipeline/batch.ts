@@ -143,8 +143,9 @@ async function missingTopics(
   partition: number,
   part: readonly Accepted[],
 ): Promise<ReadonlySet<string> | undefined> {
+  if (quotas === undefined) return undefined;
   const here = part.filter(({ request }) => homeOf(request.correlationId) === partition);
-  return await quotas?.missing(new Set(here.map(({ request }) => request.replyTopic)));
+  return await quotas.missing(new Set(here.map(({ request }) => request.replyTopic)));
 }
 
 /**
@@ -159,7 +160,7 @@ async function prepare(
 ): Promise<void> {
   const { layout, allocator, ledger, largeSlots } = deps;
   const ids = idsFor(deps, partition);
-  const large = part.filter((accepted) => isLarge(layout, ids(accepted)));
+  const large = part.filter((accepted) => isLarge(layout, accepted.request.count) && ids(accepted) > 0);
   if (large.length === 0) return;
   const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large));
   const release = await largeSlots.take();

@@ -3,7 +3,7 @@ import type { LastRead } from '../codec/request-position.ts';
 import type { Runtime } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { offsetAt, type PartitionBounds } from '../kafka/loops/offsets.ts';
-import { SHORT_LOG_MS, ShortLog } from '../kafka/loops/short-log.ts';
+import { ShortLog } from '../kafka/loops/short-log.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
@@ -36,7 +36,6 @@ export class LostRequests {
   readonly #options: LostRequestsOptions;
   readonly #short: ShortLog;
   #wholeAtMs: number | undefined;
-  #shortSinceMs: number | undefined;
   #last: LastRead | undefined;
   /** What the log must still have, until that is known. */
   #expected: LastRead | undefined;
@@ -90,12 +89,9 @@ export class LostRequests {
    * for 6 s. A new leader may not know its end at first.
    */
   fetched(end: number): boolean {
-    const { runtime } = this.#options;
-    const isShort = this.#expected !== undefined && end <= this.#expected.offset;
-    if (this.#expected === undefined) this.#wholeAtMs = wallMs(runtime.wallMs());
-    if (isShort) this.#shortSinceMs ??= runtime.monotonicMs();
-    else this.#shortSinceMs = undefined;
-    return this.#shortSinceMs !== undefined && runtime.monotonicMs() - this.#shortSinceMs >= SHORT_LOG_MS;
+    if (this.#expected === undefined) this.#wholeAtMs = wallMs(this.#options.runtime.wallMs());
+    const known = this.#expected === undefined ? end : this.#expected.offset + 1;
+    return this.#short.isLasting(end, known);
   }
 
   /**

@@ -23,6 +23,14 @@ function replies(id = ''): number {
   return found.length;
 }
 
+/** The request topic loses all but its first four records, and takes new ones at once. Returns the IDs of these. */
+function regrown(fresh: number): readonly string[] {
+  stage.kafka.cluster.truncate(requests, 0, 4);
+  const ids = idsOf('fresh', fresh);
+  ask(ids);
+  return ids;
+}
+
 async function started(): Promise<void> {
   stage = new WorkerStage();
   asked = new StagedRequests(stage);
@@ -96,9 +104,7 @@ test('requests are answered even if the log is as long again before its loss cou
   expect(log().end).toBe(8);
   stage.cut.add('instance');
   await stage.pass(1_000);
-  stage.kafka.cluster.truncate(requests, 0, 4);
-  const fresh = idsOf('fresh', 4);
-  ask(fresh);
+  const fresh = regrown(4);
   expect(log().end).toBe(8);
   stage.cut.delete('instance');
   await stage.pass(REACHED_MS);
@@ -112,9 +118,7 @@ test('requests are answered even if the log is as long again at once, and no fet
   await stage.pass(120_000);
   ask(idsOf('last', 4));
   await stage.pass(3_000);
-  stage.kafka.cluster.truncate(requests, 0, 4);
-  const fresh = idsOf('fresh', 5);
-  ask(fresh);
+  const fresh = regrown(5);
   expect(log().end).toBe(9);
   await stage.pass(CONFIRMED_MS);
   expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
@@ -142,9 +146,7 @@ test('a worker that starts after the log was lost and is as long again serves wh
   ask(idsOf('last', 4));
   await stage.pass(3_000);
   await stage.stop('instance');
-  stage.kafka.cluster.truncate(requests, 0, 4);
-  const fresh = idsOf('fresh', 5);
-  ask(fresh);
+  const fresh = regrown(5);
   stage.start();
   await stage.pass(START_MS + CONFIRMED_MS);
   expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
@@ -158,9 +160,7 @@ test('a worker that starts beyond the end of the log reads it from its start, on
   ask(idsOf('old', 4));
   await stage.pass(3_000);
   await stage.stop('instance');
-  stage.kafka.cluster.truncate(requests, 0, 4);
-  const fresh = idsOf('fresh', 2);
-  ask(fresh);
+  const fresh = regrown(2);
   stage.start();
   await stage.pass(START_MS + CONFIRMED_MS + CONFIRMED_MS);
   expect(fresh.map((id) => replies(id))).toEqual([1, 1]);

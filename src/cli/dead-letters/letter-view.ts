@@ -37,9 +37,8 @@ export function resendObstacle(letter: Letter, requestTopic: string): string | u
     return `letter ${at} names the topic '${note.topic}'; records go back to REQUEST_TOPIC '${requestTopic}' only`;
   }
   if (note.offsets === undefined) return `letter ${at} does not name the offsets of its records`;
-  if (note.resent === undefined) return `letter ${at} has an invalid resend count in its header`;
   const obstacle = recordObstacle(record.headers, note.resent);
-  return obstacle && `the record of letter ${at} ${obstacle}: fix the cause, ${note.code}`;
+  return obstacle && `letter ${at} ${obstacle}: fix the cause, ${note.code}`;
 }
 
 /** Why a record with these headers can't be sent again, continuing its name; undefined if it can. */

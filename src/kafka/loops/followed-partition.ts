@@ -1,6 +1,6 @@
 import type { Timer } from '../../core/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
-import { AT, LENGTH_END, RECORD_FORMAT, readInt64 } from '../records/format.ts';
+import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
@@ -207,26 +207,21 @@ export function keyOf({ topic, partition }: { readonly topic: string; readonly p
  */
 function endOfBatches(records: Buffer, from: number): number {
   let next = from;
-  for (let at = 0; at + LENGTH_END <= records.length; ) {
-    const end = at + LENGTH_END + records.readInt32BE(at + AT.length);
-    if (end > records.length) break;
+  for (let at = 0, end = endOfBatch(records, at); end !== undefined; at = end, end = endOfBatch(records, at)) {
     if (end < at + AT.records) return next + 1; // damaged
     const after = readInt64(records, at + AT.baseOffset) + records.readInt32BE(at + AT.lastOffset) + 1;
     if (after > next) next = after;
     else if (Number.isNaN(after)) next += 1;
-    at = end;
   }
   return next;
 }
 
-/** The leader epoch of the last batch, which brokers write and which never falls in a log; undefined if there is none. */
+/** The leader epoch of the last whole batch, which brokers write and which never falls in a log; undefined if there is none. */
 function lastLeaderEpoch(records: Buffer): number | undefined {
   let epoch: number | undefined;
-  for (let at = 0; at + AT.crc <= records.length; ) {
-    const end = at + LENGTH_END + records.readInt32BE(at + AT.length);
+  for (let at = 0, end = endOfBatch(records, at); end !== undefined; at = end, end = endOfBatch(records, at)) {
     if (end < at + AT.records) break; // damaged
     if (records[at + AT.magic] === RECORD_FORMAT) epoch = records.readInt32BE(at + AT.leaderEpoch);
-    at = end;
   }
   return epoch;
 }

@@ -1,7 +1,7 @@
 import { type BatchHead, headProblem, readHead, timestampOf } from './batch-head.ts';
 import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
-import { AT, CODEC_MASK, FLAGS, LENGTH_END, readInt64 } from './format.ts';
+import { AT, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
 import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
@@ -91,7 +91,7 @@ export class BatchDecoder {
 
   /** Whether nothing is left to read, but for a last batch that is cut off. */
   get isDone(): boolean {
-    return this.#open === undefined && this.#endOfNext() === undefined;
+    return this.#open === undefined && endOfBatch(this.#bytes, this.#at) === undefined;
   }
 
   /** Records below the offset are not needed. */
@@ -113,15 +113,9 @@ export class BatchDecoder {
     return { records: this.#records, next: this.#next };
   }
 
-  #endOfNext(): number | undefined {
-    if (this.#at + LENGTH_END > this.#bytes.length) return undefined;
-    const end = this.#at + LENGTH_END + this.#bytes.readInt32BE(this.#at + AT.length);
-    return end > this.#bytes.length ? undefined : end;
-  }
-
   /** Opens the next batch, skips it, or adds placeholders for it. */
   async #takeNext(): Promise<void> {
-    const end = this.#endOfNext() ?? this.#bytes.length;
+    const end = endOfBatch(this.#bytes, this.#at) ?? this.#bytes.length;
     const isEndKnown = end > this.#at + AT.magic;
     const batch = this.#bytes.subarray(this.#at, isEndKnown ? end : undefined);
     this.#at = isEndKnown ? end : this.#bytes.length;

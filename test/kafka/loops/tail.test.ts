@@ -236,13 +236,19 @@ describe('a paused partition', () => {
 describe('a response with more records than a chunk may have', () => {
   const MANY = 50_000;
 
-  it('is delivered in chunks of at most 20,000 records, without another fetch, and the next one is fetched meanwhile', async () => {
+  /** Its first chunk is in delivery. */
+  async function firstHeld() {
     open(1);
     stage.send(0, MANY);
     const sink = new Collected();
     sink.hold();
     const followed = tailOf({ maxBytesPerPartition: 8_000_000 }).follow(at(0), sink);
     await stage.until(() => sink.chunks.length === 1);
+    return { sink, followed };
+  }
+
+  it('is delivered in chunks of at most 20,000 records, without another fetch, and the next one is fetched meanwhile', async () => {
+    const { sink, followed } = await firstHeld();
     stage.send(0, 1);
     await stage.until(() => stage.asked(0).includes(MANY));
     sink.release();
@@ -258,12 +264,7 @@ describe('a response with more records than a chunk may have', () => {
   });
 
   it('is read again from the middle after a seek', async () => {
-    open(1);
-    stage.send(0, MANY);
-    const sink = new Collected();
-    sink.hold();
-    const followed = tailOf({ maxBytesPerPartition: 8_000_000 }).follow(at(0), sink);
-    await stage.until(() => sink.chunks.length === 1);
+    const { sink, followed } = await firstHeld();
     followed.seek(19_000);
     sink.release();
     await stage.until(() => followed.position === MANY);
