@@ -1,7 +1,9 @@
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import type { Fault } from './checker.ts';
-import type { Mutant } from './mutant.ts';
-import { loadMutant, MUTANTS } from './mutants.ts';
+import type { Catch, Hunt } from './hunter.ts';
+import { MUTANTS } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
 import { changedMutants, firstSeed, git } from './selection.ts';
 import { simulate } from './simulation.ts';
@@ -18,7 +20,7 @@ const HELP = `Simulates workers under faults, each run from a seed, and checks t
   --seed K      simulate one seed and print its trace
   --scenario S  simulate one scenario only:
 ${described(SCENARIOS)}
-  --mutants     apply known bugs to a copy of the sources, one at a time, and simulate seeds until each is caught
+  --mutants     apply known bugs to copies of the sources, and simulate seeds until each is caught; one on each processor
   --changed     with --mutants: only those of files that differ from the last release, and 15 others by commit
   --mutant TEXT the same for the bugs whose names contain the text
   --json        print one JSON object on standard output
@@ -166,34 +168,35 @@ function describe({ seed, faults }: Failure, scenario?: Scenario): string {
   return `seed ${seed} failed; repeat it with: npm run sim -- --seed ${seed}${kind}\n${listed}`;
 }
 
+/** Hunts mutants, one on each processor at a time. */
 async function hunt(named: string, { from, changed, json }: Options, { out, note }: Output): Promise<number> {
-  const hunted = [];
   const wanted = (changed ? changedMutants(MUTANTS, git) : MUTANTS).filter(({ name }) => name.includes(named));
-  for (const mutant of wanted) {
-    const startedMs = performance.now();
-    const { firstSeed: start = from } = mutant;
-    const found = await catchMutant(mutant, start);
-    const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
-    const first = found?.faults[0];
-    const seeds = found === undefined ? MUTANT_SEEDS : found.seed - start + 1;
-    hunted.push({ mutant: mutant.name, caughtBy: first?.check ?? null, seeds, seconds });
-    note(
-      `${mutant.name}: ${first === undefined ? 'SURVIVED' : `caught by "${first.check}"`} after ${seeds} seeds, ${seconds} s`,
-    );
-    if (first !== undefined) note(`  ${first.what}`);
-  }
+  const hunted: { mutant: string; caughtBy: string | null; seeds: number; seconds: number }[] = [];
+  const waiting = wanted.values();
+  const huntOn = async () => {
+    for (const { name, firstSeed: start = from } of waiting) {
+      const startedMs = performance.now();
+      const found = await inThread({ name, from: start, seeds: MUTANT_SEEDS });
+      const seconds = Math.round((performance.now() - startedMs) / 100) / 10;
+      const seeds = found === undefined ? MUTANT_SEEDS : found.seed - start + 1;
+      hunted.push({ mutant: name, caughtBy: found?.check ?? null, seeds, seconds });
+      const outcome = found === undefined ? 'SURVIVED' : `caught by "${found.check}"`;
+      note(`${name}: ${outcome} after ${seeds} seeds, ${seconds} s${found === undefined ? '' : `\n  ${found.what}`}`);
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, huntOn));
   const survivors = hunted.filter(({ caughtBy }) => caughtBy === null);
   out(json ? JSON.stringify({ mutants: hunted }) : `${hunted.length} mutants, ${survivors.length} survived`);
   return survivors.length === 0 ? 0 : 1;
 }
 
-async function catchMutant(mutant: Mutant, from: number): Promise<Failure | undefined> {
-  using patched = await loadMutant(mutant);
-  for (let seed = from; seed < from + MUTANT_SEEDS; seed += 1) {
-    const { faults } = await patched.simulate(seed, { scenario: mutant.scenario });
-    if (faults.length > 0) return { seed, faults };
-  }
-  return undefined;
+async function inThread(hunted: Hunt): Promise<Catch | undefined> {
+  const thread = new Worker(new URL('./hunter.ts', import.meta.url), { workerData: hunted });
+  const { promise, resolve, reject } = Promise.withResolvers<Catch | undefined>();
+  thread.once('message', resolve);
+  thread.once('error', reject);
+  thread.once('exit', (code) => reject(new Error(`the thread of '${hunted.name}' ended with code ${code}`)));
+  return await promise.finally(() => thread.terminate());
 }
 
 if (import.meta.main) {

@@ -12,7 +12,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    firstSeed: 626,
+    firstSeed: 912,
     patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
@@ -21,6 +21,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a renewal written for the first request',
+    firstSeed: 282,
     patches: [
       patch(
         'src/pipeline/decide.ts',
@@ -79,6 +80,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'first without checking earlier offsets',
     // Most simulations use the index in memory; the real one has its own tests.
+    firstSeed: 138,
     patches: [patch('test/support/memory-index.ts', 'if (first?.offset === offset &&', 'if (first !== undefined &&')],
   },
   {

@@ -36,7 +36,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 32,
+    firstSeed: 111,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -116,7 +116,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the seal of a rebuild written after reading',
     scenario: 'late-witness',
-    firstSeed: 54,
+    firstSeed: 275,
     patches: [
       patch(
         'src/identity/rebuild.ts',
@@ -139,6 +139,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     // A nonce alone decides nothing: leases identify claims; fence, compared revision and ticks identify raises.
     name: 'a term identified by its fence alone',
     scenario: 'lost-claim',
+    firstSeed: 74,
     patches: [
       patch(
         'src/identity/witness.ts',
@@ -159,7 +160,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a heartbeat from before a pause counts',
-    firstSeed: 143,
+    firstSeed: 566,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -171,6 +172,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
+    firstSeed: 184,
     patches: [
       patch(
         'src/worker/worker.ts',

@@ -44,8 +44,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/kafka/records/decode.ts',
-        '    return end > this.#bytes.length ? undefined : end;',
-        '    const isCut = end > this.#bytes.length && this.#at + AT.records < this.#bytes.length;\n    if (isCut) this.#next = readHead(this.#bytes.subarray(this.#at)).lastOffset + 1;\n    return end > this.#bytes.length ? undefined : end;',
+        'return this.#open === undefined && endOfBatch(this.#bytes, this.#at) === undefined;',
+        'const isDone = this.#open === undefined && endOfBatch(this.#bytes, this.#at) === undefined;\n    const isCut = isDone && this.#at + AT.records < this.#bytes.length;\n    if (isCut) this.#next = readHead(this.#bytes.subarray(this.#at)).lastOffset + 1;\n    return isDone;',
       ),
     ],
   },

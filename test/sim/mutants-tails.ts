@@ -88,7 +88,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'a look-up in one log, an append to the next',
     scenario: 'lost-requests',
-    firstSeed: 347,
+    firstSeed: 1033,
     patches: [
       patch(
         'src/pipeline/ledger.ts',
