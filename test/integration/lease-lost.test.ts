@@ -77,7 +77,7 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     expect(worker.lines.filter(({ msg }) => msg === 'joined the request group')).toHaveLength(1);
     const tookMs = reopeningsMs(worker, scene.replies).toSorted((a, b) => a - b);
     await report(annotate, `gate open to next batch, by the worker's own clock: ${tookMs.join(', ')} ms`);
-    expect(tookMs).toHaveLength(REOPENINGS);
+    expect(tookMs.length).toBeGreaterThanOrEqual(REOPENINGS);
   });
 
   test('a worker frozen past its deadline and resumed without etcd allocates nothing until etcd has confirmed its term', async ({

@@ -8,9 +8,14 @@ import type { LogLine, WorkerProcess } from './worker-process.ts';
 /** A step back of the clock by less than this does not end the term. */
 const STEP_BACK_MS = 10;
 
-/** The next closing of the gate, at line `from` of the log or later. */
-export function closed(worker: WorkerProcess, from: number): Promise<LogLine> {
-  return worker.line(({ msg }) => msg === 'gate closed', from);
+/**
+ * The next closing of the gate, at line `from` of the log or later; the last one before, if the gate is closed there already:
+ * on a busy machine it may close by itself, and does not close again.
+ */
+export async function closed(worker: WorkerProcess, from: number): Promise<LogLine> {
+  const last = worker.lines.slice(0, from).findLast(({ msg }) => msg === 'gate open' || msg === 'gate closed');
+  if (last?.msg === 'gate closed') return last;
+  return await worker.line(({ msg }) => msg === 'gate closed', from);
 }
 
 /** The next opening of the gate, at line `from` of the log or later. */
