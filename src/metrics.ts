@@ -47,6 +47,13 @@ export interface Vitals {
   readonly isMember: boolean;
   /** How long no broker has answered. */
   readonly kafkaSilenceMs: number;
+  /** Brokers that do not answer and on which partitions of the worker depend. */
+  readonly silent: readonly {
+    readonly partition: number;
+    readonly topic: 'requests' | 'ledger' | 'replies';
+    readonly broker: string;
+    readonly milliseconds: number;
+  }[];
   readonly stoppedPartitions: number;
   /** Partitions of a topic beyond those that are served; absent for none. */
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
@@ -147,6 +154,18 @@ export function createMetrics(
     collect() {
       const refused = worker?.kafkaRefused;
       for (const resource of KAFKA_RESOURCES) this.set({ resource }, Number(refused?.has(resource) === true));
+    },
+  });
+  new Gauge({
+    name: 'idalloc_partition_unreached_seconds',
+    help: 'Time since a broker last answered that leads a partition of the worker, its part of the ledger, or replies that it waits for; absent while it answers',
+    labelNames: ['partition', 'topic', 'broker'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { partition, topic, broker, milliseconds } of worker?.silent ?? []) {
+        this.set({ partition, topic, broker }, milliseconds / 1_000);
+      }
     },
   });
   vital(

@@ -128,11 +128,11 @@ async function processPart(
   const outcomes = part.map((intake) => {
     return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? answers[next++] : undefined);
   });
-  const work = [publishReplies(deps, outcomes), forward(deps, outcomes)] as const;
+  const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
   await Promise.allSettled(work); // so that nothing is still in progress if one fails
   const [undelivered, unforwarded] = await Promise.all(work);
   const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
-  rejections.push(...undelivered, ...(await publishReplies(deps, unforwarded)));
+  rejections.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, partition, rejections);
   deps.quotas?.answered(partition, part);
 }
@@ -233,11 +233,15 @@ function refuse(
 }
 
 /** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
-async function publishReplies(deps: PipelineDeps, outcomes: readonly Outcome[]): Promise<Rejection[]> {
+async function publishReplies(
+  deps: PipelineDeps,
+  partition: number,
+  outcomes: readonly Outcome[],
+): Promise<Rejection[]> {
   const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
     reply === undefined ? [] : { intake, reply, rejection },
   );
-  const refused = await publish(deps, replies, ({ reply }) => reply);
+  const refused = await publish(deps, partition, replies, ({ reply }) => reply);
   deps.observe.replied(replies.length - refused.length);
   return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
     return rejection === undefined ? { record: intake.record, code: 'REPLY_UNDELIVERABLE', message } : [];
@@ -248,9 +252,9 @@ async function publishReplies(deps: PipelineDeps, outcomes: readonly Outcome[]):
  * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
  * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
  */
-async function forward(deps: PipelineDeps, outcomes: readonly Outcome[]): Promise<Outcome[]> {
+async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
   const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
-  const refused = await publish(deps, due, ({ record }) => record);
+  const refused = await publish(deps, partition, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
   return refused.map(({ item: { intake }, reason, cause }) => {
     const remedy = `workers need write access to ${deps.requestTopic}`;
@@ -269,8 +273,8 @@ async function publishDeadLetters(
   rejections: readonly Rejection[],
 ): Promise<void> {
   const letters = lettersFor(deps, partition, rejections);
-  const refused = await publish(deps, letters, ({ outgoing }) => outgoing);
-  const [failed] = await publish(deps, refused, ({ item }) => bareLetter(item.outgoing));
+  const refused = await publish(deps, partition, letters, ({ outgoing }) => outgoing);
+  const [failed] = await publish(deps, partition, refused, ({ item }) => bareLetter(item.outgoing));
   if (failed !== undefined) {
     throw new IdallocError(
       'TOPIC_INVALID',
@@ -285,11 +289,12 @@ type Refusal = Extract<Delivery, { readonly ok: false }>;
 /** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
 async function publish<T>(
   { publisher }: PipelineDeps,
+  partition: number,
   items: readonly T[],
   recordOf: (item: T) => OutgoingRecord,
 ): Promise<(Refusal & { readonly item: T })[]> {
   if (items.length === 0) return [];
-  const deliveries = await publisher.publish(items.map(recordOf));
+  const deliveries = await publisher.publish(items.map(recordOf), partition);
   return items.flatMap((item, i) => {
     const delivery = deliveries[i];
     return delivery === undefined || delivery.ok ? [] : [{ ...delivery, item }];

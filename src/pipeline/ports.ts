@@ -205,8 +205,10 @@ export interface Publisher {
   /**
    * Publishes durably; returns an outcome for each record, in order. An error of a topic (missing, too large, not allowed)
    * fails only that topic's records; a retryable error rejects, and then the outcome of all of them is unknown.
+   *
+   * `partition`: the request partition that waits for it.
    */
-  publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]>;
+  publish(records: readonly OutgoingRecord[], partition: number): Promise<readonly Delivery[]>;
 }
 
 /** Looks up reply topics for the quotas. */

@@ -41,6 +41,8 @@ export interface RequestGroupOptions {
   readonly isReady: (partition: number) => boolean;
   /** This worker's copies of ledger partitions, with their ends. */
   readonly copies: () => ReadonlyMap<number, Copy>;
+  /** Partitions that this worker can't serve now, since it does not reach a broker that they depend on. */
+  readonly unreached: () => readonly number[];
   readonly standbys: number | 'all';
   readonly acceptableLag: number;
   /** The partitions that this worker owns and stands by for from now on. */
@@ -103,7 +105,7 @@ export class RequestGroup implements GroupMember {
     this.#options = options;
     this.#isRepeated = repeatFilter(options.runtime.monotonicMs);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
-    const { copies, standbys, acceptableLag } = options;
+    const { copies, unreached, standbys, acceptableLag } = options;
     const tail = {
       cluster,
       runtime,
@@ -126,6 +128,7 @@ export class RequestGroup implements GroupMember {
       sessionTimeoutMs,
       beforeRejoin: () => this.#commit(),
       copies,
+      unreached,
       standbys,
       acceptableLag,
       onAssigned: (assigned) => this.#assign(assigned),

@@ -11,6 +11,8 @@ export interface RequestLagOptions {
   readonly onChange: (records: number) => void;
 }
 
+/** A partition that is read gets a response at least this often, even if it has no records. */
+const UNFETCHED_MS = 2_000;
 /** Samples are at least a fetch's waiting time apart while no progress is made: 100 of them cover 25 s. */
 const MAX_SAMPLES = 100;
 
@@ -21,22 +23,25 @@ const MAX_SAMPLES = 100;
  * to the high watermark, which each response contains, not up to the last stable offset.
  *
  * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first response that
- * showed the oldest unread record: it does not include time before this worker owned the partition, or records since the
- * last fetch.
+ * showed the oldest unread record: it does not include time before this worker owned the partition. While nothing can be
+ * fetched, requests may wait that are not known: then it counts from the last response.
  */
 export class RequestLag {
   readonly #options: RequestLagOptions;
   /** Oldest first, each with a higher end than the one before. */
   readonly #samples: LogEndSample[] = [];
   #next: number;
+  #fetchedMs: number;
 
   constructor(options: RequestLagOptions) {
     this.#options = options;
     this.#next = options.next;
+    this.#fetchedMs = options.monotonicMs();
   }
 
   /** The log now ends at `end`. */
   fetched(end: number): void {
+    this.#fetchedMs = this.#options.monotonicMs();
     if (end <= Math.max(this.#next, this.#samples.at(-1)?.end ?? 0)) return;
     // When full, merge with the last sample: the newest records then seem older than they are.
     const before = this.#samples.length < MAX_SAMPLES ? undefined : this.#samples.pop();
@@ -57,9 +62,11 @@ export class RequestLag {
     return Math.max(0, (this.#samples.at(-1)?.end ?? 0) - this.#next);
   }
 
-  /** How long the oldest unanswered record has waited; 0 when none waits. */
+  /** How long the oldest unanswered record has waited, or may have; 0 when none waits. */
   get oldestMs(): number {
+    const nowMs = this.#options.monotonicMs();
+    const unfetchedMs = nowMs - this.#fetchedMs;
     const oldest = this.#samples[0];
-    return oldest === undefined ? 0 : this.#options.monotonicMs() - oldest.atMs;
+    return Math.max(oldest === undefined ? 0 : nowMs - oldest.atMs, unfetchedMs < UNFETCHED_MS ? 0 : unfetchedMs);
   }
 }

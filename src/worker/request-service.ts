@@ -22,6 +22,7 @@ import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerService } from './ledger-service.ts';
 import type { GroupMember } from './membership.ts';
+import { Reach, type SilentLeader, silenceText, UNREACHED_MS } from './reach.ts';
 import { RequestGroup } from './request-group.ts';
 import { requestQuotas } from './request-quotas.ts';
 
@@ -40,6 +41,7 @@ export class RequestService implements Disposable {
   readonly #context: WorkerContext;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
+  readonly #reach: Reach;
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
   #group: RequestGroup | undefined;
@@ -52,10 +54,18 @@ export class RequestService implements Disposable {
     this.#context = context;
     this.#parts = parts;
     const topics = new ReplyTopics(context.cluster, context.runtime);
+    const publisher = createPublisher(context, topics);
     this.#pipeline = {
-      ...pipelineDeps(context, parts, topics),
+      ...pipelineDeps(context, parts, publisher),
       quotas: requestQuotas(context, topics, this.#quotaShare),
     };
+    this.#reach = new Reach({
+      ...context,
+      topics: context.config.topics,
+      partitions: parts.ledger.partitions,
+      replies: () => publisher.sending(),
+      onChange: () => this.#reachChanged(),
+    });
     context.gate.onChange(() => this.#announce());
     parts.ledger.onChange((partition) => this.#copyChanged(partition));
     this.#scheduleMarkers();
@@ -63,6 +73,7 @@ export class RequestService implements Disposable {
 
   [Symbol.dispose](): void {
     this.#markerTimer?.cancel();
+    this.#reach[Symbol.dispose]();
   }
 
   createMember(): GroupMember {
@@ -92,6 +103,7 @@ export class RequestService implements Disposable {
       },
       isReady: (partition) => this.#isReady(partition),
       copies: () => this.#copies(),
+      unreached: () => this.#reach.unreached,
       standbys: config.standbys,
       acceptableLag: config.acceptableLag,
       onAssigned: (share) => this.#assigned(share),
@@ -109,6 +121,12 @@ export class RequestService implements Disposable {
 
   get oldestUnread(): RequestGroup['oldestUnread'] {
     return this.#group?.oldestUnread ?? [];
+  }
+
+  /** The brokers that have not answered for this long and on which partitions of this worker depend. */
+  silentFor(atLeastMs: number): readonly SilentLeader[] {
+    const own = this.#share?.partitions ?? [];
+    return this.#reach.silentFor(atLeastMs).filter(({ partition }) => own.includes(partition));
   }
 
   get largeWaiting(): RequestGroup['largeWaiting'] {
@@ -160,9 +178,19 @@ export class RequestService implements Disposable {
     this.#announce();
   }
 
+  /** Rejoins without the partitions that it does not reach, so that a worker that reaches them gets them. */
+  #reachChanged(): void {
+    const unreached = this.#share?.partitions.filter((partition) => !this.#reach.isReached(partition)) ?? [];
+    if (unreached.length === 0) return this.#rejoinWhenWarm();
+    const error = silenceText(this.silentFor(UNREACHED_MS));
+    this.#context.log.warn({ partitions: unreached, error }, "partitions can't be served from here: handing them over");
+    this.#group?.rejoin(`brokers of partitions ${unreached} are not reached`);
+  }
+
   /** Rejoins with complete warm-ups: the group leader then assigns those partitions to this worker. */
   #rejoinWhenWarm(): void {
-    const warm = this.#share?.warmups.filter((partition) => this.#isReady(partition)) ?? [];
+    const isWarm = (partition: number) => this.#isReady(partition) && this.#reach.isReached(partition);
+    const warm = this.#share?.warmups.filter(isWarm) ?? [];
     if (warm.length > 0) this.#group?.rejoin(`the copies of partitions ${warm} are complete`);
   }
 
@@ -215,8 +243,12 @@ function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
   return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
 }
 
-function pipelineDeps(context: WorkerContext, parts: RequestParts, replyTopics: ReplyTopics): PipelineDeps {
-  const { config, metrics, cluster, runtime, log, refusals } = context;
+function createPublisher({ cluster, runtime, refusals }: WorkerContext, topics: ReplyTopics): KafkaPublisher {
+  return new KafkaPublisher({ cluster, runtime, topics, isRevoked: (topic) => refusals.isRevoked(topic) });
+}
+
+function pipelineDeps(context: WorkerContext, parts: RequestParts, publisher: KafkaPublisher): PipelineDeps {
+  const { config, metrics, runtime, log } = context;
   const { topics, layout, datacenterId } = config;
   const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
   return {
@@ -239,12 +271,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts, replyTopics: 
     junk: new JunkLimits(config.junkRate, runtime),
     schemas: openRegistry(config.registry, config.topics.requests),
     customLayout: customLayoutOf(layout),
-    publisher: new KafkaPublisher({
-      cluster,
-      runtime,
-      topics: replyTopics,
-      isRevoked: (topic) => refusals.isRevoked(topic),
-    }),
+    publisher,
     observe: {
       served: ({ issued, replayed, ids }) => {
         metrics.addRequests('issued', issued);

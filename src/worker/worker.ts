@@ -19,6 +19,7 @@ import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
 import { PartitionCounts } from './partition-counts.ts';
+import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { waitForTopics } from './topics-check.ts';
@@ -93,6 +94,7 @@ export class Worker implements AsyncDisposable {
     if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
     const { kafkaSilenceMs: silentMs, isMember } = this.vitals();
     if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';
+    if (this.#silent.length > 0) return 'KAFKA_UNAVAILABLE';
     if (!isMember) return 'GROUP_JOINING';
     return this.#requests?.restoring.length === 0 ? undefined : 'INDEX_RESTORING';
   }
@@ -111,12 +113,19 @@ export class Worker implements AsyncDisposable {
             return `ledger partition ${partition}: ${place}`;
           })
           .join('; ');
+      case 'KAFKA_UNAVAILABLE':
+        return this.#silent.length === 0 ? undefined : silenceText(this.#silent);
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
         return this.#context.environment.etcd.lastError?.message;
       default:
         return undefined;
     }
+  }
+
+  /** Brokers that do not answer and on which partitions of this worker depend. */
+  get #silent(): readonly SilentLeader[] {
+    return this.#requests?.silentFor(KAFKA_SILENCE_MS) ?? [];
   }
 
   /** What needs an operator although all partitions of this worker are served; undefined for nothing. */
@@ -131,6 +140,7 @@ export class Worker implements AsyncDisposable {
     return {
       isMember: this.#membership?.joined === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
+      silent: this.#silent,
       stoppedPartitions: this.stoppedPartitions.length,
       addedPartitions: this.#counts?.added ?? new Map(),
       oldestUnread: this.#requests?.oldestUnread ?? [],

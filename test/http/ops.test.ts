@@ -139,6 +139,7 @@ describe('metrics', () => {
     vitals = {
       isMember: true,
       kafkaSilenceMs: 1_500,
+      silent: [{ partition: 3, topic: 'ledger', broker: 'kafka-2:9092', milliseconds: 9_000 }],
       copies,
       stoppedPartitions: 2,
       addedPartitions: new Map([['requests', 4]] as const),
@@ -151,6 +152,7 @@ describe('metrics', () => {
       expect.arrayContaining([
         'idalloc_group_joined 1',
         'idalloc_kafka_silence_seconds 1.5',
+        'idalloc_partition_unreached_seconds{partition="3",topic="ledger",broker="kafka-2:9092"} 9',
         'idalloc_ledger_stopped_partitions 2',
         'idalloc_topic_added_partitions{topic="requests"} 4',
         'idalloc_topic_added_partitions{topic="ledger"} 0',
@@ -162,7 +164,7 @@ describe('metrics', () => {
         'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
       ]),
     );
-    vitals = { ...vitals, copies: [], oldestUnread: [], largeWaiting: [] };
+    vitals = { ...vitals, silent: [], copies: [], oldestUnread: [], largeWaiting: [] };
     expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
   });
 
@@ -173,6 +175,7 @@ describe('metrics', () => {
       return {
         isMember: true,
         kafkaSilenceMs: 0,
+        silent: [],
         copies: [],
         stoppedPartitions: 0,
         addedPartitions: new Map(),

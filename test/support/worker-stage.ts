@@ -45,7 +45,7 @@ interface LogLine extends Readonly<Record<string, unknown>> {
 export class WorkerStage {
   readonly runtime = new VirtualRuntime();
   readonly kafka = fakeKafka({ clock: this.runtime, nodes: NODES, delayMs: () => 1 });
-  /** The hosts that reach no broker. */
+  /** The hosts that reach no broker, or `host:node` that do not reach this one. */
   readonly cut = new Set<string>();
   /** The messages of the log. */
   readonly logged: string[] = [];
@@ -63,7 +63,7 @@ export class WorkerStage {
     const { runtime, kafka, logged, lines, cut } = this;
     const environment: Environment = {
       runtime: bound(runtime),
-      dialer: kafka.dialer({ name: host, deliver: (run) => run(), reaches: () => !cut.has(host) }),
+      dialer: kafka.dialer({ name: host, deliver: (run) => run(), reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`) }),
       etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => host,

@@ -29,6 +29,8 @@ const REPLICATION_TIMEOUT_MS = 5_000;
 
 /** Records that are published together. `place` is the index of a record in it. */
 interface Publication {
+  /** The request partition that waits for it. */
+  readonly partition: number;
   readonly records: readonly OutgoingRecord[];
   /** The outcome of each record; undefined until it is known. */
   readonly deliveries: Delivery[];
@@ -51,14 +53,26 @@ const DELIVERED: Delivery = Object.freeze({ ok: true });
  */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
+  /** Where records are being sent to, by topic of each publication. */
+  readonly #sending = new Set<{
+    readonly partition: number;
+    readonly topic: string;
+    readonly places: Iterable<number>;
+  }>();
   #keyless = 0;
 
   constructor(options: KafkaPublisherOptions) {
     this.#options = options;
   }
 
-  async publish(records: readonly OutgoingRecord[]): Promise<readonly Delivery[]> {
-    const publication = { records, deliveries: new Array<Delivery>(records.length) };
+  /** The partitions of topics that records are being sent to, with the request partitions that wait for that. */
+  *sending() {
+    for (const { partition, topic, places } of this.#sending)
+      for (const place of places) yield { partition, topic, place };
+  }
+
+  async publish(records: readonly OutgoingRecord[], partition: number): Promise<readonly Delivery[]> {
+    const publication = { partition, records, deliveries: new Array<Delivery>(records.length) };
     const byTopic = new Map<string, number[]>();
     records.forEach(({ topic }, index) => {
       addTo(byTopic, topic, index);
@@ -92,7 +106,9 @@ export class KafkaPublisher implements Publisher {
         continue;
       }
       const addressed = this.#address(left, status.partitions, publication);
-      const errors = await this.#sendAll(topic, addressed, publication);
+      const sending = { partition: publication.partition, topic, places: [...addressed.keys()] };
+      this.#sending.add(sending);
+      const errors = await this.#sendAll(topic, addressed, publication).finally(() => this.#sending.delete(sending));
       if (errors.length === 0) {
         if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;

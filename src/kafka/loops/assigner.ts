@@ -23,6 +23,8 @@ export interface Candidate {
   readonly claims: readonly Claims[];
   /** Undefined if the member does not report any. */
   readonly copies?: Copies | undefined;
+  /** Partitions that it can't serve now, since it does not reach a broker that leads them. */
+  readonly unreached?: readonly number[] | undefined;
 }
 
 /**

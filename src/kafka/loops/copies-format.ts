@@ -3,13 +3,15 @@ import type { Copies, Copy } from './copies.ts';
 /**
  * The wire format of the members' reports on their copies, and of the standbys that the leader assigns.
  *
- *   by a member    version int8 | [gap, end, behind] copies | [gap] standbys | [gap] warm-ups
+ *   by a member    version int8 | [gap, end, behind] copies | [gap] standbys | [gap] warm-ups | [gap] unreached
  *   by the leader  version int8 | [gap] standbys | [gap] warm-ups
  *
  *   [x]     count, that many x; each number is unsigned, 7 bits a byte, the lowest first, bit 7 set in all but the last
  *   gap     by how much the partition is above the one before it, which at first is -1, less one
  *   end     the offset after the last entry of the copy
  *   behind  how many offsets the log extended beyond that
+ *
+ * The list of unreached partitions is absent when it is empty: members of earlier releases reject a report that has it.
  *
  * Decoding returns undefined for a newer version, which is another format, and for bytes that are truncated, too long or
  * out of order.
@@ -24,15 +26,18 @@ export interface StandbyShare {
 
 export interface MemberReport extends StandbyShare {
   readonly copies: Copies;
+  /** Partitions that this member can't serve now, since it does not reach a broker that leads them. */
+  readonly unreached: readonly number[];
 }
 
 /** Leaves out a copy that ends beyond its log or has invalid offsets: it is a copy of another log. */
-export function encodeMemberReport({ copies, standbys, warmups }: MemberReport): Buffer {
+export function encodeMemberReport({ copies, standbys, warmups, unreached }: MemberReport): Buffer {
   const isOfItsLog = ({ end, logEnd }: Copy) => end >= 0 && end <= logEnd && [end, logEnd].every(Number.isSafeInteger);
   const reported = [...copies].filter(([, copy]) => isOfItsLog(copy)).sort(([one], [other]) => one - other);
   const gaps = gapsOf(reported.map(([partition]) => partition));
   const fields = reported.flatMap(([, { end, logEnd }], i) => [gaps[i] as number, end, logEnd - end]);
-  return encoded([reported.length, ...fields, ...list(standbys), ...list(warmups)]);
+  const last = unreached.length === 0 ? [] : list(unreached);
+  return encoded([reported.length, ...fields, ...list(standbys), ...list(warmups), ...last]);
 }
 
 export function decodeMemberReport(bytes: Buffer): MemberReport | undefined {
@@ -43,7 +48,10 @@ export function decodeMemberReport(bytes: Buffer): MemberReport | undefined {
       if (!Number.isSafeInteger(logEnd)) throw new RangeError('an offset is too large');
       return [partition, { end, logEnd }] as const;
     });
-    return { copies: new Map(copies), ...readStandbys(reader) };
+    const share = readStandbys(reader);
+    const unreached = reader.isAtEnd ? undefined : reader.list((partition) => partition);
+    if (unreached?.length === 0) throw new RangeError('an empty list of unreached partitions is left out');
+    return { copies: new Map(copies), ...share, unreached: unreached ?? [] };
   });
 }
 

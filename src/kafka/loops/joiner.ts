@@ -93,7 +93,7 @@ export class Joiner {
   }
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
-    const { groupId, topic, instanceId, copies } = this.#settings;
+    const { groupId, topic, instanceId, copies, unreached = () => [] } = this.#settings;
     const { sessionTimeoutMs, rebalanceTimeoutMs } = timingOf(this.#settings);
     const request = {
       groupId,
@@ -101,7 +101,7 @@ export class Joiner {
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
-      protocols: offeredProtocols(topic, claims, copies?.()),
+      protocols: offeredProtocols(topic, claims, copies && { copies: copies(), unreached: unreached() }),
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {

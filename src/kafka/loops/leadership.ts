@@ -58,7 +58,7 @@ export class Leadership {
 
   #candidate({ memberId, instanceId, metadata }: Member): Candidate | undefined {
     try {
-      const { topics, claims, copies } = decodeJoining(this.#topic, metadata);
+      const { topics, claims, copies, unreached } = decodeJoining(this.#topic, metadata);
       if (!topics.includes(this.#topic)) {
         this.#log.warn({ memberId, topics }, 'a group member subscribes to other topics; it gets no partitions');
         return undefined;
@@ -69,6 +69,7 @@ export class Leadership {
         ...(instanceId === undefined ? {} : { instanceId }),
         claims: previous === undefined ? [claims] : [claims, previous],
         copies,
+        unreached,
       };
     } catch (error) {
       const fields = { memberId, error: describeError(error) };

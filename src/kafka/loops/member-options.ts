@@ -27,6 +27,8 @@ export interface MemberSettings {
    * immediately, and no standbys.
    */
   readonly copies?: () => Copies;
+  /** Partitions that this member can't serve now, since it does not reach a broker that leads them; called at each join. */
+  readonly unreached?: () => readonly number[];
   /** How many members besides the owner keep a copy of each partition; used if this member leads the group. */
   readonly standbys?: number | 'all';
   /** How many entries a copy may lack for its member to own the partition. */

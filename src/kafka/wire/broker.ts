@@ -43,6 +43,8 @@ export class Broker {
   readonly #loggedMs = new Map<string, number>();
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
   #respondedMs = Number.NEGATIVE_INFINITY;
+  /** When the first call was made of those since the last response; undefined if there is none. */
+  #unansweredSinceMs: number | undefined;
   #refused: { readonly error: unknown; readonly untilMs: number } | undefined;
   #isSilent = false;
   #isClosed = false;
@@ -54,6 +56,11 @@ export class Broker {
 
   get isSuspect(): boolean {
     return this.#options.runtime.monotonicMs() < this.#suspectUntilMs;
+  }
+
+  /** For how long calls have been made and none was answered, on any lane (ms); 0 if the last one was. */
+  get silentMs(): number {
+    return this.#unansweredSinceMs === undefined ? 0 : this.#options.runtime.monotonicMs() - this.#unansweredSinceMs;
   }
 
   get calls(): number {
@@ -72,6 +79,7 @@ export class Broker {
   ): Promise<R> {
     const { deadlines, onResponse } = this.#options;
     await this.#unthrottled(lane, deadlineMs);
+    this.#unansweredSinceMs ??= this.#options.runtime.monotonicMs();
     const connection = this.#connection(lane);
     let isLate = false;
     const late = () => {
@@ -153,6 +161,7 @@ export class Broker {
   #responded(lane: Lane, throttleMs: number): void {
     this.#respondedMs = this.#options.runtime.monotonicMs();
     this.#suspectUntilMs = Number.NEGATIVE_INFINITY;
+    this.#unansweredSinceMs = this.calls === 0 ? undefined : this.#respondedMs;
     if (this.#isSilent) this.#log('warn', 'a broker answers again');
     this.#isSilent = false;
     if (throttleMs <= 0) return;

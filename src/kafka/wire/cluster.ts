@@ -27,6 +27,15 @@ export interface ClusterOptions {
   readonly log?: WireLog;
 }
 
+/** A broker that does not answer. */
+export interface Silence {
+  readonly node: number;
+  /** host:port */
+  readonly broker: string;
+  /** Since the first call after its last response. */
+  readonly milliseconds: number;
+}
+
 const DEFAULT_TIMEOUT_MS = 10_000;
 /** The longest wait for one broker when any other could answer instead. */
 const MAX_ASK_MS = 3_000;
@@ -85,6 +94,19 @@ export class Cluster {
   async leader(topic: string, partition: number, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<number> {
     const hasLeader = (known: TopicMetadata) => this.#topology.hasLeader(known, partition);
     return this.#topology.leaderOf(await this.#topic(topic, timeoutMs, hasLeader), partition);
+  }
+
+  /**
+   * The leader of a partition, as far as it is known, if calls to it are not answered: for how long. Undefined if it answers or
+   * is not called.
+   */
+  silence(topic: string, partition: number): Silence | undefined {
+    const node = this.#topology.lastLeader(topic, partition);
+    const address = node === undefined ? undefined : this.#topology.address(node);
+    const broker = address && this.#brokers.get(keyOf(address));
+    return node === undefined || broker === undefined || broker.silentMs === 0
+      ? undefined
+      : { node, broker: broker.name, milliseconds: broker.silentMs };
   }
 
   /** The number of partitions of a topic; rejects as `leader` does. */

@@ -99,6 +99,12 @@ export class Topology {
     return found.leader;
   }
 
+  /** The leader in the last response, even if that is stale; undefined if the topic is not in use, or the partition has none. */
+  lastLeader(topic: string, partition: number): number | undefined {
+    const leader = this.#topics.get(topic)?.metadata.partitions[partition]?.leader;
+    return leader === NO_LEADER ? undefined : leader;
+  }
+
   address(node: number): BrokerAddress | undefined {
     return this.#brokers.get(node);
   }

@@ -74,7 +74,7 @@ class World {
   }
 
   async outcomes(records: readonly OutgoingRecord[]): Promise<(string | true)[]> {
-    const deliveries = await this.runtime.until(this.publisher.publish(records));
+    const deliveries = await this.runtime.until(this.publisher.publish(records, 0));
     return deliveries.map((delivery) => delivery.ok || delivery.reason);
   }
 }
@@ -301,7 +301,7 @@ describe('on simulated brokers', () => {
   const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics });
   const send = async (topic: string, ...partitions: number[]) => {
     const records = partitions.map((partition) => record('a', { topic, partition }));
-    const deliveries = await stage.runtime.until(publisher.publish(records));
+    const deliveries = await stage.runtime.until(publisher.publish(records, 0));
     return deliveries.map((delivery) => delivery.ok || delivery.reason);
   };
 

@@ -8,7 +8,7 @@ import {
   type MemberReport,
 } from '../../../src/kafka/loops/copies-format.ts';
 
-const NONE = { copies: new Map(), standbys: [], warmups: [] };
+const NONE = { copies: new Map(), standbys: [], warmups: [], unreached: [] };
 
 const partition = fc.oneof(fc.nat(300), fc.integer({ min: 0, max: 2 ** 31 - 1 }));
 const partitions = fc.uniqueArray(partition, { maxLength: 20 }).map((list) => list.toSorted((x, y) => x - y));
@@ -20,6 +20,7 @@ const reported: fc.Arbitrary<MemberReport> = fc.record({
     .map((all) => new Map(all)),
   standbys: partitions,
   warmups: partitions,
+  unreached: partitions,
 });
 
 describe('the report of copies', () => {
@@ -28,8 +29,10 @@ describe('the report of copies', () => {
       [5, { end: 300, logEnd: 300 }],
       [2, { end: 0, logEnd: 127 }],
     ]);
-    const bytes = encodeMemberReport({ copies, standbys: [0, 2], warmups: [2] });
-    expect(bytes.toString('hex')).toBe('0102' + '02007f' + '02ac0200' + '020001' + '0102');
+    const report = { copies, standbys: [0, 2], warmups: [2], unreached: [] };
+    const hex = '0102' + '02007f' + '02ac0200' + '020001' + '0102';
+    expect(encodeMemberReport(report).toString('hex')).toBe(hex);
+    expect(encodeMemberReport({ ...report, unreached: [3, 4] }).toString('hex')).toBe(`${hex}020300`);
     expect(encodeStandbys({ standbys: [0, 2], warmups: [2] }).toString('hex')).toBe('01' + '020001' + '0102');
   });
 
@@ -78,6 +81,7 @@ describe('the report of copies', () => {
       copies: new Map([[3, { end: 300, logEnd: 301 }]]),
       standbys: [4, 200],
       warmups: [200],
+      unreached: [],
     });
     for (let length = 0; length < whole.length; length += 1) {
       expect(decodeMemberReport(whole.subarray(0, length))).toBeUndefined();

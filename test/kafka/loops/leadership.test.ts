@@ -38,7 +38,7 @@ function leading(partitions: number) {
 }
 
 function member(memberId: string, claims: Claims = NOTHING, instanceId?: string, copies?: Copies): Member {
-  const [sticky] = offeredProtocols(TOPIC, claims, copies);
+  const [sticky] = offeredProtocols(TOPIC, claims, copies && { copies, unreached: [] });
   const metadata = sticky?.metadata ?? Buffer.alloc(0);
   return instanceId === undefined ? { memberId, metadata } : { memberId, instanceId, metadata };
 }
@@ -49,11 +49,12 @@ describe('the subscription of a joining member', () => {
     expect([STICKY, ROUND_ROBIN]).toEqual(['idalloc-sticky', 'RoundRobinAssigner']);
   });
 
-  it('contains what it had with the generation, and how complete its copies are', () => {
+  it('contains what it had with the generation, how complete its copies are, and which partitions it does not reach', () => {
     const claims = { generation: 9, partitions: [1, 5], standbys: [2, 7], warmups: [7] };
     const copies = new Map([[1, { end: 40, logEnd: 41 }]]);
-    const [sticky] = offeredProtocols(TOPIC, claims, copies);
-    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0))).toEqual({ topics: [TOPIC], claims, copies });
+    const report = { copies, unreached: [5] };
+    const [sticky] = offeredProtocols(TOPIC, claims, report);
+    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0))).toEqual({ topics: [TOPIC], claims, ...report });
   });
 
   it('has no report of copies if the member keeps none, like an earlier release', () => {
@@ -68,7 +69,7 @@ describe('the subscription of a joining member', () => {
     for (const report of ['02', '0102', 'ff00', '00']) {
       const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(report, 'hex')]);
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
-      expect(decodeJoining(TOPIC, metadata)).toEqual({ topics: [TOPIC], claims: had(9, [3]), copies: undefined });
+      expect(decodeJoining(TOPIC, metadata)).toEqual({ topics: [TOPIC], claims: had(9, [3]), unreached: [] });
     }
   });
 

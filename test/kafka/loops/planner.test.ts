@@ -38,12 +38,19 @@ const copy = fc
   .tuple(fc.constantFrom(0, 450, 899, 900, 950, LOG_END), fc.constantFrom(LOG_END, 1_001, 1_050))
   .map(([end, logEnd]) => ({ end, logEnd }));
 const copies = fc.array(fc.tuple(partition, copy), { maxLength: 60 }).map((entries) => new Map(entries));
+/** A member of an earlier release reports neither. */
+const report = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ copies, unreached: fc.array(partition, { maxLength: 12 }) }) },
+  { weight: 1, arbitrary: fc.constant({ copies: undefined }) },
+);
 const candidates = fc.uniqueArray(
-  fc.record({
-    memberId: fc.string({ minLength: 1, maxLength: 3 }),
-    claims: fc.array(claims, { maxLength: 2 }),
-    copies: fc.option(copies, { nil: undefined, freq: 5 }),
-  }),
+  fc
+    .record({
+      memberId: fc.string({ minLength: 1, maxLength: 3 }),
+      claims: fc.array(claims, { maxLength: 2 }),
+      report,
+    })
+    .map(({ report, ...one }): Candidate => ({ ...one, ...report })),
   { selector: ({ memberId }) => memberId, minLength: 1, maxLength: 6 },
 );
 const anySettings = fc.record({
@@ -110,7 +117,7 @@ describe('a plan', () => {
         for (const { one, share } of sharesOf(planGroup(given, members), members)) {
           for (const at of share.partitions) {
             const isOk = (other: Candidate) => isCaughtUp(members, other, at, given.acceptableLag);
-            if (members.some(isOk)) expect(isOk(one)).toBe(true);
+            if (members.some((other) => isOk(other) && !other.unreached?.includes(at))) expect(isOk(one)).toBe(true);
           }
         }
       }),
@@ -210,6 +217,56 @@ describe('a plan', () => {
       member('b', ends({})),
     ]);
     expect(plan.get('b')).toMatchObject({ partitions: [2, 3], warmups: [] });
+  });
+});
+
+describe('a partition whose brokers a member does not reach', () => {
+  const cutOff = (one: Candidate, ...unreached: number[]): Candidate => ({ ...one, unreached });
+
+  it('is owned by one that reaches them and has a copy, and goes back once they are reached', () => {
+    const a = member('a', all(2), { partitions: [0] });
+    const b = member('b', all(2), { partitions: [1] });
+    const plan = planGroup(settings(2), [cutOff(a, 0), b]);
+    expect(plan.get('a')).toEqual({ partitions: [], standbys: [0, 1], warmups: [0] });
+    expect(plan.get('b')).toEqual({ partitions: [0, 1], standbys: [], warmups: [] });
+    const again = (...unreached: number[]) =>
+      planGroup(settings(2), [
+        cutOff(member('a', all(2), plan.get('a'), 2), ...unreached),
+        member('b', all(2), plan.get('b'), 2),
+      ]);
+    expect(again(0)).toEqual(plan);
+    expect(again().get('a')).toMatchObject({ partitions: [0], warmups: [] });
+  });
+
+  it('is restored by one that reaches them if no other has a copy', () => {
+    const owner = cutOff(member('a', all(3), { partitions: [0, 1, 2] }), 1);
+    const others = [cutOff(member('b', ends({})), 1), member('c', ends({}))];
+    expect(planGroup(settings(3), [owner, ...others]).get('c')?.partitions).toEqual([1]);
+  });
+
+  it('stays where it is if no member reaches them', () => {
+    const members = [member('a', all(2), { partitions: [0] }), member('b', all(2), { partitions: [1] })];
+    const plan = planGroup(settings(2), members);
+    expect(
+      planGroup(
+        settings(2),
+        members.map((one) => cutOff(one, 0, 1)),
+      ),
+    ).toEqual(plan);
+  });
+
+  it('is never owned by it while another reaches them, in any group', () => {
+    fc.assert(
+      fc.property(anySettings, candidates, (given, members) => {
+        for (const { one, share } of sharesOf(planGroup(given, members), members)) {
+          for (const at of share.partitions) {
+            if (one.unreached?.includes(at))
+              expect(members.every(({ unreached }) => unreached?.includes(at))).toBe(true);
+          }
+        }
+      }),
+      { numRuns: examples(500) },
+    );
   });
 });
 
