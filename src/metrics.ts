@@ -204,7 +204,7 @@ export function createMetrics(
   });
   new Gauge({
     name: 'idalloc_request_oldest_unread_seconds',
-    help: 'Time since the worker first saw the oldest unanswered request of a partition; 0 when none waits',
+    help: 'Time since the worker first saw the oldest unanswered request of a partition, or since it could last look; 0 when none waits',
     labelNames: ['partition'],
     registers,
     collect() {

@@ -3,7 +3,7 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
 /** The topics whose leaders a request partition depends on. */
-export type ReachedTopic = 'requests' | 'ledger' | 'replies';
+type ReachedTopic = 'requests' | 'ledger' | 'replies';
 
 /** A broker on which a request partition depends, and which does not answer this worker. */
 export interface SilentLeader {

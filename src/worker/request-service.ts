@@ -181,7 +181,10 @@ export class RequestService implements Disposable {
   /** Rejoins without the partitions that it does not reach, so that a worker that reaches them gets them. */
   #reachChanged(): void {
     const unreached = this.#share?.partitions.filter((partition) => !this.#reach.isReached(partition)) ?? [];
-    if (unreached.length === 0) return this.#rejoinWhenWarm();
+    if (unreached.length === 0) {
+      this.#rejoinWhenWarm();
+      return;
+    }
     const error = silenceText(this.silentFor(UNREACHED_MS));
     this.#context.log.warn({ partitions: unreached, error }, "partitions can't be served from here: handing them over");
     this.#group?.rejoin(`brokers of partitions ${unreached} are not reached`);

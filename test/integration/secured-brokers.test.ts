@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Authority } from '../support/certificates.ts';
+import { lead } from '../support/cluster-scene.ts';
 import { KafkaCluster, type NodeId } from '../support/kafka-cluster.ts';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { Realm } from '../support/realm.ts';
@@ -45,22 +46,6 @@ function propertiesOf(node: NodeId): Record<string, string> {
   };
 }
 
-/**
- * Makes a broker the last choice as a leader in these topics, so that it leads none of their partitions while the others run:
- * who leads them decides what else waits for it.
- */
-async function keepFromLeading(node: NodeId, realm: Realm, topics: string[]): Promise<void> {
-  const metadata = await realm.admin.fetchTopicMetadata({ topics });
-  const reassignments = metadata.topics.map(({ name, partitions }) => ({
-    topic: name,
-    partitionAssignment: partitions.map(({ partitionId, replicas }) => ({
-      partition: partitionId,
-      replicas: [...replicas.filter((replica) => replica !== node), node],
-    })),
-  }));
-  await realm.admin.alterPartitionReassignments({ topics: reassignments });
-}
-
 beforeAll(async () => {
   if (why !== undefined) return;
   dir = mkdtempSync(join(tmpdir(), 'idalloc-secured-brokers-'));
@@ -96,7 +81,7 @@ describe.skipIf(why !== undefined)(`three brokers with logins and certificates${
     };
 
     // Without its group, its witness and its replies, a worker serves nothing.
-    await keepFromLeading(2, realm, ['__consumer_offsets', realm.witnessTopic, realm.replyTopic]);
+    await lead(realm, { never: 2 }, ['__consumer_offsets', realm.witnessTopic, realm.replyTopic]);
     await cluster.kill(2);
     await loaded.ready();
     await loaded.answered(ANSWERED);

@@ -235,6 +235,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   tenants: { project: 'long', seconds: 157, shows: 'the page for tenants, and quotas against a flood' },
   testcontainers: { project: 'long', seconds: 76, shows: 'the package for tests of users, with containers and faults' },
+  'cut-off': {
+    project: 'long',
+    seconds: 60,
+    shows: 'one broker of three is silent to one worker: its partitions move, and return. Also simulated',
+  },
   'three-brokers': { project: 'long', seconds: 127, shows: 'frozen leaders, and two dead brokers of three' },
   'wire-secured': { project: 'long', seconds: 70, shows: 'logins and certificates of the wire, one by one' },
   'worker-ids': {

@@ -8,7 +8,7 @@ import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
-import { aloneIn, isAimed, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
+import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
 import { SESSION_MS } from './setting.ts';
 import { TailLosses } from './tail-losses.ts';
 import { TakeOvers } from './take-overs.ts';
@@ -24,6 +24,9 @@ const LATE = 0.3;
 /** How often retention runs, and how often the ledger loses its tail in that scenario. */
 const AGING_MS = 1_000;
 const LOST_TAIL_MS = 6_000;
+/** How often a worker is cut off from one broker in that scenario, and for how long at most. */
+const CUT_OFF_MS = 5_000;
+const LONG_CUT_MS = 60_000;
 /** The pool of one machine in the scenario with different configurations. */
 const OTHER_POOL = { first: 0, last: 2 } as const;
 
@@ -98,7 +101,9 @@ export class Faults implements Disposable {
         hosts: () => this.#slots.flatMap(({ host }) => host ?? []),
         kill: (process, backMs) => this.#kill(process, backMs),
       });
-    } else this.#changeWeather();
+    }
+    if (place.scenario === 'cut-off') this.#repeat(CUT_OFF_MS, () => this.#cutOff());
+    if (!isCalm(place.scenario)) this.#changeWeather();
     if (place.scenario === 'lost-requests') {
       const faults = { ledger: this.#ledgerFaults, brokers: this.#brokerFaults };
       const hosts = () => slots.flatMap(({ host }) => host ?? []);
@@ -123,7 +128,7 @@ export class Faults implements Disposable {
   #chooseActions(): Array<(slot: Slot) => void> {
     const { world, brokers, scenario } = this.#place;
     const { rng } = world;
-    if (scenario === 'take-over') return [];
+    if (isCalm(scenario)) return [];
     const all: ReadonlyArray<(slot: Slot) => void> = [
       (slot) => this.#crash(slot),
       (slot) => this.#freeze(slot),
@@ -280,6 +285,13 @@ export class Faults implements Disposable {
       world.note(() => `${process.name} resumes`);
       process.thaw();
     });
+  }
+
+  /** One at a time, so that others reach the broker. */
+  #cutOff(): void {
+    const { world, brokers } = this.#place;
+    if (this.#slots.some(({ host }) => host !== undefined && host.process.cut.size > 0)) return;
+    this.#cut(world.rng.pick(this.#slots), `kafka:${world.rng.pick(brokers.nodes)}`, LONG_CUT_MS);
   }
 
   #cut({ host }: Slot, link: string, longestMs: number): void {

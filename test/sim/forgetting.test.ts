@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { emptyHistory } from './empty-history.ts';
 import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Entry, History, Mark } from './history.ts';
+import { layout } from './setting.ts';
 
 const batch = {} as Entry['batch'];
 const end = (order: number): Pick<Entry, 'order' | 'partition'> => ({ order, partition: 0 });
@@ -53,6 +54,20 @@ describe('the set of requests that may be FORGOTTEN', () => {
     { correlationId: 'b', requestOffset: 7, end: 1, through: 4 },
     { correlationId: 'c', requestOffset: 9, end: 1, through: 4 },
   ];
+
+  it('has large requests below those decided after the head of the ledger was lost, and no small ones', () => {
+    const history = ledger(
+      [
+        { correlationId: 'a', requestOffset: 4, end: 0 },
+        { end: 1, through: 4 },
+        { correlationId: 'b', requestOffset: 9, end: 2, through: 4 },
+      ],
+      trimmed(1, 11),
+    );
+    const forgetsOf = (count: number, offset: number) => mayBeForgotten(history, { ...request(offset), count }, 100);
+    const large = layout.maxCount;
+    expect([forgetsOf(large, 8), forgetsOf(1, 8), forgetsOf(large, 10)]).toEqual([true, false, false]);
+  });
 
   it('is empty while the ledger is whole', () => {
     expect([0, 4, 9].map((offset) => forgets(ledger(two), offset))).toEqual([false, false, false]);

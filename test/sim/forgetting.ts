@@ -1,7 +1,8 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { isLarge } from '../../src/pipeline/parts.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
-import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
+import { CLOCK_MARGIN_MS, layout, shortHashOf } from './setting.ts';
 
 /**
  * Whether a worker may answer a request with FORGOTTEN by then: an entry that decided it may be in the part that the ledger
@@ -16,7 +17,9 @@ import { CLOCK_MARGIN_MS, shortHashOf } from './setting.ts';
  * - when retention has deleted the entry that decided its key, while an index remembers that there was one;
  * - when the writer of the first entry of its key after the origin had not read up to the origin: there may have been an
  *   earlier entry;
- * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to.
+ * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to;
+ * - when it is large, so that later ones were decided before it, and retention then overtook a copy: of what it had, the copy
+ *   remembers the highest request only.
  */
 export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
   const { partition, offset, correlationId, origin } = request;
@@ -27,9 +30,12 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   }
   const lows = history.trims.filter((trim) => trim.partition === partition && trim.order < order).map(({ low }) => low);
   const reach = Math.max(0, ...lows);
-  const by = <T extends Mark>(marks: readonly T[]) =>
+  const by = <T extends Pick<Mark, 'partition' | 'order'>>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
   const entries = by(history.entries);
+  const trims = isLarge(layout, request.count) ? by(history.trims) : [];
+  const passed = entries.filter((entry) => entry.requestOffset >= offset);
+  if (trims.some((trim) => passed.some((entry) => entry.order > trim.order))) return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
   if (born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   const isKey = (entry: Entry) => nameOf(history, entry.correlationId) === nameOf(history, correlationId);

@@ -86,8 +86,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a partition assigned to a member without a copy of it',
     scenario: 'take-over',
-    patches: [
-      patch('src/kafka/loops/warm-ups.ts', 'one !== undefined && lags.isCaughtUp(one, partition)', 'one !== undefined'),
-    ],
+    patches: [patch('src/kafka/loops/warm-ups.ts', 'able.filter((one) => lags.isCaughtUp(one, partition))', 'able')],
   },
 ];

@@ -153,8 +153,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/batch.ts',
-        'forward(deps, outcomes)] as const',
-        '(void forward(deps, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
+        'forward(deps, partition, outcomes)] as const',
+        '(void forward(deps, partition, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
       ),
     ],
   },

@@ -12,6 +12,7 @@ export const SCENARIOS = {
   'lost-tail': 'the ledger loses its tail, or is recreated, after a worker has read it',
   'lost-requests': 'requests, the ledger or both lose their tails, while a worker is cut off or frozen',
   'take-over': 'owners are killed while others have complete copies, without other faults',
+  'cut-off': 'one worker at a time is cut off from one broker, without other faults',
   clocks: 'wall clocks step by small amounts, just before requests arrive',
   mixed: 'workers have different configurations, and race for the namespace',
   growth: 'a second pair of topics takes over from the first, in one namespace',
@@ -32,6 +33,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['mixed', 0.05],
   ['growth', 0.05],
   ['lost-requests', 0.06],
+  ['cut-off', 0.04],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -62,6 +64,11 @@ export function keepsItsTime(scenario: Scenario | undefined): boolean {
 /** Whether the scenario needs so many steps that other faults must be rare. */
 export function isAimed(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && AIMED.has(scenario);
+}
+
+/** Whether it has its own faults only. */
+export function isCalm(scenario: Scenario | undefined): boolean {
+  return scenario === 'take-over' || scenario === 'cut-off';
 }
 
 /** The share of simulations with one worker: no other worker's entries reveal what it missed. */

@@ -57,6 +57,32 @@ export class ClusterScene implements AsyncDisposable {
     return this.realm[Symbol.asyncDispose]();
   }
 }
+/** Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is so. */
+export async function lead(
+  realm: Realm,
+  { always, never }: { readonly always?: number; readonly never?: number },
+  topics: string[],
+): Promise<void> {
+  const partitionsOf = async () => {
+    const metadata = await realm.admin.fetchTopicMetadata({ topics });
+    return metadata.topics.flatMap(({ name, partitions }) => partitions.map((one) => ({ topic: name, ...one })));
+  };
+  const rank = (node: number) => (node === always ? -1 : node === never ? 1 : 0);
+  const byTopic = Map.groupBy(await partitionsOf(), ({ topic }) => topic);
+  const topicsOrdered = [...byTopic].map(([topic, partitions]) => ({
+    topic,
+    partitionAssignment: partitions.map(({ partitionId: partition, replicas }) => {
+      return { partition, replicas: replicas.toSorted((one, other) => rank(one) - rank(other)) };
+    }),
+  }));
+  await realm.admin.alterPartitionReassignments({ topics: topicsOrdered });
+  const isDone = async () => {
+    const leaders = (await partitionsOf()).map(({ leader }) => leader);
+    return leaders.every((leader) => (always === undefined ? leader !== never : leader === always));
+  };
+  await expect.poll(isDone, UNTIL).toBe(true);
+}
+
 /** The time from `sinceMs` to the first decision in one of the partitions, by the brokers' clock, which is ours. */
 export async function firstDecision(
   ledger: Followed,

@@ -8,8 +8,8 @@ const NODES = [1, 2, 3] as const;
 export type NodeId = (typeof NODES)[number];
 const PORTS_EACH = 3;
 
-/** Properties of one broker in addition to the default ones. */
-type Properties = (node: NodeId) => Readonly<Record<string, string>>;
+/** Properties of one broker in addition to the default ones. Its ports are those of the listeners CLIENT and BROKER, and another. */
+type Properties = (node: NodeId, ports: readonly number[]) => Readonly<Record<string, string>>;
 
 function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
   const common = {
@@ -81,7 +81,7 @@ export class KafkaCluster implements AsyncDisposable {
   /** Starts a broker that was killed; resolves when it serves. */
   async startNode(node: NodeId): Promise<void> {
     const ports = this.#portsOf(node);
-    const properties = { ...propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0), ...this.#properties(node) };
+    const properties = { ...propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0), ...this.#properties(node, ports) };
     const dir = join(this.#dir, String(node));
     this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
   }

@@ -63,7 +63,11 @@ export class WorkerStage {
     const { runtime, kafka, logged, lines, cut } = this;
     const environment: Environment = {
       runtime: bound(runtime),
-      dialer: kafka.dialer({ name: host, deliver: (run) => run(), reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`) }),
+      dialer: kafka.dialer({
+        name: host,
+        deliver: (run) => run(),
+        reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`),
+      }),
       etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => host,

@@ -37,6 +37,17 @@ describe('the lag of a request partition', () => {
     expect(lag.oldestMs).toBe(10_000);
   });
 
+  it('has the age of the last response while nothing can be fetched, since requests may wait that are not known', () => {
+    const { lag, pass } = world();
+    lag.fetched(0);
+    pass(1_500);
+    expect(lag.oldestMs).toBe(0);
+    pass(28_500);
+    expect([lag.records, lag.oldestMs]).toEqual([0, 30_000]);
+    lag.fetched(0);
+    expect(lag.oldestMs).toBe(0);
+  });
+
   it('has the age of the records that wait now, even if the partition has never been empty', () => {
     const { lag, pass } = world();
     for (let end = 10; end <= 1_000; end += 10) {

@@ -32,6 +32,23 @@ function perSecond(times: readonly number[], fromMs: number, seconds: number): n
 }
 
 describe('a silent leader', () => {
+  test('is known with the time since the first call that it did not answer, until it answers one', async () => {
+    const { brokers, cluster, runtime } = stage(2, { t: 1 });
+    await runtime.until(callLeader(cluster, 't', 2_000));
+    await runtime.until(runtime.sleep(5_000));
+    expect(cluster.silence('t', 0), 'nobody has called it').toBeUndefined();
+    brokers.set(1, 'frozen');
+    for (const lane of ['append', 'publish', 'requests']) {
+      await runtime.until(errorCode(cluster.call(1, lane, 2_000, beat)));
+      await runtime.until(runtime.sleep(1_000));
+    }
+    expect(cluster.silence('t', 0)).toMatchObject({ node: 1, milliseconds: 9_000 });
+    expect([cluster.silence('t', 1), cluster.silence('other', 0)]).toEqual([undefined, undefined]);
+    brokers.set(1, 'healthy');
+    await runtime.until(cluster.call(1, 'append', 2_000, beat));
+    expect(cluster.silence('t', 0)).toBeUndefined();
+  });
+
   test('is skipped as soon as another broker names the new leader', async () => {
     const { brokers, cluster, runtime } = stage(2, { t: 1 });
     await runtime.until(callLeader(cluster, 't', 2_000));
