@@ -37,35 +37,45 @@ export class LostRequests {
   readonly #short: ShortLog;
   #wholeAtMs: number | undefined;
   #last: LastRead | undefined;
+  /** The last record that is being answered, or was. */
+  #reading: LastRead | undefined;
   /** What the log must still have, until that is known. */
   #expected: LastRead | undefined;
 
   constructor(options: LostRequestsOptions) {
     this.#options = options;
     this.#last = options.last;
+    this.#reading = options.last;
     this.#expected = options.last;
     this.#short = new ShortLog(`${options.topic}/${options.partition}`, options.runtime);
   }
 
-  /** These records were read. */
-  read(records: readonly FetchedRecord[]): void {
+  /**
+   * These records were read and are about to be answered. Returns what to call when they are: only then the next owner of the
+   * partition may begin after them. But if the log loses them meanwhile, that must be noticed.
+   */
+  reading(records: readonly FetchedRecord[]): () => void {
     const last = records.at(-1);
-    if (last !== undefined) this.#last = readOf(last);
+    const read = last === undefined ? undefined : readOf(last);
+    this.#reading = read ?? this.#reading;
+    return () => {
+      this.#last = read ?? this.#last;
+    };
   }
 
-  /** The last record that was read; undefined if none was, or if its time is not known. */
+  /** The last record that was answered; undefined if none was, or if its time is not known. */
   get last(): LastRead | undefined {
     return Number.isSafeInteger(this.#last?.timestampMs) ? this.#last : undefined;
   }
 
   /** The offset after the last record that was read; Infinity if none was. */
   get readTo(): number {
-    return this.#last === undefined ? Number.POSITIVE_INFINITY : this.#last.offset + 1;
+    return this.#reading === undefined ? Number.POSITIVE_INFINITY : this.#reading.offset + 1;
   }
 
   /** Reading was interrupted. Returns the offset from which it must continue, with a comparison; undefined if nothing was read. */
   compareFrom(): number | undefined {
-    this.#expected ??= this.#last;
+    this.#expected ??= this.#reading;
     return this.#expected?.offset;
   }
 

@@ -283,8 +283,9 @@ export class RequestGroup implements GroupMember {
       {
         deliver: async (chunk) => {
           if (!lost.fits(chunk.records)) return followed.seek(BEYOND_ANY_END);
+          const answered = lost.reading(chunk.records);
           await session.deliver(chunk);
-          lost.read(chunk.records);
+          answered();
         },
         interrupted: () => {
           const from = lost.compareFrom();

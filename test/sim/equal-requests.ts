@@ -1,11 +1,12 @@
 import type { Letter, ReplyRecord, SentRequest } from './history.ts';
 
-type Content = Pick<SentRequest, 'partition' | 'correlationId' | 'count' | 'replyTopic' | 'expiresAtMs'>;
+type Content = Pick<SentRequest, 'correlationId' | 'count' | 'replyTopic' | 'expiresAtMs'>;
 type Sending = Pick<ReplyRecord, 'sent' | 'landed'>;
 
 /**
  * Answers by the content of their requests: of equal requests that are read together only one gets an answer. A refusal answers
- * only those that expire at the same time as well.
+ * only those that expire at the same time as well. The partition does not matter: a request that was forwarded is in two, and its
+ * answer does not say which one was read.
  */
 export class EqualRequests {
   readonly #answers = new Map<string, Sending[]>();
@@ -29,8 +30,8 @@ export class EqualRequests {
   }
 }
 
-function batchName({ partition, correlationId, count, replyTopic }: Content): string {
-  return [partition, count, replyTopic, correlationId].join(' ');
+function batchName({ correlationId, count, replyTopic }: Content): string {
+  return [count, replyTopic, correlationId].join(' ');
 }
 
 function refusalName(content: Content): string {

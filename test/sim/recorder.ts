@@ -250,7 +250,7 @@ export class Recorder implements PartitionObserver {
     const name = placeName({ partition, offset, life });
     this.#answered.add(name);
     const draft = this.#drafts.get(String(headers?.[TAG]));
-    if (draft !== undefined) this.#equals.replied({ ...draft, partition }, record);
+    if (draft !== undefined) this.#equals.replied(draft, record);
     const { reply } = what;
     this.#world.note(() => `${topic}: reply to ${name}, ${'error' in reply ? reply.error.code : 'a batch'}`);
   }

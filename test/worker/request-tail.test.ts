@@ -124,6 +124,25 @@ test('requests are answered even if the log is as long again at once, and no fet
   expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1, 1, 1]);
 });
 
+test('requests are answered even if the tail was lost while it was being answered', async () => {
+  await started();
+  ask(idsOf('old', 4));
+  await stage.pass(3_000);
+  stage.kafka.network.script = (call, way) => (call === 'produce' && way === 'back' ? 3_000 : undefined);
+  ask(idsOf('tail', 2));
+  await stage.pass(500);
+  stage.cut.add('instance');
+  await stage.pass(1_000);
+  stage.kafka.cluster.truncate(requests, 0, 4);
+  stage.cut.delete('instance');
+  await stage.pass(REACHED_MS);
+  stage.kafka.network.script = () => undefined;
+  const fresh = idsOf('fresh', 3);
+  ask(fresh);
+  await stage.pass(CONFIRMED_MS);
+  expect(fresh.map((id) => replies(id))).toEqual([1, 1, 1]);
+});
+
 test('after an interruption without a loss nothing is answered again', async () => {
   await started();
   const old = idsOf('old', 4);
