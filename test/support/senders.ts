@@ -45,7 +45,9 @@ async function call(program: string, { args, stdin, env, cwd }: Call): Promise<v
     await running;
   } catch (error) {
     // The error's own message contains all arguments.
-    throw new Error(`${program} failed: ${(error as { stderr?: string }).stderr}`);
+    const { killed, stdout, stderr } = error as { killed?: boolean; stdout?: string; stderr?: string };
+    const what = killed ? `did not end within ${TIMEOUT_MS / 1000} s` : 'failed';
+    throw new Error(`${program} ${what}: ${stderr}${stdout}`);
   }
 }
 

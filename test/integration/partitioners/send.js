@@ -1,5 +1,5 @@
 // Asks for a batch for each correlation ID, one a line of standard input, by NestJS's ClientKafka with kafkajs' default
-// partitioner, and ends when each has its reply:
+// partitioner, and ends when each is acknowledged and has its reply:
 //   node send.js [--no-key] BROKERS REQUEST_TOPIC COUNT TRACEPARENT
 import 'reflect-metadata';
 import { text } from 'node:stream/consumers';
@@ -28,11 +28,24 @@ const client = new NamedRequests({
 });
 client.subscribeToResponseOf(requestTopic);
 await client.connect();
+
+// The reply to an equal request may arrive before the acknowledgement. A kafkajs producer that is disconnected before it
+// connects again and keeps the process alive.
+const { producer } = client;
+const send = producer.send.bind(producer);
+const acknowledged = [];
+producer.send = (record) => {
+  const sending = send(record);
+  acknowledged.push(sending);
+  return sending;
+};
+
 const ask = (name) => {
   const headers = { name, traceparent, 'idalloc-count': count };
   const key = values['no-key'] ? {} : { key: name };
   return firstValueFrom(client.send(requestTopic, { ...key, value: '', headers }).pipe(timeout(TIMEOUT_MS)));
 };
 const replies = await Promise.all((await text(process.stdin)).split('\n').map(ask));
+await Promise.all(acknowledged);
 process.stdout.write(`${replies.length}\n`);
 await client.close();
