@@ -87,8 +87,8 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a look-up in one log, an append to the next',
-    scenario: 'lost-requests',
-    firstSeed: 1033,
+    scenario: 'lost-tail',
+    firstSeed: 2672,
     patches: [
       patch(
         'src/pipeline/ledger.ts',
