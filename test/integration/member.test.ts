@@ -68,6 +68,8 @@ describe('members of a group on real brokers', () => {
     const [a, b, c] = [new Process(stage), new Process(stage), new Process(stage)];
     await stage.shared();
     const [kept, orphans] = [[...a.held, ...b.held], c.held];
+    // c may have joined after the others had shared, and then has its partitions from them.
+    const earlier = [a.removed.length, b.removed.length];
     const beganMs = stage.watch();
     await stage.kill(c);
     const again = new Process(stage);
@@ -76,7 +78,7 @@ describe('members of a group on real brokers', () => {
       `killed, restarted as a new member: ${ms(performance.now() - beganMs)}, ${again.held.length} moved, silent ${ms(stage.longestSilenceMs(orphans))}`,
     );
     expect(stage.longestSilenceMs(kept)).toBe(0);
-    expect([...a.removed, ...b.removed].filter((partition) => again.held.includes(partition))).toEqual([]);
+    expect([a.removed.length, b.removed.length]).toEqual(earlier);
     expect([...a.lost, ...b.lost]).toEqual([]);
   });
 

@@ -36,7 +36,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 111,
+    firstSeed: 297,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -116,7 +116,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the seal of a rebuild written after reading',
     scenario: 'late-witness',
-    firstSeed: 275,
+    firstSeed: 656,
     patches: [
       patch(
         'src/identity/rebuild.ts',
@@ -150,6 +150,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no suspension after a pause of the process',
+    firstSeed: 55,
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
@@ -160,7 +161,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a heartbeat from before a pause counts',
-    firstSeed: 566,
+    firstSeed: 729,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -172,7 +173,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
-    firstSeed: 184,
+    firstSeed: 537,
     patches: [
       patch(
         'src/worker/worker.ts',
@@ -190,6 +191,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a worker ID claimed without comparing the clock',
+    firstSeed: 35,
     patches: [
       patch(
         'src/identity/choose.ts',
