@@ -1,12 +1,11 @@
 import type { IdRange } from '../core/generator.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
-import { asSingleObject, confluentSchemaId } from './framing.ts';
+import { asSingleObject, confluentSchemaId, HEADER_BYTES } from './framing.ts';
 import {
   batchToWire,
   collapseIds,
   countIds,
-  expandIds,
   type IdBatch,
   MAX_BATCH_COUNT,
   plainRanges,
@@ -14,6 +13,7 @@ import {
   wireToBatch,
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
+import { arrayOfLongs } from './long.ts';
 
 /** The answer to a request: a batch or an error. Readers must accept unknown error codes. */
 export type IdReply = { readonly correlationId: Buffer } & (
@@ -43,7 +43,15 @@ interface Wire {
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
   const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply, encoding) };
-  return encodeFramed(schema, wire);
+  const framed = encodeFramed(schema, wire);
+  return 'batch' in reply && encoding === 'IDS' ? withIds(framed, reply) : framed;
+}
+
+/** Fills the empty list of IDs. avsc would take a BigInt for each ID, and five times as long. */
+function withIds(framed: Buffer, { correlationId, batch }: Extract<IdReply, { readonly batch: IdBatch }>): Buffer {
+  // header, correlation ID with its length (two bytes from 64 on), the branch of the union, no ranges
+  const at = HEADER_BYTES + (correlationId.length < 64 ? 1 : 2) + correlationId.length + 2;
+  return Buffer.concat([framed.subarray(0, at), arrayOfLongs(batch.ranges, batch.step), framed.subarray(at)]);
 }
 
 /**
@@ -66,7 +74,7 @@ function toResult(reply: IdReply, encoding: Encoding): WireResult {
   if ('error' in reply) return { 'idalloc.IdError': reply.error };
   const wire = batchToWire(reply.batch);
   if (encoding === 'RANGES') return { 'idalloc.IdBatch': wire };
-  return { 'idalloc.IdBatch': { ...wire, ranges: [], ids: expandIds(reply.batch) } };
+  return { 'idalloc.IdBatch': { ...wire, ranges: [] } };
 }
 
 function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { encoding: Encoding } {

@@ -7,6 +7,7 @@ import avro from 'avsc';
  *   zigzag: n >= 0 → 2n, n < 0 → -2n - 1; then seven bits a byte, lowest first, high bit set on all but the last
  */
 const MAX_VARINT_BYTES = 10;
+const MAX_UINT32 = 0xffff_ffff;
 
 const scratch = new DataView(new ArrayBuffer(8));
 const varint = Buffer.alloc(MAX_VARINT_BYTES);
@@ -19,16 +20,49 @@ function toVarint(value: bigint): Buffer {
   const low = scratch.getInt32(0, true);
   const high = scratch.getInt32(4, true);
   const sign = high >> 31;
-  let zigLow = ((low << 1) ^ sign) >>> 0;
-  let zigHigh = (((high << 1) | (low >>> 31)) ^ sign) >>> 0;
-  let length = 0;
-  while (zigHigh !== 0 || zigLow > 0x7f) {
-    varint[length++] = (zigLow & 0x7f) | 0x80;
-    zigLow = ((zigLow >>> 7) | (zigHigh << 25)) >>> 0;
-    zigHigh >>>= 7;
+  const zigLow = ((low << 1) ^ sign) >>> 0;
+  const zigHigh = (((high << 1) | (low >>> 31)) ^ sign) >>> 0;
+  return varintViews[putVarint(varint, 0, zigHigh, zigLow)] ?? varint;
+}
+
+/** Writes a zigzagged value, given as two unsigned halves; returns where it ends. */
+function putVarint(target: Buffer, at: number, zigHigh: number, zigLow: number): number {
+  let high = zigHigh;
+  let low = zigLow;
+  let end = at;
+  while (high !== 0 || low > 0x7f) {
+    target[end++] = (low & 0x7f) | 0x80;
+    low = ((low >>> 7) | (high << 25)) >>> 0;
+    high >>>= 7;
   }
-  varint[length++] = zigLow;
-  return varintViews[length] ?? varint;
+  target[end++] = low;
+  return end;
+}
+
+/** The length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1. */
+export function arrayOfLongs(
+  runs: readonly { readonly first: bigint; readonly count: number }[],
+  step: bigint,
+): Buffer {
+  const total = runs.reduce((sum, { count }) => sum + count, 0);
+  const bytes = Buffer.allocUnsafe((total + 1) * MAX_VARINT_BYTES);
+  let end = putVarint(bytes, 0, 0, total * 2);
+  const by = zigzagged(step);
+  for (const { first, count } of runs) {
+    let { high, low } = zigzagged(first);
+    for (let k = 0; k < count; k += 1) {
+      end = putVarint(bytes, end, high, low);
+      low += by.low;
+      high = (high + by.high + (low > MAX_UINT32 ? 1 : 0)) >>> 0;
+      low >>>= 0;
+    }
+  }
+  return bytes.subarray(0, end);
+}
+
+/** Twice a value that is not negative, as two unsigned halves. */
+function zigzagged(value: bigint): { readonly high: number; readonly low: number } {
+  return { high: Number((value >> 31n) & BigInt(MAX_UINT32)), low: Number((value << 1n) & BigInt(MAX_UINT32)) };
 }
 
 /** Decodes a varint. RangeError for more than 64 bits; decodeStrict rejects overlong ones. */

@@ -53,9 +53,9 @@ export interface BatchControl {
   readonly isCurrent: () => boolean;
   /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or deferred. */
   readonly resolved: (offset: number) => void;
-  /** Takes large requests, so that those after them need not wait; if absent, they are served in their places. */
+  /** Takes large requests and bulk, so that those after them need not wait; if absent, they are served in their places. */
   readonly deferrals?: Deferrals;
-  /** Present if only the large requests are to be served. Holds the IDs of those that are not decided yet. */
+  /** Present if only the large requests and bulk are to be served. Holds the IDs of those that are not decided yet. */
   readonly prepared?: Prepared;
 }
 
@@ -70,13 +70,36 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  for (let from = 0; from < records.length && control.isCurrent(); from += RECORDS_PER_TURN) {
-    const step = records.slice(from, from + RECORDS_PER_TURN);
+  for (let from = 0; from < records.length && control.isCurrent(); ) {
+    const bulk = deferBulk(records, from, control);
+    from += bulk;
+    if (bulk > 0) continue;
+    const step = untilBulk(records.slice(from, from + RECORDS_PER_TURN), control);
+    from += step.length;
     await deps.turns.take(step.length);
     const { ready, error } = await withSchemas(deps.schemas, step, partition);
     await processReadable(deps, partition, ready, control);
     if (error !== undefined) throw error;
   }
+}
+
+/** Defers the records from an index on that came in bulk, without a look at them; returns how many. */
+function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
+  if (deferrals === undefined) return 0;
+  let at = from;
+  for (let record = records[at]; record?.isBulk === true; record = records[at]) {
+    deferrals.take(record);
+    at += 1;
+  }
+  const last = at > from ? records[at - 1] : undefined;
+  if (last !== undefined) resolved(last.offset);
+  return at - from;
+}
+
+/** The first records, up to one that is deferred as bulk. */
+function untilBulk(records: readonly RequestRecord[], { deferrals }: BatchControl): readonly RequestRecord[] {
+  const end = deferrals === undefined ? -1 : records.findIndex(({ isBulk }) => isBulk === true);
+  return end < 0 ? records : records.slice(0, end);
 }
 
 async function processReadable(

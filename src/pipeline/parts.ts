@@ -44,7 +44,8 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
     const requested = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    if (isLarge(layout, requested) ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
+    const isForLater = intake.record.isBulk === true || isLarge(layout, requested);
+    if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
     if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + requested > maxIds)) {
       yield part;
       part = [];

@@ -16,6 +16,8 @@ export interface RequestRecord {
   readonly value: Buffer | null;
   readonly headers: RecordHeaders;
   readonly timestampMs: number;
+  /** It came in a batch of very many records. The same at every reading. */
+  readonly isBulk?: true;
 }
 
 /** Looks up the schema IDs of Confluent framing in the schema registry. */

@@ -45,6 +45,24 @@ describe('an IdReply', () => {
     );
   });
 
+  it('lists IDs across every boundary of 32 bits, at any step', () => {
+    const runs = [
+      [2n ** 31n - 2n, 1n],
+      [2n ** 32n - 2n, 1n],
+      [2n ** 62n + 2n ** 31n - 2n, 1n],
+      [0n, 2n ** 31n],
+      [5n, 2n ** 33n + 1n],
+      [2n ** 63n - 4n, 1n],
+    ] as const;
+    for (const [first, step] of runs) {
+      const batch = { ...BATCH, ranges: [{ first, count: 4 }], step };
+      const listed = body(encodeIdReply({ correlationId: Buffer.alloc(256, 7), batch }, 'IDS')).result[
+        'idalloc.IdBatch'
+      ];
+      expect(listed.ids).toEqual(expandIds(batch));
+    }
+  });
+
   it('is read by unmodified avsc, with every ID exact', () => {
     fc.assert(
       fc.property(anyBatch, encodings, (batch, encoding) => {

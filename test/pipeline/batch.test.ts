@@ -224,6 +224,25 @@ describe('large requests', () => {
     expect([held(), resolved]).toEqual([[1, 5], [4, 5]]); // biome-ignore format: pairs
   });
 
+  it('wait with the records that came in bulk, in the order of all of them, and nothing is lost between', async () => {
+    const { worker } = world();
+    const { deferrals, held, resolved, serve, serveLarge } = collecting(worker);
+    const bulk = (offset: number): RequestRecord => ({ ...request(offset, `b${offset}`), isBulk: true });
+    const junk: RequestRecord = { ...record(3, Buffer.from('junk')), isBulk: true };
+    const large = request(2, 'large', { count: LARGE });
+    const records = [request(0, 'a'), bulk(1), large, junk, request(4, 'b'), bulk(5)];
+    await serve(records);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b']);
+    expect([held(), resolved]).toEqual([
+      [1, 2, 3, 5],
+      [0, 1, 2, 3, 4, 5],
+    ]);
+    expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
+    await serveLarge(records);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b', 'b1', 'large', 'b5']);
+    expect([worker.publisher.on(DEAD_LETTERS).length, deferrals.oldest?.waiting]).toEqual([1, 4]);
+  });
+
   it('alone are served by their lane, which leaves the others out', async () => {
     const { worker } = world();
     const { resolved, serveLarge } = collecting(worker);

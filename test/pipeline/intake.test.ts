@@ -40,6 +40,19 @@ describe('receiving a record', () => {
     expect([accepted > 50, rejected > 50]).toEqual([true, true]);
   });
 
+  it('does not spend time on the stack of a rejection', () => {
+    const before = Error.stackTraceLimit;
+    const limits: number[] = [];
+    const headers = {
+      get 'idalloc-count'() {
+        limits.push(Error.stackTraceLimit);
+        return 'many';
+      },
+    };
+    expect(receive(record(0, null, headers), DEFAULT_HEADER_NAMES, POLICY)).toMatchObject({ code: 'INVALID_COUNT' });
+    expect([new Set(limits), Error.stackTraceLimit]).toEqual([new Set([0]), before]);
+  });
+
   it('has one hash for one request, whatever its encoding, expiry and offset', () => {
     const hashOf = (fields: Parameters<typeof request>[2], offset = 0) => {
       const intake = receive(request(offset, 'a', fields), DEFAULT_HEADER_NAMES, POLICY);

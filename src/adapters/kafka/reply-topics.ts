@@ -2,6 +2,7 @@ import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { MetadataResponse } from '../../kafka/wire/port.ts';
 
 /** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =
@@ -28,12 +29,14 @@ interface Remembered {
   readonly isUnwritable: boolean;
 }
 
-/** The cached status of the reply topics; one topic is looked up at a time. */
+/** The cached status of the reply topics. Those that are asked for in one turn are looked up in one call. */
 export class ReplyTopics {
   readonly #cluster: Pick<Cluster, 'metadata'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #remembered = new Map<string, Remembered>();
   readonly #pending = new Map<string, Promise<TopicStatus>>();
+  /** The topics to look up together at the end of this turn, and the answer to come. */
+  #gathering: { readonly topics: Set<string>; readonly response: Promise<MetadataResponse> } | undefined;
 
   constructor(cluster: Pick<Cluster, 'metadata'>, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#cluster = cluster;
@@ -94,7 +97,7 @@ export class ReplyTopics {
   /** The number of its partitions, or its error in the metadata. */
   async #describe(topic: string): Promise<number | KafkaErrorCode> {
     try {
-      const { topics } = await this.#cluster.metadata([topic], LOOKUP_TIMEOUT_MS);
+      const { topics } = await this.#metadata(topic);
       const found = topics.find(({ name }) => name === topic);
       if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
       if (found.errorCode !== undefined) return found.errorCode;
@@ -103,6 +106,22 @@ export class ReplyTopics {
       const message = `topic ${topic} could not be looked up: ${describeError(error)}`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
     }
+  }
+
+  #metadata(topic: string): Promise<MetadataResponse> {
+    const gathering = this.#gathering ?? this.#gather();
+    this.#gathering = gathering;
+    gathering.topics.add(topic);
+    return gathering.response;
+  }
+
+  #gather() {
+    const topics = new Set<string>();
+    const response = Promise.resolve().then(() => {
+      this.#gathering = undefined;
+      return this.#cluster.metadata([...topics], LOOKUP_TIMEOUT_MS);
+    });
+    return { topics, response };
   }
 
   #judge(topic: string, found: number | KafkaErrorCode, known: Remembered | undefined): TopicStatus {

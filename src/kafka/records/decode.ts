@@ -3,7 +3,7 @@ import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
 import { AT, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
-import type { FetchedRecord } from './record.ts';
+import { BULK_RECORDS, type FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
 import { damaged, UnreadableBatch } from './unreadable.ts';
 
@@ -225,16 +225,12 @@ function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): Fet
   cursor.byte(); // attributes, still unused
   const timestampMs = timestampOf(head, cursor.varlong());
   const offset = head.baseOffset + cursor.varint();
-  const record = {
-    offset,
-    timestampMs,
-    key: cursor.sized(),
-    value: cursor.sized(),
-    headers: headers.headers(),
-  };
+  const key = cursor.sized();
+  const value = cursor.sized();
+  const record = { offset, timestampMs, key, value, headers: headers.headers() };
   if (headers.isCut ? cursor.at > end : cursor.at !== end) throw damaged();
   cursor.at = end;
-  return record;
+  return head.count > BULK_RECORDS ? { ...record, isBulk: true } : record;
 }
 
 function placeholder(offset: number, timestampMs: number, reason: string): FetchedRecord {

@@ -10,7 +10,15 @@ export interface FetchedRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers: Headers;
+  /** Its batch has more than BULK_RECORDS records. */
+  readonly isBulk?: true;
 }
+
+/**
+ * The most records that usual producers put into a batch: librdkafka's default. Java's and kafkajs' make smaller ones. A batch of a
+ * few KB can hold a hundred times as many.
+ */
+export const BULK_RECORDS = 10_000;
 
 /** A record to write. */
 export interface NewRecord {

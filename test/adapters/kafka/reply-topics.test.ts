@@ -10,10 +10,10 @@ function brokers(known: Record<string, Found>) {
   const asked: string[] = [];
   const state = { nowMs: 0, silent: false };
   const metadata = async (topics: readonly string[] | 'all'): Promise<MetadataResponse> => {
-    const [name = ''] = topics;
-    asked.push(name);
+    asked.push([...topics].join(' '));
     if (state.silent) throw new KafkaError('NO_RESPONSE', 'no broker answers');
-    return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: [describeTopic(name, known[name])] };
+    const found = [...topics].map((name) => describeTopic(name, known[name]));
+    return { throttleMs: 0, clusterId: 'c', controllerId: 1, brokers: [], topics: found };
   };
   return { topics: new ReplyTopics({ metadata }, { monotonicMs: () => state.nowMs }), asked, state };
 }
@@ -40,6 +40,14 @@ describe('a reply topic', () => {
 });
 
 describe('the status of a reply topic', () => {
+  it('is looked up in one call with those of the other topics that are asked for in the same turn', async () => {
+    const { topics, asked } = brokers({ t: 3, u: 2 });
+    const found = await Promise.all(['t', 'none', 'u', 't'].map((name) => topics.status(name)));
+    expect(found.map(({ kind }) => kind)).toEqual(['writable', 'unwritable', 'writable', 'writable']);
+    await topics.status('later');
+    expect(asked).toEqual(['t none u', 'later']);
+  });
+
   test.each([
     ['UNKNOWN_TOPIC_OR_PARTITION', /does not exist/],
     ['INVALID_TOPIC_EXCEPTION', /does not exist/],

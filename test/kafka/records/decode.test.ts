@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/headers.ts';
+import { BULK_RECORDS } from '../../../src/kafka/records/record.ts';
 import {
   batchAround,
   batchOf,
@@ -137,6 +138,15 @@ describe('decoding fetched records', () => {
       expect([valuesOf(found), next]).toEqual([['a', 'b'], 2]);
       expect(await decode(cutOff.subarray(0, cut), 2)).toEqual({ records: [], next: 2 });
     }
+  });
+
+  it('marks the records of a batch that has more than usual producers put into one', async () => {
+    const isBulk = async (count: number) => {
+      const { records } = await decode(batchOf(Array.from({ length: count }, () => plain('a'))));
+      return new Set(records.map((record) => record.isBulk === true));
+    };
+    expect(await isBulk(BULK_RECORDS)).toEqual(new Set([false]));
+    expect(await isBulk(BULK_RECORDS + 1)).toEqual(new Set([true]));
   });
 
   it('returns views of the fetched bytes, not copies', async () => {
