@@ -1,4 +1,5 @@
 import type { Layout } from '../core/layout.ts';
+import { nameOf } from './decided.ts';
 import type { Deferrals } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
@@ -41,18 +42,23 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const { layout, onlyLarge = false } = cutting;
   let part: Intake[] = [];
   let ids = 0;
+  const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
-    const requested = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    const isForLater = intake.record.isBulk === true || isLarge(layout, requested);
+    const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
+    const isForLater = intake.record.isBulk === true || isLarge(layout, asked);
+    const name = intake.kind === 'accepted' && isLarge(layout, asked) ? nameOf(intake.key) : undefined;
+    const toTake = () => (name !== undefined && large.has(name) ? 0 : asked);
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + requested > maxIds)) {
+    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + toTake() > maxIds)) {
       yield part;
       part = [];
       ids = 0;
+      large.clear();
     }
     part.push(intake);
-    ids += requested;
+    ids += toTake();
+    if (name !== undefined) large.add(name);
   }
   yield part;
 }

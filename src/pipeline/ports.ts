@@ -16,7 +16,7 @@ export interface RequestRecord {
   readonly value: Buffer | null;
   readonly headers: RecordHeaders;
   readonly timestampMs: number;
-  /** It came in a batch of very many records. The same at every reading. */
+  /** It came in a batch of very many records for its size. The same at every reading. */
   readonly isBulk?: true;
 }
 

@@ -243,6 +243,15 @@ describe('large requests', () => {
     expect([worker.publisher.on(DEAD_LETTERS).length, deferrals.oldest?.waiting]).toEqual([1, 4]);
   });
 
+  it('that are equal are decided and answered together, however many IDs each requests', async () => {
+    const { worker } = world();
+    const { resolved, serveLarge } = collecting(worker);
+    const others = [request(20, 'b', { count: LARGE }), request(21, 'c', { count: LARGE })];
+    await serveLarge([...Array.from({ length: 20 }, (_, i) => request(i, 'a', { count: LARGE })), ...others]);
+    expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b', 'c']);
+    expect([worker.allocator.asked, resolved]).toEqual([[LARGE, LARGE, LARGE], [21]]);
+  });
+
   it('alone are served by their lane, which leaves the others out', async () => {
     const { worker } = world();
     const { resolved, serveLarge } = collecting(worker);

@@ -1,5 +1,6 @@
 import { crc32c } from './crc32c.ts';
 import { AT, CHECKED_FROM, FLAGS, RECORD_FORMAT, readInt64 } from './format.ts';
+import { BULK } from './record.ts';
 
 /** The fields that all records of a batch share. */
 export interface BatchHead {
@@ -11,6 +12,7 @@ export interface BatchHead {
   /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;
   readonly count: number;
+  readonly isBulk: boolean;
 }
 
 /** Why the head of a batch is invalid; undefined if it is valid. */
@@ -30,13 +32,15 @@ export function readHead(batch: Buffer): BatchHead {
   const attributes = batch.readInt16BE(AT.attributes);
   const baseOffset = readInt64(batch, AT.baseOffset);
   const baseTime = readInt64(batch, AT.baseTime);
+  const count = batch.readInt32BE(AT.count);
   return {
     attributes,
     baseOffset,
     lastOffset: baseOffset + batch.readInt32BE(AT.lastOffset),
     baseTime: Number.isNaN(baseTime) ? batch.readBigInt64BE(AT.baseTime) : baseTime,
     appendedAtMs: (attributes & FLAGS.logAppendTime) === 0 ? undefined : readInt64(batch, AT.maxTime),
-    count: batch.readInt32BE(AT.count),
+    count,
+    isBulk: count > BULK.records && batch.length < count * BULK.bytesEach,
   };
 }
 

@@ -3,7 +3,7 @@ import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
 import { AT, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
-import { BULK_RECORDS, type FetchedRecord } from './record.ts';
+import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
 import { damaged, UnreadableBatch } from './unreadable.ts';
 
@@ -230,7 +230,7 @@ function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): Fet
   const record = { offset, timestampMs, key, value, headers: headers.headers() };
   if (headers.isCut ? cursor.at > end : cursor.at !== end) throw damaged();
   cursor.at = end;
-  return head.count > BULK_RECORDS ? { ...record, isBulk: true } : record;
+  return head.isBulk ? { ...record, isBulk: true } : record;
 }
 
 function placeholder(offset: number, timestampMs: number, reason: string): FetchedRecord {

@@ -10,15 +10,15 @@ export interface FetchedRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers: Headers;
-  /** Its batch has more than BULK_RECORDS records. */
+  /** Its batch has very many records for its size: see BULK. */
   readonly isBulk?: true;
 }
 
 /**
- * The most records that usual producers put into a batch: librdkafka's default. Java's and kafkajs' make smaller ones. A batch of a
- * few KB can hold a hundred times as many.
+ * A batch is bulk if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent. Brokers limit the bytes of
+ * a sender, and compression can make a hundred thousand records of a few KB. A record with a random UUID is never that small.
  */
-export const BULK_RECORDS = 10_000;
+export const BULK = { records: 500, bytesEach: 16 } as const;
 
 /** A record to write. */
 export interface NewRecord {

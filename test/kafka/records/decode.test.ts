@@ -1,13 +1,16 @@
+import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/headers.ts';
-import { BULK_RECORDS } from '../../../src/kafka/records/record.ts';
+import { BULK } from '../../../src/kafka/records/record.ts';
 import {
   batchAround,
   batchOf,
+  CODEC,
   encodeRecord,
   FLAG,
   type HandmadeRecord,
@@ -140,13 +143,19 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('marks the records of a batch that has more than usual producers put into one', async () => {
-    const isBulk = async (count: number) => {
-      const { records } = await decode(batchOf(Array.from({ length: count }, () => plain('a'))));
+  it('marks the records of a batch that has many for its bytes, as it was sent', async () => {
+    const isBulk = async (count: number, make: () => HandmadeRecord, compress?: (bytes: Buffer) => Buffer) => {
+      const attributes = compress === undefined ? 0 : CODEC.gzip;
+      const { records } = await decode(batchOf(Array.from({ length: count }, make), { attributes }, compress));
       return new Set(records.map((record) => record.isBulk === true));
     };
-    expect(await isBulk(BULK_RECORDS)).toEqual(new Set([false]));
-    expect(await isBulk(BULK_RECORDS + 1)).toEqual(new Set([true]));
+    const uuid = () => plain(randomUUID());
+    const same = () => plain('0'.repeat(36));
+    expect(await isBulk(BULK.records, same, gzipSync)).toEqual(new Set([false]));
+    expect(await isBulk(BULK.records + 1, same, gzipSync)).toEqual(new Set([true]));
+    expect(await isBulk(BULK.records + 1, same)).toEqual(new Set([false]));
+    expect(await isBulk(BULK.records + 1, () => plain(''))).toEqual(new Set([true]));
+    expect(await isBulk(20 * BULK.records, uuid, gzipSync)).toEqual(new Set([false]));
   });
 
   it('returns views of the fetched bytes, not copies', async () => {
