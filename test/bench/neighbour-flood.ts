@@ -73,6 +73,7 @@ async function sendBatches({ make, pauseMs }: Flood, target: FloodTarget, ended:
   await using handmade = await Handmade.connect(testKafka(target.brokers), target.requestTopic);
   for (let nth = 0; !ended.aborted; nth += 1) {
     await handmade.records(nth % PARTITIONS, make(target, nth), 'zstd');
+    if (nth === PARTITIONS) parentPort?.postMessage('flooding');
     await sleep(pauseMs);
   }
 }
@@ -86,11 +87,12 @@ async function slowReaders({ apiPort }: FloodTarget, ended: AbortSignal): Promis
     socket.write(input);
     return socket;
   });
+  parentPort?.postMessage('flooding');
   while (!ended.aborted) await sleep(100);
   for (const socket of sockets) socket.destroy();
 }
 
-/** Floods until a message comes. */
+/** Says when it has begun, and floods until a message comes. */
 async function run(target: FloodTarget): Promise<void> {
   const end = new AbortController();
   parentPort?.once('message', () => end.abort());

@@ -108,6 +108,7 @@ async function round(name: string): Promise<Found> {
   };
   const flood = new Worker(new URL('./neighbour-flood.ts', import.meta.url), { workerData: target });
   const flooded = once(flood, 'exit');
+  await once(flood, 'message');
   const gates = new Set<unknown>();
   let peak = 0;
   const watching = (async () => {
