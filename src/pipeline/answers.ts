@@ -1,4 +1,3 @@
-import { originText } from '../codec/request-origin.ts';
 import { type ChargeDeps, charged } from './charges.ts';
 import type { Decision } from './decide.ts';
 import { nameOf } from './decided.ts';
@@ -7,7 +6,7 @@ import type { Accepted } from './intake.ts';
 /** What is sent for a request. */
 export interface Answer {
   readonly decision: Decision;
-  /** An equal request of the part has this answer, reply, dead letter or forwarding, so this one needs none of its own. */
+  /** An equal request of the part has this answer, reply or dead letter, so this one needs none of its own. */
   readonly isRepeated: boolean;
 }
 
@@ -27,7 +26,7 @@ export function answersOf(
     const decided = decisions[at] as Decision;
     const isReplay = decided.kind === 'batch' && decided.replayed && !isGiven(accepted, decided);
     const decision = (isReplay ? charged(deps, partition, accepted, decided.entry) : undefined) ?? decided;
-    const isRepeated = isGiven(accepted, decision);
+    const isRepeated = decision.kind !== 'elsewhere' && isGiven(accepted, decision);
     given?.add(nameOfAnswer(accepted, decision));
     return { decision, isRepeated };
   });
@@ -40,16 +39,10 @@ function hasTwins(part: readonly Accepted[]): boolean {
 
 /**
  * Equal for answers that differ in nothing but the trace of their requests, and go to the same partition of the same topic.
- * One that is refused may be sent again, so that its end matters as well. One that is forwarded is decided by its age, too;
- * of equal ones the first is the oldest.
+ * One that is refused may be sent again, so that its end matters as well.
  */
 function nameOfAnswer({ key, hash, request }: Accepted, decision: Decision): string {
   const { encoding, framing, replyPartition, expiresAtMs } = request;
-  const { origin, hops, firstSentMs } = request.route;
-  const what = {
-    batch: () => ['batch'],
-    refused: () => [decision.kind === 'refused' ? decision.code : '', expiresAtMs],
-    elsewhere: () => ['elsewhere', expiresAtMs, origin && originText(origin), hops, firstSentMs],
-  };
-  return [...what[decision.kind](), encoding, framing, replyPartition, hash.toString('hex'), nameOf(key)].join(' ');
+  const what = decision.kind === 'refused' ? [decision.code, expiresAtMs] : [decision.kind];
+  return [...what, encoding, framing, replyPartition, hash.toString('hex'), nameOf(key)].join(' ');
 }

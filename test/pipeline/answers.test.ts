@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
-import { processBatch } from '../../src/pipeline/batch.ts';
+import { HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
 import type { OutgoingRecord, RequestRecord } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';
@@ -68,20 +67,10 @@ describe('equal requests that are read together', () => {
     expect(worker.errors).toEqual(Array(4).fill('MISROUTED'));
   });
 
-  it('are forwarded once to the partition that decides them, unless their ages or ends differ', async () => {
-    const { worker } = world();
-    const deps = { ...worker.deps, homeOf: () => 1 };
-    const aged = { headers: { [ORIGIN]: '3/9/1600000000000', [HOPS]: '1' } };
-    const firstSent = { headers: { [FIRST_SENT]: '1600000000000' } };
-    const ends = { expiresAtMs: 1_900_000_000_000 };
-    const fields = [{}, aged, {}, firstSent, ends, aged, firstSent, ends];
-    const records = fields.map((its, offset) => request(offset, 'a', its));
-    const resolved: number[] = [];
-    await processBatch(deps, 0, records, { isCurrent: () => true, resolved: (offset) => resolved.push(offset) });
-    const origins = worker.publisher
-      .on('id.requests')
-      .map(({ headers }) => String(headers[ORIGIN]).split('/', 2).join('/'));
-    expect([origins, resolved]).toEqual([['0/0', '3/9', '0/3', '0/4'], [7]]);
+  it('are each forwarded to the partition that decides them', async () => {
+    const worker = new MemoryWorker({ topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 1 });
+    await worker.serve([0, 1].map((offset) => request(offset, 'a')));
+    expect(worker.publisher.on('id.requests')).toHaveLength(2);
   });
 
   it('are sent again with their reply when that was not acknowledged', async () => {
