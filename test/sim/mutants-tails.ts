@@ -34,7 +34,8 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the last record that was read is not committed',
-    firstSeed: 20_624_610,
+    scenario: 'lost-requests',
+    firstSeed: 120,
     patches: [
       patch(
         'src/worker/request-group.ts',
