@@ -15,7 +15,8 @@ import { median } from './stage.ts';
  * ratio to the same worker without a flood. Each flood has a worker of its own on fresh topics; the time alone is measured
  * on that worker before the flood. Beside it: the worker's memory, and whether its gate stayed open.
  *
- * Servers, sender and worker share the machine, so the ratios hold what they cost each other as well.
+ * Servers, sender and worker share the machine, and brokers check each batch that they take. What that costs shows a second
+ * ratio: to the latency beside the same flood on a topic that no worker reads. It is what the worker itself adds.
  */
 const { values } = parseArgs({
   options: {
@@ -80,37 +81,47 @@ async function latencies(realm: Realm, replies: Followed, name: string): Promise
   return sent.map(({ correlationId, dueMs }) => (found.get(correlationId) ?? Number.POSITIVE_INFINITY) - dueMs);
 }
 
+const rounded = (ratio: number) => Number(ratio.toFixed(2));
 const p99 = (of: readonly number[]) => of.toSorted((a, b) => a - b)[Math.floor(0.99 * of.length)] ?? Number.NaN;
 
 interface Found {
   readonly alone_ms: number;
+  /** Beside the flood on a topic that no worker reads; undefined for one that goes to the worker's API. */
+  readonly unread_ms: number | undefined;
   readonly beside_ms: number;
   readonly peak_rss_mb: number;
   readonly gates: readonly unknown[];
 }
 
-async function round(name: string): Promise<Found> {
-  await using realm = await Realm.create(servers, { partitions: PARTITIONS });
-  const replyTopic = `${realm.env.REPLY_TOPIC_PREFIX}neighbour`;
-  await realm.createTopic(replyTopic, { partitions: PARTITIONS });
-  const worker = realm.worker(envFor[name]?.(realm) ?? {});
-  await worker.ready();
-  const replies = await realm.follow();
-  await latencies(realm, replies, 'warm');
-  const alone = p99(await latencies(realm, replies, 'alone'));
-  const end = new AbortController();
-  const target: FloodTarget = {
-    name,
-    brokers: servers.brokers,
-    requestTopic: realm.requestTopic,
-    replyTopic,
-    apiPort: Number(new URL(await worker.api()).port),
-  };
+/** What `measure` returns while the flood runs, from the moment when it has begun. */
+async function during<T>(target: FloodTarget, measure: () => Promise<T>): Promise<T> {
   const flood = new Worker(new URL('./neighbour-flood.ts', import.meta.url), { workerData: target });
   const flooded = once(flood, 'exit');
   await once(flood, 'message');
+  try {
+    return await measure();
+  } finally {
+    flood.postMessage('end');
+    await flooded;
+  }
+}
+
+async function round(name: string): Promise<Found> {
+  await using realm = await Realm.create(servers, { partitions: PARTITIONS });
+  const replyTopic = `${realm.env.REPLY_TOPIC_PREFIX}neighbour`;
+  const unreadTopic = `${realm.env.REPLY_TOPIC_PREFIX}unread`;
+  for (const topic of [replyTopic, unreadTopic]) await realm.createTopic(topic, { partitions: PARTITIONS });
+  const worker = realm.worker(envFor[name]?.(realm) ?? {});
+  await worker.ready();
+  const replies = await realm.follow();
+  const { brokers } = servers;
+  const apiPort = Number(new URL(await worker.api()).port);
+  const target: FloodTarget = { name, brokers, requestTopic: realm.requestTopic, replyTopic, apiPort };
+  const measured = async (phase: string) => p99(await latencies(realm, replies, phase));
+  const end = new AbortController();
   const gates = new Set<unknown>();
   let peak = 0;
+  // In all phases, since each look costs the worker some milliseconds.
   const watching = (async () => {
     while (!end.signal.aborted) {
       gates.add(worker.gate());
@@ -120,12 +131,15 @@ async function round(name: string): Promise<Found> {
     }
   })();
   try {
-    const beside = p99(await latencies(realm, replies, 'beside'));
-    return { alone_ms: alone, beside_ms: beside, peak_rss_mb: peak / 1e6, gates: [...gates] };
+    await measured('warm');
+    const alone_ms = await measured('alone');
+    const elsewhere = { ...target, requestTopic: unreadTopic };
+    const unread_ms = name === 'http' ? undefined : await during(elsewhere, () => measured('unread'));
+    const beside_ms = await during(target, () => measured('beside'));
+    return { alone_ms, unread_ms, beside_ms, peak_rss_mb: peak / 1e6, gates: [...gates] };
   } finally {
     end.abort();
-    flood.postMessage('end');
-    await Promise.all([flooded, watching]);
+    await watching;
   }
 }
 
@@ -137,9 +151,14 @@ try {
     if (!KINDS.includes(name)) throw new RangeError(`there is no flood '${name}': use one of ${KINDS.join(', ')}`);
     const found: Found[] = [];
     for (let i = 0; i < rounds; i += 1) found.push(await round(name));
-    const of = (field: 'alone_ms' | 'beside_ms' | 'peak_rss_mb') => median(found.map((one) => one[field]));
+    const of = (field: 'alone_ms' | 'unread_ms' | 'beside_ms') => median(found.map((one) => one[field] ?? Number.NaN));
+    const ratios = (field: 'alone_ms' | 'unread_ms') => {
+      const each = found.map((one) => one.beside_ms / (one[field] ?? Number.NaN));
+      return { median: rounded(median(each)), each: each.map(rounded) };
+    };
     result[name] = {
-      p99_ratio: Number((of('beside_ms') / of('alone_ms')).toFixed(2)),
+      to_alone: ratios('alone_ms'),
+      ...(name !== 'http' && { to_unread: ratios('unread_ms'), unread_p99_ms: Math.round(of('unread_ms')) }),
       alone_p99_ms: Math.round(of('alone_ms')),
       beside_p99_ms: Math.round(of('beside_ms')),
       peak_rss_mb: Math.round(Math.max(...found.map((one) => one.peak_rss_mb))),
