@@ -5,6 +5,8 @@ import { type RecordHeaders, singleHeader } from './request-headers.ts';
 export const ORIGIN = 'idalloc-origin';
 /** How often a request was forwarded to another partition: decimal digits. */
 export const HOPS = 'idalloc-hops';
+/** On a request that came with many others and was forwarded, so that it lets others go first there too: `1`. */
+export const BULK = 'idalloc-bulk';
 /** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
 
@@ -48,6 +50,16 @@ export function readRoute(headers: RecordHeaders): Route {
 export function earliestDecisionMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);
+}
+
+/** Whether the record was forwarded with many others. Who writes the header by hand is only served later. */
+export function isMarkedBulk(headers: RecordHeaders): boolean {
+  return headers[BULK] !== undefined;
+}
+
+/** Headers of a request that is forwarded: where it was first appended, how often it has been forwarded, and whether it is bulk. */
+export function routeHeaders(origin: Origin, hops: number, isBulk: boolean): Readonly<Record<string, string>> {
+  return { [ORIGIN]: originText(origin), [HOPS]: String(hops), ...(isBulk && { [BULK]: '1' }) };
 }
 
 export function originText({ partition, offset, appendedAtMs }: Origin): string {

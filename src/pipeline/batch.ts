@@ -8,7 +8,7 @@ import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
-import { cutIntoParts, isLarge } from './parts.ts';
+import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
 import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN, type RecordTurns } from './record-turns.ts';
 import type { Slots } from './slots.ts';
@@ -20,6 +20,8 @@ export interface PipelineDeps extends DecisionDeps, LetterContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly publisher: Publisher;
+  /** For what large requests and bulk cause, so that it holds up nothing else. */
+  readonly largePublisher: Publisher;
   /** Shared by the worker's partitions; each part with large requests takes one. */
   readonly largeSlots: Slots;
   /** Shared by the worker's partitions. */
@@ -65,29 +67,29 @@ export interface BatchControl {
  * Rejects on a retryable error; resolved parts stay resolved, and the rest must be delivered again.
  */
 export async function processBatch(
-  deps: PipelineDeps,
+  all: PipelineDeps,
   partition: number,
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
+  const deps = control.prepared === undefined ? all : { ...all, publisher: all.largePublisher };
   for (let from = 0; from < records.length && control.isCurrent(); ) {
     const bulk = deferBulk(records, from, control);
     from += bulk;
     if (bulk > 0) continue;
-    const step = untilBulk(records.slice(from, from + RECORDS_PER_TURN), control);
+    const step = untilBulk(records.slice(from, from + PART_MAX_REQUESTS), control);
     from += step.length;
-    await deps.turns.take(step.length);
     const { ready, error } = await withSchemas(deps.schemas, step, partition);
     await processReadable(deps, partition, ready, control);
     if (error !== undefined) throw error;
   }
 }
 
-/** Defers the records from an index on that came in bulk, without a look at them; returns how many. */
+/** Defers the bulk from an index on, without a look at it; returns how many records that is. */
 function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
   if (deferrals === undefined) return 0;
   let at = from;
-  for (let record = records[at]; record?.isBulk === true; record = records[at]) {
+  for (let record = records[at]; record !== undefined && deferrals.defersBulk(record); record = records[at]) {
     deferrals.take(record);
     at += 1;
   }
@@ -98,7 +100,7 @@ function deferBulk(records: readonly RequestRecord[], from: number, { deferrals,
 
 /** The first records, up to one that is deferred as bulk. */
 function untilBulk(records: readonly RequestRecord[], { deferrals }: BatchControl): readonly RequestRecord[] {
-  const end = deferrals === undefined ? -1 : records.findIndex(({ isBulk }) => isBulk === true);
+  const end = deferrals === undefined ? -1 : records.findIndex((record) => deferrals.defersBulk(record));
   return end < 0 ? records : records.slice(0, end);
 }
 
@@ -110,7 +112,7 @@ async function processReadable(
 ): Promise<void> {
   const { layout } = deps;
   const { deferrals, prepared } = control;
-  const intakes = records.values().map((record) => receive(record, deps.names, deps.replyPolicy, deps.schemas));
+  const intakes = await receiveAll(deps, records);
   let through = -1;
   const cutting = { layout, idsFor: idsFor(deps, partition), deferrals, onlyLarge: prepared !== undefined };
   for (const part of cutIntoParts(intakes, cutting)) {
@@ -123,6 +125,16 @@ async function processReadable(
   }
   const end = records.at(-1)?.offset ?? through;
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to the other lane
+}
+
+async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[]): Promise<Intake[]> {
+  const intakes: Intake[] = [];
+  for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
+    const some = records.slice(from, from + RECORDS_PER_TURN);
+    await deps.turns.take(some.length);
+    for (const record of some) intakes.push(receive(record, deps.names, deps.replyPolicy, deps.schemas));
+  }
+  return intakes;
 }
 
 /**

@@ -1,8 +1,11 @@
 import type { RecordHeaders } from '../codec/request-headers.ts';
+import { isMarkedBulk } from '../codec/request-origin.ts';
 import type { RequestRecord } from './ports.ts';
 
-/** Where large requests of one partition wait, so that they do not hold up those after them. */
+/** Where large requests and bulk of one partition wait, so that they do not hold up those after them. */
 export interface Deferrals {
+  /** Whether the record is bulk that waits here. */
+  defersBulk(record: RequestRecord): boolean;
   /** Takes over a request, in offset order; one that was taken over before is ignored. */
   take(record: RequestRecord): void;
 }
@@ -17,6 +20,8 @@ const MAX_REQUESTS = 1_000;
 const MAX_BYTES = 1_048_576;
 /** What a record takes besides its bytes, roughly. */
 const RECORD_OVERHEAD = 200;
+/** A partition in which a record of a small batch came has others soon, and bulk lets them go first. */
+const OTHERS_EXPECTED_MS = 60_000;
 
 /**
  * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds the
@@ -24,6 +29,7 @@ const RECORD_OVERHEAD = 200;
  */
 export class DeferredQueue implements Deferrals {
   readonly #onTaken: () => void;
+  readonly #monotonicMs: () => number;
   readonly #held: RequestRecord[] = [];
   #bytes = 0;
   #unread: OffsetRange | undefined;
@@ -32,11 +38,29 @@ export class DeferredQueue implements Deferrals {
   #unreadSinceMs: number | undefined;
   /** Everything below has been taken over, or is not large. */
   #through = -1;
+  #othersUntilMs = Number.NEGATIVE_INFINITY;
 
   /** `unread` holds requests that an earlier session took over and did not answer. */
-  constructor(onTaken: () => void, unread?: OffsetRange) {
+  constructor(onTaken: () => void, monotonicMs: () => number, unread?: OffsetRange) {
     this.#onTaken = onTaken;
+    this.#monotonicMs = monotonicMs;
     this.#unread = unread;
+  }
+
+  /** These are read. If some of them came in small batches, bulk waits from now on. */
+  saw(records: readonly RequestRecord[]): void {
+    if (records.some((record) => bulkOf(record) === undefined))
+      this.#othersUntilMs = this.#monotonicMs() + OTHERS_EXPECTED_MS;
+  }
+
+  /**
+   * Dense bulk always waits. Other bulk waits only where it would hold somebody up, since what does not fit here is read twice; and
+   * while anything waits, so that nothing in the unread range has been served in its place.
+   */
+  defersBulk(record: RequestRecord): boolean {
+    const bulk = bulkOf(record);
+    if (bulk !== 'many') return bulk === 'dense';
+    return this.first !== undefined || this.#monotonicMs() < this.#othersUntilMs;
   }
 
   /** The first offset that may hold an unanswered request. */
@@ -91,6 +115,11 @@ export class DeferredQueue implements Deferrals {
       this.#notHeld = 0;
     }
   }
+}
+
+/** Whether the record came with many others, here or where it was forwarded. The same at every reading. */
+export function bulkOf({ bulk, headers }: RequestRecord): RequestRecord['bulk'] {
+  return bulk ?? (isMarkedBulk(headers) ? 'many' : undefined);
 }
 
 /** A copy that does not keep the fetched buffer alive, of which the record is a view. */

@@ -5,8 +5,9 @@ import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
 import type { FullRequest, ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
-import { HOPS, ORIGIN, originText } from '../codec/request-origin.ts';
+import { routeHeaders } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
+import { bulkOf } from './deferred.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
@@ -98,9 +99,8 @@ export function forwarded(
 ): OutgoingRecord {
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
-  const headers = headersOf(record);
-  headers[ORIGIN] = originText(origin ?? own);
-  headers[HOPS] = String(hops + 1);
+  const route = routeHeaders(origin ?? own, hops + 1, bulkOf(record) !== undefined);
+  const headers = Object.assign(headersOf(record), route);
   return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
 }
 

@@ -1,11 +1,16 @@
 import type { Layout } from '../core/layout.ts';
 import { nameOf } from './decided.ts';
-import type { Deferrals } from './deferred.ts';
+import { bulkOf, type Deferrals } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
+/**
+ * The most requests of a part of large requests and bulk that are decided here. The part holds its partition's turn meanwhile, for which
+ * small requests wait.
+ */
+const LARGE_PART_MAX_DECIDED = 200;
 /** A part keeps the generator busy for at most about this long; others wait for it. */
 const PART_MAX_GENERATOR_MS = 50;
 /** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
@@ -42,22 +47,28 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const { layout, onlyLarge = false } = cutting;
   let part: Intake[] = [];
   let ids = 0;
+  let decided = 0;
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
+  const maxDecided = onlyLarge ? LARGE_PART_MAX_DECIDED : PART_MAX_REQUESTS;
   for (const intake of intakes) {
     const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    const isForLater = intake.record.isBulk === true || isLarge(layout, asked);
-    const name = intake.kind === 'accepted' && isLarge(layout, asked) ? nameOf(intake.key) : undefined;
+    const isAskingMuch = isLarge(layout, asked);
+    const isForLater = isAskingMuch || (onlyLarge && bulkOf(intake.record) !== undefined);
+    const name = intake.kind === 'accepted' && isAskingMuch ? nameOf(intake.key) : undefined;
     const toTake = () => (name !== undefined && large.has(name) ? 0 : asked);
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
-    if (part.length === PART_MAX_REQUESTS || (part.length > 0 && ids + toTake() > maxIds)) {
+    const isFull = part.length === PART_MAX_REQUESTS || decided === maxDecided || ids + toTake() > maxIds;
+    if (isFull && part.length > 0) {
       yield part;
       part = [];
       ids = 0;
+      decided = 0;
       large.clear();
     }
     part.push(intake);
     ids += toTake();
+    if (asked > 0) decided += 1;
     if (name !== undefined) large.add(name);
   }
   yield part;

@@ -16,8 +16,8 @@ export interface RequestRecord {
   readonly value: Buffer | null;
   readonly headers: RecordHeaders;
   readonly timestampMs: number;
-  /** It came in a batch of very many records for its size. The same at every reading. */
-  readonly isBulk?: true;
+  /** It came in a batch of many records, or of very many for their bytes (`dense`). The same at every reading. */
+  readonly bulk?: 'many' | 'dense' | undefined;
 }
 
 /** Looks up the schema IDs of Confluent framing in the schema registry. */

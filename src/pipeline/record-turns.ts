@@ -1,7 +1,10 @@
 import type { Runtime } from '../core/runtime.ts';
 
-/** Records of a worker's partitions that are read in one turn of the event loop, about 5 ms of work if all are bad. */
-export const RECORDS_PER_TURN = 500;
+/**
+ * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small request needs about
+ * six turns, and waits that long in each.
+ */
+export const RECORDS_PER_TURN = 200;
 /** Steps of so few records never wait for their turn. */
 const FEW_RECORDS = 20;
 

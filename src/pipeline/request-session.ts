@@ -1,4 +1,5 @@
 import type { RequestPosition } from '../codec/request-position.ts';
+import type { Runtime } from '../core/runtime.ts';
 import type { BatchControl } from './batch.ts';
 import { DeferredQueue, type OffsetRange } from './deferred.ts';
 import { Lane, type LaneOptions } from './lane.ts';
@@ -12,6 +13,7 @@ export interface RequestChunk {
 }
 
 export interface RequestSessionOptions extends LaneOptions {
+  readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
   readonly onProgress: (position: RequestPosition) => void;
   /** Reads the partition again from an offset, for the large requests there, until it is stopped. */
   readonly readAgain: (from: number, deliver: (chunk: RequestChunk) => Promise<void>) => Reading;
@@ -37,7 +39,7 @@ interface Reading {
  * ends is completed, since it may be decided already; no further part starts. Unanswered requests are retried from
  * memory, so an error never moves the read position.
  *
- * Large requests are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
+ * Large requests and bulk are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
  * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests. The first ones wait
  * in memory; when there are too many, the lane reads the partition again from the first that is not there, and serves
  * only large ones. So the lanes are two cursors over one partition, and the position has both.
@@ -64,7 +66,7 @@ export class RequestSession {
     this.#position = position;
     const unread =
       position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
-    this.#deferred = new DeferredQueue(() => void this.#serveLarge(), unread);
+    this.#deferred = new DeferredQueue(() => void this.#serveLarge(), options.runtime.monotonicMs, unread);
     this.#largeControl = {
       isCurrent: () => this.#largeLane.isCurrent,
       resolved: (offset) => this.#largeAnswered(offset + 1),
@@ -94,6 +96,7 @@ export class RequestSession {
 
   /** Resolves when every record has been answered or deferred, or the session has ended. */
   async deliver({ records, next }: RequestChunk): Promise<void> {
+    this.#deferred.saw(records);
     await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#passed(offset + 1),

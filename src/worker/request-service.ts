@@ -54,16 +54,18 @@ export class RequestService implements Disposable {
     this.#context = context;
     this.#parts = parts;
     const topics = new ReplyTopics(context.cluster, context.runtime);
-    const publisher = createPublisher(context, topics);
+    const publisher = createPublisher(context, topics, 'publish');
+    // A reply of a megabyte must not hold up those of small requests on their connection.
+    const largePublisher = createPublisher(context, topics, 'publish large');
     this.#pipeline = {
-      ...pipelineDeps(context, parts, publisher),
+      ...pipelineDeps(context, parts, { publisher, largePublisher }),
       quotas: requestQuotas(context, topics, this.#quotaShare),
     };
     this.#reach = new Reach({
       ...context,
       topics: context.config.topics,
       partitions: parts.ledger.partitions,
-      replies: () => publisher.sending(),
+      replies: () => [...publisher.sending(), ...largePublisher.sending()],
       onChange: () => this.#reachChanged(),
     });
     context.gate.onChange(() => this.#announce());
@@ -246,11 +248,19 @@ function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
   return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
 }
 
-function createPublisher({ cluster, runtime, refusals }: WorkerContext, topics: ReplyTopics): KafkaPublisher {
-  return new KafkaPublisher({ cluster, runtime, topics, isRevoked: (topic) => refusals.isRevoked(topic) });
+function createPublisher(
+  { cluster, runtime, refusals }: WorkerContext,
+  topics: ReplyTopics,
+  lane: 'publish' | 'publish large',
+): KafkaPublisher {
+  return new KafkaPublisher({ cluster, runtime, topics, lane, isRevoked: (topic) => refusals.isRevoked(topic) });
 }
 
-function pipelineDeps(context: WorkerContext, parts: RequestParts, publisher: KafkaPublisher): PipelineDeps {
+function pipelineDeps(
+  context: WorkerContext,
+  parts: RequestParts,
+  publishers: Pick<PipelineDeps, 'publisher' | 'largePublisher'>,
+): PipelineDeps {
   const { config, metrics, runtime, log } = context;
   const { topics, layout, datacenterId } = config;
   const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
@@ -274,7 +284,7 @@ function pipelineDeps(context: WorkerContext, parts: RequestParts, publisher: Ka
     junk: new JunkLimits(config.junkRate, runtime),
     schemas: openRegistry(config.registry, config.topics.requests),
     customLayout: customLayoutOf(layout),
-    publisher,
+    ...publishers,
     observe: {
       served: ({ issued, replayed, ids }) => {
         metrics.addRequests('issued', issued);

@@ -206,7 +206,10 @@ describe('a batch in parts', () => {
 describe('large requests', () => {
   const LARGE = 5_001;
   const collecting = (worker: MemoryWorker) => {
-    const deferrals = new DeferredQueue(() => {});
+    const deferrals = new DeferredQueue(
+      () => {},
+      () => 0,
+    );
     const prepared = new Map();
     const resolved: number[] = [];
     const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset) };
@@ -227,8 +230,8 @@ describe('large requests', () => {
   it('wait with the records that came in bulk, in the order of all of them, and nothing is lost between', async () => {
     const { worker } = world();
     const { deferrals, held, resolved, serve, serveLarge } = collecting(worker);
-    const bulk = (offset: number): RequestRecord => ({ ...request(offset, `b${offset}`), isBulk: true });
-    const junk: RequestRecord = { ...record(3, Buffer.from('junk')), isBulk: true };
+    const bulk = (offset: number): RequestRecord => ({ ...request(offset, `b${offset}`), bulk: 'dense' });
+    const junk: RequestRecord = { ...record(3, Buffer.from('junk')), bulk: 'dense' };
     const large = request(2, 'large', { count: LARGE });
     const records = [request(0, 'a'), bulk(1), large, junk, request(4, 'b'), bulk(5)];
     await serve(records);
@@ -241,6 +244,17 @@ describe('large requests', () => {
     await serveLarge(records);
     expect(worker.replies().map(({ id }) => id)).toEqual(['a', 'b', 'b1', 'large', 'b5']);
     expect([worker.publisher.on(DEAD_LETTERS).length, deferrals.oldest?.waiting]).toEqual([1, 4]);
+  });
+
+  it('and bulk are decided in parts of 200 at most, so that small ones wait for no more; others of a part only pass', async () => {
+    const { worker } = world();
+    const { serveLarge } = collecting(worker);
+    await serveLarge(
+      Array.from({ length: 500 }, (_, i): RequestRecord => {
+        return { ...(i % 2 === 0 ? request(i, `b${i}`) : record(i, Buffer.from('junk'))), bulk: 'many' };
+      }),
+    );
+    expect(worker.events.filter((event) => /^append \d/.test(event))).toEqual(['append 200', 'append 50']);
   });
 
   it('that are equal are decided and answered together, however many IDs each requests', async () => {

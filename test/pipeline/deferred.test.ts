@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { DeferredQueue } from '../../src/pipeline/deferred.ts';
+import { routeHeaders } from '../../src/codec/request-origin.ts';
+import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
 
 const record = (offset: number, value: Buffer | null = null) => ({
@@ -9,10 +10,12 @@ const record = (offset: number, value: Buffer | null = null) => ({
   headers: {},
   timestampMs: 0,
 });
-const queueOf = (...unread: ConstructorParameters<typeof DeferredQueue>[1][]) => {
+const queueOf = (unread?: OffsetRange) => {
   const taken: number[] = [];
-  const queue: DeferredQueue = new DeferredQueue(() => taken.push(queue.first ?? -1), ...unread);
-  return { queue, taken, held: () => queue.held.map(({ offset }) => offset) };
+  const clock = { nowMs: 0 };
+  const onTaken = () => taken.push(queue.first ?? -1);
+  const queue: DeferredQueue = new DeferredQueue(onTaken, () => clock.nowMs, unread);
+  return { queue, taken, clock, held: () => queue.held.map(({ offset }) => offset) };
 };
 
 describe('deferred requests', () => {
@@ -71,6 +74,45 @@ describe('deferred requests', () => {
     const { queue, held } = queueOf({ from: 5, until: 8 });
     queue.take(record(9));
     expect([queue.first, held(), queue.unread]).toEqual([5, [], { from: 5, until: 10 }]);
+  });
+});
+
+describe('bulk', () => {
+  const bulkOf = (bulk: 'many' | 'dense') => ({ ...record(7), bulk });
+
+  it('that is dense is deferred, whoever else is there', () => {
+    const { queue } = queueOf();
+    expect([queue.defersBulk(bulkOf('dense')), queue.defersBulk(record(1))]).toEqual([true, false]);
+  });
+
+  it('of many records is deferred for a minute after a record of a small batch came', () => {
+    const { queue, clock } = queueOf();
+    const defers = () => queue.defersBulk(bulkOf('many'));
+    queue.saw([bulkOf('many'), bulkOf('dense')]);
+    expect(defers()).toBe(false);
+    queue.saw([bulkOf('many'), record(8)]);
+    expect(defers()).toBe(true);
+    clock.nowMs = 59_999;
+    expect(defers()).toBe(true);
+    clock.nowMs = 60_000;
+    expect(defers()).toBe(false);
+  });
+
+  it('of many records is deferred while others wait, so that what is read again was not served in its place', () => {
+    const { queue } = queueOf();
+    queue.take(record(1));
+    expect(queue.defersBulk(bulkOf('many'))).toBe(true);
+    queue.answered(2);
+    expect(queue.defersBulk(bulkOf('many'))).toBe(false);
+  });
+
+  it('is what was forwarded with many others, too, and does not count as a small batch', () => {
+    const { queue } = queueOf();
+    const forwarded = { ...record(1), headers: routeHeaders({ partition: 1, offset: 2, appendedAtMs: 3 }, 1, true) };
+    queue.saw([forwarded]);
+    expect(queue.defersBulk(forwarded)).toBe(false);
+    queue.saw([record(2)]);
+    expect(queue.defersBulk(forwarded)).toBe(true);
   });
 });
 

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
+import { PART_MAX_REQUESTS } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { RECORDS_PER_TURN } from '../../src/pipeline/record-turns.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -130,6 +131,6 @@ describe('a flood of bad records', () => {
     isOver = true;
     await spun;
     expect(Math.max(...readIn.filter((count) => count !== undefined))).toBeLessThanOrEqual(2 * RECORDS_PER_TURN);
-    expect(letters()).toHaveLength(10_000 / RECORDS_PER_TURN + 1);
+    expect(letters()).toHaveLength(10_000 / PART_MAX_REQUESTS + 1);
   });
 });

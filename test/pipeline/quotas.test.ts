@@ -172,7 +172,10 @@ function served(text: string, link?: Link) {
   const { its, quotas } = world(text);
   const options = { topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 0 };
   const worker = new MemoryWorker(link === undefined ? options : { ...options, link });
-  const deferrals = new DeferredQueue(() => {});
+  const deferrals = new DeferredQueue(
+    () => {},
+    () => 0,
+  );
   const serve = (...records: Parameters<typeof processBatch>[2]) =>
     processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
   const appends = () => worker.events.filter((event) => /^append \d/.test(event));

@@ -34,6 +34,7 @@ function scene({ isOpen = true, position }: { isOpen?: boolean; position?: Reque
   const faults: boolean[] = [];
   const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
   const readings: Reading[] = [];
+  const clock = { nowMs: 0 };
   const session = new RequestSession({
     partition: PARTITION,
     isOpen,
@@ -57,6 +58,7 @@ function scene({ isOpen = true, position }: { isOpen?: boolean; position?: Reque
       return promise;
     },
     runtime: {
+      monotonicMs: () => clock.nowMs,
       schedule: (delayMs, run) => {
         const timer = { delayMs, run, cancelled: false };
         timers.push(timer);
@@ -67,7 +69,7 @@ function scene({ isOpen = true, position }: { isOpen?: boolean; position?: Reque
     onError: (_error, lasting) => faults.push(lasting),
   });
   const due = () => timers.filter(({ cancelled }) => !cancelled);
-  return { session, calls, progress, faults, due, readings };
+  return { session, calls, progress, faults, due, readings, clock };
 }
 
 const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
@@ -109,6 +111,20 @@ describe('a request session', () => {
     void session.deliver({ records: recordsAt(1), next: 2 });
     await calls[0]?.end(lasting);
     expect([faults, due().map(({ delayMs }) => delayMs)]).toEqual([[true], [5_000]]);
+  });
+
+  it('lets requests of small batches overtake bulk of later and of earlier chunks, once the first of them came', async () => {
+    const { session, calls } = scene();
+    const many = (...offsets: number[]) =>
+      recordsAt(...offsets).map((record) => ({ ...record, bulk: 'many' as const }));
+    const deferred = (call: Call | undefined) =>
+      [...many(0), ...recordsAt(0)].map((one) => call?.control.deferrals?.defersBulk(one));
+    void session.deliver({ records: many(1, 2), next: 3 });
+    expect(deferred(calls[0])).toEqual([false, false]);
+    calls[0]?.control.resolved(2);
+    await calls[0]?.end();
+    void session.deliver({ records: [...many(3, 4), ...recordsAt(5)], next: 6 });
+    expect([calls[1]?.offsets, deferred(calls[1])]).toEqual([[3, 4, 5], [true, false]]); // biome-ignore format: pairs
   });
 
   it('calls the handler once at a time', async () => {

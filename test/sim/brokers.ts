@@ -1,4 +1,5 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { BULK } from '../../src/codec/request-origin.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
@@ -23,6 +24,9 @@ import type { World } from './world.ts';
 const HOLD_MS = 1_000;
 /** Limits of a fetch, so small that it often ends within a batch. */
 const FETCH_BYTES = [200, 4_000] as const;
+
+/** Of the requests, one in so many was forwarded with many others, as its header says. */
+const BULK_EVERY = 9;
 
 /** How often to check whether all brokers know a recreated topic. */
 const RECREATED_MS = 500;
@@ -161,7 +165,8 @@ export class Brokers {
       const tag = `r${this.#tags}`;
       this.recorder.announce(tag, draft);
       const { headers, ...record } = requestOf(draft);
-      return { ...record, headers: { ...headers, [TAG]: tag } };
+      const bulk = this.#tags % BULK_EVERY === 0 ? { [BULK]: '1' } : {};
+      return { ...record, headers: { ...headers, ...bulk, [TAG]: tag } };
     });
     const timestampMs = this.nowMs();
     if (options.inTransaction !== true) this.cluster.sendBatch(at.topic, at.number, batchOf(records, { timestampMs }));

@@ -121,6 +121,7 @@ export class MemoryWorker {
       deadLetterTopic: DEAD_LETTERS,
       replyPolicy: POLICY,
       publisher: this.publisher,
+      largePublisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
       turns: new RecordTurns({ nextTurn }),
       junk: new JunkLimits(options.junkRate ?? { perSecond: 10, burst: 1_000 }, { monotonicMs: () => 0 }),

@@ -13,6 +13,8 @@ export interface KafkaPublisherOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
   readonly runtime: Runtime;
   readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
+  /** Brokers answer the appends of a lane in order. */
+  readonly lane: 'publish' | 'publish large';
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
@@ -179,7 +181,7 @@ export class KafkaPublisher implements Publisher {
    * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
    */
   async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
-    const { cluster, runtime } = this.#options;
+    const { cluster, runtime, lane } = this.#options;
     const { records, deliveries } = publication;
     const batch = encodeBatch(
       indices.map((index) => recordAt(records, index)),
@@ -189,7 +191,7 @@ export class KafkaPublisher implements Publisher {
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     let delivery = DELIVERED;
     try {
-      await append(cluster, runtime, { ...to, lane: 'publish', ...limits, batch });
+      await append(cluster, runtime, { ...to, lane, ...limits, batch });
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isRecordError(errorCode)) return error;

@@ -2,7 +2,7 @@ import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { MetadataResponse } from '../../kafka/wire/port.ts';
+import type { TopicMetadata } from '../../kafka/wire/port.ts';
 
 /** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =
@@ -22,6 +22,8 @@ const UNWRITABLE_MAX_AGE_MS = 10_000;
 /** Requests may name any number of topics, so the cache is bounded. */
 const MAX_REMEMBERED = 1_000;
 
+type ByName = ReadonlyMap<string, TopicMetadata>;
+
 interface Remembered {
   readonly status: TopicStatus;
   readonly sinceMs: number;
@@ -36,7 +38,7 @@ export class ReplyTopics {
   readonly #remembered = new Map<string, Remembered>();
   readonly #pending = new Map<string, Promise<TopicStatus>>();
   /** The topics to look up together at the end of this turn, and the answer to come. */
-  #gathering: { readonly topics: Set<string>; readonly response: Promise<MetadataResponse> } | undefined;
+  #gathering: { readonly topics: Set<string>; readonly found: Promise<ByName> } | undefined;
 
   constructor(cluster: Pick<Cluster, 'metadata'>, runtime: Pick<Runtime, 'monotonicMs'>) {
     this.#cluster = cluster;
@@ -97,8 +99,7 @@ export class ReplyTopics {
   /** The number of its partitions, or its error in the metadata. */
   async #describe(topic: string): Promise<number | KafkaErrorCode> {
     try {
-      const { topics } = await this.#metadata(topic);
-      const found = topics.find(({ name }) => name === topic);
+      const found = (await this.#metadata(topic)).get(topic);
       if (found === undefined) return 'UNKNOWN_TOPIC_OR_PARTITION';
       if (found.errorCode !== undefined) return found.errorCode;
       return found.partitions.some(({ leader }) => leader === -1) ? 'LEADER_NOT_AVAILABLE' : found.partitions.length;
@@ -108,20 +109,21 @@ export class ReplyTopics {
     }
   }
 
-  #metadata(topic: string): Promise<MetadataResponse> {
+  #metadata(topic: string): Promise<ByName> {
     const gathering = this.#gathering ?? this.#gather();
     this.#gathering = gathering;
     gathering.topics.add(topic);
-    return gathering.response;
+    return gathering.found;
   }
 
   #gather() {
     const topics = new Set<string>();
-    const response = Promise.resolve().then(() => {
+    const found = Promise.resolve().then(async () => {
       this.#gathering = undefined;
-      return this.#cluster.metadata([...topics], LOOKUP_TIMEOUT_MS);
+      const response = await this.#cluster.metadata([...topics], LOOKUP_TIMEOUT_MS);
+      return new Map(response.topics.map((topic) => [topic.name, topic]));
     });
-    return { topics, response };
+    return { topics, found };
   }
 
   #judge(topic: string, found: number | KafkaErrorCode, known: Remembered | undefined): TopicStatus {

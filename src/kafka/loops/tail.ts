@@ -13,8 +13,8 @@ const MAX_BACKOFF_MS = 1_000;
 /** A fetch fails this long after the broker should have answered. */
 const GRACE_MS = 3_000;
 const REDELIVER_MS = 1_000;
-/** About 2 ms of work. */
-const RECORDS_PER_TURN = 4_000;
+/** About 1 ms of work. */
+const RECORDS_PER_TURN = 2_000;
 /** The records and headers of a chunk, about 8 MB: a few KiB of a fetch can decompress to a million records. */
 const MAX_CHUNK_ITEMS = 20_000;
 

@@ -1,6 +1,6 @@
 import { crc32c } from './crc32c.ts';
 import { AT, CHECKED_FROM, FLAGS, RECORD_FORMAT, readInt64 } from './format.ts';
-import { BULK } from './record.ts';
+import { type Bulk, bulkOf } from './record.ts';
 
 /** The fields that all records of a batch share. */
 export interface BatchHead {
@@ -12,7 +12,7 @@ export interface BatchHead {
   /** The broker's time, the same for all records; undefined where each record has its own. */
   readonly appendedAtMs: number | undefined;
   readonly count: number;
-  readonly isBulk: boolean;
+  readonly bulk: Bulk | undefined;
 }
 
 /** Why the head of a batch is invalid; undefined if it is valid. */
@@ -40,7 +40,7 @@ export function readHead(batch: Buffer): BatchHead {
     baseTime: Number.isNaN(baseTime) ? batch.readBigInt64BE(AT.baseTime) : baseTime,
     appendedAtMs: (attributes & FLAGS.logAppendTime) === 0 ? undefined : readInt64(batch, AT.maxTime),
     count,
-    isBulk: count > BULK.records && batch.length < count * BULK.bytesEach,
+    bulk: bulkOf(count, batch.length),
   };
 }
 

@@ -10,8 +10,8 @@ import { damaged, UnreadableBatch } from './unreadable.ts';
 /** Header of the placeholder records for an unreadable batch: why it can't be read. */
 export const UNREADABLE = 'idalloc-unreadable';
 
-/** Records and headers read before yielding to the event loop, about 2 ms of work. */
-const ITEMS_PER_TURN = 4_000;
+/** Records and headers read before yielding to the event loop, about 1 ms of work. */
+const ITEMS_PER_TURN = 2_000;
 /** The items that an unreadable batch counts as. */
 const PLACEHOLDER_ITEMS = 20;
 /** A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this much. */
@@ -227,10 +227,10 @@ function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): Fet
   const offset = head.baseOffset + cursor.varint();
   const key = cursor.sized();
   const value = cursor.sized();
-  const record = { offset, timestampMs, key, value, headers: headers.headers() };
+  const record = { offset, timestampMs, key, value, headers: headers.headers(), bulk: head.bulk };
   if (headers.isCut ? cursor.at > end : cursor.at !== end) throw damaged();
   cursor.at = end;
-  return head.isBulk ? { ...record, isBulk: true } : record;
+  return record;
 }
 
 function placeholder(offset: number, timestampMs: number, reason: string): FetchedRecord {

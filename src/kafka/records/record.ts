@@ -10,15 +10,26 @@ export interface FetchedRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers: Headers;
-  /** Its batch has very many records for its size: see BULK. */
-  readonly isBulk?: true;
+  /** Undefined for a record of a batch of few. The same at every reading. */
+  readonly bulk?: Bulk | undefined;
 }
 
+/** Its batch has many records, or very many for its size. */
+export type Bulk = 'many' | 'dense';
+
+/** Batches of more records are bulk: what one sender sends together takes milliseconds. */
+export const MANY_RECORDS = 100;
 /**
- * A batch is bulk if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent. Brokers limit the bytes of
+ * A batch is dense if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent. Brokers limit the bytes of
  * a sender, and compression can make a hundred thousand records of a few KB. A record with a random UUID is never that small.
  */
-export const BULK = { records: 500, bytesEach: 16 } as const;
+export const DENSE = { records: 500, bytesEach: 16 } as const;
+
+/** How a batch of so many records in so many bytes delays those after it. */
+export function bulkOf(records: number, bytes: number): Bulk | undefined {
+  if (records > DENSE.records && bytes < records * DENSE.bytesEach) return 'dense';
+  return records > MANY_RECORDS ? 'many' : undefined;
+}
 
 /** A record to write. */
 export interface NewRecord {

@@ -1,5 +1,14 @@
 /** The purpose of a connection. A broker serves the calls of a lane in order, so calls that may block have their own lane. */
-export type Lane = 'control' | 'append' | 'publish' | 'requests' | 'ledger' | 'group' | (string & {});
+export type Lane =
+  | 'control'
+  | 'append'
+  | 'publish'
+  | 'publish large'
+  | 'requests'
+  | 'large requests'
+  | 'ledger'
+  | 'group'
+  | (string & {});
 
 /** `undefined`: never closed when idle. */
 const IDLE_MS: Readonly<Record<string, number | undefined>> = { requests: undefined, ledger: undefined, group: 5_000 };

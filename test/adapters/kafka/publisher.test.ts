@@ -44,7 +44,7 @@ class World {
     const cluster = {
       leader: async () => 1,
       call: async (_node: number, lane: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
-        expect(lane).toBe('publish');
+        expect(lane).toBe('publish large');
         const late = this.runtime.sleep(timeoutMs).then(() => {
           throw new KafkaError('NO_RESPONSE', 'the broker is silent');
         });
@@ -54,6 +54,7 @@ class World {
     } as unknown as Cluster;
     this.publisher = new KafkaPublisher({
       cluster,
+      lane: 'publish large',
       runtime: this.runtime,
       isRevoked: (topic) => this.revoked.has(topic),
       topics: {
@@ -298,7 +299,7 @@ describe('a record', () => {
 describe('on simulated brokers', () => {
   const stage = new LoopStage({ nodes: 3 });
   const topics = new ReplyTopics(stage.cluster, stage.runtime);
-  const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics });
+  const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics, lane: 'publish' });
   const send = async (topic: string, ...partitions: number[]) => {
     const records = partitions.map((partition) => record('a', { topic, partition }));
     const deliveries = await stage.runtime.until(publisher.publish(records, 0));

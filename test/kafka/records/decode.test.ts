@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/headers.ts';
-import { BULK } from '../../../src/kafka/records/record.ts';
+import { DENSE, MANY_RECORDS } from '../../../src/kafka/records/record.ts';
 import {
   batchAround,
   batchOf,
@@ -143,19 +143,21 @@ describe('decoding fetched records', () => {
     }
   });
 
-  it('marks the records of a batch that has many for its bytes, as it was sent', async () => {
-    const isBulk = async (count: number, make: () => HandmadeRecord, compress?: (bytes: Buffer) => Buffer) => {
+  it('marks the records of a batch that has many, or very many for its bytes, as it was sent', async () => {
+    const bulk = async (count: number, make: () => HandmadeRecord, compress?: (bytes: Buffer) => Buffer) => {
       const attributes = compress === undefined ? 0 : CODEC.gzip;
       const { records } = await decode(batchOf(Array.from({ length: count }, make), { attributes }, compress));
-      return new Set(records.map((record) => record.isBulk === true));
+      return [...new Set(records.map((record) => record.bulk))];
     };
     const uuid = () => plain(randomUUID());
     const same = () => plain('0'.repeat(36));
-    expect(await isBulk(BULK.records, same, gzipSync)).toEqual(new Set([false]));
-    expect(await isBulk(BULK.records + 1, same, gzipSync)).toEqual(new Set([true]));
-    expect(await isBulk(BULK.records + 1, same)).toEqual(new Set([false]));
-    expect(await isBulk(BULK.records + 1, () => plain(''))).toEqual(new Set([true]));
-    expect(await isBulk(20 * BULK.records, uuid, gzipSync)).toEqual(new Set([false]));
+    expect(await bulk(MANY_RECORDS, same, gzipSync)).toEqual([undefined]);
+    expect(await bulk(MANY_RECORDS + 1, same, gzipSync)).toEqual(['many']);
+    expect(await bulk(DENSE.records, same, gzipSync)).toEqual(['many']);
+    expect(await bulk(DENSE.records + 1, same, gzipSync)).toEqual(['dense']);
+    expect(await bulk(DENSE.records + 1, same)).toEqual(['many']);
+    expect(await bulk(DENSE.records + 1, () => plain(''))).toEqual(['dense']);
+    expect(await bulk(20 * DENSE.records, uuid, gzipSync)).toEqual(['many']);
   });
 
   it('returns views of the fetched bytes, not copies', async () => {
