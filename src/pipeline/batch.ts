@@ -55,6 +55,11 @@ export interface BatchControl {
   readonly isCurrent: () => boolean;
   /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or deferred. */
   readonly resolved: (offset: number) => void;
+  /**
+   * Takes over to answer the part up to this request offset, with retries, and to resolve it. Resolves when the next part may
+   * follow. If absent, a part is answered before the next one is begun.
+   */
+  readonly answer?: (offset: number, answer: () => Promise<void>) => Promise<void>;
   /** Takes large requests and bulk, so that those after them need not wait; if absent, they are served in their places. */
   readonly deferrals?: Deferrals;
   /** Present if only the large requests and bulk are to be served. Holds the IDs of those that are not decided yet. */
@@ -62,9 +67,9 @@ export interface BatchControl {
 }
 
 /**
- * Processes a record batch of one request partition up to acknowledged replies, part by part, in order.
+ * Processes a record batch of one request partition up to acknowledged replies, part by part, begun in order.
  *
- * Rejects on a retryable error; resolved parts stay resolved, and the rest must be delivered again.
+ * Rejects on a retryable error; parts that are resolved or taken over stay so, and the rest must be delivered again.
  */
 export async function processBatch(
   all: PipelineDeps,
@@ -119,9 +124,11 @@ async function processReadable(
     if (!control.isCurrent()) return;
     const last = part.at(-1);
     if (last === undefined) continue;
-    await processPart(deps, partition, part, prepared);
-    control.resolved(last.record.offset);
-    through = last.record.offset;
+    const { offset } = last.record;
+    const answer = () => processPart(deps, partition, part, prepared);
+    if (control.answer === undefined) await answer().then(() => control.resolved(offset));
+    else await control.answer(offset, answer);
+    through = offset;
   }
   const end = records.at(-1)?.offset ?? through;
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to the other lane

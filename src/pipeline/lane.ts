@@ -1,18 +1,7 @@
 import type { Runtime, Timer } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import type { BatchControl } from './batch.ts';
-import type { RequestRecord } from './ports.ts';
-
-/** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
-export type RequestHandler = (
-  partition: number,
-  records: readonly RequestRecord[],
-  control: BatchControl,
-) => Promise<void>;
 
 export interface LaneOptions {
-  readonly partition: number;
-  readonly handler: RequestHandler;
   readonly runtime: Pick<Runtime, 'schedule'>;
   readonly isOpen: boolean;
   /** `lasting`: waiting won't fix it; the lane retries all the same, more slowly. */
@@ -22,7 +11,7 @@ export interface LaneOptions {
 /** The pause before a lane retries its requests after an error. */
 const RETRY_DELAY_MS = { retryable: 200, lasting: 5_000 } as const;
 
-/** Processes requests of a partition one batch at a time, and retries until each is answered. */
+/** Does one piece of work at a time, and retries it until it is done. */
 export class Lane {
   readonly #options: LaneOptions;
   #open: boolean;
@@ -45,16 +34,14 @@ export class Lane {
   }
 
   /** Resolves when nothing is due any more, or the session has ended. Must not run twice at the same time. */
-  async finish(due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
-    while (!this.#ended) {
-      const left = due();
-      if (left.length === 0) break;
+  async finish(isDue: () => boolean, work: () => Promise<void>): Promise<void> {
+    while (!this.#ended && isDue()) {
       if (!this.#open) await this.#woken();
-      else await this.#serve(left, control);
+      else await this.#serve(work);
     }
   }
 
-  /** Starts no further part. */
+  /** Starts no further work. */
   pause(): void {
     this.#open = false;
   }
@@ -71,8 +58,8 @@ export class Lane {
     this.#wake?.();
   }
 
-  async #serve(records: readonly RequestRecord[], control: BatchControl): Promise<void> {
-    const outcome = this.#try(records, control);
+  async #serve(work: () => Promise<void>): Promise<void> {
+    const outcome = this.#try(work);
     this.#attempt = outcome.then(() => undefined);
     const delayMs = await outcome;
     this.#attempt = undefined;
@@ -80,10 +67,10 @@ export class Lane {
   }
 
   /** Returns how long to pause afterwards: 0 when nothing failed. */
-  async #try(records: readonly RequestRecord[], control: BatchControl): Promise<number> {
-    const { partition, handler, onError } = this.#options;
+  async #try(work: () => Promise<void>): Promise<number> {
+    const { onError } = this.#options;
     try {
-      await handler(partition, records, control);
+      await work();
       return 0;
     } catch (error) {
       const lasting = error instanceof IdallocError && !error.retryable;

@@ -2,17 +2,30 @@ import type { RequestPosition } from '../codec/request-position.ts';
 import type { Runtime } from '../core/runtime.ts';
 import type { BatchControl } from './batch.ts';
 import { DeferredQueue, type OffsetRange } from './deferred.ts';
+import { InOrder } from './in-order.ts';
 import { Lane, type LaneOptions } from './lane.ts';
+import { PartLanes } from './part-lanes.ts';
 import type { RequestRecord } from './ports.ts';
+
+/** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
+export type RequestHandler = (
+  partition: number,
+  records: readonly RequestRecord[],
+  control: BatchControl,
+) => Promise<void>;
 
 /** Records of one partition, in offset order. */
 export interface RequestChunk {
   readonly records: readonly RequestRecord[];
   /** The next offset to read: after the last record, and after any transaction markers that follow it. */
   readonly next: number;
+  /** Called when all of it is answered or deferred, and all before it. */
+  readonly answered?: () => void;
 }
 
 export interface RequestSessionOptions extends LaneOptions {
+  readonly partition: number;
+  readonly handler: RequestHandler;
   readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
   readonly onProgress: (position: RequestPosition) => void;
   /** Reads the partition again from an offset, for the large requests there, until it is stopped. */
@@ -30,14 +43,15 @@ interface Reading {
 /**
  * One request partition for as long as this worker owns it, across rebalances that leave it here.
  *
- *   idle ──deliver──▶ working ──all answered──▶ idle
+ *   idle ──deliver──▶ working ──all begun──▶ idle
  *                     working ──error──▶ resting ──time is up, or the gate opens──▶ working
  *                     working ──gate closed──▶ waiting ──gate opens──▶ working
  *   any  ──end──▶ ended (final)
  *
- * One chunk is processed at a time, and its delivery waits for that. A part in progress when the gate closes or the session
- * ends is completed, since it may be decided already; no further part starts. Unanswered requests are retried from
- * memory, so an error never moves the read position.
+ * One chunk is read at a time, and cut into parts in order. A few parts are answered side by side, so that one does not wait for
+ * the replies of another; the next chunk is read as soon as its first part would have room. A part in progress when the gate closes
+ * or the session ends is completed, since it may be decided already; no further part starts. Unanswered requests are
+ * retried from memory, so an error never moves the read position, which passes a part when all before it are answered, too.
  *
  * Large requests and bulk are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
  * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests. The first ones wait
@@ -47,10 +61,14 @@ interface Reading {
 export class RequestSession {
   readonly #options: RequestSessionOptions;
   readonly #lane: Lane;
+  readonly #partLanes: PartLanes;
   readonly #largeLane: Lane;
   readonly #deferred: DeferredQueue;
   readonly #largeControl: BatchControl;
   #ended = false;
+  /** Everything below has been begun or deferred. */
+  #begun: number | undefined;
+  readonly #answered = new InOrder((through) => this.#passed(through));
   /** Everything below has been answered or deferred. */
   #through: number | undefined;
   #position: RequestPosition | undefined;
@@ -61,7 +79,9 @@ export class RequestSession {
     const { position } = options;
     this.#options = options;
     this.#lane = new Lane(options);
+    this.#partLanes = new PartLanes(options);
     this.#largeLane = new Lane(options);
+    this.#begun = position?.small;
     this.#through = position?.small;
     this.#position = position;
     const unread =
@@ -91,43 +111,59 @@ export class RequestSession {
 
   /** Resolves when the parts in progress have ended. */
   get settled(): Promise<void> {
-    return Promise.all([this.#lane.settled, this.#largeLane.settled]).then(() => undefined);
+    const lanes = [this.#lane, this.#partLanes, this.#largeLane];
+    return Promise.all(lanes.map(({ settled }) => settled)).then(() => undefined);
   }
 
-  /** Resolves when every record has been answered or deferred, or the session has ended. */
-  async deliver({ records, next }: RequestChunk): Promise<void> {
+  /** Resolves when every record has been begun or deferred, and there is room for another part, or the session has ended. */
+  async deliver({ records, next, answered }: RequestChunk): Promise<void> {
     this.#deferred.saw(records);
-    await this.#lane.finish(() => records.slice(this.#firstDue(records)), {
+    await this.#finish(this.#lane, () => records.slice(this.#firstDue(records)), {
       isCurrent: () => this.#lane.isCurrent,
-      resolved: (offset) => this.#passed(offset + 1),
+      resolved: (offset) => this.#begins(offset + 1)(),
+      answer: async (offset, work) => {
+        const done = this.#begins(offset + 1);
+        await this.#partLanes.begin(() => work().then(done));
+      },
       deferrals: this.#deferred,
     });
-    this.#passed(next);
+    if (!this.#ended) this.#begins(next, answered)();
+  }
+
+  #finish(lane: Lane, due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
+    const { partition, handler } = this.#options;
+    return lane.finish(
+      () => due().length > 0,
+      () => handler(partition, due(), control),
+    );
+  }
+
+  /** Returns what to call when everything from the last such offset up to this one is answered. */
+  #begins(until: number, then?: () => void): () => void {
+    this.#begun = Math.max(until, this.#begun ?? until);
+    return this.#answered.add(until, then);
   }
 
   /** Starts no further part. */
   pause(): void {
-    this.#lane.pause();
-    this.#largeLane.pause();
+    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.pause();
   }
 
   /** Resumes, and cuts short the pause after an error. */
   resume(): void {
-    this.#lane.resume();
-    this.#largeLane.resume();
+    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.resume();
   }
 
   end(): void {
     this.#ended = true;
-    this.#lane.end();
-    this.#largeLane.end();
+    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.end();
     this.#reading?.stop();
   }
 
   #firstDue(records: readonly RequestRecord[]): number {
-    const through = this.#through;
-    if (through === undefined) return 0;
-    const at = records.findIndex(({ offset }) => offset >= through);
+    const begun = this.#begun;
+    if (begun === undefined) return 0;
+    const at = records.findIndex(({ offset }) => offset >= begun);
     return at === -1 ? records.length : at;
   }
 
@@ -148,7 +184,7 @@ export class RequestSession {
     this.#isServingLarge = true;
     while (!this.#ended && this.#deferred.first !== undefined) {
       const { held, unread } = this.#deferred;
-      if (held.length > 0) await this.#largeLane.finish(() => [...held], this.#largeControl);
+      if (held.length > 0) await this.#finish(this.#largeLane, () => [...held], this.#largeControl);
       else if (unread !== undefined) await this.#readAgain(unread.from);
     }
     this.#isServingLarge = false;
@@ -162,7 +198,7 @@ export class RequestSession {
         const [first] = due();
         if (first !== undefined) this.#deferred.sawFirstUnread(first);
         // Others may be deferred while the last ones are served.
-        while (!this.#ended && due().length > 0) await this.#largeLane.finish(due, this.#largeControl);
+        while (!this.#ended && due().length > 0) await this.#finish(this.#largeLane, due, this.#largeControl);
         if (!this.#ended) this.#largeAnswered(next);
         if (!this.#ended && this.#deferred.unread !== undefined) return;
         reading.stop();

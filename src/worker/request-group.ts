@@ -16,8 +16,7 @@ import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { KafkaError } from '../kafka/wire/kafka-error.ts';
 import { type Log, repeatFilter } from '../log.ts';
-import type { RequestHandler } from '../pipeline/lane.ts';
-import { type RequestChunk, RequestSession } from '../pipeline/request-session.ts';
+import { type RequestChunk, type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
 import { LostRequests } from './lost-requests.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestLag } from './request-lag.ts';
@@ -37,6 +36,10 @@ export interface RequestGroupOptions {
   /** How long leaving the group waits for parts in progress. */
   readonly drainTimeoutMs: number;
   readonly handler: RequestHandler;
+  /** Requests could not be served and will be retried. */
+  readonly onError: (error: unknown) => void;
+  /** A chunk of records was answered, this long after its delivery. */
+  readonly onAnswered: (milliseconds: number) => void;
   /** Whether requests of the partition can be decided now; see `refresh`. */
   readonly isReady: (partition: number) => boolean;
   /** This worker's copies of ledger partitions, with their ends. */
@@ -258,7 +261,7 @@ export class RequestGroup implements GroupMember {
     start: CommittedPosition | undefined,
     committed: RequestPosition | undefined = start,
   ): void {
-    const { cluster, topic, handler, runtime, log, onLag } = this.#options;
+    const { cluster, topic, handler, runtime, log, onLag, onError, onAnswered } = this.#options;
     const { monotonicMs } = runtime;
     const lost = new LostRequests({ cluster, runtime, topic, partition, last: start?.last });
     const next = start?.next ?? 0;
@@ -272,6 +275,7 @@ export class RequestGroup implements GroupMember {
       onProgress: ({ next }) => lag.progressed(next),
       readAgain: (from, deliver) => this.#readAgain(partition, from, deliver),
       onError: (error, lasting) => {
+        onError(error);
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
         const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';
@@ -283,9 +287,15 @@ export class RequestGroup implements GroupMember {
       {
         deliver: async (chunk) => {
           if (!lost.fits(chunk.records)) return followed.seek(BEYOND_ANY_END);
+          const startedMs = monotonicMs();
           const answered = lost.reading(chunk.records);
-          await session.deliver(chunk);
-          answered();
+          await session.deliver({
+            ...chunk,
+            answered: () => {
+              answered();
+              if (chunk.records.length > 0) onAnswered(monotonicMs() - startedMs);
+            },
+          });
         },
         interrupted: () => {
           const from = lost.compareFrom();

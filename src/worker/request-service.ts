@@ -93,16 +93,11 @@ export class RequestService implements Disposable {
       sessionTimeoutMs: config.groupSessionMs,
       commitIntervalMs: config.commitIntervalMs,
       drainTimeoutMs: config.drainTimeoutMs,
-      handler: async (partition, records, control) => {
-        const startedMs = runtime.monotonicMs();
-        try {
-          await processBatch(this.#pipeline, partition, records, control);
-        } catch (error) {
-          if (error instanceof IdallocError) metrics.addError(error.code);
-          throw error;
-        }
-        metrics.observeBatch(runtime.monotonicMs() - startedMs);
+      handler: (partition, records, control) => processBatch(this.#pipeline, partition, records, control),
+      onError: (error) => {
+        if (error instanceof IdallocError) metrics.addError(error.code);
       },
+      onAnswered: (milliseconds) => metrics.observeBatch(milliseconds),
       isReady: (partition) => this.#isReady(partition),
       copies: () => this.#copies(),
       unreached: () => this.#reach.unreached,

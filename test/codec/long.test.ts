@@ -1,7 +1,7 @@
 import avro from 'avsc';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bigintLong, toSafeNumber } from '../../src/codec/long.ts';
+import { arrayOfLongs, bigintLong, toSafeNumber } from '../../src/codec/long.ts';
 
 const MIN = -(2n ** 63n);
 const MAX = 2n ** 63n - 1n;
@@ -30,6 +30,32 @@ describe('the BigInt long', () => {
       fc.property(fc.integer({ min: -(2 ** 52), max: 2 ** 52 }), (value) => {
         expect(bigintLong.toBuffer(BigInt(value))).toEqual(plain.toBuffer(value));
       }),
+    );
+  });
+
+  it('writes lists of rising longs as avsc does, whatever the step and wherever they begin', () => {
+    const list = avro.Type.forSchema({ type: 'array', items: 'long' }, { registry: { long: bigintLong } });
+    const power = fc.integer({ min: 0, max: 62 }).map((bits) => 2n ** BigInt(bits));
+    const first = fc.oneof(
+      fc.bigInt(0n, MAX),
+      power,
+      fc.tuple(power, fc.bigInt(0n, 300n)).map(([top, less]) => (top > less ? top - less : 0n)),
+    );
+    const run = fc.record({ first, count: fc.integer({ min: 0, max: 300 }) });
+    const step = fc.oneof(
+      fc.bigInt(1n, 2n ** 45n),
+      power.filter((value) => value < 2n ** 46n),
+    );
+    fc.assert(
+      fc.property(fc.array(run, { minLength: 1, maxLength: 3 }), step, (runs, by) => {
+        const fitting = runs.filter(({ first, count }) => first + BigInt(count) * by <= MAX);
+        const all = fitting.flatMap(({ first, count }) =>
+          Array.from({ length: count }, (_, k) => first + BigInt(k) * by),
+        );
+        fc.pre(all.length > 0);
+        expect(Buffer.concat([arrayOfLongs(fitting, by), Buffer.of(0)])).toEqual(list.toBuffer(all));
+      }),
+      { numRuns: 300 },
     );
   });
 

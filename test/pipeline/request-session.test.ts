@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { RequestPosition } from '../../src/codec/request-position.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { RequestHandler } from '../../src/pipeline/lane.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
-import { type RequestChunk, RequestSession } from '../../src/pipeline/request-session.ts';
+import { type RequestChunk, type RequestHandler, RequestSession } from '../../src/pipeline/request-session.ts';
 
 const PARTITION = 3;
 
@@ -28,7 +27,14 @@ interface Reading {
 /** Lets everything run that can run now. */
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-function scene({ isOpen = true, position }: { isOpen?: boolean; position?: RequestPosition } = {}) {
+interface Given {
+  readonly isOpen?: boolean;
+  readonly position?: RequestPosition;
+  /** By default each call ends when the test says so. */
+  readonly handler?: RequestHandler;
+}
+
+function scene({ isOpen = true, position, handler }: Given = {}) {
   const calls: Call[] = [];
   const progress: number[] = [];
   const faults: boolean[] = [];
@@ -44,19 +50,21 @@ function scene({ isOpen = true, position }: { isOpen?: boolean; position?: Reque
       readings.push(reading);
       return { stop: () => (reading.stopped = true) };
     },
-    handler: (_partition, records, control) => {
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      calls.push({
-        offsets: records.map(({ offset }) => offset),
-        control,
-        end: (error) => {
-          if (error === undefined) resolve();
-          else reject(error);
-          return turn();
-        },
-      });
-      return promise;
-    },
+    handler:
+      handler ??
+      ((_partition, records, control) => {
+        const { promise, resolve, reject } = Promise.withResolvers<void>();
+        calls.push({
+          offsets: records.map(({ offset }) => offset),
+          control,
+          end: (error) => {
+            if (error === undefined) resolve();
+            else reject(error);
+            return turn();
+          },
+        });
+        return promise;
+      }),
     runtime: {
       monotonicMs: () => clock.nowMs,
       schedule: (delayMs, run) => {
@@ -224,6 +232,96 @@ describe('a request session', () => {
     calls[0]?.control.resolved(3);
     calls[0]?.control.resolved(1);
     expect([session.position?.next, progress]).toEqual([4, [4]]);
+  });
+});
+
+describe('parts', () => {
+  /** Cuts each chunk into parts of one request, and answers each when the test says so. */
+  function partScene() {
+    const answers = new Map<number, { resolve: () => void; reject: (error: unknown) => void; tries: number }>();
+    const answer = (offset: number) => () => {
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      answers.set(offset, { resolve, reject, tries: (answers.get(offset)?.tries ?? 0) + 1 });
+      return promise;
+    };
+    const cut: RequestHandler = async (_partition, records, control) => {
+      for (const { offset } of records) await control.answer?.(offset, answer(offset));
+    };
+    const { session, progress, faults, due } = scene({ handler: cut });
+    const deliver = (...offsets: number[]) => {
+      const next = Math.max(...offsets) + 1;
+      return session.deliver({ records: recordsAt(...offsets), next, answered: () => progress.push(-next) });
+    };
+    const settle = async (offset: number, error?: unknown) => {
+      if (error === undefined) answers.get(offset)?.resolve();
+      else answers.get(offset)?.reject(error);
+      await turn();
+    };
+    const tries = () => [...answers].map(([offset, { tries }]) => `${offset}: ${tries}`);
+    return { session, progress, faults, due, tries, deliver, settle };
+  }
+
+  it('of later chunks are begun while those before them wait for their replies, three at a time', async () => {
+    const { tries, deliver, settle } = partScene();
+    await deliver(1);
+    await deliver(2);
+    let taken = false;
+    void deliver(3, 4).then(() => (taken = true));
+    await turn();
+    expect([tries(), taken]).toEqual([['1: 1', '2: 1', '3: 1'], false]); // biome-ignore format: pairs
+    await settle(2);
+    expect([tries().length, taken]).toEqual([4, false]);
+    await settle(1);
+    expect(taken).toBe(true);
+  });
+
+  it('move the position when all before them are answered, and then their chunk counts as answered', async () => {
+    const { session, progress, deliver, settle } = partScene();
+    await deliver(1);
+    await deliver(2);
+    await settle(2);
+    expect([session.position, progress]).toEqual([undefined, []]);
+    await settle(1);
+    expect([session.position?.next, progress]).toEqual([3, [2, -2, 3, -3]]);
+  });
+
+  it('that fail are retried alone, after a pause, and hold up none after them', async () => {
+    const { session, faults, due, tries, deliver, settle } = partScene();
+    await deliver(1);
+    await settle(1, passing);
+    await deliver(2);
+    await settle(2);
+    expect([faults, due().map(({ delayMs }) => delayMs)]).toEqual([[false], [200]]);
+    due()[0]?.run();
+    await turn();
+    expect(tries()).toEqual(['1: 2', '2: 1']);
+    await settle(1);
+    expect(session.position?.next).toBe(3);
+  });
+
+  it('are not begun again when their chunk is read once more, and wait for the gate', async () => {
+    const { session, tries, deliver, settle } = partScene();
+    await deliver(1);
+    session.pause();
+    await settle(1, passing);
+    void deliver(1, 2);
+    await turn();
+    expect(tries()).toEqual(['1: 1']);
+    session.resume();
+    await turn();
+    expect(tries()).toEqual(['1: 2', '2: 1']);
+  });
+
+  it('that end after their session resolve nothing, and the session is settled only then', async () => {
+    const { session, progress, deliver, settle } = partScene();
+    await deliver(1);
+    session.end();
+    let settled = false;
+    void session.settled.then(() => (settled = true));
+    await turn();
+    expect(settled).toBe(false);
+    await settle(1);
+    expect([settled, session.position, progress.filter((next) => next > 0)]).toEqual([true, undefined, []]);
   });
 });
 

@@ -31,9 +31,19 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'offsets committed before replies',
     patches: [
       patch(
-        'src/pipeline/batch.ts',
-        'await processPart(deps, partition, part, prepared);\n    control.resolved(last.record.offset);',
-        'control.resolved(last.record.offset);\n    await processPart(deps, partition, part, prepared);',
+        'src/pipeline/request-session.ts',
+        'await this.#partLanes.begin(() => work().then(done));',
+        'done();\n        await this.#partLanes.begin(work);',
+      ),
+    ],
+  },
+  {
+    name: 'offsets committed past an earlier part that is not answered',
+    patches: [
+      patch(
+        'src/pipeline/in-order.ts',
+        'part.isDone = true;\n      this.#advance();',
+        'this.#onDone(until);\n      then?.();',
       ),
     ],
   },
@@ -130,8 +140,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/request-session.ts',
-        'await this.#lane.finish(() => records.slice(this.#firstDue(records)), {',
-        'await this.#lane.finish(() => (this.#lane.isCurrent ? records.slice(this.#firstDue(records)) : []), {',
+        'await this.#finish(this.#lane, () => records.slice(this.#firstDue(records)), {',
+        'await this.#finish(this.#lane, () => (this.#lane.isCurrent ? records.slice(this.#firstDue(records)) : []), {',
       ),
     ],
   },

@@ -1,0 +1,63 @@
+import { Lane, type LaneOptions } from './lane.ts';
+
+/** More would not help: while one part is decided, the others wait for that or for their replies. */
+const PARTS_AT_ONCE = 3;
+
+/**
+ * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their replies to be
+ * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
+ */
+export class PartLanes {
+  readonly #lanes: readonly Lane[];
+  readonly #free: Lane[];
+  #onRoom: (() => void) | undefined;
+
+  constructor(options: LaneOptions) {
+    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new Lane(options));
+    this.#free = [...this.#lanes];
+  }
+
+  /** Resolves when the parts in progress have ended. */
+  get settled(): Promise<unknown> {
+    return Promise.all(this.#lanes.map(({ settled }) => settled));
+  }
+
+  /**
+   * Begins to answer a part, until that succeeds or the session ends. Resolves when there is room for another part; must not be
+   * called before.
+   */
+  async begin(answer: () => Promise<void>): Promise<void> {
+    const lane = this.#free.shift();
+    if (lane === undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    void this.#finish(lane, answer);
+    if (this.#free.length > 0) return;
+    await new Promise<void>((resolve) => {
+      this.#onRoom = resolve;
+    });
+  }
+
+  async #finish(lane: Lane, answer: () => Promise<void>): Promise<void> {
+    let isDue = true;
+    await lane.finish(
+      () => isDue,
+      async () => {
+        await answer();
+        isDue = false;
+      },
+    );
+    this.#free.push(lane);
+    this.#onRoom?.();
+  }
+
+  pause(): void {
+    for (const lane of this.#lanes) lane.pause();
+  }
+
+  resume(): void {
+    for (const lane of this.#lanes) lane.resume();
+  }
+
+  end(): void {
+    for (const lane of this.#lanes) lane.end();
+  }
+}
