@@ -9,7 +9,7 @@ import { type Accepted, type Intake, receive } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
 import { cutIntoParts, isLarge, PART_MAX_REQUESTS } from './parts.ts';
-import type { Delivery, OutgoingRecord, Publisher, RequestRecord } from './ports.ts';
+import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup, RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN, type RecordTurns } from './record-turns.ts';
 import type { Slots } from './slots.ts';
 
@@ -19,6 +19,7 @@ export const LARGE_AT_ONCE = 2;
 export interface PipelineDeps extends DecisionDeps, LetterContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
+  readonly replyTopics: ReplyTopicLookup;
   readonly publisher: Publisher;
   /** For what large requests and bulk cause, so that it holds up nothing else. */
   readonly largePublisher: Publisher;
@@ -179,15 +180,18 @@ async function processPart(
   deps.quotas?.answered(partition, part);
 }
 
-/** The reply topics of requests that are decided here which have a quota but do not exist. */
+/** The reply topics of requests that are decided here which do not exist. Rejects when one can't be looked up. */
 async function missingTopics(
-  { quotas, homeOf }: PipelineDeps,
+  { replyTopics, homeOf }: PipelineDeps,
   partition: number,
   part: readonly Accepted[],
-): Promise<ReadonlySet<string> | undefined> {
-  if (quotas === undefined) return undefined;
-  const here = part.filter(({ request }) => homeOf(request.correlationId) === partition);
-  return await quotas.missing(new Set(here.map(({ request }) => request.replyTopic)));
+): Promise<ReadonlySet<string>> {
+  const named = new Set<string>();
+  for (const { request } of part) {
+    if (!named.has(request.replyTopic) && homeOf(request.correlationId) === partition) named.add(request.replyTopic);
+  }
+  const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
+  return new Set(missing.flat());
 }
 
 /**

@@ -10,7 +10,7 @@ export interface ChargeDeps extends Pick<OutgoingContext, 'customLayout'> {
   readonly layout: Layout;
   /** Undefined when no quotas are configured. */
   readonly quotas?: Quotas | undefined;
-  /** The reply topics of the part that have a quota but do not exist. */
+  /** The reply topics of the part that do not exist: whoever names one must use up neither another's quota nor IDs. */
   readonly missing?: ReadonlySet<string> | undefined;
 }
 

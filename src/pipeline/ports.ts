@@ -213,7 +213,7 @@ export interface Publisher {
   publish(records: readonly OutgoingRecord[], partition: number): Promise<readonly Delivery[]>;
 }
 
-/** Looks up reply topics for the quotas. */
+/** Looks up reply topics, before IDs are taken for a reply that nobody could get. */
 export interface ReplyTopicLookup {
   /** Whether the topic exists and can be seen; may be cached. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer. */
   exists(topic: string): Promise<boolean>;

@@ -1,14 +1,12 @@
 import type { Quota } from '../codec/quota.ts';
 import { nestReplyTopic, type ReplyPolicy } from '../codec/reply-policy.ts';
 import { PART_MAX_REQUESTS } from './parts.ts';
-import type { ReplyTopicLookup } from './ports.ts';
 import { TokenBucket } from './token-bucket.ts';
 
 export interface QuotasOptions {
   /** The current quotas; the same list until they change. */
   readonly quotas: () => readonly Quota[];
   readonly policy: Pick<ReplyPolicy, 'prefix' | 'requestTopic'>;
-  readonly topics: ReplyTopicLookup;
   readonly monotonicMs: () => number;
   /** This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to 1. */
   readonly share: () => number;
@@ -77,16 +75,6 @@ export class Quotas {
   answered(partition: number, part: readonly { readonly record: { readonly offset: number } }[]): void {
     const charged = this.#charged.get(partition);
     for (const { record } of part) charged?.delete(record.offset);
-  }
-
-  /**
-   * The topics among these that have a quota but do not exist: whoever names one must use up neither another's quota nor
-   * IDs. Rejects with KAFKA_UNAVAILABLE when a topic can't be looked up.
-   */
-  async missing(topics: ReadonlySet<string>): Promise<ReadonlySet<string>> {
-    const limited = [...topics].filter((topic) => this.#meterOf(topic) !== undefined);
-    const exist = await Promise.all(limited.map((topic) => this.#options.topics.exists(topic)));
-    return new Set(limited.filter((_, at) => exist[at] === false));
   }
 
   #isCharged({ partition, offset }: Charge): boolean {

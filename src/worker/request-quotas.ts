@@ -2,14 +2,12 @@ import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { renewed } from '../core/renewed.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
-import type { ReplyTopicLookup } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import type { WorkerContext } from './context.ts';
 
 /** The quotas that the configuration has now; undefined if it has none. `share` is this worker's share of each. */
 export function requestQuotas(
-  { config, runtime, metrics, wireLog, refusals: rights }: WorkerContext,
-  topics: ReplyTopicLookup,
+  { config, runtime, metrics, wireLog }: WorkerContext,
   share: () => number,
 ): Quotas | undefined {
   const { quotas } = config;
@@ -22,8 +20,6 @@ export function requestQuotas(
       runtime.monotonicMs,
     ),
     policy: replyPolicyOf(config.topics),
-    // Requests wait for a right that was revoked, so its topic is not missing.
-    topics: { exists: async (topic) => rights.isRevoked(topic) || (await topics.exists(topic)) },
     monotonicMs: runtime.monotonicMs,
     share,
     onExceeded: (prefix) => {

@@ -59,7 +59,9 @@ export class RequestService implements Disposable {
     const largePublisher = createPublisher(context, topics, 'publish large');
     this.#pipeline = {
       ...pipelineDeps(context, parts, { publisher, largePublisher }),
-      quotas: requestQuotas(context, topics, this.#quotaShare),
+      // Requests wait for a right that was revoked, so its topic is not missing.
+      replyTopics: { exists: async (topic) => context.refusals.isRevoked(topic) || (await topics.exists(topic)) },
+      quotas: requestQuotas(context, this.#quotaShare),
     };
     this.#reach = new Reach({
       ...context,
@@ -255,7 +257,7 @@ function pipelineDeps(
   context: WorkerContext,
   parts: RequestParts,
   publishers: Pick<PipelineDeps, 'publisher' | 'largePublisher'>,
-): PipelineDeps {
+): Omit<PipelineDeps, 'replyTopics'> {
   const { config, metrics, runtime, log } = context;
   const { topics, layout, datacenterId } = config;
   const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));

@@ -20,16 +20,16 @@ function world(text: string, share = 1) {
   const quotas = new Quotas({
     quotas: () => its.quotas,
     policy: POLICY,
-    topics: {
-      exists: async (topic) => {
-        its.lookedUp.push(topic);
-        return !its.missing.includes(topic);
-      },
-    },
     monotonicMs: () => its.nowMs,
     share: () => its.share,
     onExceeded: (prefix) => its.exceeded.push(prefix),
   });
+  const replyTopics = {
+    exists: async (topic: string) => {
+      its.lookedUp.push(topic);
+      return !its.missing.includes(topic);
+    },
+  };
   let offset = 0;
   const charge = (replyTopic: string, ids: number, replyBytes = 0): Charge => {
     offset += 1;
@@ -37,7 +37,7 @@ function world(text: string, share = 1) {
   };
   const passes = (topic: string, ids: number, replyBytes?: number) =>
     quotas.refuse(charge(topic, ids, replyBytes)) === undefined;
-  return { its, quotas, charge, passes };
+  return { its, quotas, replyTopics, charge, passes };
 }
 
 describe('a quota', () => {
@@ -159,27 +159,21 @@ describe('a quota', () => {
       `the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): ${again}`,
     );
   });
-
-  it('looks up topics that it covers, and no others', async () => {
-    const { its, quotas } = world('a. 100 2');
-    its.missing = ['a.y', 'b.y'];
-    expect(await quotas.missing(new Set(['a.x', 'a.y', 'b.y']))).toEqual(new Set(['a.y']));
-    expect(its.lookedUp).toEqual(['a.x', 'a.y']);
-  });
 });
 
 function served(text: string, link?: Link) {
-  const { its, quotas } = world(text);
+  const { its, quotas, replyTopics } = world(text);
   const options = { topic: new MemoryLedger(1, () => 1_700_000_000_000), homeOf: () => 0 };
   const worker = new MemoryWorker(link === undefined ? options : { ...options, link });
   const deferrals = new DeferredQueue(
     () => {},
     () => 0,
   );
+  const deps = { ...worker.deps, quotas, replyTopics };
   const serve = (...records: Parameters<typeof processBatch>[2]) =>
-    processBatch({ ...worker.deps, quotas }, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
+    processBatch(deps, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
   const appends = () => worker.events.filter((event) => /^append \d/.test(event));
-  return { its, quotas, worker, deferrals, serve, appends };
+  return { its, quotas, deps, worker, deferrals, serve, appends };
 }
 
 describe('requests over a quota', () => {
@@ -294,17 +288,27 @@ describe('a request whose reply topic does not exist', () => {
     expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
   });
 
+  it('is not decided without a quota either, and is looked up once for a part', async () => {
+    const { its, deps, worker, appends } = served(`${REPLIES} 100 2`);
+    its.missing = [NONE];
+    const records = [0, 1, 2].map((offset) => request(offset, `a${offset}`, { replyTopic: NONE }));
+    await processBatch({ ...deps, quotas: undefined }, 0, records, { isCurrent: () => true, resolved: () => {} });
+    expect([its.lookedUp, appends(), worker.publisher.on(DEAD_LETTERS).length]).toEqual([[NONE], [], 3]);
+  });
+
   it('is not looked up where another partition decides it', async () => {
-    const { its, quotas, worker } = served(`${REPLIES} 100 1`);
-    const deps = { ...worker.deps, quotas, homeOf: () => 1 };
-    await processBatch(deps, 0, [request(0, 'a')], { isCurrent: () => true, resolved: () => {} });
+    const { its, deps, worker } = served(`${REPLIES} 100 1`);
+    await processBatch({ ...deps, homeOf: () => 1 }, 0, [request(0, 'a')], {
+      isCurrent: () => true,
+      resolved: () => {},
+    });
     expect([its.lookedUp, worker.publisher.on('id.requests').length]).toEqual([[], 1]);
   });
 
   it('is left for later, undecided, when topics can not be looked up', async () => {
-    const { quotas, appends, worker } = served(`${REPLIES} 100 1`);
-    quotas.missing = () => Promise.reject(new IdallocError('KAFKA_UNAVAILABLE', 'no broker answers'));
-    const attempt = processBatch({ ...worker.deps, quotas }, 0, [request(0, 'a')], {
+    const { deps, appends } = served(`${REPLIES} 100 1`);
+    const exists = () => Promise.reject(new IdallocError('KAFKA_UNAVAILABLE', 'no broker answers'));
+    const attempt = processBatch({ ...deps, replyTopics: { exists } }, 0, [request(0, 'a')], {
       isCurrent: () => true,
       resolved: () => {},
     });

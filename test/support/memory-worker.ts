@@ -120,6 +120,7 @@ export class MemoryWorker {
       requestTopic: REQUESTS,
       deadLetterTopic: DEAD_LETTERS,
       replyPolicy: POLICY,
+      replyTopics: { exists: async () => true },
       publisher: this.publisher,
       largePublisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
