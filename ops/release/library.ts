@@ -16,7 +16,8 @@ export interface Library {
 }
 
 const TSC = join(ROOT, 'node_modules/.bin/tsc');
-const TIMEOUT_MS = 120_000;
+/** For a hang, which must not be mistaken for a busy machine. */
+const TIMEOUT_MS = 600_000;
 /** The oldest Node that the libraries support: see "engines" in package.json. */
 const TARGET = 'node20.19';
 

@@ -48,7 +48,8 @@ const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers 
 
 Example: npm run packages, then in your service: npm install ../idalloc/dist/packages/idalloc-client-*.tgz
 `;
-const TIMEOUT_MS = 120_000;
+/** For a hang, which must not be mistaken for a busy machine. */
+const TIMEOUT_MS = 600_000;
 const PACKAGES_DIR = join(ROOT, 'dist/packages');
 /** The folder of the packages before they are packed; it marks a directory that was written here. */
 const CONTENTS = 'idalloc-contents';
