@@ -57,7 +57,7 @@ const CONTENTS = 'idalloc-contents';
 const WORKER_NODE = '>=24';
 
 const CLIENT: Library = {
-  entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts' },
+  entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts', testing: 'src/client/testing.ts' },
   external: [],
 };
 const TESTCONTAINERS: Library = {

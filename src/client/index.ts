@@ -20,5 +20,13 @@ export {
 export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
+export type { IdSource } from './id-source.ts';
+export {
+  exportToOpenTelemetry,
+  exportToPrometheus,
+  type OpenTelemetryMeter,
+  type PrometheusLibrary,
+} from './metric-exports.ts';
+export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
 export { RequestRefused } from './requester.ts';

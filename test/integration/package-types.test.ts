@@ -1,8 +1,9 @@
-import { writeFileSync } from 'node:fs';
+import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ROOT } from '../support/docs.ts';
 import { TOOLS, tool, toolPath } from '../support/package-tools.ts';
-import { addConsumer, exampleOf, PackedProjects, run, TIMEOUT_MS } from '../support/packed-projects.ts';
+import { addConsumer, compile, exampleOf, PackedProjects, run, TIMEOUT_MS } from '../support/packed-projects.ts';
 
 let projects: PackedProjects;
 /** A project that has the client. */
@@ -57,6 +58,16 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packages${TOOLS
       await compileByOldest('consumer.ts', { ...resolution, lib: ['es2022'], types: ['node'] });
     },
   );
+
+  test('exports metrics to prom-client and to OpenTelemetry, which take its types and show its numbers', async () => {
+    for (const name of ['@opentelemetry', 'prom-client']) {
+      symlinkSync(toolPath(name), join(service, 'node_modules', name));
+    }
+    copyFileSync(join(ROOT, 'test/support/metrics-consumer.ts.txt'), join(service, 'metrics.ts'));
+    await compile(service, 'metrics.ts');
+    const { stdout } = await run(process.execPath, [join(service, 'metrics.js')], { timeout: TIMEOUT_MS });
+    expect(JSON.parse(stdout)).toEqual({ prometheus: 'idalloc_client_taken_total 10', openTelemetry: 10, failures: 1 });
+  });
 
   test.for(RESOLUTIONS)(
     'compiles a page with @idalloc/client/ids in TypeScript 5.0 with moduleResolution $moduleResolution, without the types of Node',

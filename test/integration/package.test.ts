@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { buildWorkerImages } from '../../ops/dev/images.ts';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { buildPackages, type Packed, readManifest } from '../../ops/release/packages.ts';
-import { blockCommands, readPage } from '../support/docs.ts';
+import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import { chromium } from '../support/example-tools.ts';
 import {
   BIN,
@@ -95,6 +95,17 @@ describe('@idalloc/client', () => {
     },
   );
 
+  test('runs the example of docs/how-to/tests.md for unit tests as it stands, with the output that it shows', async () => {
+    const page = 'docs/how-to/tests.md';
+    writeFileSync(join(service, 'unit.js'), exampleOf(page, '@idalloc/client/testing'));
+    const shown = blocksOf(readPage(page))
+      .find(({ language }) => language === 'console')
+      ?.body.join('\n');
+    const { stdout, stderr } = await run(plainNode(), ['unit.js'], { cwd: service, timeout: TIMEOUT_MS });
+    expect(stdout).toBe(`${shown}\n`);
+    expect(stderr).toBe('');
+  });
+
   test('runs the example of docs/reference/forms.md as it stands, after the command that makes its key', async () => {
     const page = 'docs/reference/forms.md';
     const makeKey = blockCommands(readPage(page)).find(({ command }) => command.endsWith('> form.key'))?.command ?? '';
@@ -120,12 +131,13 @@ describe('@idalloc/client', () => {
   });
 
   test('shares the classes of errors between its entries, in both module systems', async () => {
-    const check = `try { ids.parse('?', 'hex') } catch (error) { console.log(error instanceof client.IdallocError, error.code) }`;
+    const check = `try { ids.parse('?', 'hex') } catch (error) { console.log(error instanceof client.IdallocError, error.code) }
+      new testing.MemoryWorkers().connect().then((made) => { console.log(made instanceof client.IdClient); return made.close() })`;
     const load = (how: string) =>
-      `const client = ${how}('@idalloc/client'), ids = ${how}('@idalloc/client/ids'); ${check}`;
+      `const [client, ids, testing] = [${['', '/ids', '/testing'].map((entry) => `${how}('@idalloc/client${entry}')`)}]; ${check}`;
     const esm = await run(plainNode(), ['--input-type=module', '-e', load('await import')], { cwd: service });
     const cjs = await run(plainNode(), ['--input-type=commonjs', '-e', load('require')], { cwd: service });
-    expect([esm.stdout, cjs.stdout]).toEqual(['true INVALID_ID\n', 'true INVALID_ID\n']);
+    expect([esm.stdout, cjs.stdout]).toEqual(['true INVALID_ID\ntrue\n', 'true INVALID_ID\ntrue\n']);
   });
 
   test('exports nothing but its entries', async () => {
