@@ -21,7 +21,7 @@ import { Waits } from './waits.ts';
 
 /**
  * IDs for a service. next() and take() return prefetched IDs synchronously; takeAsync() waits until there are enough;
- * request() requests one batch by its correlation ID. An open client keeps its process alive.
+ * request() requests one batch by its correlation ID. IdSource documents its members. An open client keeps its process alive.
  */
 export class IdClient implements IdSource, AsyncDisposable {
   readonly #settings: BufferSettings;
@@ -53,7 +53,11 @@ export class IdClient implements IdSource, AsyncDisposable {
     return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
   }
 
-  /** Like connect, over another transport. */
+  /**
+   * Like connect, over another transport.
+   *
+   * @internal
+   */
   static async over(dependencies: ClientDependencies, options: BufferOptions): Promise<IdClient> {
     const { runtime, link, onOpen } = dependencies;
     const settings = bufferSettings(options);
@@ -122,48 +126,37 @@ export class IdClient implements IdSource, AsyncDisposable {
     if (!prefetch) this.#stock.withhold(noBuffer);
   }
 
-  /** Number of IDs in the buffer: a gauge. */
   get buffered(): number {
     return this.#stock.size;
   }
 
-  /** At this number of IDs in the buffer or fewer, more are requested: a gauge. */
   get lowWater(): number {
     return this.#demand.low;
   }
 
-  /** The layout of the last reply's IDs, for `decode`; undefined before the first reply, or when this version does not know it. */
   get layout(): Layout | undefined {
     return this.#layout;
   }
 
-  /** The next ID. Throws IdallocError BUFFER_EMPTY, also while other callers wait for IDs; CLIENT_CLOSED. */
   next(): bigint {
     return this.#stock.next();
   }
 
-  /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
     this.#checkCount(count);
     return this.#stock.take(count);
   }
 
-  /**
-   * The next ID as an exact JavaScript number, in a namespace whose layout fits into 53 bits, such as `js-safe`. Throws as
-   * next(), and CONFIG_INVALID for any other layout, without taking an ID.
-   */
   nextNumber(): number {
     this.#numbers.require();
     return Number(this.next());
   }
 
-  /** The next `count` IDs as JavaScript numbers, all or none. Throws as nextNumber(). */
   takeNumbers(count: number): number[] {
     this.#numbers.require();
     return this.take(count).map(Number);
   }
 
-  /** takeAsync for JavaScript numbers. Rejects as it does, and with CONFIG_INVALID when the layout has larger IDs. */
   async takeNumbersAsync(count: number, options: WaitForIds = {}): Promise<readonly number[]> {
     this.#numbers.require();
     const ids = await this.takeAsync(count, options);
@@ -171,12 +164,6 @@ export class IdClient implements IdSource, AsyncDisposable {
     return ids.map(Number);
   }
 
-  /**
-   * The next `count` IDs, as soon as there are that many; first come, first served.
-   *
-   * @throws IdallocError NO_REPLY, QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when
-   * the workers reject the request; the signal's reason.
-   */
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count);
     this.#stock.dropOld();
@@ -184,27 +171,17 @@ export class IdClient implements IdSource, AsyncDisposable {
     return isHere ? this.take(count) : this.#metrics.counted(this.#waits.take(count, options));
   }
 
-  /** Waits until the buffer holds `count` IDs, by default enough for coverSeconds. Throws as takeAsync. */
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
     this.#checkCount(count);
     if (this.#closed || this.#stock.size < count) await this.#metrics.counted(this.#waits.until(count, options));
   }
 
-  /**
-   * Requests one batch, bypassing the buffer. Until a reply comes the request is resent, which never yields a second batch;
-   * nor does another call with the same correlation ID after an error.
-   *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
-   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID,
-   * MALFORMED_REPLY; the signal's reason.
-   */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();
     const { batch, layout, replayed } = await this.#metrics.counted(this.#request({ ...options, correlationId }));
     return { correlationId, batch, layout, replayed };
   }
 
-  /** What the client has done since it was opened, and how it is now. Never throws. */
   metrics(): ClientMetrics {
     return {
       buffered: this.buffered,
@@ -218,7 +195,6 @@ export class IdClient implements IdSource, AsyncDisposable {
     };
   }
 
-  /** Rejects all waiting calls with CLIENT_CLOSED and closes all connections. IDs in the buffer are discarded. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -1,4 +1,7 @@
 export { expandIds, type IdBatch } from '../codec/id-batch.ts';
+export type { Encoding } from '../codec/id-request.ts';
+export type { HeaderNames } from '../codec/request-headers.ts';
+export type { IdRange } from '../core/generator.ts';
 export {
   type CustomLayout,
   customLayout,
