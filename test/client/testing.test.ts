@@ -5,6 +5,7 @@ import { MemoryWorkers } from '../../src/client/testing.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { decode, firstIdAt } from '../../src/ids/ids.ts';
+import { turns } from './stage.ts';
 
 const NOW_MS = Date.parse('2026-06-02T16:05:00Z');
 const clients: IdClient[] = [];
@@ -88,11 +89,12 @@ describe('workers in memory', () => {
 describe('a fault', () => {
   test('stop: the client goes on with its buffer, and requests are answered after recover()', async () => {
     const workers = new MemoryWorkers();
-    const client = await connected(workers);
+    const client = await connected(workers, { resendAfterMs: 3_600_000 });
     workers.stop();
     client.take(client.buffered);
     expect(() => client.next()).toThrow(code('BUFFER_EMPTY'));
     const waiting = client.takeAsync(10);
+    await turns(); // the request is sent before the workers are back
     workers.recover();
     expect(await waiting).toHaveLength(10);
   });
