@@ -81,7 +81,7 @@ export type ErrorCode = keyof typeof ERRORS;
 export class IdallocError extends Error {
   readonly code: ErrorCode;
 
-  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
     super(message, options);
     this.name = 'IdallocError';
     this.code = code;

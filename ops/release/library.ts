@@ -1,5 +1,5 @@
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { builtinModules } from 'node:module';
+import { isBuiltin } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { ROOT } from '../dev/paths.ts';
@@ -16,16 +16,39 @@ export interface Library {
 }
 
 const TSC = join(ROOT, 'node_modules/.bin/tsc');
-const TIMEOUT_MS = 120_000;
+/** For a hang, which must not be mistaken for a busy machine. */
+const TIMEOUT_MS = 600_000;
 /** The oldest Node that the libraries support: see "engines" in package.json. */
 const TARGET = 'node20.19';
-const BUILT_IN = new Set(builtinModules);
+
+/** Modules of packages that are bundled instead of their main ones. */
+const ALIAS = {
+  // Its loader looks for its implementations with computed names, which bundlers can't follow. The one in JavaScript is fast
+  // enough for a client.
+  '@chainsafe/fast-crc32c': '@chainsafe/fast-crc32c/impls/js_crc32c.js',
+  // Types only: without protocols and files, which nothing here uses.
+  avsc: 'avsc/etc/browser/avsc-types.js',
+};
 
 /**
- * Its loader looks for its implementations with computed names, which bundlers can't follow. The one in JavaScript is fast
- * enough for a client.
+ * Modules of Node that a bundled CommonJS package requires become imports. In an ES module `require` does not exist, and what
+ * bundlers put in its place throws.
  */
-const ALIAS = { '@chainsafe/fast-crc32c': '@chainsafe/fast-crc32c/impls/js_crc32c.js' };
+const BUILT_INS_IMPORTED: Plugin = {
+  name: 'built-ins-imported',
+  setup: ({ onResolve, onLoad }) => {
+    onResolve({ filter: /./ }, ({ path, kind, namespace }) => {
+      if (namespace === 'required') return { path, namespace: 'imported' };
+      return kind === 'require-call' && isBuiltin(path) ? { path, namespace: 'required' } : undefined;
+    });
+    onLoad({ filter: /./, namespace: 'required' }, ({ path }) => ({
+      contents: `module.exports = require('${path}').default;`,
+    }));
+    onLoad({ filter: /./, namespace: 'imported' }, ({ path }) => ({
+      contents: `export { default } from '${path.startsWith('node:') ? path : `node:${path}`}';`,
+    }));
+  },
+};
 
 /**
  * Writes the library to `dir`: ES modules to esm, CommonJS to cjs, each with its type declarations. In both formats the
@@ -47,7 +70,7 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
     target: TARGET,
     external: [...library.external],
     alias: ALIAS,
-    plugins: boundaryPlugins(library),
+    plugins: [BUILT_INS_IMPORTED, ...boundaryPlugins(library)],
     metafile: true,
     logLevel: 'warning',
   });
@@ -80,9 +103,7 @@ function boundaryPlugins({ boundary }: Library): Plugin[] {
 function requireDeclared({ outputs }: Metafile, { external, boundary }: Library): void {
   const declared = [...external, ...(boundary === undefined ? [] : [boundary.package])];
   const isKnown = (path: string) =>
-    path.startsWith('node:') ||
-    BUILT_IN.has(path) ||
-    declared.some((name) => path === name || path.startsWith(`${name}/`));
+    isBuiltin(path) || declared.some((name) => path === name || path.startsWith(`${name}/`));
   const found = Object.values(outputs).flatMap(({ imports }) => imports.filter((one) => one.external));
   const unknown = found.map(({ path }) => path).filter((path) => !isKnown(path));
   if (unknown.length > 0) throw new Error(`imported, but neither bundled nor declared: ${unknown.join(', ')}`);

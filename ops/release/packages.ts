@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
 import { buildLibrary, bundledLicenses, declarationOf, type Library } from './library.ts';
+import { PLACES } from './places.ts';
 
 interface RootManifest {
   readonly version: string;
@@ -47,7 +48,8 @@ const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers 
 
 Example: npm run packages, then in your service: npm install ../idalloc/dist/packages/idalloc-client-*.tgz
 `;
-const TIMEOUT_MS = 120_000;
+/** For a hang, which must not be mistaken for a busy machine. */
+const TIMEOUT_MS = 600_000;
 const PACKAGES_DIR = join(ROOT, 'dist/packages');
 /** The folder of the packages before they are packed; it marks a directory that was written here. */
 const CONTENTS = 'idalloc-contents';
@@ -55,8 +57,8 @@ const CONTENTS = 'idalloc-contents';
 const WORKER_NODE = '>=24';
 
 const CLIENT: Library = {
-  entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts' },
-  external: ['avsc', 'kafkajs', 'aws-msk-iam-sasl-signer-js', 'lz4-napi'],
+  entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts', testing: 'src/client/testing.ts' },
+  external: [],
 };
 const TESTCONTAINERS: Library = {
   entries: { index: 'src/testcontainers/index.ts' },
@@ -73,7 +75,7 @@ const DEFINITIONS: readonly Definition[] = [
       engines,
       sideEffects: false,
       ...entriesOf(CLIENT),
-      dependencies: picked(dependencies, ['avsc', 'kafkajs']),
+      dependencies: {},
       ...optionalPeers({ ...dependencies, ...peerDependencies }, ['aws-msk-iam-sasl-signer-js', 'lz4-napi']),
     }),
     build: (dir) => buildLibrary(CLIENT, join(dir, 'dist')),
@@ -114,17 +116,33 @@ async function buildWorker(dir: string): Promise<readonly string[]> {
   return [];
 }
 
-/** The fields that say where a library's entries are, for both module systems. */
+/**
+ * The fields that say where a library's entries are, for both module systems. Bundlers take `module` for `require` as well:
+ * one copy of each class in a bundle, and no `require` of Node's modules, which esbuild's ES modules can't do.
+ * `main`, `types` and `typesVersions` are for what does not read `exports`, such as TypeScript's `moduleResolution: node`.
+ */
 function entriesOf({ entries }: Library): object {
+  const typesOf = (source: string, format: 'esm' | 'cjs') => `./dist/${format}/types/${declarationOf(source)}`;
   const filesOf = (name: string, source: string, format: 'esm' | 'cjs') => ({
-    types: `./dist/${format}/types/${declarationOf(source)}`,
+    types: typesOf(source, format),
     default: `./dist/${format}/${name}.js`,
   });
-  const exports = Object.entries(entries).map(([name, source]) => [
+  const all = Object.entries(entries);
+  const exports = all.map(([name, source]) => [
     name === 'index' ? '.' : `./${name}`,
-    { import: filesOf(name, source, 'esm'), require: filesOf(name, source, 'cjs') },
+    {
+      module: filesOf(name, source, 'esm'),
+      import: filesOf(name, source, 'esm'),
+      require: filesOf(name, source, 'cjs'),
+    },
   ]);
-  return { exports: { ...Object.fromEntries(exports), './package.json': './package.json' } };
+  const others = all.filter(([name]) => name !== 'index').map(([name, source]) => [name, [typesOf(source, 'cjs')]]);
+  return {
+    main: './dist/cjs/index.js',
+    types: typesOf(entries.index ?? '', 'cjs'),
+    ...(others.length === 0 ? {} : { typesVersions: { '*': Object.fromEntries(others) } }),
+    exports: { ...Object.fromEntries(exports), './package.json': './package.json' },
+  };
 }
 
 function picked(versions: Readonly<Record<string, string>>, names: readonly string[]): Record<string, string> {
@@ -179,7 +197,8 @@ async function pack(definition: Definition, root: RootManifest, outDir: string):
   const { version, license } = root;
   const own = definition.manifest(root);
   const publishConfig = { access: 'public' };
-  const manifest = { name, version, description, keywords, license, type: 'module', ...own, publishConfig };
+  const head = { name, version, description, keywords, license, ...PLACES };
+  const manifest = { ...head, type: 'module', ...own, publishConfig };
   writeFileSync(join(dir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);
   cpSync(join(ROOT, 'LICENSE'), join(dir, 'LICENSE'));
   cpSync(join(import.meta.dirname, 'readme', `${short}.md`), join(dir, 'README.md'));

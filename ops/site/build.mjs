@@ -1,9 +1,11 @@
 // Builds the pages as a static site in .idalloc/site/html. Usage: npm run docs:site
-// VitePress has a separate lockfile here, and is installed beside the site, so that no other command installs it.
+// VitePress and TypeDoc have a separate lockfile here, and are installed beside the site, so that no other command installs them.
+// TypeDoc brings a TypeScript of its own, because that of the project has no interface for other programs.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { API_FOLDER, API_SIDEBAR, apiOptions } from './api.mjs';
 import { sidebarOf, stagePages } from './pages.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -21,8 +23,9 @@ function run(command, args) {
 mkdirSync(OUT, { recursive: true });
 for (const name of ['package.json', 'package-lock.json']) cpSync(join(import.meta.dirname, name), join(OUT, name));
 cpSync(join(import.meta.dirname, 'vitepress'), join(OUT, '.vitepress'), { recursive: true });
-writeFileSync(join(OUT, '.vitepress/sidebar.json'), JSON.stringify(sidebarOf(ROOT)));
+writeFileSync(join(OUT, '.vitepress/sidebar.json'), JSON.stringify([...sidebarOf(ROOT), API_SIDEBAR]));
 stagePages(ROOT, join(OUT, 'pages'));
 run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
+run(process.execPath, ['node_modules/typedoc/bin/typedoc', ...apiOptions(ROOT, join(OUT, 'pages', API_FOLDER))]);
 run(process.execPath, ['node_modules/vitepress/bin/vitepress.js', 'build', '.']);
 process.stdout.write(`The site is in ${join(OUT, 'html')}\n`);

@@ -55,12 +55,13 @@ async function ask(
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
   const { count, encoding, timeoutMs } = options;
+  const expiry = options.expiresAt === undefined ? {} : { expiresAt: new Date(options.expiresAt) };
   const kafka = { brokers: config.kafka.brokers, ...connectionOf(config.kafka) };
   return withCluster(context, config, async () => {
     const { headers } = config;
     const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
     try {
-      return await client.request({ correlationId, count, encoding, timeoutMs });
+      return await client.request({ correlationId, count, encoding, timeoutMs, ...expiry });
     } finally {
       await client.close();
     }

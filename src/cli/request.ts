@@ -3,12 +3,15 @@ import type { Encoding } from '../codec/id-request.ts';
 import type { CliContext } from './context.ts';
 import { type FormOptions, withFormOptions } from './form-options.ts';
 import { wholeNumber } from './numbers.ts';
+import { TIME_HELP, timeReader } from './times.ts';
 
 export interface RequestOptions extends FormOptions {
   readonly count: number;
   readonly correlationId?: string;
   readonly replyTopic?: string;
   readonly encoding: Encoding;
+  /** Wall milliseconds. */
+  readonly expiresAt?: number;
   readonly timeoutMs: number;
   readonly json?: true;
 }
@@ -38,6 +41,7 @@ export function requestCommand(context: CliContext): Command {
     .addOption(
       new Option('--encoding <how>', 'how the reply lists its IDs').choices(['RANGES', 'IDS']).default('RANGES'),
     )
+    .option('--expires-at <time>', `refuse it as EXPIRED from this time on: ${TIME_HELP}`, timeReader(context.now))
     .option('--timeout-ms <ms>', 'time to wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)

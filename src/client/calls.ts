@@ -43,4 +43,6 @@ export interface ClientDependencies {
   readonly runtime: Runtime;
   readonly replyTopic: string;
   readonly link: (events: TransportEvents) => Promise<Transport>;
+  /** Called once with a function that drops all IDs in the buffer. */
+  readonly onOpen?: (dropAll: () => void) => void;
 }

@@ -7,21 +7,23 @@ import type { ClientDependencies, RequestedBatch, RequestOptions, WaitForIds } f
 import { Demand } from './demand.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { callHook } from './hooks.ts';
+import type { IdSource } from './id-source.ts';
 import { connectKafka } from './kafka-link.ts';
+import { type ClientMetrics, MetricsRecorder } from './metrics.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, expiryOf, invalidCount, noBuffer, reservedForWaiting, tooFewIds } from './refusals.ts';
+import { clientClosed, expiryOf, invalidCount, noBuffer } from './refusals.ts';
 import { type BatchReply, bytesOf, Requester } from './requester.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
-import { WaitingQueue, wait } from './waiting.ts';
+import { Waits } from './waits.ts';
 
 /**
  * IDs for a service. next() and take() return prefetched IDs synchronously; takeAsync() waits until there are enough;
- * request() requests one batch by its correlation ID. An open client keeps its process alive.
+ * request() requests one batch by its correlation ID. IdSource documents its members. An open client keeps its process alive.
  */
-export class IdClient implements AsyncDisposable {
+export class IdClient implements IdSource, AsyncDisposable {
   readonly #settings: BufferSettings;
   readonly #runtime: Runtime;
   readonly #replyTopic: string;
@@ -30,8 +32,8 @@ export class IdClient implements AsyncDisposable {
   readonly #demand: Demand;
   readonly #stock: IdStock;
   readonly #refill: Refill;
-  readonly #takeWaiters: WaitingQueue;
-  readonly #readyWaiters: WaitingQueue;
+  readonly #waits: Waits;
+  readonly #metrics: MetricsRecorder;
   readonly #numbers = new NumberCheck();
   #layout: Layout | undefined;
   #closed = false;
@@ -51,11 +53,20 @@ export class IdClient implements AsyncDisposable {
     return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
   }
 
-  /** Like connect, over another transport. */
-  static async over({ runtime, replyTopic, link }: ClientDependencies, options: BufferOptions): Promise<IdClient> {
+  /**
+   * Like connect, over another transport.
+   *
+   * @internal
+   */
+  static async over(dependencies: ClientDependencies, options: BufferOptions): Promise<IdClient> {
+    const { runtime, link, onOpen } = dependencies;
     const settings = bufferSettings(options);
+    const metrics = new MetricsRecorder();
     const reporter = new ErrorReporter(runtime, (error) => callHook(settings.hooks, 'onError', error));
-    const onError = (error: Error) => reporter.report(error);
+    const onError = (error: Error) => {
+      metrics.noteError(error);
+      reporter.report(error);
+    };
     let client: IdClient | undefined;
     const transport = await link({
       onReply: (reply) => {
@@ -63,92 +74,89 @@ export class IdClient implements AsyncDisposable {
       },
       onError,
     });
-    client = new IdClient(settings, runtime, replyTopic, transport, onError);
+    client = new IdClient(settings, dependencies, transport, metrics, onError);
+    const stock = client.#stock;
+    onOpen?.(() => stock.dropAll());
     if (settings.prefetch) client.#refill.start();
     return client;
   }
 
   private constructor(
     settings: BufferSettings,
-    runtime: Runtime,
-    replyTopic: string,
+    { runtime, replyTopic }: ClientDependencies,
     transport: Transport,
+    metrics: MetricsRecorder,
     onError: (error: Error) => void,
   ) {
     this.#settings = settings;
     this.#runtime = runtime;
     this.#replyTopic = replyTopic;
     this.#transport = transport;
-    const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs } = settings;
+    this.#metrics = metrics;
+    const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } = settings;
     const monotonicMs = () => runtime.monotonicMs();
-    this.#takeWaiters = new WaitingQueue(maxWaiting, 'in turn');
-    this.#readyWaiters = new WaitingQueue(maxWaiting, 'any');
     this.#requester = new Requester({
       transport,
       runtime,
       resendAfterMs,
       maxWaiting,
-      onSend: (id, count, attempt) => callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt }),
+      onSend: (id, count, attempt) => {
+        metrics.noteSend();
+        callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt });
+      },
       onError,
     });
     this.#demand = new Demand(settings, monotonicMs());
-    this.#stock = new IdStock({ onLow: () => this.#refill.check(), monotonicMs, maxAgeMs });
+    const check = () => this.#refill.check();
+    const onFailure = (error: IdallocError) => metrics.noteFailure(error);
+    this.#stock = new IdStock({ onLow: check, monotonicMs, maxAgeMs, onFailure });
+    const hasRepliedSince = (sinceMs: number) => this.#requester.hasRepliedSince(sinceMs);
+    this.#waits = new Waits({ stock: this.#stock, runtime, maxWaiting, timeoutMs, prefetch, check, hasRepliedSince });
     this.#refill = new Refill({
       stock: this.#stock,
       demand: this.#demand,
       runtime,
       maxCount,
       request: (count) => this.#requestForBuffer(count),
-      needed: () => ({ taken: this.#takeWaiters.needed, buffered: this.#readyWaiters.needed }),
+      needed: () => this.#waits.needed,
       onBatch: (_reply, count) => this.#filled(count),
-      onRejected: (error) => this.#rejectWaiting(error),
+      onRejected: (error) => this.#waits.rejectAll(error),
       onError,
     });
-    if (!settings.prefetch) this.#stock.withhold(noBuffer);
+    if (!prefetch) this.#stock.withhold(noBuffer);
   }
 
-  /** Number of IDs in the buffer: a gauge. */
   get buffered(): number {
     return this.#stock.size;
   }
 
-  /** At this number of IDs in the buffer or fewer, more are requested: a gauge. */
   get lowWater(): number {
     return this.#demand.low;
   }
 
-  /** The layout of the last reply's IDs, for `decode`; undefined before the first reply, or when this version does not know it. */
   get layout(): Layout | undefined {
     return this.#layout;
   }
 
-  /** The next ID. Throws IdallocError BUFFER_EMPTY, also while other callers wait for IDs; CLIENT_CLOSED. */
   next(): bigint {
     return this.#stock.next();
   }
 
-  /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
     this.#checkCount(count);
     return this.#stock.take(count);
   }
 
-  /**
-   * The next ID as an exact JavaScript number, in a namespace whose layout fits into 53 bits, such as `js-safe`. Throws as
-   * next(), and CONFIG_INVALID for any other layout, without taking an ID.
-   */
   nextNumber(): number {
     this.#numbers.require();
     return Number(this.next());
   }
 
-  /** The next `count` IDs as JavaScript numbers, all or none. Throws as nextNumber(). */
   takeNumbers(count: number): number[] {
     this.#numbers.require();
     return this.take(count).map(Number);
   }
 
-  /** takeAsync for JavaScript numbers. Rejects as it does, and with CONFIG_INVALID when the layout has larger IDs. */
   async takeNumbersAsync(count: number, options: WaitForIds = {}): Promise<readonly number[]> {
     this.#numbers.require();
     const ids = await this.takeAsync(count, options);
@@ -156,41 +164,37 @@ export class IdClient implements AsyncDisposable {
     return ids.map(Number);
   }
 
-  /**
-   * The next `count` IDs, as soon as there are that many; first come, first served.
-   *
-   * @throws IdallocError NO_REPLY, QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when
-   * the workers reject the request; the signal's reason.
-   */
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count);
     this.#stock.dropOld();
-    if (this.#takeWaiters.isEmpty && this.#stock.size >= count && options.signal?.aborted !== true)
-      return this.take(count);
-    return this.#wait(this.#takeWaiters, count, options);
+    const isHere = !this.#waits.hasTakers && this.#stock.size >= count && options.signal?.aborted !== true;
+    return isHere ? this.take(count) : this.#metrics.counted(this.#waits.take(count, options));
   }
 
-  /** Waits until the buffer holds `count` IDs, by default enough for coverSeconds. Throws as takeAsync. */
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
     this.#checkCount(count);
-    if (this.#closed || this.#stock.size < count) await this.#wait(this.#readyWaiters, count, options);
+    if (this.#closed || this.#stock.size < count) await this.#metrics.counted(this.#waits.until(count, options));
   }
 
-  /**
-   * Requests one batch, bypassing the buffer. Until a reply comes the request is resent, which never yields a second batch;
-   * nor does another call with the same correlation ID after an error.
-   *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
-   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID,
-   * MALFORMED_REPLY; the signal's reason.
-   */
   async request(options: RequestOptions): Promise<RequestedBatch> {
     const correlationId = options.correlationId ?? this.#runtime.uuid();
-    const { batch, layout, replayed } = await this.#request({ ...options, correlationId });
+    const { batch, layout, replayed } = await this.#metrics.counted(this.#request({ ...options, correlationId }));
     return { correlationId, batch, layout, replayed };
   }
 
-  /** Rejects all waiting calls with CLIENT_CLOSED and closes all connections. IDs in the buffer are discarded. */
+  metrics(): ClientMetrics {
+    return {
+      buffered: this.buffered,
+      lowWater: this.lowWater,
+      idsPerSecond: this.#demand.rate,
+      waiting: this.#waits.size,
+      pending: this.#requester.pending,
+      taken: this.#stock.taken,
+      dropped: this.#stock.dropped,
+      ...this.#metrics.totals(this.#requester.begun),
+    };
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -206,8 +210,7 @@ export class IdClient implements AsyncDisposable {
     this.#stock.withhold(clientClosed);
     const reason = clientClosed();
     this.#requester.close(reason);
-    this.#takeWaiters.rejectAll(reason);
-    this.#readyWaiters.rejectAll(reason);
+    this.#waits.close(reason);
     await this.#transport.close();
   }
 
@@ -233,55 +236,14 @@ export class IdClient implements AsyncDisposable {
     });
     const { latencyMs, replayed } = reply;
     this.#layout = reply.layout;
+    this.#metrics.noteReply(reply);
     callHook(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
     return reply;
   }
 
-  async #wait(queue: WaitingQueue, count: number, { timeoutMs, signal }: WaitForIds): Promise<readonly bigint[]> {
-    if (this.#closed) throw clientClosed();
-    if (!this.#settings.prefetch) throw noBuffer();
-    const limitMs = timeoutMs ?? this.#settings.timeoutMs;
-    const beganMs = this.#runtime.monotonicMs();
-    const timeoutError = () => tooFewIds(count, limitMs, this.#requester.hasRepliedSince(beganMs));
-    const waited = wait<readonly bigint[]>(this.#runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
-      const leave = queue.join(count, caller);
-      this.#reserveForWaiting();
-      return () => {
-        leave();
-        this.#serve();
-      };
-    });
-    this.#refill.check();
-    return waited;
-  }
-
-  #serve(): void {
-    if (this.#closed) return;
-    const stock = this.#stock;
-    this.#takeWaiters.serve(
-      () => stock.size,
-      (count) => stock.takeReserved(count),
-    );
-    this.#readyWaiters.serve(
-      () => stock.size,
-      () => [],
-    );
-    this.#reserveForWaiting();
-  }
-
-  /** While callers wait, new IDs are reserved for them. */
-  #reserveForWaiting(): void {
-    this.#stock.withhold(this.#takeWaiters.isEmpty ? undefined : reservedForWaiting);
-  }
-
   #filled(count: number): void {
-    this.#serve();
+    this.#waits.serve();
     callHook(this.#settings.hooks, 'onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
-  }
-
-  #rejectWaiting(error: IdallocError): void {
-    this.#takeWaiters.rejectAll(error);
-    this.#readyWaiters.rejectAll(error);
   }
 
   #checkCount(count: number): void {

@@ -1,4 +1,7 @@
 export { expandIds, type IdBatch } from '../codec/id-batch.ts';
+export type { Encoding } from '../codec/id-request.ts';
+export type { HeaderNames } from '../codec/request-headers.ts';
+export type { IdRange } from '../core/generator.ts';
 export {
   type CustomLayout,
   customLayout,
@@ -20,5 +23,13 @@ export {
 export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
+export type { IdSource } from './id-source.ts';
+export {
+  exportToOpenTelemetry,
+  exportToPrometheus,
+  type OpenTelemetryMeter,
+  type PrometheusLibrary,
+} from './metric-exports.ts';
+export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
 export { RequestRefused } from './requester.ts';

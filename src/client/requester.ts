@@ -85,6 +85,7 @@ export class Requester {
   readonly #pending = new Map<string, PendingRequest>();
   #closed: Error | undefined;
   #repliedMs = Number.NEGATIVE_INFINITY;
+  #begun = 0;
 
   constructor(options: RequesterOptions) {
     this.#options = options;
@@ -100,6 +101,16 @@ export class Requester {
   async request(request: BatchRequest): Promise<BatchReply> {
     const timeoutError = () => this.#timeoutError(request);
     return wait(this.#options.runtime, { ...request, timeoutError }, (caller) => this.#join(request, caller));
+  }
+
+  /** Total number of requests. */
+  get begun(): number {
+    return this.#begun;
+  }
+
+  /** Number of requests without a reply. */
+  get pending(): number {
+    return this.#pending.size;
   }
 
   /** Whether a reply to any request has come since then (monotonic ms). */
@@ -167,6 +178,7 @@ export class Requester {
       resend: undefined,
     };
     this.#pending.set(key, pending);
+    this.#begun += 1;
     void this.#send(pending);
     return pending;
   }

@@ -15,6 +15,8 @@ export interface StockOptions {
   readonly monotonicMs: () => number;
   /** Older IDs are dropped instead of returned. */
   readonly maxAgeMs?: number | undefined;
+  /** Called with each error that next() and take() throw. */
+  readonly onFailure?: (error: IdallocError) => void;
 }
 
 interface Batch extends SuppliedBatch {
@@ -61,6 +63,11 @@ export class IdStock {
     return this.#received - this.#dropped - this.size;
   }
 
+  /** Total number of IDs dropped so far. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
   /** The next ID. Throws IdallocError BUFFER_EMPTY, or the error given to withhold(). */
   next(): bigint {
     if (this.#granted === 0) this.#grant();
@@ -72,14 +79,14 @@ export class IdStock {
 
   /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
-    if (this.#refusal !== undefined) throw this.#refusal();
+    if (this.#refusal !== undefined) throw this.#failure(this.#refusal());
     return this.takeReserved(count);
   }
 
   /** Like take, also while the stock is withheld. */
   takeReserved(count: number): bigint[] {
     this.dropOld();
-    if (this.size < count) throw emptied(count);
+    if (this.size < count) throw this.#failure(emptied(count));
     const ids = new Array<bigint>(count);
     for (let at = 0; at < count; ) {
       if (this.#granted + this.#behind === 0) this.#open();
@@ -136,6 +143,20 @@ export class IdStock {
     );
   }
 
+  /** Drops all IDs. */
+  dropAll(): void {
+    this.#dropOpen();
+    this.#dropped += this.#stored;
+    this.#batches = [];
+    this.#stored = 0;
+    this.#oldestMs = Number.POSITIVE_INFINITY;
+  }
+
+  #failure(error: IdallocError): IdallocError {
+    this.#options.onFailure?.(error);
+    return error;
+  }
+
   #dropOpen(): void {
     this.#dropped += this.#granted + this.#behind;
     this.#granted = 0;
@@ -153,12 +174,12 @@ export class IdStock {
 
   /** Leaves at least one ID granted, or throws. */
   #grant(): void {
-    if (this.#refusal !== undefined) throw this.#refusal();
+    if (this.#refusal !== undefined) throw this.#failure(this.#refusal());
     this.dropOld();
     if (this.#behind === 0 && this.#stored > 0) this.#open();
     const { size } = this;
     if (size <= this.#low) this.#options.onLow();
-    if (this.#behind === 0) throw emptied(1);
+    if (this.#behind === 0) throw this.#failure(emptied(1));
     this.#granted = this.#grantable(size);
     this.#behind -= this.#granted;
   }

@@ -75,6 +75,10 @@ export class WaitingQueue {
     return this.#waiters.size === 0;
   }
 
+  get size(): number {
+    return this.#waiters.size;
+  }
+
   /** IDs needed to serve all callers: the sum in turn, otherwise the maximum. */
   get needed(): number {
     let needed = 0;

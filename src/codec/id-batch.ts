@@ -95,7 +95,11 @@ export function countIds(ranges: readonly IdRange[]): number {
   return total;
 }
 
-/** Every ID of the batch, in order. RangeError above MAX_BATCH_COUNT. */
+/**
+ * Every ID of the batch, in order.
+ *
+ * @throws RangeError above MAX_BATCH_COUNT.
+ */
 export function expandIds(batch: Pick<IdBatch, 'ranges' | 'step'>): bigint[] {
   const ids = new Array<bigint>(countIds(batch.ranges));
   let next = 0;

@@ -25,8 +25,8 @@ export const MAX_REQUEST_BYTES = 16 * 1024;
 const MAX_TIME_MS = 8_640_000_000_000_000;
 
 const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
-export const ID_REQUEST_FINGERPRINT = schema.fingerprint;
-export const ID_REQUEST_HEADER = schema.header;
+export const ID_REQUEST_FINGERPRINT: Buffer = schema.fingerprint;
+export const ID_REQUEST_HEADER: Buffer = schema.header;
 
 /** The body as the schema has it. */
 interface Wire {

@@ -37,7 +37,11 @@ export function chooseLayout(choice: LayoutChoice): Chosen {
   return problems.length > 0 ? { problems } : { layout: defineLayout(spec) };
 }
 
-/** A custom layout. Throws CONFIG_INVALID with all problems. */
+/**
+ * A custom layout.
+ *
+ * @throws IdallocError CONFIG_INVALID with all problems.
+ */
 export function customLayout({ fields, ...rest }: CustomLayout): Layout {
   return defineLayout({
     name: CUSTOM,

@@ -83,7 +83,8 @@ export const PRESETS: Readonly<Record<PresetName, Preset>> = Object.freeze({
 
 /**
  * The layout of a preset, with overrides of its epoch or, for bwmarrin, its bits.
- * Throws CONFIG_INVALID with all problems, such as baidu without an epoch.
+ *
+ * @throws IdallocError CONFIG_INVALID with all problems, such as baidu without an epoch.
  */
 export function presetLayout(name: PresetName, overrides: PresetOverrides = {}): Layout {
   if (!Object.hasOwn(PRESETS, name)) {

@@ -18,6 +18,7 @@ describe('the command line', () => {
     ['an empty correlation ID', ['request', '--correlation-id', '']],
     ['a correlation ID of 257 bytes', ['request', '--correlation-id', 'é'.repeat(129)]],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
+    ['an expiry that is no time', ['request', '--expires-at', 'soon']],
     ['arguments that no command takes', ['worker', 'now']],
   ])('exits with 2 for %s, and names --help', async (_, args) => {
     const { code, out, err } = await cli(args, { KAFKA_BROKERS: 'unused:1' });

@@ -151,6 +151,15 @@ describe('waiting for IDs', () => {
     expect(client.next()).toBe(15n);
   });
 
+  test('reserves the IDs of the buffer from the call on', async () => {
+    const { client, workers } = await stage();
+    workers.answering = false;
+    const waiting = client.takeAsync(4_001);
+    expect(() => client.next()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
+    await client.close();
+    await expect(waiting).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+  });
+
   test('ends with NO_REPLY at its timeout, without blocking later callers', async () => {
     const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
     workers.answering = false;

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { CLIENT_METRICS } from '../../src/client/metric-exports.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS } from '../../src/errors.ts';
@@ -27,9 +28,10 @@ const KNOWN = new Set<string>([
 /** All pages but the changelog, which describes earlier releases. */
 const CURRENT = PAGES.filter((page) => page !== 'CHANGELOG.md');
 
-const METRICS = new Set(
-  [...(await createMetrics().render()).body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name),
-);
+const METRICS = new Set([
+  ...[...(await createMetrics().render()).body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name),
+  ...CLIENT_METRICS.map(({ name }) => name),
+]);
 
 test.for(CURRENT)('the variables and codes that %s names exist', (page) => {
   const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\b[A-Z]+(?:_[A-Z0-9]*)+\b/g) ?? []);
@@ -39,6 +41,13 @@ test.for(CURRENT)('the variables and codes that %s names exist', (page) => {
 test.for(CURRENT)('the metrics that %s names exist', (page) => {
   const names = inlineCode(readPage(page)).flatMap((text) => text.match(/\bidalloc_\w+/g) ?? []);
   expect(names.filter((name) => !METRICS.has(name))).toEqual([]);
+});
+
+test('the page of the client names every metric that the client exports', () => {
+  const page = readPage('docs/how-to/client.md');
+  for (const { name, labels } of CLIENT_METRICS) {
+    expect(page).toContain(labels.length === 0 ? `\`${name}\`` : `\`${name}{${labels.join()}}\``);
+  }
 });
 
 test('each of the other names is used by a page', () => {

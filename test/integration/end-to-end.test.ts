@@ -169,4 +169,6 @@ test('`idalloc request` prints a table for people, or the reason for an error', 
 
   const refused = await runIdalloc(['request', '--count', '100001'], realm.env);
   expect(refused).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^INVALID_COUNT: /) });
+  const expired = await runIdalloc(['request', '--expires-at', '1m'], realm.env);
+  expect(expired).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(/^EXPIRED: /) });
 });

@@ -190,7 +190,13 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'member-copies': { project: 'long', seconds: 11, shows: 'assignments by the reach of copies; also simulated' },
   'more-partitions': { project: 'long', seconds: 165, shows: 'the page for more partitions' },
   namespaces: { project: 'long', seconds: 68, shows: 'namespaces and datacenters that do not fit; also in unit tests' },
-  package: { project: 'long', seconds: 605, shows: 'the packages in each module system, bundler and browser' },
+  package: { project: 'long', seconds: 605, shows: 'the packages in each module system and in a browser' },
+  'package-bundlers': { project: 'long', seconds: 200, shows: 'the packed client in each bundler and on each runtime' },
+  'package-types': {
+    project: 'long',
+    seconds: 60,
+    shows: 'types and manifests of the packages, by the oldest TypeScript',
+  },
   partitioners: {
     project: 'long',
     seconds: 33,

@@ -92,6 +92,16 @@ export function nestModules(): Promise<Tool> {
   });
 }
 
+/** A directory whose node_modules has the bundlers, runtimes and checkers that the packages are tested with. */
+export function packageTools(): Promise<Tool> {
+  const folder = '../test/support/package-tools';
+  return prepared('package tools', `${folder}/package-lock.json`, {}, async (into, recipe) => {
+    await cp(join(recipe, '../package.json'), join(into, 'package.json'));
+    await cp(recipe, join(into, 'package-lock.json'));
+    await install('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--silent'], into);
+  });
+}
+
 /** The directory of the program `request`, which is the Go example. */
 export function goRequester(): Promise<Tool> {
   const go = recentGo();

@@ -6,7 +6,8 @@ import { promisify } from 'node:util';
 import { expect, type TestContext } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { buildPackages, type Packed } from '../../ops/release/packages.ts';
-import { DATACENTER_ID, Realm } from './realm.ts';
+import { blocksOf, readPage } from './docs.ts';
+import { Realm } from './realm.ts';
 import { suiteServers } from './servers.ts';
 
 export const run = promisify(execFile);
@@ -102,13 +103,21 @@ export async function compiledConsumer(project: string): Promise<string> {
 export async function expectServed(program: string, annotate: TestContext['annotate']): Promise<void> {
   await using realm = await Realm.create(suiteServers());
   await realm.worker().ready();
-  const args = [program, suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
-  const { stdout, stderr } = await run(plainNode(), args, { timeout: TIMEOUT_MS });
+  const { node } = await expectServedBy(realm, [plainNode(), program]);
+  await annotate(`measured: node ${node}, ${mib(statSync(program).size)} of program`);
+}
+
+/** Expects that a service, run with this command in an empty directory, gets its IDs from the realm's worker. */
+export async function expectServedBy(realm: Realm, [command, ...args]: readonly [string, ...string[]]) {
+  const topics = [suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic];
+  const cwd = mkdtempSync(join(tmpdir(), 'idalloc-served-'));
+  const { stdout, stderr } = await run(command, [...args, ...topics], { timeout: TIMEOUT_MS, cwd }).finally(() =>
+    rmSync(cwd, { recursive: true, force: true }),
+  );
   const printed = JSON.parse(stdout);
-  await annotate(`measured: node ${printed.node}, ${mib(statSync(program).size)} of program`);
   expect(printed).toMatchObject({
     distinct: 1_007,
-    decoded: { datacenterId: DATACENTER_ID },
+    decoded: { datacenterId: realm.datacenterId },
     text: true,
     recent: true,
     replayed: true,
@@ -117,4 +126,22 @@ export async function expectServed(program: string, annotate: TestContext['annot
     closed: 'CLIENT_CLOSED',
   });
   expect(stderr).toBe('');
+  return printed as { readonly node: string };
+}
+
+/** The program that a page shows which imports `module`. */
+export function exampleOf(page: string, module: string): string {
+  const found = blocksOf(readPage(page)).filter(({ body }) => body.some((line) => line.endsWith(`from '${module}';`)));
+  expect(found).toHaveLength(1);
+  return `${found[0]?.body.join('\n')}\n`;
+}
+
+/** An example with the brokers and topics of a realm. */
+export function exampleIn(realm: Realm, example: string): string {
+  const [broker] = suiteServers().brokers;
+  const here = example
+    .replace("'localhost:9092'", `'${broker}'`)
+    .replace("'id.replies.orders'", `'${realm.replyTopic}', requestTopic: '${realm.requestTopic}'`);
+  expect(here).toContain(realm.replyTopic);
+  return here;
 }

@@ -77,10 +77,6 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
-  [
-    'npx esbuild service.js --bundle --platform=node --outfile=service.cjs',
-    { file: PACKAGE, by: "'--bundle', '--platform=node'" },
-  ],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
   ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],

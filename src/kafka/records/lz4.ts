@@ -18,6 +18,9 @@ const EXPECTED_RATIO = 4;
 
 type Lz4 = Pick<typeof import('lz4-napi'), 'uncompressSync'>;
 
+/** A variable, and marks at its import: so bundlers leave the import alone. The package is native, and may be missing. */
+const PACKAGE = 'lz4-napi';
+
 /**
  * Decompresses an LZ4 frame: a head, blocks that each follow their length in four bytes, and a length of 0. Blocks are
  * decompressed one by one, each into no more than the head allows. Checksums are ignored: the record batch has its own.
@@ -112,11 +115,11 @@ class Output {
 
 let loading: Promise<Lz4> | undefined;
 
-/** Loaded on first use, since it is native and not available for every platform. With `.catch`, bundlers allow that it is missing. */
+/** Loaded on first use, since it is native and not available for every platform. */
 function library(): Promise<Lz4> {
-  loading ??= import('lz4-napi').catch((error: unknown) => {
+  loading ??= import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE).catch((error: unknown) => {
     loading = undefined;
-    throw noCodec('lz4-napi', error);
+    throw noCodec(PACKAGE, error);
   });
   return loading;
 }

@@ -1,8 +1,8 @@
-import kafkajs from 'kafkajs';
 import { describeError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
+import { errorClasses } from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
 
 /** Reasons not to trust a certificate, by the codes of Node and OpenSSL. */
@@ -81,7 +81,9 @@ function isCut(code: string | undefined): boolean {
 
 /** Includes the response of a broker that accepts no logins at all. */
 function isRefusal(error: unknown): boolean {
-  return error instanceof kafkajs.KafkaJSSASLAuthenticationError || error instanceof kafkajs.KafkaJSProtocolError;
+  return (
+    error instanceof errorClasses.KafkaJSSASLAuthenticationError || error instanceof errorClasses.KafkaJSProtocolError
+  );
 }
 
 /** The text of a socket error. A name with several addresses has one error per address and no message of its own. */

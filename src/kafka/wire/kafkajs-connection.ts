@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
-import type { ISocketFactory } from 'kafkajs';
-import type { ConnectionConfig } from './connection-config.ts';
+import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 import { Frames } from './frames.ts';
 import { InFlight } from './in-flight.ts';
 import { Connection, createSocketFactory, type InnerLogger } from './kafkajs-modules.ts';
@@ -38,7 +37,7 @@ export class WireConnection extends Connection {
   ) {
     const { socketFactory = createSocketFactory(), ssl, sasl, clientId } = config;
     const opened: { socket?: Socket; watch?: (socket: Socket) => void } = {};
-    const open: ISocketFactory = (args) => {
+    const open: SocketFactory = (args) => {
       const socket = socketFactory(args);
       opened.socket = socket;
       opened.watch?.(socket);

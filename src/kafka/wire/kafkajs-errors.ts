@@ -1,7 +1,6 @@
-import kafkajs from 'kafkajs';
 import { describeError } from '../../errors.ts';
 import { KafkaError, type KafkaErrorCode } from './kafka-error.ts';
-import { errorCodes } from './kafkajs-modules.ts';
+import { errorClasses, errorCodes } from './kafkajs-modules.ts';
 
 const NAMES: ReadonlyMap<number, { readonly type: string; readonly message: string }> = new Map(
   errorCodes.map(({ code, type, message }) => [code, { type, message }]),
@@ -37,12 +36,13 @@ export function callError(error: unknown, broker: string): KafkaError {
   const options = { cause: error };
   const detail = `${broker}: ${describeError(error)}`;
   if (error instanceof KafkaError) return new KafkaError(error.errorCode, detail, options);
-  if (error instanceof kafkajs.KafkaJSSASLAuthenticationError) return new KafkaError('LOGIN_REFUSED', detail, options);
-  if (error instanceof kafkajs.KafkaJSProtocolError) {
+  if (error instanceof errorClasses.KafkaJSSASLAuthenticationError)
+    return new KafkaError('LOGIN_REFUSED', detail, options);
+  if (error instanceof errorClasses.KafkaJSProtocolError) {
     return new KafkaError(LOGIN_ERRORS.has(error.type) ? 'LOGIN_REFUSED' : error.type, detail, options);
   }
-  if (error instanceof kafkajs.KafkaJSConnectionError) return new KafkaError('CONNECTION_LOST', detail, options);
-  if (error instanceof kafkajs.KafkaJSServerDoesNotSupportApiKey) {
+  if (error instanceof errorClasses.KafkaJSConnectionError) return new KafkaError('CONNECTION_LOST', detail, options);
+  if (error instanceof errorClasses.KafkaJSServerDoesNotSupportApiKey) {
     return new KafkaError('UNSUPPORTED_VERSION', detail, options);
   }
   return new KafkaError('MALFORMED_RESPONSE', `${broker}: a response can't be read: ${describeError(error)}`, options);

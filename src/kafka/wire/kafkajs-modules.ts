@@ -1,11 +1,12 @@
 import type { Socket } from 'node:net';
 import type { ConnectionOptions as TlsOptions } from 'node:tls';
-import type { ISocketFactory, KafkaConfig } from 'kafkajs';
+import errorClassesModule from 'kafkajs/src/errors.js';
 import connectionModule from 'kafkajs/src/network/connection.js';
 import socketFactoryModule from 'kafkajs/src/network/socketFactory.js';
 import decoderModule from 'kafkajs/src/protocol/decoder.js';
 import encoderModule from 'kafkajs/src/protocol/encoder.js';
 import errorModule from 'kafkajs/src/protocol/error.js';
+import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 
 /**
  * The internal modules of kafkajs 2.2.4 that are used here, declared with the few members that are used. The version is
@@ -76,9 +77,9 @@ interface ConnectionOptions {
   readonly host: string;
   readonly port: number;
   readonly logger: InnerLogger;
-  readonly socketFactory: ISocketFactory;
+  readonly socketFactory: SocketFactory;
   readonly ssl: TlsOptions | null;
-  readonly sasl: KafkaConfig['sasl'] | null;
+  readonly sasl: ConnectionConfig['sasl'] | null;
   readonly clientId?: string;
   readonly connectionTimeout: number;
   readonly requestTimeout: number;
@@ -89,7 +90,7 @@ export type ApiVersions = Readonly<Record<number, { readonly minVersion: number;
 
 declare class KafkajsConnection {
   requestQueue: RequestQueue;
-  sasl: KafkaConfig['sasl'] | null;
+  sasl: ConnectionConfig['sasl'] | null;
   socket: Socket | undefined;
   /** Milliseconds, as an object that prints as an integer; 0 for a session that does not expire. */
   readonly sessionLifetime: { toString(): string };
@@ -113,8 +114,23 @@ declare class KafkajsConnection {
 export const Connection = typed<typeof KafkajsConnection>(connectionModule);
 
 /** Sockets as kafkajs opens them: TLS with the host as server name unless that is an address. */
-export const createSocketFactory = typed<() => ISocketFactory>(socketFactoryModule);
+export const createSocketFactory = typed<() => SocketFactory>(socketFactoryModule);
 
 export const { errorCodes } = typed<{
   readonly errorCodes: readonly { readonly type: string; readonly code: number; readonly message: string }[];
 }>(errorModule);
+
+/** The error of a response, with its name. */
+interface ProtocolError extends Error {
+  readonly type: string;
+}
+
+type ErrorClass<T extends Error = Error> = abstract new (...args: never) => T;
+
+/** From their own module: kafkajs' main one loads its producer, consumer and admin as well. */
+export const errorClasses = typed<{
+  readonly KafkaJSSASLAuthenticationError: ErrorClass;
+  readonly KafkaJSProtocolError: ErrorClass<ProtocolError>;
+  readonly KafkaJSConnectionError: ErrorClass;
+  readonly KafkaJSServerDoesNotSupportApiKey: ErrorClass;
+}>(errorClassesModule);

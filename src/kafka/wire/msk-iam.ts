@@ -3,13 +3,14 @@ import { KafkaError } from './kafka-error.ts';
 import type { Token } from './tokens.ts';
 
 /** Signs a login to Amazon MSK with the AWS credentials of the environment. An optional dependency: see `PACKAGE`. */
-interface MskSigner {
-  generateAuthToken(options: { readonly region: string }): Promise<{ token: string; expiryTime: number }>;
-}
+type MskSigner = Pick<typeof import('aws-msk-iam-sasl-signer-js'), 'generateAuthToken'>;
 
-/** It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. */
+/**
+ * It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. As a variable, with marks at its
+ * import, bundlers leave the import alone.
+ */
 const PACKAGE = 'aws-msk-iam-sasl-signer-js';
-const loadSigner = async (): Promise<MskSigner> => await import('aws-msk-iam-sasl-signer-js');
+const loadSigner = async (): Promise<MskSigner> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);
 
 /** A token for the region, which is a signed request. Rejects with LOGIN_REFUSED if the package is not installed. */
 export async function signMskToken(region: string, load = loadSigner): Promise<Token> {

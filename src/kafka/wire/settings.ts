@@ -1,4 +1,3 @@
-import type { SASLOptions } from 'kafkajs';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
@@ -51,7 +50,7 @@ export function connectionOf(settings: ConnectionSettings, tokens = tokensOf(set
   if (sasl === undefined) return { clientId, ssl };
   if ('password' in sasl) {
     const { mechanism, username, password } = sasl;
-    return { clientId, ssl, sasl: { mechanism, username, password: password() } as SASLOptions };
+    return { clientId, ssl, sasl: { mechanism, username, password: password() } };
   }
   const oauthBearerProvider = async () => (tokens === undefined ? { value: '' } : await tokens.current());
   return { clientId, ssl, sasl: { mechanism: 'oauthbearer', oauthBearerProvider } };
