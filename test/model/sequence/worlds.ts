@@ -120,6 +120,12 @@ export const DEEP: readonly Example[] = [
   example('rejected: the total of the winners, nothing trimmed', { requests: REQUESTS.three, entries: 5 }, [], {
     counting: 'total',
   }),
-  example('rejected: the total, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], { counting: 'total' }),
-  example('rejected: predecessors, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], { counting: 'chained' }),
+  example('rejected: the total, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], {
+    counting: 'total',
+    floor: 'none',
+  }),
+  example('rejected: predecessors, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], {
+    counting: 'chained',
+    floor: 'none',
+  }),
 ];
