@@ -1,5 +1,6 @@
 import type { Rule } from './rule.ts';
-import { at, type Entry, FOR_EVER, type Index, type Log, MARKER, NONE, type Request, UNKNOWN } from './state.ts';
+import { at } from './search.ts';
+import { type Entry, FOR_EVER, type Index, type Log, MARKER, NONE, type Request, UNKNOWN } from './state.ts';
 
 /** A worker's index of one partition, and how events change it. */
 

@@ -1,7 +1,7 @@
 import { expired, isReady, judge, lookUp, read, restored, type Verdict } from './knowledge.ts';
 import type { Rule, World } from './rule.ts';
+import { at, replaced } from './search.ts';
 import {
-  at,
   type Draft,
   FOR_EVER,
   type Index,
@@ -10,7 +10,6 @@ import {
   NONE,
   PARTITIONS,
   type Request,
-  replaced,
   type State,
   type Stray,
   UNKNOWN,

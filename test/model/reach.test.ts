@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { examplesOf } from '../support/examples.ts';
-import { DATED, FORGED, ONE, QUICK, RULE, summary, TIME_ALONE } from './reach.ts';
+import { DATED, FORGED, ONE, QUICK, RULE, TIME_ALONE } from './reach.ts';
+import { explore, type Result } from './reach-search.ts';
 import type { Rule, World } from './rule.ts';
-import { explore, type Result } from './search.ts';
+import { summary } from './search.ts';
 
 const LIMITS = { states: 3_000_000 };
 

@@ -8,8 +8,9 @@
  * separately; entries are trimmed one by one.
  */
 import { parseArgs } from 'node:util';
+import { explore } from './reach-search.ts';
 import type { Rule, World } from './rule.ts';
-import { type Counts, explore, type Result } from './search.ts';
+import { summary } from './search.ts';
 
 /** The real rule, with the smallest margin above what it must cover, here a skew of one tick. */
 export const RULE: Rule = {
@@ -89,12 +90,6 @@ function main(): void {
     process.stdout.write(`${name}: ${summary(result)}, ${((performance.now() - began) / 1_000).toFixed(1)} s\n`);
     if (result.violation !== undefined) process.exitCode = 1;
   }
-}
-
-export function summary({ states, steps, counts, violation }: Result): string {
-  const cases = (Object.keys(counts) as (keyof Counts)[]).map((name) => `${name} ${counts[name]}`);
-  const end = violation === undefined ? 'holds' : `fails:\n  ${violation.join('\n  ')}\n`;
-  return `${states} states, ${steps} steps (${cases.join(', ')}): ${end}`;
 }
 
 if (import.meta.main) main();

@@ -1,101 +1,76 @@
-import { hasBeginning, type Judgement, moves, type Observer } from './moves.ts';
-import type { Rule, World } from './rule.ts';
-import { at, decode, encode, initialState, type Log, MARKER, NONE, type State } from './state.ts';
+/** The search of the models: all states within the bounds of a world, the nearest first. */
 
-/** How often each case occurred, counted by state, to show that a rule that holds was really tested. */
-export interface Counts {
-  /** Requests that were never decided and are served. */
-  served: number;
-  /** Of these, by a worker whose ledger partition has since been trimmed to nothing. */
-  servedFromEmptyLog: number;
-  /** Of these, with an index that does not know everything. */
-  servedAfterLoss: number;
-  /** Requests decided by entries that the worker no longer knows, and FORGOTTEN. */
-  forgottenRightly: number;
-  /** Requests that were never decided, but might have been as far as the worker knows. */
-  forgottenInDoubt: number;
-  /** Requests that were never decided, and that the check of time alone would have served. */
-  forgottenByOffset: number;
-  /** Requests that were never decided, refused by a worker that knows everything. */
-  forgottenInVain: number;
-  /** Second batches of the correlation ID with forged headers. */
-  forgedTwice: number;
+/** A state that breaks what the model promises. */
+export class Violation extends Error {}
+
+/** Receives each possible step from a state, and each case that occurs in it. */
+export interface Observer<State, Case extends string> {
+  /** A step to another state; `which` identifies it among steps of the same name. */
+  step(next: State, name: string, ...which: readonly number[]): void;
+  /** A case occurred, for the counts that show that a rule that holds was really tested. */
+  saw(name: Case): void;
 }
 
-export interface Result {
+/** What is explored. Equal texts are equal states. */
+export interface Model<State, Case extends string> {
+  readonly initial: State;
+  readonly cases: readonly Case[];
+  readonly encode: (state: State) => string;
+  readonly decode: (text: string) => State;
+  /** Shows all steps from a state to the observer. Throws Violation when the state, or what is done in it, is wrong. */
+  readonly moves: (state: State, observer: Observer<State, Case>) => void;
+  readonly describe: (state: State) => string;
+}
+
+export interface Result<Case extends string> {
   readonly states: number;
   readonly steps: number;
-  readonly counts: Counts;
-  /** The shortest sequence of steps to a second batch; absent when there is none. */
+  /** How often each case occurred, counted by state. */
+  readonly counts: Readonly<Record<Case, number>>;
+  /** The shortest sequence of steps to a violation; absent when there is none. */
   readonly violation?: readonly string[];
 }
 
 export interface Limits {
   /** Throws when there are more states than this: the bounds are too wide. */
   readonly states: number;
-  readonly progress?: (states: number, depth: number) => void;
+  readonly progress?: (states: number, done: number) => void;
 }
 
-class SecondBatch extends Error {}
-
-/** Goes through all states within the bounds, the nearest first, and stops at the first second batch. */
-export function explore(rule: Rule, world: World, limits: Limits): Result {
-  const ids = world.homes.length;
-  const found = new Found(encode(initialState(ids, world.workers)));
-  const counts: Counts = {
-    served: 0,
-    servedFromEmptyLog: 0,
-    servedAfterLoss: 0,
-    forgottenRightly: 0,
-    forgottenInDoubt: 0,
-    forgottenByOffset: 0,
-    forgottenInVain: 0,
-    forgedTwice: 0,
-  };
+/** Goes through all states within the bounds, the nearest first, and stops at the first violation. */
+export function explore<State, Case extends string>(model: Model<State, Case>, limits: Limits): Result<Case> {
+  const found = new Found(model.encode(model.initial));
+  const counts = Object.fromEntries(model.cases.map((name) => [name, 0])) as Record<Case, number>;
   let steps = 0;
   let from = 0;
-  const observer: Observer = {
+  const observer: Observer<State, Case> = {
     step(next) {
       steps += 1;
-      found.add(encode(next), from);
+      found.add(model.encode(next), from);
     },
-    replied(state, id, batch) {
-      const first = at(state.batches, id);
-      if (first === NONE || first === batch) return;
-      if (id === world.forged) counts.forgedTwice += 1;
-      else throw new SecondBatch(`ID ${id} has batch ${first}, and gets batch ${batch}`);
+    saw(name) {
+      counts[name] += 1;
     },
-    judged: (judgement) => count(counts, rule, judgement),
   };
   for (; from < found.size; from++) {
     if (found.size > limits.states) throw new RangeError(`more than ${limits.states} states`);
     if (from % 1_000_000 === 0 && from > 0) limits.progress?.(found.size, from);
     try {
-      moves(rule, world, decode(found.text(from), ids, world.workers), observer);
+      model.moves(model.decode(found.text(from)), observer);
     } catch (error) {
-      if (!(error instanceof SecondBatch)) throw error;
-      const violation = [...wayTo(rule, world, found, from), error.message];
+      if (!(error instanceof Violation)) throw error;
+      const violation = [...wayTo(model, found, from), error.message];
       return { states: found.size, steps, counts, violation };
     }
   }
   return { states: found.size, steps, counts };
 }
 
-function count(counts: Counts, rule: Rule, { state, index, request, verdict }: Judgement): void {
-  const wasDecided = at(state.batches, request.id) !== NONE;
-  if (wasDecided) {
-    if (verdict !== 'serve') counts.forgottenRightly += 1;
-    return;
-  }
-  const inReach = !hasBeginning(index) || request.time >= index.since + rule.margin;
-  if (verdict === 'serve') {
-    counts.served += 1;
-    const isEmptied = ({ low, entries }: Log) => low > 0 && low === entries.length && low === index.end;
-    if (state.logs.some(isEmptied)) counts.servedFromEmptyLog += 1;
-    if (hasBeginning(index)) counts.servedAfterLoss += 1;
-  } else if (index.origin === 0) counts.forgottenInVain += 1;
-  else if (inReach) counts.forgottenByOffset += 1;
-  else counts.forgottenInDoubt += 1;
+/** A line about a result, with the steps to a violation. */
+export function summary<Case extends string>({ states, steps, counts, violation }: Result<Case>): string {
+  const cases = (Object.keys(counts) as Case[]).map((name) => `${name} ${counts[name]}`);
+  const end = violation === undefined ? 'holds' : `fails:\n  ${violation.join('\n  ')}\n`;
+  return `${states} states, ${steps} steps (${cases.join(', ')}): ${end}`;
 }
 
 /** A Set holds 2^24 keys at most. */
@@ -140,35 +115,28 @@ class Found {
 }
 
 /** The names of the steps from the start to a state. */
-function wayTo(rule: Rule, world: World, found: Found, place: number): string[] {
+function wayTo<State, Case extends string>(model: Model<State, Case>, found: Found, place: number): string[] {
   const places: number[] = [];
   for (let p = place; p > 0; p = found.origin(p)) places.unshift(p);
-  const ids = world.homes.length;
   return places.map((p) => {
     const to = found.text(p);
     let name = '?';
-    const state = decode(found.text(found.origin(p)), ids, world.workers);
-    moves(rule, world, state, {
+    model.moves(model.decode(found.text(found.origin(p))), {
       step(next, step, ...which) {
-        if (name === '?' && encode(next) === to) name = [step, ...which].join(' ');
+        if (name === '?' && model.encode(next) === to) name = [step, ...which].join(' ');
       },
-      replied() {},
-      judged() {},
+      saw() {},
     });
-    return `${name}   ${describe(decode(to, ids, world.workers))}`;
+    return `${name}   ${model.describe(model.decode(to))}`;
   });
 }
 
-function describe({ now, logs, workers }: State): string {
-  const log = logs.map(({ low, entries }) => {
-    const kept = entries
-      .slice(low)
-      .map(({ key, end, appendedAt }) => `${key === MARKER ? 'm' : key}/${end}@${appendedAt}`);
-    return `${low}:[${kept.join(' ')}]`;
-  });
-  const known = workers.map(({ indexes }) => {
-    const { origin, end, since, horizon } = at(indexes, 0);
-    return `[${origin},${end}) since ${since} horizon ${horizon}`;
-  });
-  return `(now ${now}, logs ${log.join(' ')}, indexes ${known.join(' | ')})`;
+/** The item at a place that exists. */
+export function at<T>(items: readonly T[], place: number): T {
+  if (place < 0 || place >= items.length) throw new RangeError(`no item ${place} of ${items.length}`);
+  return items[place] as T;
+}
+
+export function replaced<T>(items: readonly T[], place: number, item: T): readonly T[] {
+  return items.map((old, i) => (i === place ? item : old));
 }

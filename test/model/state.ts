@@ -1,3 +1,5 @@
+import { at } from './search.ts';
+
 /** The state of the model, and its encoding as a string, by which states are compared. */
 
 /** The key of a marker, which is not a correlation ID. */
@@ -185,14 +187,4 @@ export function decode(text: string, ids: number, workers: number): State {
     strays: times(next(), () => ({ partition: next(), draft: draft() })),
     workers: times(workers, () => ({ indexes: times(2, index), drafts: times(2, awaited) })),
   };
-}
-
-/** The item at a place that exists. */
-export function at<T>(items: readonly T[], place: number): T {
-  if (place < 0 || place >= items.length) throw new RangeError(`no item ${place} of ${items.length}`);
-  return items[place] as T;
-}
-
-export function replaced<T>(items: readonly T[], place: number, item: T): readonly T[] {
-  return items.map((old, i) => (i === place ? item : old));
 }
