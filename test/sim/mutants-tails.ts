@@ -89,7 +89,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'a look-up in one log, an append to the next',
     scenario: 'lost-tail',
-    firstSeed: 2672,
+    firstSeed: 3800,
     patches: [
       patch(
         'src/pipeline/ledger.ts',

@@ -31,6 +31,8 @@ export class ApiStage {
   before: () => Promise<void> = async () => undefined;
   /** Added to the clock of the issuer and the cache, so that a test can let time pass. */
   aheadMs = 0;
+  /** Where the clock stands still; undefined while it runs. */
+  standsAtMs: number | undefined;
   issued = 0;
   readonly answered: HandledRequest[] = [];
   shed = 0;
@@ -48,7 +50,7 @@ export class ApiStage {
     this.authority = { ok: true, workerId: 18, fence: 1n, reservation: { from: ticks(0), to: layout.endTicks } };
     this.tokens = tokens ?? '';
     this.#hasTokens = tokens !== undefined;
-    const monotonicMs = () => performance.now() + this.aheadMs;
+    const monotonicMs = () => (this.standsAtMs ?? performance.now()) + this.aheadMs;
     const readClock = () => ({ reading: now(), verdict: { kind: 'steady' } as const });
     const authority = () => this.authority;
     const datacenterId = Math.min(4, layout.maxDatacenter);
@@ -77,7 +79,7 @@ export class ApiStage {
     limits = { maxConnections: 512, requestTimeoutMs: 60_000 },
     pem?: Pick<TlsSettings, 'cert' | 'key' | 'clientCa'>,
   ): Api {
-    const monotonicMs = () => performance.now() + this.aheadMs;
+    const monotonicMs = () => (this.standsAtMs ?? performance.now()) + this.aheadMs;
     const onError = (error: unknown) => this.faults.push(error);
     return createApi({
       layout: this.#layout,
