@@ -259,5 +259,8 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   sound: { 'a defect showed': { defects: ['TypeError: x is undefined'] } },
   ready: { 'a worker reported ready, and was not': { falselyReady: ['m0.1 at 5 ms was ready'] } },
+  'handed over': {
+    'a worker kept a partition that it did not reach': { keptUnreached: ['m0.1 at 5 ms still owned partition 0'] },
+  },
   answered: { 'requests were left': { healedMs: undefined } },
 };

@@ -287,6 +287,11 @@ export class Brokers {
     return { partitions: this.#assignedTo(FIRST, member?.memberId ?? ''), standbys };
   }
 
+  /** The brokers that lead a request partition of the first pair and its part of the ledger. */
+  leadersOf(partition: number): ReadonlySet<number> {
+    return new Set((['requests', 'ledger'] as const).map((what) => this.#partition(what, partition).leadership.leader));
+  }
+
   /** Records how often leaders and members changed. */
   count(): void {
     for (const { ledger, group } of this.pairs) {

@@ -75,6 +75,7 @@ export const CHECKS = {
   'taken over': takenOver,
   sound,
   ready,
+  'handed over': handedOver,
   answered,
 } as const satisfies Record<string, Check>;
 
@@ -264,6 +265,11 @@ function sound({ defects }: History): string | undefined {
 /** A worker that reports ready is a member of the group and has had a recent answer from a broker. */
 function ready({ falselyReady }: History): string | undefined {
   return falselyReady[0];
+}
+
+/** A worker gives up a partition that it does not reach, while another one does. */
+function handedOver({ keptUnreached }: History): string | undefined {
+  return keptUnreached[0];
 }
 
 /** Once faults end, everything is answered and committed, and every worker is ready, in bounded time. */

@@ -27,6 +27,8 @@ export function emptyHistory(): History {
     damaged: [],
     foreignCommits: [],
     falselyReady: [],
+    keptUnreached: [],
+    cuts: [],
     strays: [],
     copies: [],
     learned: [],

@@ -295,12 +295,13 @@ export class Faults implements Disposable {
   }
 
   #cut({ host }: Slot, link: string, longestMs: number): void {
-    const { world } = this.#place;
+    const { world, history } = this.#place;
     if (host === undefined) return;
     const { process } = host;
     const forMs = world.rng.between(500, longestMs);
     world.note(() => `${process.name} is cut off from ${link} for ${forMs.toFixed(0)} ms`);
     process.cut.add(link);
+    history.cuts.push({ process: process.name, link, untilMs: world.nowMs + forMs });
     world.after(forMs, () => process.cut.delete(link));
   }
 

@@ -39,6 +39,10 @@ export interface History {
   readonly foreignCommits: string[];
   /** Times at which a worker reported ready, and was not. */
   readonly falselyReady: string[];
+  /** Times at which a worker still owned a partition that it had not reached for long, and another one did. */
+  readonly keptUnreached: string[];
+  /** Processes that were cut off from a server. */
+  readonly cuts: Cut[];
   /** Times at which a worker reported ready that the namespace must reject. */
   readonly strays: string[];
   /** Events of copies of ledger partitions. */
@@ -64,6 +68,13 @@ export interface History {
   healedMs: number | undefined;
   /** What was still missing at the time limit. */
   missing: readonly string[];
+}
+
+/** A process is cut off from etcd, from all brokers or from one of them; in virtual milliseconds. */
+interface Cut {
+  readonly process: string;
+  readonly link: string;
+  readonly untilMs: number;
 }
 
 /** An event of a process's copy of a ledger partition. */

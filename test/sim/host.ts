@@ -7,6 +7,7 @@ import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';
 import type { Store } from './etcd.ts';
+import { HandOverWatch } from './hand-over.ts';
 import type { History } from './history.ts';
 import { logOf } from './host-log.ts';
 import type { Machine, Process } from './machine.ts';
@@ -74,6 +75,7 @@ export class Host {
     });
     this.worker.done.catch((error) => this.process.deliver(() => this.#failed(error, onEnd)));
     readiness.watch(this.worker);
+    new HandOverWatch(place, this.process).watch();
   }
 
   get isReady(): boolean {

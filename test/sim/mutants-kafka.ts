@@ -102,4 +102,16 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
       patch('src/worker/membership.ts', 'return this.#member?.joined ?? false;', 'return this.#member !== undefined;'),
     ],
   },
+  {
+    name: 'a partition whose leader is not reached is kept',
+    scenario: 'cut-off',
+    patches: [
+      patch('src/worker/request-service.ts', 'unreached: () => this.#reach.unreached,', 'unreached: () => [],'),
+    ],
+  },
+  {
+    name: 'a partition assigned to a member that does not reach its leader',
+    scenario: 'cut-off',
+    patches: [patch('src/kafka/loops/warm-ups.ts', '!unreached.includes(partition)', 'unreached.length >= 0')],
+  },
 ];
