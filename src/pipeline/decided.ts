@@ -35,8 +35,8 @@ export function nameOf(key: Buffer): string {
 }
 
 /**
- * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent
- * key was unknown at the end that the index had then; the entries themselves are read from the ledger.
+ * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, once for equal ones, so
+ * that an absent key was unknown at the end that the index had then; the entries themselves are read from the ledger.
  *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
  * the index, and as the ledger does.
@@ -44,9 +44,9 @@ export function nameOf(key: Buffer): string {
 export async function readDecided(deps: DecidedDeps, partition: number, keys: readonly Buffer[]): Promise<Decisions> {
   const { index, follower } = deps;
   const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
-  for (const key of keys) {
+  for (const [name, key] of new Map(keys.map((one) => [nameOf(one), one]))) {
     const offsets = index.placesOf(partition, key);
-    if (offsets.length > 0) places.set(nameOf(key), { key, offsets });
+    if (offsets.length > 0) places.set(name, { key, offsets });
   }
   if (places.size === 0) return NONE;
   const epoch = follower.epoch(partition);

@@ -32,6 +32,13 @@ describe('what is decided for a key', () => {
     expect(await world(['a']).decided('b', { entries })).toBeUndefined();
   });
 
+  it('is looked up once for equal keys', async () => {
+    const { index, deps } = world(['a', 'b']);
+    const placesOf = vi.spyOn(index, 'placesOf');
+    const found = await readDecided(deps, 0, ['a', 'b', 'a', 'a'].map(key));
+    expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [nameOf(key('a')), nameOf(key('b'))]]);
+  });
+
   it('is not mixed up with that of another key with the same hash', async () => {
     const { index, decided } = world(['a', 'b']);
     vi.spyOn(index, 'placesOf').mockReturnValue([0, 1]);
