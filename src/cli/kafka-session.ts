@@ -1,7 +1,7 @@
 import { asUnavailable, CALL_TIMEOUT_MS, unlessStopped, withRetries } from '../adapters/kafka/brokers.ts';
 import type { Source } from '../adapters/kafka/topics/offsets.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { KafkaConfig } from '../config/config.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';

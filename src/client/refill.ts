@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
 import { type BatchReply, RequestRefused } from './requester.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { END, offsetAt } from '../kafka/loops/offsets.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';

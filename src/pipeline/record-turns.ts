@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 
 /**
  * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small request needs about

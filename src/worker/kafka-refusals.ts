@@ -1,5 +1,5 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';

@@ -1,10 +1,10 @@
+import type { Runtime, Timer } from '../async/runtime.ts';
 import {
   type CommittedPosition,
   decodePosition,
   encodeMetadata,
   type RequestPosition,
 } from '../codec/request-position.ts';
-import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
 import { Member } from '../kafka/loops/member.ts';

@@ -1,8 +1,8 @@
 import { unlessStopped } from '../adapters/kafka/brokers.ts';
 import { workerTopics } from '../adapters/kafka/topics/plan.ts';
 import { checkTopics, type TopicsReport } from '../adapters/kafka/topics/topics.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { callLeader, partitionError } from '../../kafka/loops/leader-call.ts';
 import { offsetAt, START } from '../../kafka/loops/offsets.ts';

@@ -1,6 +1,6 @@
+import type { Runtime } from '../../async/runtime.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
-import type { Runtime } from '../../core/runtime.ts';
 import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/append.ts';

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
 import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';

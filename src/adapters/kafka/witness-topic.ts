@@ -1,5 +1,5 @@
+import type { Runtime } from '../../async/runtime.ts';
 import { sealKey, sealValue, type WitnessView, witnessKey, witnessValue } from '../../codec/witness.ts';
-import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
 import { append } from '../../kafka/loops/append.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 
 /** Exponential backoff with jitter: each wait is twice as long as the one before, up to a limit. */
 export class Backoff {

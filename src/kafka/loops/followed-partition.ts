@@ -1,4 +1,4 @@
-import type { Timer } from '../../core/runtime.ts';
+import type { Timer } from '../../async/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
 import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';

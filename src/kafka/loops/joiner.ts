@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { BrokerLink, BrokerResponse, JoinGroupResponse, MemberRequest } from '../wire/port.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 import type { Share } from './assigner.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 
 const MIN_BACKOFF_MS = 50;

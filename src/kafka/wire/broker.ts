@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { Connection } from './connection.ts';
 import { closedError, type Deadlines } from './deadlines.ts';
