@@ -1,5 +1,6 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { Throttle } from '../async/throttle.ts';
 import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
@@ -45,7 +46,7 @@ export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
   /** By operation and name; oldest first. */
   readonly #refusals = new Map<string, Refusal>();
-  readonly #loggedMs = new Map<KafkaResource, number>();
+  readonly #throttle: Throttle;
   /** Resources whose refusal was logged, but not yet its end. */
   readonly #logged = new Set<KafkaResource>();
   /** Reply topics that have accepted records, least recent first. */
@@ -54,6 +55,7 @@ export class KafkaRefusals implements Watch {
 
   constructor(options: KafkaRefusalsOptions) {
     this.#options = options;
+    this.#throttle = new Throttle(options.runtime, LOG_EVERY_MS);
   }
 
   /** All resources that are refused now. */
@@ -165,9 +167,8 @@ export class KafkaRefusals implements Watch {
   }
 
   /** One line for a resource, whatever the number of brokers and operations. */
-  #log({ resource, detail, lastMs }: Refusal): void {
-    if (lastMs - (this.#loggedMs.get(resource) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
-    this.#loggedMs.set(resource, lastMs);
+  #log({ resource, detail }: Refusal): void {
+    if (!this.#throttle.passes(resource)) return;
     this.#logged.add(resource);
     this.#options.log.error({ code: 'KAFKA_REFUSED', resource, error: detail }, 'the brokers refuse this worker');
   }
