@@ -119,7 +119,7 @@ export class Member {
    * requests until then are combined.
    */
   rejoin(why: string): void {
-    if (this.#phase === 'out' || this.#phase === 'ended' || this.#options.copies === undefined) return;
+    if (this.#phase === 'out' || this.#phase === 'ended') return;
     this.#log.debug({ groupId: this.#options.groupId, why }, 'rejoining the group');
     this.#rejoining.request();
   }
