@@ -1,4 +1,6 @@
 import { type DestinationStream, destination, type Logger, pino } from 'pino';
+import type { Runtime } from './async/runtime.ts';
+import { Throttle } from './async/throttle.ts';
 import { describeError } from './errors.ts';
 
 export type Log = Logger;
@@ -43,27 +45,13 @@ function secretPaths(): string[] {
 
 /** While a server is down, each retry repeats the same warnings; one of each kind in this time is enough. */
 const REPEAT_AFTER_MS = 10_000;
-const MAX_REMEMBERED = 100;
-
-/** Returns a function that says whether a warning of this kind was already logged within the last 10 s. */
-export function repeatFilter(nowMs: () => number): (kind: string) => boolean {
-  const seen = new Map<string, number>();
-  return (kind) => {
-    const now = nowMs();
-    const last = seen.get(kind);
-    if (last !== undefined && now - last < REPEAT_AFTER_MS) return true;
-    if (seen.size >= MAX_REMEMBERED) seen.clear();
-    seen.set(kind, now);
-    return false;
-  };
-}
 
 /** A text without its numbers: messages with one cause differ in times, ports and counts. */
 function kindOf(text: string): string {
   return text.replace(/\d+/g, '#');
 }
 
-const monotonicMs = () => performance.now();
+const PROCESS_CLOCK = { monotonicMs: () => performance.now() };
 
 /** Fields that identify the subject of a line. All others vary from line to line. */
 const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'errorCode'] as const;
@@ -71,15 +59,15 @@ const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'erro
 /** The log of the layers that talk to Kafka. A warning repeated within 10 s goes to debug. */
 export function wireLog(
   log: Log,
-  nowMs: () => number = monotonicMs,
+  clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK,
 ): (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void {
   const child = log.child({ component: 'kafka' });
-  const isRepeated = repeatFilter(nowMs);
+  const throttle = new Throttle(clock, REPEAT_AFTER_MS);
   return (level, fields, message) => {
     const values = fields as Readonly<Record<string, unknown>>;
     const about = SUBJECTS.map((name) => String(values[name] ?? '')).join(' ');
     const cause = kindOf(describeError(values.error ?? ''));
-    const isKnown = level === 'warn' && isRepeated(`${kindOf(message)} ${about} ${cause}`);
+    const isKnown = level === 'warn' && !throttle.passes(`${kindOf(message)} ${about} ${cause}`);
     child[isKnown ? 'debug' : level](fields, message);
   };
 }
@@ -93,13 +81,16 @@ interface EtcdError {
 }
 
 /** Logs etcd failures: as errors if an operator must fix them, else as warnings. Repeated ones go to debug. */
-export function etcdErrorLog(log: Log, nowMs: () => number = monotonicMs): (error: EtcdError) => void {
+export function etcdErrorLog(
+  log: Log,
+  clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK,
+): (error: EtcdError) => void {
   const child = log.child({ component: 'etcd' });
-  const isRepeated = repeatFilter(nowMs);
+  const throttle = new Throttle(clock, REPEAT_AFTER_MS);
   return ({ what, endpoint, error, remedy }) => {
     const text = describeError(error);
     const level = remedy === undefined ? 'warn' : 'error';
-    const isKnown = isRepeated(`${endpoint} ${kindOf(text)}`);
+    const isKnown = !throttle.passes(`${endpoint} ${kindOf(text)}`);
     child[isKnown ? 'debug' : level]({ endpoint, what, error: text, remedy }, 'etcd failed a call');
   };
 }

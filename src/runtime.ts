@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import type { Runtime } from './core/runtime.ts';
+import type { Runtime } from './async/runtime.ts';
 
 /** This process's own clocks, timers and randomness. */
 export const RUNTIME: Runtime = {

@@ -15,7 +15,7 @@ describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s for each endpoint', () => {
     const { log, lines } = recorder('warn');
     let now = 0;
-    const report = etcdErrorLog(log, () => now);
+    const report = etcdErrorLog(log, { monotonicMs: () => now });
     const fault = (endpoint: string, said: string, remedy?: string) =>
       report({ what: 'a read', endpoint, error: new Error(said), remedy });
     fault('http://a', 'away');
@@ -38,7 +38,7 @@ describe('the log of etcd', () => {
 
   test('texts that differ only in numbers and times count as one kind; the logged line keeps its own', () => {
     const { log, lines } = recorder('warn');
-    const report = etcdErrorLog(log, () => 0);
+    const report = etcdErrorLog(log, { monotonicMs: () => 0 });
     const fault = (said: string) =>
       report({ what: 'a read', endpoint: 'http://a', error: new Error(said), remedy: undefined });
     for (const second of [7, 8, 12]) {
@@ -56,7 +56,7 @@ describe('the log of etcd', () => {
 describe('the log of the wire', () => {
   test('keeps levels and fields, under its component', () => {
     const { log, lines } = recorder();
-    const write = wireLog(log, () => 0);
+    const write = wireLog(log, { monotonicMs: () => 0 });
     write('warn', { node: 2 }, 'broker does not answer');
     write('info', { node: 2 }, 'broker answers again');
     write('debug', { node: 2 }, 'connected');
@@ -70,14 +70,14 @@ describe('the log of the wire', () => {
   test('a warning that differs from an earlier one only in numbers goes to debug for 10 s', () => {
     const { log, lines } = recorder();
     let now = 0;
-    const write = wireLog(log, () => now);
+    const write = wireLog(log, { monotonicMs: () => now });
     for (now of [0, 9_999, 10_000]) write('warn', { topic: 't', error: `no answer in ${now} ms` }, 'a fetch failed');
     expect(lines().map((line) => LEVELS[line.level])).toEqual(['warn', 'debug', 'warn']);
   });
 
   test('warnings about different brokers, topics and partitions are different kinds', () => {
     const { log, lines } = recorder('warn');
-    const write = wireLog(log, () => 0);
+    const write = wireLog(log, { monotonicMs: () => 0 });
     const abouts = [
       { broker: 'kafka-1:9092' },
       { broker: 'kafka-2:9092' },
@@ -93,7 +93,7 @@ describe('the log of the wire', () => {
 
   test('each of very many kinds is still logged when earlier ones are forgotten', () => {
     const { log, lines } = recorder('warn');
-    const write = wireLog(log, () => 0);
+    const write = wireLog(log, { monotonicMs: () => 0 });
     const kinds = Array.from({ length: 150 }, (_, i) => ({ topic: `t${i}` }));
     for (const kind of [...kinds, kinds[0] ?? {}]) write('warn', kind, 'no answer');
     expect(lines()).toHaveLength(151);

@@ -22,8 +22,10 @@ export interface Room {
 }
 
 const BASE = ['core', 'codec', 'errors.ts'];
+/** For rooms in which something waits or repeats. */
+const WAITING = [...BASE, 'async'];
 const PORTS = ['identity/ports.ts', 'pipeline/ports.ts'];
-const FOR_ADAPTERS = [...BASE, 'log.ts', 'runtime.ts', ...PORTS];
+const FOR_ADAPTERS = [...WAITING, 'log.ts', 'runtime.ts', ...PORTS];
 /** The adapters of outside systems, without the files directly in adapters. */
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
 const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
@@ -45,9 +47,9 @@ const NO_TIME_NO_WAITING = { ...NO_TIME, Promise: OTHERS_WAIT, queueMicrotask: O
 
 export const ROOMS: readonly Room[] = merged([
   { room: 'errors.ts' },
-  { room: 'log.ts', imports: ['errors.ts'], packages: ['pino'] },
+  { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino'] },
   { room: 'metrics.ts', packages: ['prom-client'] },
-  { room: 'runtime.ts', imports: ['core'], packages: ['node:*'] },
+  { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', process: true, imports: ['main.ts'] },
   {
     room: 'main.ts',
@@ -56,8 +58,7 @@ export const ROOMS: readonly Room[] = merged([
     packages: ['node:*', 'node:module'],
   },
   { room: 'core', imports: ['errors.ts'], pure: NO_TIME_NO_WAITING },
-  // Only types, which use Promise.
-  { room: 'core/runtime.ts', pure: NO_TIME },
+  { room: 'async', pure: NO_TIME },
   { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto'], pure: NO_TIME },
   {
     room: 'codec/form',
@@ -65,25 +66,25 @@ export const ROOMS: readonly Room[] = merged([
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
     pure: NO_TIME,
   },
-  { room: 'identity', imports: BASE, pure: NO_TIME },
-  { room: 'pipeline', imports: BASE, pure: NO_TIME },
+  { room: 'identity', imports: WAITING, pure: NO_TIME },
+  { room: 'pipeline', imports: WAITING, pure: NO_TIME },
   { room: 'kafka/records', imports: ['core', 'errors.ts'], packages: ['node:*', ...CHECKSUM_AND_COMPRESSION] },
   {
     room: 'kafka/wire',
-    imports: ['core', 'errors.ts', 'runtime.ts', 'kafka/records'],
+    imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
-  { room: 'kafka/loops', imports: ['core', 'errors.ts', 'kafka/wire', 'kafka/records'], pure: NO_TIME },
+  { room: 'kafka/loops', imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'], pure: NO_TIME },
   { room: 'adapters', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
   { room: 'adapters/index', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/kafka', folders: ['topics'], imports: [...FOR_ADAPTERS, ...KAFKA], packages: ['node:*'] },
   { room: 'adapters/registry', imports: FOR_ADAPTERS, packages: ['node:*'] },
-  { room: 'http', imports: [...BASE, 'codec/form'], packages: ['node:*', 'fastify'] },
+  { room: 'http', imports: [...WAITING, 'codec/form'], packages: ['node:*', 'fastify'] },
   { room: 'config', imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },
   // For browsers: no package of Node.
   { room: 'ids', imports: ['core', 'codec/form', 'errors.ts'], pure: NO_TIME },
-  { room: 'client', imports: [...BASE, 'ids/index.ts', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
+  { room: 'client', imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
   // The client is another package, so only what it exports.
   {
     room: 'testcontainers',
@@ -93,7 +94,7 @@ export const ROOMS: readonly Room[] = merged([
   {
     room: 'worker',
     imports: [
-      ...[...BASE, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
+      ...[...WAITING, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['adapters', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*'],
@@ -102,7 +103,17 @@ export const ROOMS: readonly Room[] = merged([
     room: 'cli',
     folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
     imports: [
-      ...[...BASE, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
+      ...[
+        ...WAITING,
+        'codec/form',
+        'log.ts',
+        'metrics.ts',
+        'runtime.ts',
+        'client',
+        'http',
+        'config',
+        ...IDENTITY_AT_REST,
+      ],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

@@ -1,7 +1,8 @@
-import { asUnavailable, CALL_TIMEOUT_MS, unlessStopped, withRetries } from '../adapters/kafka/brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, unlessStopped } from '../adapters/kafka/brokers.ts';
 import type { Source } from '../adapters/kafka/topics/offsets.ts';
+import { retrying } from '../async/retrying.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { KafkaConfig } from '../config/config.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
@@ -57,7 +58,7 @@ async function requireResponse(
     if (terminal.errors) err(`waiting for a response from ${kafka.brokers.join(', ')} …\n`);
   });
   try {
-    await withRetries({ runtime }, () => cluster.metadata([], CALL_TIMEOUT_MS));
+    await retrying(runtime, PATIENT, () => cluster.metadata([], CALL_TIMEOUT_MS));
   } catch (error) {
     throw unreachable(error, kafka);
   } finally {

@@ -1,8 +1,11 @@
+import { aborted } from '../async/aborted.ts';
+import { atMost } from '../async/at-most.ts';
 import { type Config, loadWorkerConfig } from '../config/config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { startOps } from '../http/ops.ts';
 import { createLogger, type Log } from '../log.ts';
 import { createMetrics } from '../metrics.ts';
+import { RUNTIME } from '../runtime.ts';
 import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
 
@@ -38,26 +41,18 @@ export async function runWorker(context: CliContext): Promise<void> {
 
 /** The worker limits its own drain; this limit is for a drain or a release that hangs. */
 async function release(worker: Worker, config: Config, log: Log, context: CliContext): Promise<void> {
-  const timer = Promise.withResolvers<'late'>();
-  const timeout = setTimeout(() => timer.resolve('late'), config.drainTimeoutMs + RELEASE_MS);
   try {
-    const end = await Promise.race([worker[Symbol.asyncDispose](), timer.promise]);
-    if (end === 'late') throw new IdallocError('STOPPING', 'the worker did not stop in time; its lease will expire');
+    const limitMs = config.drainTimeoutMs + RELEASE_MS;
+    const end = await atMost(RUNTIME, limitMs, () => worker[Symbol.asyncDispose]().then(() => 'released'));
+    if (end === undefined) throw new IdallocError('STOPPING', 'the worker did not stop in time; its lease will expire');
     log.info('stopped');
   } catch (error) {
     log.error({ err: error }, describeError(error));
     context.setExitCode(EXIT.failed);
-  } finally {
-    clearTimeout(timeout);
   }
 }
 
 function exitCodeOf(error: unknown): number {
   if (!(error instanceof IdallocError)) return EXIT.software;
   return error.code === 'CONFIG_INVALID' ? EXIT.config : EXIT.failed;
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }

@@ -1,7 +1,7 @@
+import type { Runtime } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import type { Layout } from '../core/layout.ts';
-import type { Runtime } from '../core/runtime.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 
 export interface RequestOptions {

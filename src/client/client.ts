@@ -1,6 +1,6 @@
+import type { Runtime } from '../async/runtime.ts';
 import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { ClientDependencies, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';

@@ -1,6 +1,6 @@
+import type { Runtime } from '../async/runtime.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText } from '../codec/request-headers.ts';
 import { FIRST_SENT } from '../codec/request-origin.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import { UNREADABLE } from '../kafka/records/decode.ts';

@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import { Backoff } from '../async/backoff.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
 import { type BatchReply, RequestRefused } from './requester.ts';
@@ -24,8 +25,6 @@ export interface RefillOptions {
 /** Maximum number of concurrent requests. */
 const MAX_REQUESTS = 8;
 const CHECK_EVERY_MS = 500;
-const MIN_BACKOFF_MS = 1_000;
-const MAX_BACKOFF_MS = 30_000;
 
 /**
  * Keeps the stock filled: requests more at the low-water mark, which follows the demand.
@@ -39,7 +38,7 @@ export class Refill {
   #requests = 0;
   /** IDs in requests in progress. */
   #requestedIds = 0;
-  #backoffMs = MIN_BACKOFF_MS;
+  readonly #backoff = new Backoff({ minMs: 1_000, maxMs: 30_000 });
   #isBackingOff = false;
   #isCheckDue = false;
   #stopped = false;
@@ -93,7 +92,7 @@ export class Refill {
     try {
       const reply = await request(count);
       const { ranges, step } = reply.batch;
-      this.#backoffMs = MIN_BACKOFF_MS;
+      this.#backoff.reset();
       demand.replied(reply.latencyMs);
       stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
       this.#end(count);
@@ -121,11 +120,10 @@ export class Refill {
     }
     if (!this.#isBackingOff) {
       this.#isBackingOff = true;
-      this.#backoffTimer = runtime.schedule(this.#backoffMs, () => {
+      this.#backoffTimer = runtime.schedule(this.#backoff.nextMs(), () => {
         this.#isBackingOff = false;
         this.#check();
       });
-      this.#backoffMs = Math.min(MAX_BACKOFF_MS, 2 * this.#backoffMs);
     }
     const rejection = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
     onError(rejection);

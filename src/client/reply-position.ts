@@ -1,4 +1,5 @@
-import type { Runtime } from '../core/runtime.ts';
+import { retrying } from '../async/retrying.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { END, offsetAt } from '../kafka/loops/offsets.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
@@ -22,7 +23,7 @@ export interface ReplyPositionQuery {
 /** The time limit of the whole search: enough for a broker to restart, and usually for a leader election. */
 const SEARCH_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 3_000;
-const RETRY_MS = 200;
+const WAITS = { minMs: 200, maxMs: 200 };
 /** A retry would fail the same way. */
 const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
 
@@ -31,22 +32,17 @@ const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'LOGIN_REFUSED',
  *
  * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaError.
  */
-export async function findReplyPosition(
+export function findReplyPosition(
   cluster: Cluster,
   runtime: Runtime,
   query: ReplyPositionQuery,
 ): Promise<ReplyPosition> {
-  const untilMs = runtime.monotonicMs() + SEARCH_TIMEOUT_MS;
-  for (;;) {
-    try {
-      return await findOnce(cluster, runtime, query);
-    } catch (error) {
-      const errorCode = kafkaErrorCode(error);
-      const isLasting = errorCode === undefined || LASTING.has(errorCode);
-      if (isLasting || runtime.monotonicMs() + RETRY_MS >= untilMs) throw error;
-      await runtime.sleep(RETRY_MS, query.signal);
-    }
-  }
+  const isTransient = (error: unknown) => {
+    const errorCode = kafkaErrorCode(error);
+    return errorCode !== undefined && !LASTING.has(errorCode);
+  };
+  const retries = { timeoutMs: SEARCH_TIMEOUT_MS, minTryMs: 0, waits: WAITS, isTransient, signal: query.signal };
+  return retrying(runtime, retries, () => findOnce(cluster, runtime, query));
 }
 
 async function findOnce(cluster: Cluster, runtime: Runtime, query: ReplyPositionQuery): Promise<ReplyPosition> {

@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { append } from '../kafka/loops/append.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import type { NewRecord } from '../kafka/records/record.ts';

@@ -1,9 +1,9 @@
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { decodeIdReply } from '../codec/id-reply.ts';
 import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
-import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { noReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';

@@ -1,10 +1,10 @@
+import type { Timer } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import { decodeIdRequest, type IdRequest } from '../codec/id-request.ts';
 import type { IdRange } from '../core/generator.ts';
 import { compose, type Layout, toTicks } from '../core/layout.ts';
 import { presetLayout } from '../core/presets.ts';
-import type { Timer } from '../core/runtime.ts';
 import { type Ticks, wallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';

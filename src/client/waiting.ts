@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 
 export interface WaitOptions {

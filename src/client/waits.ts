@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { IdallocError } from '../errors.ts';
 import type { WaitForIds } from './calls.ts';
 import { noBuffer, reservedForWaiting, tooFewIds } from './refusals.ts';

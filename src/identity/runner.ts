@@ -1,3 +1,6 @@
+import { aborted } from '../async/aborted.ts';
+import { atMost } from '../async/at-most.ts';
+import { Backoff } from '../async/backoff.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
 import { elapsedMs, type Random } from '../core/units.ts';
 import type { Identity } from './identity.ts';
@@ -10,8 +13,8 @@ const RETRY_MS = 1_000;
 const LATE_RETRY_MS = 100;
 /** While waiting for a ceiling, etcd is read again at least this often: another worker may take the ID, or leave. */
 const MAX_WAIT_STEP_MS = 1_000;
-const MIN_BACKOFF_MS = 500;
-const MAX_BACKOFF_MS = 5_000;
+/** Between failed attempts to acquire; with jitter, to spread workers that failed together. */
+const BACKOFF_MS = { minMs: 500, maxMs: 5_000 };
 const MAX_RACE_PAUSE_MS = 250;
 /**
  * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock slewed
@@ -45,11 +48,12 @@ export interface RunnerOptions {
  */
 export class IdentityRunner {
   readonly #options: RunnerOptions;
-  #failures = 0;
+  readonly #backoff: Backoff;
   #pause = new AbortController();
 
   constructor(options: RunnerOptions) {
     this.#options = options;
+    this.#backoff = new Backoff(BACKOFF_MS, options.random);
   }
 
   /** Ends the current pause, so that the next step runs immediately. */
@@ -119,7 +123,7 @@ export class IdentityRunner {
     const { random, timing } = this.#options;
     switch (outcome.kind) {
       case 'held':
-        this.#failures = 0;
+        this.#backoff.reset();
         return leftMs(timing.heartbeatMs);
       case 'waiting':
         return Math.min(Math.max(outcome.waitMs, 1), MAX_WAIT_STEP_MS);
@@ -128,8 +132,7 @@ export class IdentityRunner {
       case 'refused':
       case 'failed':
       case 'stopped':
-        this.#failures += 1;
-        return backOffMs(this.#failures, random);
+        return this.#backoff.nextMs();
     }
   }
 
@@ -164,23 +167,8 @@ export class IdentityRunner {
   }
 
   async #release(): Promise<void> {
-    const { identity, releaseLimitMs, sleep } = this.#options;
-    const over = new AbortController();
-    const released = identity.release({ code: 'NO_IDENTITY', message: 'the worker is stopping' });
-    await Promise.race([released, sleep(releaseLimitMs, over.signal)]);
-    over.abort();
+    const { identity, releaseLimitMs } = this.#options;
+    const refusal = { code: 'NO_IDENTITY', message: 'the worker is stopping' } as const;
+    await atMost(this.#options, releaseLimitMs, () => identity.release(refusal));
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
-}
-
-/** Doubles from 500 ms to 5 s; half of it is random, to spread workers that failed together. */
-function backOffMs(failures: number, random: Random): number {
-  const fullMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** Math.min(failures - 1, 10));
-  return fullMs * (0.5 + random() / 2);
 }

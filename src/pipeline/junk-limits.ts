@@ -1,4 +1,4 @@
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { ErrorCode } from '../errors.ts';
 
 /** What one sender of bad records may cause, by code and partition for letters, by reply topic for error replies. */

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 
 export interface LaneOptions {

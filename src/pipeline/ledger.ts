@@ -1,3 +1,4 @@
+import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
@@ -30,7 +31,7 @@ export class Ledger {
   readonly #entries: LedgerEntries;
   readonly #index: LedgerIndex;
   readonly #follower: LedgerFollower;
-  readonly #turns = new Map<number, Promise<unknown>>();
+  readonly #turns = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
@@ -61,17 +62,15 @@ export class Ledger {
    * LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
    */
   async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
-    const before = this.#turns.get(partition) ?? Promise.resolve();
-    const turn = before.then(async () => {
+    const turns = this.#turns.get(partition) ?? new Mutex();
+    this.#turns.set(partition, turns);
+    return turns.run(async () => {
       this.#requireTrusted(partition);
       if (this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined) {
         await this.#writeMarker(partition);
       }
       return work();
     });
-    const settled = turn.catch(() => undefined); // the caller of this turn handles the failure; the next only waits
-    this.#turns.set(partition, settled);
-    return turn;
   }
 
   /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */

@@ -1,4 +1,5 @@
-import type { Runtime } from '../core/runtime.ts';
+import { Mutex } from '../async/mutex.ts';
+import type { Runtime } from '../async/runtime.ts';
 
 /**
  * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small request needs about
@@ -16,7 +17,7 @@ export class RecordTurns {
   readonly #runtime: Pick<Runtime, 'nextTurn'>;
   /** Records of steps that began in this turn, or in turns in which none had to wait. */
   #begun = 0;
-  #last: Promise<void> = Promise.resolve();
+  readonly #turns = new Mutex();
 
   constructor(runtime: Pick<Runtime, 'nextTurn'>) {
     this.#runtime = runtime;
@@ -26,8 +27,7 @@ export class RecordTurns {
   async take(records: number): Promise<void> {
     this.#begun += records;
     if (this.#begun <= RECORDS_PER_TURN || records <= FEW_RECORDS) return;
-    this.#last = this.#last.then(() => this.#runtime.nextTurn());
-    await this.#last;
+    await this.#turns.run(() => this.#runtime.nextTurn());
     this.#begun = records;
   }
 }

@@ -1,5 +1,5 @@
+import type { Runtime } from '../async/runtime.ts';
 import type { RequestPosition } from '../codec/request-position.ts';
-import type { Runtime } from '../core/runtime.ts';
 import type { BatchControl } from './batch.ts';
 import { DeferredQueue, type OffsetRange } from './deferred.ts';
 import { InOrder } from './in-order.ts';

@@ -1,5 +1,5 @@
+import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
-import type { Runtime } from '../core/runtime.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { Log } from '../log.ts';

@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import { Mutex } from '../async/mutex.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import type { LedgerCopies } from '../pipeline/ports.ts';
 
@@ -27,7 +28,7 @@ export class Copies implements Disposable {
   readonly #options: CopiesOptions;
   /** With the timer that runs while a copy is not wanted. */
   readonly #copies = new Map<number, Timer | undefined>();
-  #work: Promise<void> = Promise.resolve();
+  readonly #mutex = new Mutex();
   #isOver = false;
 
   constructor(options: CopiesOptions) {
@@ -37,7 +38,7 @@ export class Copies implements Disposable {
   /** Opens all copies on disk, and keeps them until `want` is called. Resolves when all are open. */
   async openHeld(): Promise<void> {
     for (const partition of this.#options.index.held()) this.#open(partition);
-    await this.#work;
+    await this.#mutex.settled;
   }
 
   /** Keeps copies of these partitions, and drops the others after lingerMs. */
@@ -84,7 +85,7 @@ export class Copies implements Disposable {
   }
 
   #enqueue(work: () => Promise<void>): void {
-    this.#work = this.#work.then(work).catch((error: unknown) => this.#options.onError(error));
+    this.#mutex.run(work).catch((error: unknown) => this.#options.onError(error));
   }
 
   async #stepwise(step: () => boolean): Promise<void> {

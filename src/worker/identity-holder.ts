@@ -1,10 +1,10 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { descriptorOf } from '../codec/descriptor.ts';
 import type { Config } from '../config/config.ts';
 import type { DriftSample } from '../core/clock-guard.ts';
 import type { GateReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
-import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Reading } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Bindings, bindingsOf } from '../identity/bindings.ts';

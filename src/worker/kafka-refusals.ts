@@ -1,10 +1,11 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
-import type { Runtime } from '../core/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
+import { Throttle } from '../async/throttle.ts';
 import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
-import type { Right, Watch } from '../kafka/wire/watched-dialer.ts';
+import type { JoinRefusal, Right, Watch } from '../kafka/wire/watched-dialer.ts';
 import type { Log } from '../log.ts';
 import type { KafkaResource } from '../metrics.ts';
 
@@ -45,7 +46,7 @@ export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
   /** By operation and name; oldest first. */
   readonly #refusals = new Map<string, Refusal>();
-  readonly #loggedMs = new Map<KafkaResource, number>();
+  readonly #throttle: Throttle;
   /** Resources whose refusal was logged, but not yet its end. */
   readonly #logged = new Set<KafkaResource>();
   /** Reply topics that have accepted records, least recent first. */
@@ -54,6 +55,7 @@ export class KafkaRefusals implements Watch {
 
   constructor(options: KafkaRefusalsOptions) {
     this.#options = options;
+    this.#throttle = new Throttle(options.runtime, LOG_EVERY_MS);
   }
 
   /** All resources that are refused now. */
@@ -96,15 +98,18 @@ export class KafkaRefusals implements Watch {
     this.#refused(key, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
   }
 
-  onSession({ groupId, sessionTimeoutMs }: Parameters<Watch['onSession']>[0], isAccepted: boolean): void {
-    const key = keyOf('session', groupId);
-    if (isAccepted) {
+  onJoin({ groupId, sessionTimeoutMs }: Parameters<Watch['onJoin']>[0], refusal: JoinRefusal | undefined): void {
+    const key = keyOf('join', groupId);
+    if (refusal === undefined) {
       if (this.#refusals.size > 0) this.#accepted(key);
       return;
     }
-    const what = `a session of ${sessionTimeoutMs} ms in group '${groupId}'`;
     const limits = 'group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms';
-    this.#refused(key, 'group', `the brokers refuse ${what}: set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`);
+    const detail = {
+      INVALID_SESSION_TIMEOUT: `a session of ${sessionTimeoutMs} ms in group '${groupId}': set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`,
+      INCONSISTENT_GROUP_PROTOCOL: `this worker in group '${groupId}', which has a consumer that is not a worker: stop that consumer, or set KAFKA_GROUP_ID to a group of the workers' own`,
+    };
+    this.#refused(key, 'group', `the brokers refuse ${detail[refusal]}`);
   }
 
   /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */
@@ -165,9 +170,8 @@ export class KafkaRefusals implements Watch {
   }
 
   /** One line for a resource, whatever the number of brokers and operations. */
-  #log({ resource, detail, lastMs }: Refusal): void {
-    if (lastMs - (this.#loggedMs.get(resource) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
-    this.#loggedMs.set(resource, lastMs);
+  #log({ resource, detail }: Refusal): void {
+    if (!this.#throttle.passes(resource)) return;
     this.#logged.add(resource);
     this.#options.log.error({ code: 'KAFKA_REFUSED', resource, error: detail }, 'the brokers refuse this worker');
   }

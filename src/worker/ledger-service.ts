@@ -3,6 +3,8 @@ import { KafkaLedgerEntries } from '../adapters/kafka/ledger-entries.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
 import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
+import { aborted } from '../async/aborted.ts';
+import { atMost } from '../async/at-most.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { Follower } from '../pipeline/follower.ts';
@@ -105,15 +107,17 @@ export class LedgerService implements Disposable {
   async recognised(stop: AbortSignal): Promise<void> {
     await this.#opened;
     const isPending = () => this.copies().some(({ state, isRecognised }) => state === 'restoring' && !isRecognised);
-    const done = new AbortController();
-    const end = () => done.abort();
+    let done = !isPending();
+    const { promise, resolve } = Promise.withResolvers<void>();
     this.onChange(() => {
-      if (!done.signal.aborted && !isPending()) end();
+      done ||= !isPending();
+      if (done) resolve();
     });
-    stop.addEventListener('abort', end);
-    if (isPending() && !stop.aborted) await this.#context.runtime.sleep(RECOGNITION_MS, done.signal);
-    stop.removeEventListener('abort', end);
-    end(); // later changes no longer matter
+    if (done) return;
+    await atMost(this.#context.runtime, RECOGNITION_MS, (over) =>
+      Promise.race([promise, aborted(AbortSignal.any([stop, over]))]),
+    );
+    done = true; // later changes no longer matter
   }
 
   /** Calls back after each change of state of a partition's copy. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
+import type { Runtime } from '../async/runtime.ts';
 import type { LastRead } from '../codec/request-position.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { wallMs } from '../core/units.ts';
 import { offsetAt, type PartitionBounds } from '../kafka/loops/offsets.ts';
 import { ShortLog } from '../kafka/loops/short-log.ts';

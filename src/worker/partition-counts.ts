@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';

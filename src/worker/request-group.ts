@@ -1,10 +1,12 @@
+import { atMost } from '../async/at-most.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
+import { Throttle } from '../async/throttle.ts';
 import {
   type CommittedPosition,
   decodePosition,
   encodeMetadata,
   type RequestPosition,
 } from '../codec/request-position.ts';
-import type { Runtime, Timer } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
 import { Member } from '../kafka/loops/member.ts';
@@ -15,7 +17,7 @@ import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { KafkaError } from '../kafka/wire/kafka-error.ts';
-import { type Log, repeatFilter } from '../log.ts';
+import type { Log } from '../log.ts';
 import { type RequestChunk, type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
 import { LostRequests } from './lost-requests.ts';
 import type { GroupMember } from './membership.ts';
@@ -66,6 +68,7 @@ const MAX_WAIT_MS = 250;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const RETRY_MS = 200;
+const SAME_CAUSE_MS = 10_000;
 /** From here a broker reports the bounds of the log, as for any position that the log has lost. */
 const BEYOND_ANY_END = Number.MAX_SAFE_INTEGER;
 
@@ -102,11 +105,11 @@ export class RequestGroup implements GroupMember {
   #commitTimer: Timer | undefined;
   #commitFailing = false;
   /** Each partition is retried five times a second: log a cause only once in a while. */
-  readonly #isRepeated: (cause: string) => boolean;
+  readonly #throttle: Throttle;
 
   constructor(options: RequestGroupOptions) {
     this.#options = options;
-    this.#isRepeated = repeatFilter(options.runtime.monotonicMs);
+    this.#throttle = new Throttle(options.runtime, SAME_CAUSE_MS);
     const { cluster, runtime, wireLog, topic, groupId, instanceId, sessionTimeoutMs, partitions, onFenced } = options;
     const { copies, unreached, standbys, acceptableLag } = options;
     const tail = {
@@ -178,10 +181,8 @@ export class RequestGroup implements GroupMember {
     this.#stopped = true;
     this.pause();
     this.#commitTimer?.cancel();
-    const over = new AbortController();
-    const settled = Promise.all([...this.#served.values()].map(({ session }) => session.settled));
-    await Promise.race([settled, runtime.sleep(drainTimeoutMs, over.signal)]);
-    over.abort();
+    const sessions = [...this.#served.values()].map(({ session }) => session);
+    await atMost(runtime, drainTimeoutMs, () => Promise.all(sessions.map(({ settled }) => settled)));
     await this.#commit();
     this.#lose();
     await this.#member.leave();
@@ -278,7 +279,7 @@ export class RequestGroup implements GroupMember {
         onError(error);
         const code = error instanceof IdallocError ? error.code : undefined;
         const fields = { partition, code, error: describeError(error) };
-        const level = lasting ? 'error' : this.#isRepeated(String(code)) ? 'debug' : 'warn';
+        const level = lasting ? 'error' : this.#throttle.passes(String(code)) ? 'warn' : 'debug';
         log[level](fields, 'requests could not be served and will be retried');
       },
     });

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../core/runtime.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import type { Log } from '../log.ts';
 import type { KeptCopy } from '../pipeline/partition-state.ts';
 

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { platform } from 'node:os';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { isPair, type SecretFile } from '../config/secret-file.ts';
-import type { Runtime, Timer } from '../core/runtime.ts';
 import type { Log } from '../log.ts';
 
 const CHECK_MS = 5_000;

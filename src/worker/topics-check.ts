@@ -1,8 +1,9 @@
 import { unlessStopped } from '../adapters/kafka/brokers.ts';
 import { workerTopics } from '../adapters/kafka/topics/plan.ts';
 import { checkTopics, type TopicsReport } from '../adapters/kafka/topics/topics.ts';
+import type { Runtime } from '../async/runtime.ts';
+import { Throttle } from '../async/throttle.ts';
 import type { Config } from '../config/config.ts';
-import type { Runtime } from '../core/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
@@ -28,18 +29,14 @@ const LOG_EVERY_MS = 60_000;
  */
 export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
   const { cluster, config, gate, runtime, log, stop } = waiting;
-  let loggedMs = Number.NEGATIVE_INFINITY;
+  const throttle = new Throttle(runtime, LOG_EVERY_MS);
   for (;;) {
     try {
       const check = () => checkTopics({ cluster, runtime }, config.topics, workerTopics(config.topics));
       return accepted(await unlessStopped(stop, check), log);
     } catch (error) {
       if (!(error instanceof IdallocError && error.code === 'KAFKA_UNAVAILABLE')) throw withRemedy(error, config);
-      const nowMs = runtime.monotonicMs();
-      if (nowMs - loggedMs >= LOG_EVERY_MS) {
-        loggedMs = nowMs;
-        log.warn({ error: describeError(withRemedy(error, config)) }, 'waiting for Kafka');
-      }
+      if (throttle.passes()) log.warn({ error: describeError(withRemedy(error, config)) }, 'waiting for Kafka');
       gate.close('process', 'KAFKA_UNAVAILABLE', error.message);
       await runtime.sleep(RETRY_MS, stop);
     }

@@ -66,7 +66,7 @@ export class Worker implements AsyncDisposable {
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
-    const wireLog = createWireLog(log, runtime.monotonicMs);
+    const wireLog = createWireLog(log, runtime);
     this.#refusals = new KafkaRefusals({ ...config, runtime, log });
     const watched = watchedDialer(dialer, this.#refusals);
     const cluster = new Cluster({ dialer: watched, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });

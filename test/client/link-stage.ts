@@ -1,7 +1,7 @@
+import type { Runtime, Timer } from '../../src/async/runtime.ts';
 import { openLink } from '../../src/client/kafka-link.ts';
 import type { IdClientOptions } from '../../src/client/options.ts';
 import type { IncomingReply } from '../../src/client/transport.ts';
-import type { Runtime, Timer } from '../../src/core/runtime.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import { Cluster } from '../support/fake-kafka/cluster.ts';

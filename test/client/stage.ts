@@ -1,10 +1,10 @@
+import type { Runtime, Timer } from '../../src/async/runtime.ts';
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from '../../src/client/transport.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';
-import type { Runtime, Timer } from '../../src/core/runtime.ts';
 
 interface DueTimer {
   readonly atMs: number;

@@ -102,8 +102,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/ledger.ts',
-        'const before = this.#turns.get(partition) ?? Promise.resolve();',
-        'const before = Promise.resolve();',
+        'const turns = this.#turns.get(partition) ?? new Mutex();',
+        'const turns = new Mutex();',
       ),
     ],
   },

@@ -1,5 +1,5 @@
+import type { Runtime } from '../../src/async/runtime.ts';
 import type { IdRange } from '../../src/core/generator.ts';
-import type { Runtime } from '../../src/core/runtime.ts';
 import type { Reading } from '../../src/core/units.ts';
 import type { Authority } from '../../src/identity/state.ts';
 import type { AllocatorOptions } from '../../src/worker/allocator.ts';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../src/core/runtime.ts';
+import type { Runtime } from '../../src/async/runtime.ts';
 import type { Clockwork } from '../support/fake-kafka/clockwork.ts';
 import type { Machine, Process } from './machine.ts';
 import type { Rng } from './rng.ts';

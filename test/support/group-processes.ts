@@ -41,6 +41,7 @@ export class Process {
       partitions: PARTITIONS,
       sessionTimeoutMs: SESSION_MS,
       heartbeatMs: HEARTBEAT_MS,
+      copies: () => new Map(), // of empty logs, so that each member has them all
       onAssigned: ({ partitions, standbys, warmups, added, removed }) => {
         [this.held, this.standbys, this.warmups] = [partitions, standbys, warmups];
         this.added.push(...added);

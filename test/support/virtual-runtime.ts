@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Runtime, Timer } from '../../src/core/runtime.ts';
+import type { Runtime, Timer } from '../../src/async/runtime.ts';
 
 interface Due {
   readonly atMs: number;

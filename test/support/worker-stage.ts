@@ -1,6 +1,6 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
-import type { Runtime } from '../../src/core/runtime.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';

@@ -74,15 +74,26 @@ describe('a right that the brokers refuse', () => {
 
   test("of its session names the variable and the brokers' limits, until a broker accepts it", () => {
     const member = { groupId: 'workers', sessionTimeoutMs: 1_000 };
-    refusals.onSession(member, false);
+    refusals.onJoin(member, 'INVALID_SESSION_TIMEOUT');
     expect(refusals.resources).toEqual(new Set(['group']));
     expect(refusals.detail).toBe(
       "the brokers refuse a session of 1000 ms in group 'workers': set KAFKA_SESSION_TIMEOUT_MS within their group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms",
     );
     refusals.onRight({ on: 'group', name: 'workers', operation: 'Read' }, undefined);
     expect(refusals.resources.size).toBe(1);
-    refusals.onSession(member, true);
+    refusals.onJoin(member, undefined);
     expect([refusals.resources.size, refusals.detail]).toEqual([0, undefined]);
+  });
+
+  test('of its place in a group with a foreign consumer says to stop that, or to use another group', () => {
+    const member = { groupId: 'workers', sessionTimeoutMs: 10_000 };
+    refusals.onJoin(member, 'INCONSISTENT_GROUP_PROTOCOL');
+    expect(refusals.resources).toEqual(new Set(['group']));
+    expect(refusals.detail).toBe(
+      "the brokers refuse this worker in group 'workers', which has a consumer that is not a worker: stop that consumer, or set KAFKA_GROUP_ID to a group of the workers' own",
+    );
+    refusals.onJoin(member, undefined);
+    expect(refusals.detail).toBeUndefined();
   });
 
   test('is forgotten when no call has needed it for half a minute', async () => {

@@ -1,3 +1,5 @@
+import { atMost } from '../../async/at-most.ts';
+import { RUNTIME } from '../../runtime.ts';
 import { DEFAULT_ETCD_TIMING, type EtcdOptions } from './etcd.ts';
 import { EtcdMember } from './member.ts';
 
@@ -13,13 +15,13 @@ export interface EtcdStatus {
 /** The status of one endpoint. Rejects with its error, or without a response within `timeoutMs`. */
 export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
   const member = new EtcdMember(endpoint, options, DEFAULT_ETCD_TIMING);
-  const late = Promise.withResolvers<never>();
-  const timer = setTimeout(() => late.reject(new Error(`no response in ${timeoutMs} ms`)), timeoutMs);
   try {
     const startedMs = performance.now();
     const response = member.call((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
     response.catch(() => undefined); // it may fail after the timeout
-    const { version, dbSize, leader, header } = await Promise.race([response, late.promise]);
+    const answered = await atMost(RUNTIME, timeoutMs, () => response);
+    if (answered === undefined) throw new Error(`no response in ${timeoutMs} ms`);
+    const { version, dbSize, leader, header } = answered;
     return {
       version,
       isLeader: leader === header.member_id,
@@ -28,7 +30,6 @@ export async function etcdStatus(endpoint: string, options: EtcdOptions, timeout
       latencyMs: performance.now() - startedMs,
     };
   } finally {
-    clearTimeout(timer);
     member.close();
   }
 }

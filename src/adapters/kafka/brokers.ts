@@ -1,4 +1,6 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Retries } from '../../async/retrying.ts';
+import { retrying } from '../../async/retrying.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
@@ -13,9 +15,6 @@ export interface Brokers {
 
 /** The longest wait for a response that brokers send without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
-/** How long transient errors are retried: longer than a leader election takes. */
-const RETRY_FOR_MS = 10_000;
-const RETRY_DELAY_MS = 100;
 
 /** Errors of one broker, of an election, or of a topic that not all brokers know yet. */
 const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
@@ -45,31 +44,26 @@ const UNSENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-export function isTransientError(errorCode: KafkaErrorCode | undefined): boolean {
+export function isTransientCode(errorCode: KafkaErrorCode | undefined): boolean {
   return TRANSIENT.has(errorCode);
 }
 
-export function isUnsent(errorCode: KafkaErrorCode | undefined): boolean {
-  return UNSENT.has(errorCode);
+/** Whether a retry may succeed. These include errors after which a write may have been executed. */
+export function isTransient(error: unknown): boolean {
+  return !(error instanceof IdallocError) && TRANSIENT.has(kafkaErrorCode(error));
 }
 
-/** Retries for 10 s while the error is transient. By default these include errors after which a write may have been executed. */
-export async function withRetries<T>(
-  { runtime }: Pick<Brokers, 'runtime'>,
-  attempt: () => Promise<T>,
-  isTransient: (errorCode: KafkaErrorCode | undefined) => boolean = isTransientError,
-): Promise<T> {
-  const endMs = runtime.monotonicMs() + RETRY_FOR_MS;
-  for (;;) {
-    try {
-      return await attempt();
-    } catch (error) {
-      const mayRetry = !(error instanceof IdallocError) && isTransient(kafkaErrorCode(error));
-      if (!mayRetry || runtime.monotonicMs() >= endMs) throw error;
-    }
-    await runtime.sleep(RETRY_DELAY_MS);
-  }
+export function isUnsent(error: unknown): boolean {
+  return !(error instanceof IdallocError) && UNSENT.has(kafkaErrorCode(error));
 }
+
+/** For longer than a leader election takes. */
+export const PATIENT = {
+  timeoutMs: 10_000,
+  minTryMs: 0, // each attempt has a limit of its own
+  waits: { minMs: 100, maxMs: 100 },
+  isTransient,
+} as const satisfies Retries;
 
 /** Settles as the work does; rejects with STOPPING when the signal aborts, without starting the work if it already has. */
 export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
@@ -107,8 +101,8 @@ export function callCoordinator<R extends BrokerResponse>(
   groupId: string,
   use: (link: BrokerLink) => Promise<R>,
 ): Promise<R> {
-  const { cluster } = brokers;
-  return withRetries(brokers, async () => {
+  const { cluster, runtime } = brokers;
+  return retrying(runtime, PATIENT, async () => {
     const node = await cluster.coordinator(groupId, CALL_TIMEOUT_MS);
     try {
       return await cluster.call(node, 'control', CALL_TIMEOUT_MS, use);

@@ -1,14 +1,14 @@
-import type { Runtime } from '../../core/runtime.ts';
+import { retrying } from '../../async/retrying.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { callLeader, partitionError } from '../../kafka/loops/leader-call.ts';
 import { offsetAt, START } from '../../kafka/loops/offsets.ts';
-import { retrying } from '../../kafka/loops/retrying.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
-import { isTransientError } from './brokers.ts';
+import { isTransientCode } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
@@ -143,8 +143,9 @@ function isBeyondEnd(error: unknown): boolean {
   return kafkaErrorCode(error) === BEYOND_END;
 }
 
-function isTransient(errorCode: ReturnType<typeof kafkaErrorCode>): boolean {
-  return isTransientError(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
+function isTransient(error: unknown): boolean {
+  const errorCode = kafkaErrorCode(error);
+  return isTransientCode(errorCode) || errorCode === 'MALFORMED_RESPONSE' || errorCode === BEYOND_END;
 }
 
 function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined {

@@ -1,15 +1,15 @@
+import { retrying } from '../../async/retrying.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
-import type { Runtime } from '../../core/runtime.ts';
 import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/append.ts';
 import { END, offsetAt } from '../../kafka/loops/offsets.ts';
-import { retrying } from '../../kafka/loops/retrying.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
-import { isTransientError, isUnsent } from './brokers.ts';
+import { isTransient, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'metadata'>;
@@ -125,16 +125,12 @@ export class KafkaLedgerLog implements LedgerLog {
   async #endOf(topic: string, partition: number): Promise<number> {
     const { cluster, runtime } = this.#options;
     try {
-      return await retrying(
-        runtime,
-        { timeoutMs: OFFSET_TIMEOUT_MS, isTransient: isTransientError },
-        async (leftMs) => {
-          const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
-          return safeOffset(
-            await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
-          );
-        },
-      );
+      return await retrying(runtime, { timeoutMs: OFFSET_TIMEOUT_MS, isTransient }, async (leftMs) => {
+        const timeoutMs = Math.min(leftMs, ONE_OFFSET_TIMEOUT_MS);
+        return safeOffset(
+          await offsetAt(cluster, runtime, { topic, partition, isolation: 'read_uncommitted', timeoutMs }, END),
+        );
+      });
     } catch (error) {
       if (error instanceof IdallocError) throw error;
       const message = `the end of partition ${partition} of topic '${topic}' is unknown: ${describeError(error)}`;

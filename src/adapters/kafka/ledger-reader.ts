@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import { Backoff } from '../../async/backoff.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
 import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
@@ -40,8 +41,7 @@ export interface LedgerReaderOptions {
 /** Entries applied at once, about 20 ms of work; more would block the event loop too long. */
 const APPLY_MAX_ENTRIES = 1_000;
 const BOUNDS_TIMEOUT_MS = 2_000;
-const MIN_RETRY_MS = 100;
-const MAX_RETRY_MS = 1_000;
+const START_BACKOFF_MS = { minMs: 100, maxMs: 1_000 };
 /** The shortest time between two starts of a partition. */
 const RESTART_INTERVAL_MS = 500;
 /** How often the index learns where the log starts; it also maintains its store then. */
@@ -138,7 +138,8 @@ export class LedgerReader {
     reading.isStarting = true;
     const { runtime } = this.#options;
     await runtime.sleep(reading.startedMs + RESTART_INTERVAL_MS - runtime.monotonicMs(), this.#stopped.signal);
-    for (let delayMs = MIN_RETRY_MS; !this.#isOver(reading); delayMs = Math.min(MAX_RETRY_MS, delayMs * 2)) {
+    const backoff = new Backoff(START_BACKOFF_MS);
+    while (!this.#isOver(reading)) {
       try {
         await this.#tryToStart(reading);
         if (!reading.isStarting) return;
@@ -146,7 +147,7 @@ export class LedgerReader {
         const fields = { partition: reading.partition, error: describeError(error) };
         this.#log.warn(fields, "a ledger partition can't be read yet, retrying");
       }
-      await runtime.sleep(delayMs, this.#stopped.signal);
+      await runtime.sleep(backoff.nextMs(), this.#stopped.signal);
     }
   }
 

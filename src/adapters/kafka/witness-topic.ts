@@ -1,9 +1,11 @@
+import { atMost } from '../../async/at-most.ts';
+import { Mutex } from '../../async/mutex.ts';
+import { retrying } from '../../async/retrying.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { sealKey, sealValue, type WitnessView, witnessKey, witnessValue } from '../../codec/witness.ts';
-import type { Runtime } from '../../core/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
 import { append } from '../../kafka/loops/append.ts';
-import { retrying } from '../../kafka/loops/retrying.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { isUnsent } from './brokers.ts';
 import type { WitnessFollower } from './witness-reader.ts';
@@ -40,8 +42,7 @@ interface Message {
  */
 export class WitnessTopic implements WitnessPort {
   readonly #options: WitnessTopicOptions;
-  /** Settles with the last write. */
-  #writing: Promise<unknown> = Promise.resolve();
+  readonly #writes = new Mutex();
 
   constructor(options: WitnessTopicOptions) {
     this.#options = options;
@@ -67,21 +68,15 @@ export class WitnessTopic implements WitnessPort {
 
   async #call(messages: readonly Message[]): Promise<WitnessView> {
     const { runtime, callLimitMs } = this.#options;
-    const over = new AbortController();
-    const { promise: late, reject } = Promise.withResolvers<never>();
     const untilMs = runtime.monotonicMs() + callLimitMs;
-    const timer = runtime.schedule(callLimitMs, () => reject(unavailable(`no response in ${callLimitMs} ms`)));
-    try {
-      return await Promise.race([this.#writeAndRead(messages, untilMs, over.signal), late]);
-    } finally {
-      timer.cancel();
-      over.abort();
-    }
+    const view = await atMost(runtime, callLimitMs, (over) => this.#writeAndRead(messages, untilMs, over));
+    if (view === undefined) throw unavailable(`no response in ${callLimitMs} ms`);
+    return view;
   }
 
   async #writeAndRead(messages: readonly Message[], untilMs: number, over: AbortSignal): Promise<WitnessView> {
     const { follower, restartReader } = this.#options;
-    const { known, base } = await this.#inTurn(() => this.#append(messages, untilMs));
+    const { known, base } = await this.#writes.run(() => this.#append(messages, untilMs));
     if (base < known) {
       follower.rewind();
       restartReader();
@@ -95,12 +90,6 @@ export class WitnessTopic implements WitnessPort {
     const { topic } = this.#options;
     const message = `the witness topic '${topic}' has unreadable records, so the highest reserved ceilings are unknown: ${unreadable}`;
     throw new IdallocError('KAFKA_UNAVAILABLE', message);
-  }
-
-  #inTurn<T>(write: () => Promise<T>): Promise<T> {
-    const turn = this.#writing.then(write);
-    this.#writing = turn.catch(() => undefined);
-    return turn;
   }
 
   /** Returns the offset of the first message, and how far the log was read before. */

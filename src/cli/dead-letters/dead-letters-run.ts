@@ -1,6 +1,7 @@
-import { isUnsent, withRetries } from '../../adapters/kafka/brokers.ts';
+import { isUnsent, PATIENT } from '../../adapters/kafka/brokers.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { retrying } from '../../async/retrying.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
 import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
@@ -138,7 +139,8 @@ function resentHeaders({ record, resent }: Original): NonNullable<NewRecord['hea
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
-  const { baseOffset } = await withRetries(source, () => append(cluster, runtime, appending), isUnsent);
+  const retries = { ...PATIENT, isTransient: isUnsent };
+  const { baseOffset } = await retrying(runtime, retries, () => append(cluster, runtime, appending));
   return baseOffset;
 }
 

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { encodeBatch } from '../records/encode.ts';
 import type { NewRecord } from '../records/record.ts';
 import type { Cluster } from '../wire/cluster.ts';

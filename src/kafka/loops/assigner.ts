@@ -21,8 +21,7 @@ export interface Candidate {
   /** Stable across restarts, so that members are ordered the same way in every generation. */
   readonly instanceId?: string;
   readonly claims: readonly Claims[];
-  /** Undefined if the member does not report any. */
-  readonly copies?: Copies | undefined;
+  readonly copies: Copies;
   /** Partitions that it can't serve now, since it does not reach a broker that leads them. */
   readonly unreached?: readonly number[] | undefined;
 }
@@ -51,16 +50,6 @@ export function assignSticky(partitions: number, candidates: readonly Candidate[
   for (const seat of seats) free.push(...releaseSurplus(seat, seats, lags));
   distribute(free, seats, lags);
   return ownersOf(partitions, seats);
-}
-
-/**
- * Like kafkajs' RoundRobinAssigner: partition by partition to the members in the order of their IDs. For groups with a
- * member that supports nothing else.
- */
-export function assignRoundRobin(partitions: number, memberIds: readonly string[]): ReadonlyMap<string, number[]> {
-  const sorted = memberIds.toSorted(compare);
-  const all = Array.from({ length: partitions }, (_, partition) => partition);
-  return new Map(sorted.map((memberId, at) => [memberId, all.filter((p) => p % sorted.length === at)]));
 }
 
 interface Seat {

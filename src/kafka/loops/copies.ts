@@ -10,8 +10,7 @@ export interface Copy {
 export type Copies = ReadonlyMap<number, Copy>;
 
 interface Holder {
-  /** Undefined if the member does not report any. */
-  readonly copies?: Copies | undefined;
+  readonly copies: Copies;
 }
 
 /** Entries that may be appended to a partition between the reports of the first and the last member that joins. */
@@ -20,9 +19,6 @@ const WHILE_JOINING = 100_000;
 /**
  * How many entries the members' copies lack. The end of a log is the highest that a member reports. A member without a
  * copy lacks the whole log, so of a short log every member is caught up.
- *
- * A member that reports no copies counts as having them all: members of earlier releases report none, and waiting for
- * their copies would never end.
  */
 export class Lags {
   readonly #acceptableLag: number;
@@ -30,13 +26,12 @@ export class Lags {
 
   constructor(holders: readonly Holder[], acceptableLag: number) {
     this.#acceptableLag = acceptableLag;
-    for (const [partition, { logEnd }] of holders.flatMap(({ copies }) => [...(copies ?? [])])) {
+    for (const [partition, { logEnd }] of holders.flatMap(({ copies }) => [...copies])) {
       this.#logEnds.set(partition, Math.max(logEnd, this.#logEnds.get(partition) ?? 0));
     }
   }
 
   of({ copies }: Holder, partition: number): number {
-    if (copies === undefined) return 0;
     return (this.#logEnds.get(partition) ?? 0) - (copies.get(partition)?.end ?? 0);
   }
 
@@ -47,7 +42,7 @@ export class Lags {
   isCaughtUp(holder: Holder, partition: number): boolean {
     const lag = this.of(holder, partition);
     if (lag <= this.#acceptableLag) return true;
-    const copy = holder.copies?.get(partition);
+    const copy = holder.copies.get(partition);
     return copy !== undefined && copy.logEnd - copy.end <= this.#acceptableLag && lag <= WHILE_JOINING;
   }
 }

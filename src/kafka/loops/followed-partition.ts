@@ -1,4 +1,5 @@
-import type { Timer } from '../../core/runtime.ts';
+import { Backoff } from '../../async/backoff.ts';
+import type { Timer } from '../../async/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
 import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';
 import type { FetchedPartition } from '../wire/port.ts';
@@ -55,8 +56,7 @@ export class FollowedPartition implements Followed {
   epoch = 0;
   /** The epoch of the fetch in progress. */
   requestedIn = 0;
-  /** Consecutive failures. */
-  failures = 0;
+  readonly backoff = new Backoff({ minMs: 50, maxMs: 1_000 });
   backoffTimer: Timer | undefined;
   #ahead: Fetched | undefined;
   #current: Fetched | undefined;

@@ -1,3 +1,4 @@
+import { Mutex } from '../../async/mutex.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Coordinator } from './coordinator.ts';
@@ -21,7 +22,7 @@ const FETCH_MS = 3_000;
 export class GroupOffsets {
   readonly #coordinator: Coordinator;
   readonly #topic: string;
-  #last: Promise<void> = Promise.resolve();
+  readonly #commits = new Mutex();
 
   constructor(coordinator: Coordinator, topic: string) {
     this.#coordinator = coordinator;
@@ -29,15 +30,13 @@ export class GroupOffsets {
   }
 
   /** Resolves when all commits so far have succeeded or failed. */
-  get settled(): Promise<void> {
-    return this.#last;
+  get settled(): Promise<unknown> {
+    return this.#commits.settled;
   }
 
   /** One commit at a time, since a late earlier one could move offsets back. `begin` returns the member to commit as, or throws. */
   commit(offsets: ReadonlyMap<number, CommittedOffset>, begin: () => MemberRequest): Promise<void> {
-    const turn = this.#last.then(() => this.#commit(offsets, begin()));
-    this.#last = turn.catch(() => undefined); // the caller gets the error; the next commit only waits
-    return turn;
+    return this.#commits.run(() => this.#commit(offsets, begin()));
   }
 
   async fetch(partitions: readonly number[]): Promise<ReadonlyMap<number, CommittedOffset | undefined>> {

@@ -1,7 +1,7 @@
-import type { Runtime } from '../../core/runtime.ts';
+import { Backoff } from '../../async/backoff.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
-import { Backoff } from './backoff.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
 
 export interface HeartbeatsOptions {
@@ -17,7 +17,7 @@ export interface HeartbeatsOptions {
   readonly onSilence: (error: unknown) => void;
 }
 
-const BACKOFF_MS = { min: 50, max: 500 } as const;
+const BACKOFF_MS = { minMs: 50, maxMs: 500 };
 /** After silence another broker may have become coordinator: shorter time-outs find it sooner. */
 const FIRST_RETRY_MS = 1_000;
 const RETRY_GROWTH = 1.5;
@@ -32,7 +32,7 @@ export class Heartbeats {
 
   constructor(options: HeartbeatsOptions) {
     this.#options = options;
-    this.#backoff = new Backoff(options.runtime, BACKOFF_MS.min, BACKOFF_MS.max);
+    this.#backoff = new Backoff(BACKOFF_MS, () => options.runtime.random());
   }
 
   /** Ends when the signal aborts; never rejects. */

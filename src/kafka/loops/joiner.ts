@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { BrokerLink, BrokerResponse, JoinGroupResponse, MemberRequest } from '../wire/port.ts';
@@ -7,7 +7,7 @@ import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
 import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
-import { offeredProtocols } from './member-claims.ts';
+import { encodeJoining, STICKY } from './member-claims.ts';
 import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
@@ -101,7 +101,9 @@ export class Joiner {
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
-      protocols: offeredProtocols(topic, claims, copies && { copies: copies(), unreached: unreached() }),
+      protocols: [
+        { name: STICKY, metadata: encodeJoining(topic, claims, { copies: copies(), unreached: unreached() }) },
+      ],
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
@@ -126,7 +128,7 @@ export class Joiner {
     }
   }
 
-  /** Leaders of earlier releases send no standbys, and later ones maybe in an unknown format: then no copies are kept. */
+  /** A leader of a later release may send standbys in an unknown format: then no copies are kept. */
   #standbysOf(userData: Buffer | null, owned: readonly number[]): Pick<Share, 'standbys' | 'warmups'> {
     const copying = userData === null ? undefined : decodeStandbys(userData);
     const isFree = (partition: number) => partition < this.#settings.partitions && !owned.includes(partition);

@@ -3,8 +3,8 @@ import type { JoinGroupResponse, SyncGroupRequest } from '../wire/port.ts';
 import type { Candidate, Claims, Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
 import { encodeAssignment } from './group-protocol.ts';
-import { decodeJoining, STICKY } from './member-claims.ts';
-import { type Plan, type PlanSettings, planGroup, planRoundRobin } from './planner.ts';
+import { decodeJoining } from './member-claims.ts';
+import { type Plan, type PlanSettings, planGroup } from './planner.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** The most instance IDs whose partitions are remembered; the least recent is forgotten first. */
@@ -34,12 +34,9 @@ export class Leadership {
   }
 
   /** Assigns partitions to the members. A member with another topic or a malformed subscription gets none. */
-  assign({ generation, protocol, members }: JoinGroupResponse): SyncGroupRequest['assignments'] {
+  assign({ generation, members }: JoinGroupResponse): SyncGroupRequest['assignments'] {
     const candidates = members.flatMap((member) => this.#candidate(member) ?? []);
-    const plan =
-      protocol === STICKY
-        ? planGroup(this.#settings, candidates)
-        : planRoundRobin(this.#settings.partitions, candidates);
+    const plan = planGroup(this.#settings, candidates);
     this.#proposed = byInstance(generation, members, plan);
     return members.map(({ memberId }) => ({ memberId, assignment: this.#encoded(plan.get(memberId) ?? NOTHING) }));
   }

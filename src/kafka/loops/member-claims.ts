@@ -3,17 +3,15 @@ import type { Copies } from './copies.ts';
 import { decodeMemberReport, encodeMemberReport } from './copies-format.ts';
 import { decodeSubscription, encodeSubscription } from './group-protocol.ts';
 
-/** The assigner of this release, used when all members support it. */
+/** The only assigner that members offer: the coordinator rejects a consumer without it, and a member where one is. */
 export const STICKY = 'idalloc-sticky';
-/** kafkajs' only assigner, that of earlier releases: a group with such a member falls back to it. */
-export const ROUND_ROBIN = 'RoundRobinAssigner';
 
 /** The data that a joining member sends to the group leader. */
 export interface JoiningMember {
   readonly topics: readonly string[];
   readonly claims: Claims;
-  /** Undefined if the member reports none, or in an unknown format. */
-  readonly copies: Copies | undefined;
+  /** None if the report has an unknown format. */
+  readonly copies: Copies;
   /** Partitions that the member can't serve now. */
   readonly unreached: readonly number[];
 }
@@ -28,26 +26,18 @@ const FORMAT = 1;
 const HEAD_BYTES = 5;
 const NO_GENERATION = -1;
 
-/** The assigners that a member offers, the preferred one first. The group uses one that all members offer. */
-export function offeredProtocols(topic: string, claims: Claims, report?: Report) {
-  return [
-    { name: STICKY, metadata: encodeJoining(topic, claims, report) },
-    { name: ROUND_ROBIN, metadata: encodeSubscription({ topics: [topic], userData: Buffer.alloc(0) }) },
-  ];
-}
-
 /**
- * The user data of the subscription: format byte 1 | generation of the claims int32 | report of copies, which earlier
- * releases neither send nor read. The generation tells which of two members that claim a partition owned it last.
+ * The subscription of a joining member. Its user data: format byte 1 | generation of the claims int32 | report of copies.
+ * The generation tells which of two members that claim a partition owned it last.
  */
-function encodeJoining(topic: string, claims: Claims, report: Report | undefined): Buffer {
+export function encodeJoining(topic: string, claims: Claims, report: Report): Buffer {
   const { generation, partitions, standbys, warmups } = claims;
   const head = Buffer.alloc(HEAD_BYTES);
   head.writeInt8(FORMAT);
   head.writeInt32BE(generation, 1);
-  const reported = report === undefined ? [] : [encodeMemberReport({ ...report, standbys, warmups })];
+  const userData = Buffer.concat([head, encodeMemberReport({ ...report, standbys, warmups })]);
   const owned = partitions.length === 0 ? [] : [{ topic, partitions }];
-  return encodeSubscription({ topics: [topic], userData: Buffer.concat([head, ...reported]), owned });
+  return encodeSubscription({ topics: [topic], userData, owned });
 }
 
 /** Throws RangeError for bytes that are not a subscription. User data in an unknown format is ignored. */
@@ -57,6 +47,6 @@ export function decodeJoining(topic: string, metadata: Buffer): JoiningMember {
   const isOurs = userData !== null && userData.length >= HEAD_BYTES && userData.readInt8() === FORMAT;
   const generation = isOurs ? userData.readInt32BE(1) : NO_GENERATION;
   const report = isOurs ? decodeMemberReport(userData.subarray(HEAD_BYTES)) : undefined;
-  const { standbys = [], warmups = [], unreached = [], copies } = report ?? {};
+  const { standbys = [], warmups = [], unreached = [], copies = new Map() } = report ?? {};
   return { topics, claims: { generation, partitions, standbys, warmups }, copies, unreached };
 }

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 import type { Share } from './assigner.ts';
@@ -23,10 +23,9 @@ export interface MemberSettings {
   readonly rejoinAfterMs?: number;
   /**
    * The copies of partitions that this member has, including those that it owns; called at each join. A copy that may be
-   * of another log must not be included. A member without this function restores its state itself: it gets its partitions
-   * immediately, and no standbys.
+   * of another log must not be included.
    */
-  readonly copies?: () => Copies;
+  readonly copies: () => Copies;
   /** Partitions that this member can't serve now, since it does not reach a broker that leads them; called at each join. */
   readonly unreached?: () => readonly number[];
   /** How many members besides the owner keep a copy of each partition; used if this member leads the group. */

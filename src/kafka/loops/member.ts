@@ -1,8 +1,9 @@
+import { atMost } from '../../async/at-most.ts';
+import { Backoff } from '../../async/backoff.ts';
 import { describeError } from '../../errors.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
-import { Backoff } from './backoff.ts';
 import { Coordinator } from './coordinator.ts';
 import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';
 import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
@@ -16,7 +17,7 @@ import { SessionWatch } from './session-watch.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
 const LEAVE_MS = 1_000;
-const BACKOFF_MS = { min: 50, max: 500 } as const;
+const BACKOFF_MS = { minMs: 50, maxMs: 500 };
 /** The wait after an error that retries don't fix. */
 const PERSISTENT_RETRY_MS = 5_000;
 
@@ -75,7 +76,7 @@ export class Member {
       if (this.#phase === 'in') this.#enter('closing');
     });
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
-    this.#backoff = new Backoff(runtime, BACKOFF_MS.min, BACKOFF_MS.max);
+    this.#backoff = new Backoff(BACKOFF_MS, () => runtime.random());
     this.#member = {
       groupId,
       generation: NO_GENERATION,
@@ -118,7 +119,7 @@ export class Member {
    * requests until then are combined.
    */
   rejoin(why: string): void {
-    if (this.#phase === 'out' || this.#phase === 'ended' || this.#options.copies === undefined) return;
+    if (this.#phase === 'out' || this.#phase === 'ended') return;
     this.#log.debug({ groupId: this.#options.groupId, why }, 'rejoining the group');
     this.#rejoining.request();
   }
@@ -131,9 +132,7 @@ export class Member {
     const isOut = this.#phase === 'out' || this.#phase === 'ended';
     this.#end();
     if (isOut) return;
-    const over = new AbortController();
-    await Promise.race([this.#leaveGroup(), this.#options.runtime.sleep(LEAVE_MS, over.signal)]);
-    over.abort();
+    await atMost(this.#options.runtime, LEAVE_MS, () => this.#leaveGroup());
   }
 
   /**
@@ -210,12 +209,10 @@ export class Member {
 
   async #lastCommits(): Promise<void> {
     const { beforeRejoin = async () => {}, runtime } = this.#options;
-    const over = new AbortController();
     const last = beforeRejoin().catch((error: unknown) => {
       this.#log.warn({ error: describeError(error) }, 'offsets were not committed before a rebalance');
     });
-    await Promise.race([last, this.#over.promise, runtime.sleep(BEFORE_REJOIN_MS, over.signal)]);
-    over.abort();
+    await atMost(runtime, BEFORE_REJOIN_MS, () => Promise.race([last, this.#over.promise]));
     if (this.#phase === 'closing') this.#enter('joining');
   }
 

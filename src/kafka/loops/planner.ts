@@ -1,4 +1,4 @@
-import { assignRoundRobin, assignSticky, type Candidate, inOrder, type Share } from './assigner.ts';
+import { assignSticky, type Candidate, inOrder, type Share } from './assigner.ts';
 import { Lags } from './copies.ts';
 import { chooseStandbys } from './standbys.ts';
 import { interimOwners } from './warm-ups.ts';
@@ -41,13 +41,4 @@ export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings,
       return [candidate.memberId, share];
     }),
   );
-}
-
-/** For a group with a member of an earlier release, which has no standbys. */
-export function planRoundRobin(partitions: number, members: readonly Candidate[]): Plan {
-  const dealt = assignRoundRobin(
-    partitions,
-    members.map(({ memberId }) => memberId),
-  );
-  return new Map([...dealt].map(([memberId, owned]) => [memberId, { partitions: owned, standbys: [], warmups: [] }]));
 }

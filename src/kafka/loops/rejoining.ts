@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import type { MemberSettings } from './member-options.ts';
 
 /**
@@ -22,11 +22,9 @@ export class Rejoining {
 
   /** The same settings, but reading the copies fulfils the request: that join reports everything. */
   watching(settings: MemberSettings): MemberSettings {
-    const read = settings.copies;
-    if (read === undefined) return settings;
     const copies = () => {
       this.#isRequested = false;
-      return read();
+      return settings.copies();
     };
     return { ...settings, copies };
   }

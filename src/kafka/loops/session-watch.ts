@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 
 /**
  * How long the coordinator considers a member alive without a call. The session counts from the sending of the last

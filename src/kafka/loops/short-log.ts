@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 
 /** For this long a log that ends below its known end is not believed: the broker may no longer be the leader. */

@@ -1,9 +1,8 @@
 import type { Candidate } from './assigner.ts';
-import type { Copies, Lags } from './copies.ts';
+import type { Lags } from './copies.ts';
 
 interface Place {
   readonly candidate: Candidate;
-  readonly copies: Copies;
   readonly before: ReadonlySet<number>;
   readonly partitions: Set<number>;
   /** How many of its copies are of partitions of the same owner. */
@@ -19,7 +18,6 @@ interface Place {
  * - Members with the most complete copies come first; all that are caught up are equal.
  * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the one
  *   with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest in all.
- * - A member that reports no copies is never a standby.
  */
 export function chooseStandbys(
   candidates: readonly Candidate[],
@@ -28,7 +26,7 @@ export function chooseStandbys(
   lags: Lags,
   perPartition: number,
 ): ReadonlyMap<Candidate, ReadonlySet<number>> {
-  const places = candidates.flatMap((candidate) => placeOf(candidate) ?? []);
+  const places = candidates.map(placeOf);
   const others = owners.map((owner) => places.filter(({ candidate }) => candidate !== owner));
   const wanted = others.map(({ length }) => Math.min(perPartition, length));
   const part = wanted.reduce((sum, one) => sum + one, 0) / places.length;
@@ -63,10 +61,8 @@ function standbysBefore({ claims }: Candidate): ReadonlySet<number> {
   return new Set(claims.flatMap(({ standbys }) => standbys));
 }
 
-function placeOf(candidate: Candidate): Place | undefined {
-  const { copies } = candidate;
-  if (copies === undefined) return undefined;
-  return { candidate, copies, before: standbysBefore(candidate), partitions: new Set(), ofOwner: new Map() };
+function placeOf(candidate: Candidate): Place {
+  return { candidate, before: standbysBefore(candidate), partitions: new Set(), ofOwner: new Map() };
 }
 
 function add({ partitions, ofOwner }: Place, partition: number, owner: Candidate): void {
@@ -75,11 +71,11 @@ function add({ partitions, ofOwner }: Place, partition: number, owner: Candidate
 }
 
 function inPreference(able: readonly Place[], partition: number, owner: Candidate, lags: Lags, part: number): Place[] {
-  const rank = ({ candidate, copies, before, partitions, ofOwner }: Place) => [
+  const rank = ({ candidate, before, partitions, ofOwner }: Place) => [
     lags.isCaughtUp(candidate, partition) ? 0 : lags.of(candidate, partition),
     partitions.size < part ? 0 : 1,
     before.has(partition) ? 0 : 1,
-    copies.has(partition) ? 0 : 1,
+    candidate.copies.has(partition) ? 0 : 1,
     ofOwner.get(owner) ?? 0,
     partitions.size,
   ];

@@ -1,4 +1,5 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
+import { Throttle } from '../../async/throttle.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 
@@ -18,11 +19,12 @@ export class TailErrorLog {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #log: WireLog | undefined;
   readonly #failingSinceMs = new Map<FailingPartition, number>();
-  readonly #reportedMs = new Map<string, number>();
+  readonly #throttle: Throttle;
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog | undefined) {
     this.#runtime = runtime;
     this.#log = log;
+    this.#throttle = new Throttle(runtime, REPEAT_AFTER_MS);
   }
 
   /** The partition was read. */
@@ -35,10 +37,7 @@ export class TailErrorLog {
     const sinceMs = this.#failingSinceMs.get(followed) ?? nowMs;
     this.#failingSinceMs.set(followed, sinceMs);
     const { topic } = followed;
-    const line = `${topic} ${errorCode}`;
-    const isRepeated = nowMs - (this.#reportedMs.get(line) ?? Number.NEGATIVE_INFINITY) < REPEAT_AFTER_MS;
-    if (isRepeated || nowMs - sinceMs < WARN_AFTER_MS) return;
-    this.#reportedMs.set(line, nowMs);
+    if (nowMs - sinceMs < WARN_AFTER_MS || !this.#throttle.passes(`${topic} ${errorCode}`)) return;
     for (const other of this.#failingSinceMs.keys()) if (other.state === 'stopped') this.#failingSinceMs.delete(other);
     const failing = [...this.#failingSinceMs.keys()].filter((other) => other.topic === topic);
     const partitions = failing.map(({ partition }) => partition).sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import type { FetchedRecord } from '../records/record.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';

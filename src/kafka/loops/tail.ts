@@ -1,3 +1,4 @@
+import { Mutex } from '../../async/mutex.ts';
 import { BatchDecoder } from '../records/decode.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/port.ts';
@@ -8,8 +9,6 @@ import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
 
 const FIND_TIMEOUT_MS = 5_000;
-const MIN_BACKOFF_MS = 50;
-const MAX_BACKOFF_MS = 1_000;
 /** A fetch fails this long after the broker should have answered. */
 const GRACE_MS = 3_000;
 const REDELIVER_MS = 1_000;
@@ -33,7 +32,7 @@ export class Tail {
   readonly #followed = new Map<string, FollowedPartition>();
   readonly #leaders = new Map<number, TailLeader>();
   readonly #closed = new AbortController();
-  #decoding: Promise<unknown> = Promise.resolve();
+  readonly #decoding = new Mutex();
   /** Records decoded since the last yield to the event loop. */
   #decoded = 0;
 
@@ -153,7 +152,7 @@ export class Tail {
         new KafkaError('MALFORMED_RESPONSE', `${followed.key}: the response has no complete record batch`),
       );
     } else {
-      followed.failures = 0;
+      followed.backoff.reset();
       this.#errorLog.readable(followed);
     }
   }
@@ -202,9 +201,8 @@ export class Tail {
 
   #backOff(followed: FollowedPartition): void {
     followed.state = 'backing off';
-    const backoffMs = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** followed.failures);
-    followed.failures += 1;
-    followed.backoffTimer = this.#options.runtime.schedule(backoffMs, () => void this.#find(followed));
+    const waitMs = followed.backoff.nextMs();
+    followed.backoffTimer = this.#options.runtime.schedule(waitMs, () => void this.#find(followed));
   }
 
   async #sinkFailed(followed: FollowedPartition, error: unknown): Promise<void> {
@@ -221,9 +219,7 @@ export class Tail {
     const { from, next } = fetched;
     const neededFrom = sink.neededFrom === undefined ? from : await sink.neededFrom();
     const begin = Math.max(from, Math.min(neededFrom, next));
-    const decoding = this.#decoding.then(() => this.#decodeNext(fetched, begin));
-    this.#decoding = decoding.catch(() => undefined);
-    return await decoding;
+    return await this.#decoding.run(() => this.#decodeNext(fetched, begin));
   }
 
   async #decodeNext(fetched: Fetched, from: number): Promise<TailChunk> {

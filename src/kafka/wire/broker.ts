@@ -1,4 +1,5 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
+import { Throttle } from '../../async/throttle.ts';
 import { describeError } from '../../errors.ts';
 import { Connection } from './connection.ts';
 import { closedError, type Deadlines } from './deadlines.ts';
@@ -40,7 +41,7 @@ export class Broker {
   readonly #options: BrokerOptions;
   readonly #connections = new Map<Lane, Connection>();
   readonly #throttledUntilMs = new Map<Lane, number>();
-  readonly #loggedMs = new Map<string, number>();
+  readonly #throttle: Throttle;
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
   #respondedMs = Number.NEGATIVE_INFINITY;
   /** When the first call was made of those since the last response; undefined if there is none. */
@@ -52,6 +53,7 @@ export class Broker {
   constructor(options: BrokerOptions) {
     this.#options = options;
     this.name = `${options.address.host}:${options.address.port}`;
+    this.#throttle = new Throttle(options.runtime, SAME_LINE_MS);
   }
 
   get isSuspect(): boolean {
@@ -187,9 +189,6 @@ export class Broker {
   }
 
   #log(level: 'warn' | 'debug', message: string, fields: object = {}): void {
-    const nowMs = this.#options.runtime.monotonicMs();
-    if (nowMs - (this.#loggedMs.get(message) ?? Number.NEGATIVE_INFINITY) < SAME_LINE_MS) return;
-    this.#loggedMs.set(message, nowMs);
-    this.#options.log(level, { broker: this.name, ...fields }, message);
+    if (this.#throttle.passes(message)) this.#options.log(level, { broker: this.name, ...fields }, message);
   }
 }

@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { Broker, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
 import { firstResponse } from './first-response.ts';

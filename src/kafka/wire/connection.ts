@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 

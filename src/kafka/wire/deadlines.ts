@@ -1,4 +1,4 @@
-import type { Runtime } from '../../core/runtime.ts';
+import type { Runtime } from '../../async/runtime.ts';
 import { KafkaError } from './kafka-error.ts';
 
 /** All pending waits, so that each ends at its deadline, and all end when the cluster closes. */

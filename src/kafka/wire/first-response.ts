@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 
 /** After this long without a response the next broker is called as well. */

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../core/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import type { Deadlines } from './deadlines.ts';
 
 /** The shortest time between the starts of two refreshes. */

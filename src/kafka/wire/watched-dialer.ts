@@ -16,8 +16,8 @@ export interface Watch {
   onDialError(address: port.BrokerAddress, error: KafkaError): void;
   /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
   onRight(right: Right, errorCode: KafkaErrorCode | undefined): void;
-  /** Whether a coordinator accepts the session timeout of a member. */
-  onSession(member: Pick<port.JoinGroupRequest, 'groupId' | 'sessionTimeoutMs'>, isAccepted: boolean): void;
+  /** A coordinator refuses a member for one of JOIN_REFUSALS; undefined when it accepts it. */
+  onJoin(member: Pick<port.JoinGroupRequest, 'groupId' | 'sessionTimeoutMs'>, refusal: JoinRefusal | undefined): void;
 }
 
 const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
@@ -25,8 +25,9 @@ const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
 
-/** The timeout is outside of the brokers' limits, or the coordinator would have looked at the rest of the request. */
-const SESSION_REFUSED: KafkaErrorCode = 'INVALID_SESSION_TIMEOUT';
+/** What lasts until the configuration or the group changes: a session outside of the brokers' limits, a foreign consumer. */
+const JOIN_REFUSALS = ['INVALID_SESSION_TIMEOUT', 'INCONSISTENT_GROUP_PROTOCOL'] as const;
+export type JoinRefusal = (typeof JOIN_REFUSALS)[number];
 
 /** Wraps a dialer so that `watch` observes it. Responses and errors are passed through unchanged. */
 export function watchedDialer(dialer: port.Dialer, watch: Watch): port.Dialer {
@@ -95,10 +96,11 @@ class WatchedLink implements port.BrokerLink {
     const joining = this.#link.joinGroup(request);
     try {
       const response = await this.#asMember(request.groupId, 'Read', joining, ({ errorCode }) => errorCode);
-      if (response.errorCode === undefined) this.#watch.onSession(request, true);
+      if (response.errorCode === undefined) this.#watch.onJoin(request, undefined);
       return response;
     } catch (error) {
-      if (kafkaErrorCode(error) === SESSION_REFUSED) this.#watch.onSession(request, false);
+      const refusal = JOIN_REFUSALS.find((one) => one === kafkaErrorCode(error));
+      if (refusal !== undefined) this.#watch.onJoin(request, refusal);
       throw error;
     }
   }

@@ -1,11 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
-import {
-  asUnavailable,
-  callAnyBroker,
-  isUnsent,
-  unlessStopped,
-  withRetries,
-} from '../../../src/adapters/kafka/brokers.ts';
+import { asUnavailable, callAnyBroker, isUnsent, PATIENT, unlessStopped } from '../../../src/adapters/kafka/brokers.ts';
+import { retrying } from '../../../src/async/retrying.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { failing, scriptedBrokers } from './scripted-brokers.ts';
@@ -13,7 +8,7 @@ import { failing, scriptedBrokers } from './scripted-brokers.ts';
 const errorCode = (name: string) => new KafkaError(name, `it failed: ${name}`);
 const refusal = (work: Promise<unknown>) => work.catch((error: unknown) => error);
 
-describe('withRetries', () => {
+describe('patience', () => {
   /** Fails with these faults, one after the other, and then succeeds. */
   function attempts(errors: readonly unknown[]) {
     const left = [...errors];
@@ -26,14 +21,14 @@ describe('withRetries', () => {
   test('retries while the fault is transient', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     const faults = ['LEADER_NOT_AVAILABLE', 'NO_RESPONSE', 'GROUP_LOAD_IN_PROGRESS'].map(errorCode);
-    expect(await withRetries({ runtime }, attempts(faults))).toBe('done');
+    expect(await retrying(runtime, PATIENT, attempts(faults))).toBe('done');
     expect(nowMs()).toBe(300);
   });
 
   test('gives up after 10 s, with the last fault', async () => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
     const faults = Array.from({ length: 500 }, (_, i) => errorCode(i < 100 ? 'NO_RESPONSE' : 'UNREACHABLE'));
-    expect(kafkaErrorCode(await refusal(withRetries({ runtime }, attempts(faults))))).toBe('UNREACHABLE');
+    expect(kafkaErrorCode(await refusal(retrying(runtime, PATIENT, attempts(faults))))).toBe('UNREACHABLE');
     expect(nowMs()).toBe(10_000);
   });
 
@@ -48,7 +43,7 @@ describe('withRetries', () => {
     ['a bug', new TypeError('x is not a function')],
   ])('fails immediately with %s', async (_, error) => {
     const { runtime, nowMs } = scriptedBrokers({ link: () => ({}) });
-    expect(await refusal(withRetries({ runtime }, attempts([error])))).toBe(error);
+    expect(await refusal(retrying(runtime, PATIENT, attempts([error])))).toBe(error);
     expect(nowMs()).toBe(0);
   });
 });
@@ -64,7 +59,7 @@ test.each([
   ['REQUEST_TIMED_OUT', false],
   [undefined, false],
 ])('after %s a write is certainly not in the log: %s', (name, expected) => {
-  expect(isUnsent(name)).toBe(expected);
+  expect(isUnsent(name === undefined ? new Error('no') : errorCode(name))).toBe(expected);
 });
 
 describe('askAny', () => {

@@ -2,7 +2,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Appending, append } from '../../../src/kafka/loops/append.ts';
 import { callLeader } from '../../../src/kafka/loops/leader-call.ts';
 import { boundsOf, END, offsetAt, START } from '../../../src/kafka/loops/offsets.ts';
-import { retrying } from '../../../src/kafka/loops/retrying.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import type { WireLog } from '../../../src/kafka/wire/broker.ts';
@@ -233,31 +232,5 @@ describe('the offsets of a partition', () => {
     stage.kafka.cluster.moveLeader(T, 0, 3);
     expect((await failure(ask(boundsOf(cluster, runtime, query))))[0]).toBe('NOT_LEADER_FOR_PARTITION');
     expect(await ask(boundsOf(cluster, runtime, query))).toEqual({ logStart: 0, end: 0 });
-  });
-});
-
-describe('retrying', () => {
-  const isTransient = (errorCode: string | undefined) => errorCode === 'PASSING';
-
-  it('continues while faults are transient, with growing waits, and ends with the first that is not', async () => {
-    const { runtime } = stage;
-    const tries: number[] = [];
-    const work = retrying(runtime, { timeoutMs: 10_000, isTransient }, async () => {
-      tries.push(runtime.monotonicMs());
-      throw new KafkaError(tries.length < 5 ? 'PASSING' : 'LASTING', 'no');
-    });
-    expect((await failure(runtime.until(work)))[0]).toBe('LASTING');
-    expect(tries).toEqual([0, 50, 150, 350, 750]);
-  });
-
-  it('ends in time with the fault of the last attempt, and passes the time left to each', async () => {
-    const { runtime } = stage;
-    const lefts: number[] = [];
-    const work = retrying(runtime, { timeoutMs: 1_500, isTransient }, async (leftMs) => {
-      lefts.push(leftMs);
-      throw new KafkaError('PASSING', 'no');
-    });
-    expect(await failure(runtime.until(work))).toEqual(['PASSING', 750]);
-    expect(lefts).toEqual([1_500, 1_450, 1_350, 1_150, 750]);
   });
 });

@@ -1,21 +1,10 @@
-import { createRequire } from 'node:module';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assignRoundRobin, assignSticky, type Candidate, inOrder } from '../../../src/kafka/loops/assigner.ts';
+import { assignSticky, type Candidate, inOrder } from '../../../src/kafka/loops/assigner.ts';
 import { type Copies, Lags } from '../../../src/kafka/loops/copies.ts';
-import { decodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
-
-/** The part of kafkajs' assigner that is used here. */
-type RoundRobin = (context: {
-  cluster: { findTopicPartitionMetadata: (topic: string) => { partitionId: number }[] };
-}) => {
-  assign(group: {
-    members: { memberId: string }[];
-    topics: string[];
-  }): Promise<{ memberId: string; memberAssignment: Buffer }[]>;
-};
 
 const PARTITIONS = 12;
+const NONE: Copies = new Map();
 
 type Plan = ReadonlyMap<string, readonly number[]>;
 
@@ -29,7 +18,7 @@ function assign(partitions: number, members: readonly Candidate[]): Plan {
 
 /** A member that had those partitions in that generation; without arguments, a new member. */
 function member(memberId: string, partitions: readonly number[] = [], generation = 1): Candidate {
-  return { memberId, claims: [{ generation, partitions, standbys: [], warmups: [] }] };
+  return { memberId, claims: [{ generation, partitions, standbys: [], warmups: [] }], copies: NONE };
 }
 
 /** The members as they join again after a plan has taken effect. */
@@ -67,6 +56,7 @@ const candidates = fc
         fc.record({
           memberId: fc.constant(memberId),
           claims: fc.array(claim, { maxLength: 3 }),
+          copies: fc.constant(NONE),
         }),
       ),
     ),
@@ -221,8 +211,8 @@ describe('sticky assignment', () => {
 
   it('honours a promised warm-up over an owner of the same generation', () => {
     const plan = assign(4, [
-      { memberId: 'a', claims: [{ generation: 4, partitions: [0, 1], standbys: [2], warmups: [2] }] },
-      { memberId: 'b', claims: [{ generation: 4, partitions: [2, 3], standbys: [1], warmups: [1] }] },
+      { memberId: 'a', claims: [{ generation: 4, partitions: [0, 1], standbys: [2], warmups: [2] }], copies: NONE },
+      { memberId: 'b', claims: [{ generation: 4, partitions: [2, 3], standbys: [1], warmups: [1] }], copies: NONE },
     ]);
     expect([plan.get('a'), plan.get('b')]).toEqual([
       [0, 2],
@@ -232,12 +222,12 @@ describe('sticky assignment', () => {
 
   it("drops a promise older than another member's ownership", () => {
     const promised = { generation: 4, partitions: [], standbys: [1], warmups: [1] };
-    const plan = assign(3, [member('a', [0, 2], 5), { memberId: 'b', claims: [promised] }, member('c', [1], 5)]);
+    const plan = assign(3, [member('a', [0, 2], 5), { ...member('b'), claims: [promised] }, member('c', [1], 5)]);
     expect(plan.get('c')).toEqual([1]);
   });
 
   it('orders members by their instance IDs, which a restart does not change', () => {
-    const named = (memberId: string, instanceId: string): Candidate => ({ memberId, instanceId, claims: [] });
+    const named = (memberId: string, instanceId: string): Candidate => ({ ...member(memberId), instanceId });
     const before = assign(PARTITIONS, [named('x-1', 'one'), named('a-2', 'two')]);
     const now = assign(PARTITIONS, [named('a-3', 'one'), named('x-4', 'two')]);
     expect(now.get('a-3')).toEqual(before.get('x-1'));
@@ -246,20 +236,5 @@ describe('sticky assignment', () => {
 
   it('assigns nothing without members', () => {
     expect(assign(PARTITIONS, []).size).toBe(0);
-  });
-});
-
-describe('round-robin assignment', () => {
-  it('equals that of kafkajs, which earlier releases use', async () => {
-    const kafkajs = createRequire(import.meta.url)('kafkajs/src/consumer/assigners/roundRobinAssigner') as RoundRobin;
-    const all = Array.from({ length: PARTITIONS }, (_, partitionId) => ({ partitionId }));
-    const theirs = kafkajs({ cluster: { findTopicPartitionMetadata: () => all } });
-    const members = ['c', 'a-10', 'b', 'a-9', 'B'];
-    const given = await theirs.assign({ members: members.map((memberId) => ({ memberId })), topics: ['requests'] });
-    const expected = given.map(({ memberId, memberAssignment }) => [
-      memberId,
-      decodeAssignment(memberAssignment).assigned[0]?.partitions,
-    ]);
-    expect([...assignRoundRobin(PARTITIONS, members)]).toEqual(expected);
   });
 });

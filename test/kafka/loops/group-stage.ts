@@ -154,6 +154,7 @@ export class StagedMember {
       groupId: GROUP,
       topic: TOPIC,
       partitions: PARTITIONS,
+      copies: () => new Map(), // of empty logs, so that each member has them all
       onAssigned: (assigned) => this.onAssigned(assigned),
       onLost: ({ errorCode }) => {
         this.held = [];

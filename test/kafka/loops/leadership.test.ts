@@ -4,7 +4,7 @@ import type { Copies } from '../../../src/kafka/loops/copies.ts';
 import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
-import { decodeJoining, offeredProtocols, ROUND_ROBIN, STICKY } from '../../../src/kafka/loops/member-claims.ts';
+import { decodeJoining, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
 import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
 import type { JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
 
@@ -23,8 +23,8 @@ function leading(partitions: number) {
   });
   const leadership = new Leadership(TOPIC, { partitions, standbys: 1, acceptableLag: 100 }, log);
   /** One generation: what each member got. */
-  const lead = (members: readonly Member[], { protocol = STICKY, generation = 1, confirmed = true } = {}) => {
-    const answer = { throttleMs: 0, generation, protocol, leaderId: 'a', memberId: 'a', members };
+  const lead = (members: readonly Member[], { generation = 1, confirmed = true } = {}) => {
+    const answer = { throttleMs: 0, generation, protocol: 'any', leaderId: 'a', memberId: 'a', members };
     const assignments = leadership.assign(answer);
     if (confirmed) leadership.confirm();
     return assignments.map(({ memberId, assignment }) => {
@@ -37,39 +37,29 @@ function leading(partitions: number) {
   return { lead, assign, warnings };
 }
 
-function member(memberId: string, claims: Claims = NOTHING, instanceId?: string, copies?: Copies): Member {
-  const [sticky] = offeredProtocols(TOPIC, claims, copies && { copies, unreached: [] });
-  const metadata = sticky?.metadata ?? Buffer.alloc(0);
+function member(memberId: string, claims: Claims = NOTHING, instanceId?: string, copies: Copies = new Map()): Member {
+  const metadata = encodeJoining(TOPIC, claims, { copies, unreached: [] });
   return instanceId === undefined ? { memberId, metadata } : { memberId, instanceId, metadata };
 }
 
 describe('the subscription of a joining member', () => {
-  it('offers our assigner first, then that of earlier releases for groups with such a member', () => {
-    expect(offeredProtocols(TOPIC, NOTHING).map(({ name }) => name)).toEqual([STICKY, ROUND_ROBIN]);
-    expect([STICKY, ROUND_ROBIN]).toEqual(['idalloc-sticky', 'RoundRobinAssigner']);
-  });
-
   it('contains what it had with the generation, how complete its copies are, and which partitions it does not reach', () => {
     const claims = { generation: 9, partitions: [1, 5], standbys: [2, 7], warmups: [7] };
     const copies = new Map([[1, { end: 40, logEnd: 41 }]]);
     const report = { copies, unreached: [5] };
-    const [sticky] = offeredProtocols(TOPIC, claims, report);
-    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0))).toEqual({ topics: [TOPIC], claims, ...report });
+    expect(decodeJoining(TOPIC, encodeJoining(TOPIC, claims, report))).toEqual({ topics: [TOPIC], claims, ...report });
   });
 
-  it('has no report of copies if the member keeps none, like an earlier release', () => {
-    const [sticky] = offeredProtocols(TOPIC, had(9, [1]));
-    const owned = [{ topic: TOPIC, partitions: [1] }];
-    const userData = Buffer.from([1, 0, 0, 0, 9]);
-    expect(sticky?.metadata).toEqual(encodeSubscription({ topics: [TOPIC], userData, owned }));
-    expect(decodeJoining(TOPIC, sticky?.metadata ?? Buffer.alloc(0)).copies).toBeUndefined();
-  });
-
-  it('keeps its claims if the report of copies is of a later release, or damaged', () => {
+  it('keeps its claims, and counts as having no copies, if the report is of a later release, or damaged', () => {
     for (const report of ['02', '0102', 'ff00', '00']) {
       const userData = Buffer.concat([Buffer.from([1, 0, 0, 0, 9]), Buffer.from(report, 'hex')]);
       const metadata = encodeSubscription({ topics: [TOPIC], userData, owned: [{ topic: TOPIC, partitions: [3] }] });
-      expect(decodeJoining(TOPIC, metadata)).toEqual({ topics: [TOPIC], claims: had(9, [3]), unreached: [] });
+      expect(decodeJoining(TOPIC, metadata)).toEqual({
+        topics: [TOPIC],
+        claims: had(9, [3]),
+        copies: new Map(),
+        unreached: [],
+      });
     }
   });
 
@@ -107,25 +97,6 @@ describe('the leader of the group', () => {
       "odd: a group member's subscription is malformed; it gets no partitions",
       'foreign: a group member subscribes to other topics; it gets no partitions',
     ]);
-  });
-
-  it('gives partitions to another kind of client that subscribes to our topic', () => {
-    const { assign } = leading(4);
-    const java = encodeSubscription({ topics: ['other', TOPIC], userData: null });
-    expect(assign([member('a'), { memberId: 'java', metadata: java }])).toEqual({ a: [0, 2], java: [1, 3] });
-  });
-
-  it('assigns like an earlier release while the group has one of its members', () => {
-    const { assign } = leading(5);
-    const metadata = encodeSubscription({ topics: [TOPIC], userData: Buffer.alloc(0) });
-    const plan = assign(
-      [
-        { memberId: 'b', metadata },
-        { memberId: 'a', metadata },
-      ],
-      { protocol: ROUND_ROBIN },
-    );
-    expect(plan).toEqual({ a: [0, 2, 4], b: [1, 3] });
   });
 
   it('returns to a static member what it had, though it claims nothing after its restart', () => {
@@ -175,14 +146,5 @@ describe('the leader of the group', () => {
     lead([a(1), member('b', { ...NOTHING, generation: 1, warmups: [0] }, 'i-b', inPart)], { generation: 2 });
     const [, b] = lead([a(2), member('b-again', NOTHING, 'i-b', inPart)], { generation: 3 });
     expect(b?.userData && decodeStandbys(b.userData)).toEqual({ standbys: [0, 1], warmups: [0] });
-  });
-
-  it('assigns no standbys while the group has a member of an earlier release', () => {
-    const { lead } = leading(2);
-    const complete = new Map([0, 1].map((partition) => [partition, { end: 1_000, logEnd: 1_000 }]));
-    const plan = lead([member('a', NOTHING, 'i-a', complete), member('b', NOTHING, 'i-b', complete)], {
-      protocol: ROUND_ROBIN,
-    });
-    expect(plan.map(({ userData }) => userData.length)).toEqual([0, 0]);
   });
 });

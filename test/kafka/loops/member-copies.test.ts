@@ -6,14 +6,12 @@ import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/port.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
-import { OldMember } from './old-member.ts';
+import { OtherMember } from './other-member.ts';
 
 const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
 const LOG_END = 1_000_000;
 /** How long a generation lasts at least before a member ends it. */
 const YOUNG_MS = 5_000;
-/** Until all members have noticed a rebalance and joined again. */
-const REJOINED_MS = 700;
 
 /** The copies of one member, which the test makes grow. */
 class Disk {
@@ -213,15 +211,6 @@ describe('rejoining', () => {
     expect(await timersLeft(true)).toBe(await timersLeft(false));
   });
 
-  it('does nothing for a member that reports no copies', async () => {
-    const stage = new GroupStage();
-    const [a] = await stage.members(1);
-    const before = joins(a).length;
-    a.member.rejoin('nothing to report');
-    await stage.pass(2 * YOUNG_MS);
-    expect(joins(a)).toHaveLength(before);
-  });
-
   it('ends: a group with complete copies does not rejoin', async () => {
     const stage = new GroupStage();
     const members = ['a', 'b', 'c'].map((name) => {
@@ -284,63 +273,29 @@ describe('a static leader that restarts', () => {
 });
 
 describe('an assignment', () => {
+  it('without standbys, or in an unknown format of them, is one of partitions only', async () => {
+    for (const userData of [Buffer.alloc(0), Buffer.from([9, 1])]) {
+      const stage = new GroupStage();
+      const assignment = encodeAssignment({ assigned: [{ topic: TOPIC, partitions: [4] }], userData });
+      new OtherMember(stage, { assignment }).start();
+      await stage.pass(100);
+      const b = keeper(stage, 'b');
+      b.start();
+      await stage.until(() => b.assigned.length > 0, 'an assignment');
+      expect(b.last).toMatchObject({ partitions: [4], standbys: [], warmups: [] });
+    }
+  });
+
   it('is used as far as it is valid, whatever standbys a leader assigns', async () => {
     const stage = new GroupStage();
     const userData = encodeStandbys({ standbys: [1, 2, PARTITIONS], warmups: [2, 3] });
-    new OldMember(
-      stage,
-      encodeAssignment({ assigned: [{ topic: TOPIC, partitions: [0, 1] }], userData }),
-      STICKY,
-    ).start();
+    const assignment = encodeAssignment({ assigned: [{ topic: TOPIC, partitions: [0, 1] }], userData });
+    new OtherMember(stage, { assignment }).start();
     await stage.pass(100);
     const b = keeper(stage, 'b');
     b.start();
     await stage.until(() => b.assigned.length > 0, 'an assignment');
     expect(b.last).toMatchObject({ partitions: [0, 1], standbys: [2], warmups: [2] });
     expect(b.warnings).toEqual([]);
-  });
-});
-
-describe('a rolling upgrade', () => {
-  it('gives partitions immediately to members that report no copies, and they ignore standbys', async () => {
-    const stage = new GroupStage();
-    const a = keeper(stage, 'a');
-    a.disk.complete(ALL);
-    a.start();
-    await stage.settled(a);
-    const old = new OldMember(stage, undefined, STICKY).start();
-    await stage.until(() => old.held.length === 6 && a.held.length === 6, 'two members');
-    expect(a.last).toMatchObject({ standbys: old.held, warmups: [] });
-    const b = keeper(stage, 'b');
-    b.start();
-    await stage.until(() => b.assigned.length > 0, 'a third member');
-    await stage.pass(REJOINED_MS);
-    expect([a.held.length + old.held.length, b.held]).toEqual([PARTITIONS, []]);
-    expect(b.last.warmups).toHaveLength(4);
-  });
-
-  it('accepts the assignment of a leader of an earlier release, without standbys', async () => {
-    const stage = new GroupStage();
-    const old = new OldMember(stage, undefined, STICKY).start();
-    await stage.until(() => old.held.length === PARTITIONS, 'an old leader');
-    const b = keeper(stage, 'b');
-    b.start();
-    await stage.until(() => b.assigned.length > 0, 'an assignment');
-    expect(b.last).toMatchObject({ standbys: [], warmups: [] });
-    expect(b.held).toHaveLength(6);
-    await stage.runtime.until(old.leave());
-    await stage.settled(b);
-    expect(b.held).toEqual(ALL);
-  });
-
-  it('has no standbys while a member supports only the assigner of kafkajs', async () => {
-    const stage = new GroupStage();
-    const [a, b] = await beginning(stage);
-    const old = new OldMember(stage).start();
-    await stage.until(() => [a, b, old].every(({ held }) => held.length === 4), 'three members');
-    expect([a.last, b.last]).toMatchObject([
-      { standbys: [], warmups: [] },
-      { standbys: [], warmups: [] },
-    ]);
   });
 });

@@ -42,10 +42,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
-/**
- * A group under random events. Some members are static, and return with their instance ID and their copies. One of the
- * dynamic ones reports no copies.
- */
+/** A group under random events. Some members are static, and return with their instance ID; all return with their copies. */
 class Play {
   readonly stage = new GroupStage({ nodes: NODES.length, groups: { loadMs: () => 200 } });
   readonly running = new Map<Name, StagedMember>();
@@ -66,7 +63,8 @@ class Play {
     const instanceId = who === 'a' || who === 'b' ? { instanceId: `worker-${who}` } : {};
     const member: StagedMember = this.stage.member(who, {
       ...instanceId,
-      ...(who === 'd' ? {} : { copies: () => new Map(this.#disk(who)), standbys: 1 }),
+      copies: () => new Map(this.#disk(who)),
+      standbys: 1,
       beforeRejoin: () => this.#commit(member),
       onAssigned: (assigned) => {
         member.onAssigned(assigned);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
-import { OldMember } from './old-member.ts';
+import { OtherMember } from './other-member.ts';
 
 const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
 /** A rebalance is noticed with the next heartbeat; then all members join. */
@@ -98,32 +99,34 @@ describe('a member of the group', () => {
     expect(b.lost).toHaveLength(1);
   });
 
-  it('shares with members of an earlier release, and keeps what it has when the last of them leaves', async () => {
-    const stage = new GroupStage();
-    const old = new OldMember(stage).start();
-    await stage.until(() => old.held.length === PARTITIONS, 'an old member');
-    const [a, b] = [stage.member('a').start(), stage.member('b').start()];
-    const everybody = () => [old.held, a.held, b.held];
-    const roundRobin = (held: readonly number[]) => new Set(held.map((partition) => partition % 3)).size === 1;
-    await stage.until(() => everybody().every((held) => held.length === 4 && roundRobin(held)), 'three members');
-    const [heldByA, heldByB] = [a.held, b.held];
-    await stage.runtime.until(old.leave());
-    await stage.settled(a, b);
-    expect(a.held).toEqual(expect.arrayContaining([...heldByA]));
-    expect(b.held).toEqual(expect.arrayContaining([...heldByB]));
-  });
-
-  it('falls back to the assigner of an earlier release when such a member joins', async () => {
+  it('does not notice a consumer with another assigner, which the coordinator rejects', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
-    const old = new OldMember(stage).start();
-    await stage.until(() => old.held.length === 6 && a.held.length === 6, 'two members');
-    expect([a.held, old.held]).toEqual([ALL.filter((p) => p % 2 === 0), ALL.filter((p) => p % 2 === 1)]);
+    const { generation } = stage.group;
+    const other = new OtherMember(stage, { protocol: 'RoundRobinAssigner' }).start();
+    await stage.until(() => other.error !== undefined, 'a rejection');
+    await stage.pass(10_000);
+    expect(kafkaErrorCode(other.error)).toBe('INCONSISTENT_GROUP_PROTOCOL');
+    expect([a.held, stage.group.generation, a.warnings]).toEqual([ALL, generation, []]);
+  });
+
+  it('is rejected while the group has a consumer with another assigner, and joins once that has left', async () => {
+    const stage = new GroupStage();
+    const other = new OtherMember(stage, { protocol: 'RoundRobinAssigner' }).start();
+    await stage.until(() => stage.group.state === 'Stable', 'a foreign group');
+    const a = stage.member('a').start();
+    await stage.pass(20_000);
+    expect([a.held, a.assigned]).toEqual([[], []]);
+    expect(a.called('joinGroup').map(({ errorCode }) => errorCode)).toContain('INCONSISTENT_GROUP_PROTOCOL');
+    expect(a.warnings).toContain('joining the group failed, retrying');
+    await stage.runtime.until(other.leave());
+    await stage.settled(a);
+    expect(a.held).toEqual(ALL);
   });
 
   it('treats a malformed assignment as empty, and warns', async () => {
     const stage = new GroupStage();
-    new OldMember(stage, Buffer.from('nonsense')).start();
+    new OtherMember(stage, { assignment: Buffer.from('nonsense') }).start();
     await stage.pass(100);
     const b = stage.member('b').start();
     await stage.until(() => b.assigned.length > 0, 'an assignment');

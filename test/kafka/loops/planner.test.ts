@@ -23,7 +23,7 @@ const ends = (byPartition: Readonly<Record<number, number>>): Copies =>
 const all = (partitions: number): Copies =>
   ends(Object.fromEntries(Array.from({ length: partitions }, (_, at) => [at, LOG_END])));
 
-function member(memberId: string, copies: Copies | undefined, had: Partial<Share> = {}, generation = 1): Candidate {
+function member(memberId: string, copies: Copies, had: Partial<Share> = {}, generation = 1): Candidate {
   return { memberId, copies, claims: [{ generation, partitions: [], standbys: [], warmups: [], ...had }] };
 }
 
@@ -38,19 +38,13 @@ const copy = fc
   .tuple(fc.constantFrom(0, 450, 899, 900, 950, LOG_END), fc.constantFrom(LOG_END, 1_001, 1_050))
   .map(([end, logEnd]) => ({ end, logEnd }));
 const copies = fc.array(fc.tuple(partition, copy), { maxLength: 60 }).map((entries) => new Map(entries));
-/** A member of an earlier release reports neither. */
-const report = fc.oneof(
-  { weight: 5, arbitrary: fc.record({ copies, unreached: fc.array(partition, { maxLength: 12 }) }) },
-  { weight: 1, arbitrary: fc.constant({ copies: undefined }) },
-);
 const candidates = fc.uniqueArray(
-  fc
-    .record({
-      memberId: fc.string({ minLength: 1, maxLength: 3 }),
-      claims: fc.array(claims, { maxLength: 2 }),
-      report,
-    })
-    .map(({ report, ...one }): Candidate => ({ ...one, ...report })),
+  fc.record({
+    memberId: fc.string({ minLength: 1, maxLength: 3 }),
+    claims: fc.array(claims, { maxLength: 2 }),
+    copies,
+    unreached: fc.array(partition, { maxLength: 12 }),
+  }),
   { selector: ({ memberId }) => memberId, minLength: 1, maxLength: 6 },
 );
 const anySettings = fc.record({
@@ -61,13 +55,13 @@ const anySettings = fc.record({
 
 /** The lag of a member's copy by what the planner knows: the highest log end that any member reports. */
 function lagOf(members: readonly Candidate[], { copies }: Candidate, at: number): number {
-  const logEnd = Math.max(0, ...members.map((one) => one.copies?.get(at)?.logEnd ?? 0));
-  return copies === undefined ? 0 : logEnd - (copies.get(at)?.end ?? 0);
+  const logEnd = Math.max(0, ...members.map((one) => one.copies.get(at)?.logEnd ?? 0));
+  return logEnd - (copies.get(at)?.end ?? 0);
 }
 
 /** Whether a copy is caught up, by the highest reported log end or by the log end that its own member reports. */
 function isCaughtUp(members: readonly Candidate[], one: Candidate, at: number, acceptableLag: number): boolean {
-  const copy = one.copies?.get(at);
+  const copy = one.copies.get(at);
   const own = copy === undefined ? Number.POSITIVE_INFINITY : copy.logEnd - copy.end;
   return Math.min(own, lagOf(members, one, at)) <= acceptableLag;
 }
@@ -80,7 +74,6 @@ describe('a plan', () => {
     fc.assert(
       fc.property(anySettings, candidates, (given, members) => {
         const shares = sharesOf(planGroup(given, members), members);
-        const able = members.filter((one) => one.copies !== undefined);
         for (let at = 0; at < given.partitions; at += 1) {
           const [owner, ...more] = shares.filter(({ share }) => share.partitions.includes(at));
           expect(more).toEqual([]);
@@ -89,11 +82,10 @@ describe('a plan', () => {
           expect(standbys).not.toContain(owner);
           expect(warm.length).toBeLessThanOrEqual(1);
           expect(standbys).toEqual(expect.arrayContaining(warm));
-          const others = able.filter((one) => one !== owner?.one).length;
+          const others = members.length - 1;
           const count = given.standbys === 'all' ? others : Math.min(given.standbys, others);
           expect(standbys).toHaveLength(Math.max(count, warm.length));
         }
-        for (const { one, share } of shares) if (one.copies === undefined) expect(share.standbys).toEqual([]);
       }),
       { numRuns: examples(500) },
     );
@@ -194,23 +186,10 @@ describe('a plan', () => {
     expect(plan.get('b')).toEqual({ partitions: [], standbys: [1], warmups: [1] });
   });
 
-  it('gives partitions immediately to a member that reports no copies, like an earlier release', () => {
-    const plan = planGroup(settings(4), [member('a', all(4), { partitions: [0, 1, 2, 3] }), member('old', undefined)]);
-    expect(plan.get('old')).toEqual({ partitions: [2, 3], standbys: [], warmups: [] });
-    expect(plan.get('a')).toEqual({ partitions: [0, 1], standbys: [2, 3], warmups: [] });
-  });
-
-  it('leaves partitions with a member that reports no copies while others warm up', () => {
-    const old = member('old', undefined, { partitions: [0, 1, 2, 3] });
-    const plan = planGroup(settings(4), [old, member('a', ends({ 0: 10, 1: 10, 2: 10, 3: 1_000 }))]);
-    expect(plan.get('old')?.partitions).toEqual([0, 1, 2]);
-    expect(plan.get('a')).toMatchObject({ partitions: [3], warmups: [2] });
-  });
-
   it('moves everything immediately while the logs are shorter than the acceptable lag', () => {
     const short = (member: Candidate): Candidate => ({
       ...member,
-      copies: new Map([...(member.copies ?? [])].map(([at]) => [at, { end: LAG, logEnd: LAG }])),
+      copies: new Map([...member.copies].map(([at]) => [at, { end: LAG, logEnd: LAG }])),
     });
     const plan = planGroup(settings(4), [
       short(member('a', all(4), { partitions: [0, 1, 2, 3] })),

@@ -1,4 +1,4 @@
-import type { Timer } from '../../../src/core/runtime.ts';
+import type { Timer } from '../../../src/async/runtime.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { AnswerOf, CallName, Handlers, RequestOf } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '../../../src/core/runtime.ts';
+import type { Runtime, Timer } from '../../../src/async/runtime.ts';
 
 /** Time and randomness of the simulated servers: those of the process, or of a simulation. */
 export type Clockwork = Pick<Runtime, 'monotonicMs' | 'wallMs' | 'schedule' | 'random'>;

@@ -1,7 +1,8 @@
+import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { KafkaError } from '../../../kafka/wire/kafka-error.ts';
 import type { AclRule } from '../../../kafka/wire/port.ts';
-import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
+import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
   SECURITY_DISABLED: 'the brokers have no authorizer, so every user may do everything: set authorizer.class.name first',
@@ -15,7 +16,7 @@ const REMEDIES: Readonly<Record<string, string>> = {
  */
 export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
   try {
-    await withRetries(brokers, () => createAcls(brokers, rules));
+    await retrying(brokers.runtime, PATIENT, () => createAcls(brokers, rules));
   } catch (error) {
     throw asUnavailable(error);
   }

@@ -1,9 +1,10 @@
-import type { Runtime } from '../../../core/runtime.ts';
+import { retrying } from '../../../async/retrying.ts';
+import type { Runtime } from '../../../async/runtime.ts';
 import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import { asUnavailable, CALL_TIMEOUT_MS, withRetries } from '../brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
 
 /** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
 export interface Span {
@@ -61,7 +62,7 @@ async function forEachPartition<T>(
   query: (source: Source, partition: number) => Promise<T>,
 ): Promise<readonly T[]> {
   try {
-    return await withRetries(source, async () => {
+    return await retrying(source.runtime, PATIENT, async () => {
       const count = await countPartitions(source, topic);
       return Promise.all(Array.from({ length: count }, (_, partition) => query(source, partition)));
     });

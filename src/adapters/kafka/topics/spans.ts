@@ -1,4 +1,4 @@
-import type { Timer } from '../../../core/runtime.ts';
+import type { Timer } from '../../../async/runtime.ts';
 import { IdallocError } from '../../../errors.ts';
 import { Tail } from '../../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';

@@ -1,3 +1,4 @@
+import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/port.ts';
@@ -6,9 +7,9 @@ import {
   type Brokers,
   CALL_TIMEOUT_MS,
   callAnyBroker,
-  isTransientError,
+  isTransientCode,
+  PATIENT,
   requireNoError,
-  withRetries,
 } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
@@ -108,7 +109,7 @@ export function checkTopics(
  * @throws IdallocError KAFKA_UNAVAILABLE when that takes longer than 10 s.
  */
 export function waitForLeaders(brokers: Brokers, names: readonly string[]): Promise<void> {
-  return withCode(() => withRetries(brokers, () => requireLeaders(brokers, names)));
+  return withCode(() => retrying(brokers.runtime, PATIENT, () => requireLeaders(brokers, names)));
 }
 
 const nameOf = ({ name }: { readonly name: string }) => name;
@@ -157,7 +158,7 @@ function describeTopics(
   names: readonly string[],
   isNeeded: (name: string) => boolean = () => true,
 ): Promise<Described> {
-  return withRetries(brokers, async () => {
+  return retrying(brokers.runtime, PATIENT, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
     const existing = metadata.topics.filter(({ errorCode }) => !UNSEEN.has(errorCode));
     for (const { name, errorCode } of existing) requireNoError(errorCode, `topic ${name}`);
@@ -198,7 +199,7 @@ function createTopics(
 ): Promise<readonly string[]> {
   const topics = planned.map(({ name, partitions, configs }) => ({ name, partitions, replicas, configs }));
   let unanswered = false;
-  return withRetries(brokers, async () => {
+  return retrying(brokers.runtime, PATIENT, async () => {
     const { controllerId } = await brokers.cluster.metadata([], CALL_TIMEOUT_MS);
     const mayHaveMade = unanswered;
     unanswered = true;
@@ -233,7 +234,7 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
   }
   if (known.length === 0) throw new KafkaError('UNREACHABLE', 'no broker answers');
   for (const { name, errorCode } of known.flatMap(({ topics }) => topics)) {
-    if (!isTransientError(errorCode)) requireNoError(errorCode, `topic ${name}`);
+    if (!isTransientCode(errorCode)) requireNoError(errorCode, `topic ${name}`);
   }
   if (known.every(({ topics }) => topics.length === names.length && topics.every(isLed))) return;
   throw new KafkaError(

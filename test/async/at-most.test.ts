@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest';
+import { aborted } from '../../src/async/aborted.ts';
+import { atMost } from '../../src/async/at-most.ts';
+import { VirtualRuntime } from '../support/virtual-runtime.ts';
+
+describe('work with a time limit', () => {
+  it('settles as the work does, and leaves no timer', async () => {
+    const runtime = new VirtualRuntime();
+    expect(await atMost(runtime, 1_000, async () => 'done')).toBe('done');
+    await expect(atMost(runtime, 1_000, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+    expect([runtime.pending, runtime.monotonicMs()]).toEqual([0, 0]);
+  });
+
+  it('is given up after the limit, and its signal aborts', async () => {
+    const runtime = new VirtualRuntime();
+    let signal: AbortSignal | undefined;
+    const work = atMost(runtime, 1_000, (over) => {
+      signal = over;
+      return new Promise<never>(() => undefined);
+    });
+    expect(await runtime.until(work)).toBeUndefined();
+    expect(runtime.monotonicMs()).toBe(1_000);
+    expect(signal?.aborted).toBe(true);
+  });
+});
+
+describe('waiting for a signal', () => {
+  it('ends when the signal aborts, and immediately if it has aborted already', async () => {
+    const stop = new AbortController();
+    const early = aborted(stop.signal);
+    expect(await Promise.race([early.then(() => 'aborted'), Promise.resolve('waiting')])).toBe('waiting');
+    stop.abort();
+    await early;
+    await aborted(stop.signal);
+  });
+});

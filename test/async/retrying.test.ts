@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { retrying } from '../../src/async/retrying.ts';
+import { VirtualRuntime } from '../support/virtual-runtime.ts';
+
+const PASSING = new Error('passing');
+const LASTING = new Error('lasting');
+const isTransient = (error: unknown) => error === PASSING;
+
+describe('retrying', () => {
+  it('continues while faults are transient, with growing waits, and ends with the first that is not', async () => {
+    const runtime = new VirtualRuntime();
+    const tries: number[] = [];
+    const work = retrying(runtime, { timeoutMs: 10_000, isTransient }, async () => {
+      tries.push(runtime.monotonicMs());
+      throw tries.length < 5 ? PASSING : LASTING;
+    });
+    await expect(runtime.until(work)).rejects.toBe(LASTING);
+    expect(tries).toEqual([0, 50, 150, 350, 750]);
+  });
+
+  it('ends in time with the fault of the last attempt, and passes the time left to each', async () => {
+    const runtime = new VirtualRuntime();
+    const lefts: number[] = [];
+    const work = retrying(runtime, { timeoutMs: 1_500, isTransient }, async (leftMs) => {
+      lefts.push(leftMs);
+      throw PASSING;
+    });
+    await expect(runtime.until(work)).rejects.toBe(PASSING);
+    expect(runtime.monotonicMs()).toBe(750);
+    expect(lefts).toEqual([1_500, 1_450, 1_350, 1_150, 750]);
+  });
+
+  it('ends a wait when the signal aborts', async () => {
+    const runtime = new VirtualRuntime();
+    const stop = new AbortController();
+    const retries = { timeoutMs: 10_000, waits: { minMs: 5_000, maxMs: 5_000 }, isTransient, signal: stop.signal };
+    const work = retrying(runtime, retries, async () => {
+      if (stop.signal.aborted) return 'stopped';
+      queueMicrotask(() => stop.abort());
+      throw PASSING;
+    });
+    expect(await runtime.until(work)).toBe('stopped');
+    expect(runtime.monotonicMs()).toBe(0);
+  });
+});
