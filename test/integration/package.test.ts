@@ -72,7 +72,6 @@ describe('@idalloc/client', () => {
   });
 
   test.for([
-    ['README.md', /^\d{18,19}\n$/],
     [
       'docs/how-to/client.md',
       /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,

@@ -5,8 +5,6 @@
 
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
-  'README.md',
-  'docs/quickstart.md',
   'docs/how-to/client.md',
   'docs/how-to/languages.md',
   'docs/reference/http.md',
@@ -19,8 +17,13 @@ export const FOLLOWED: readonly string[] = [
   'docs/reference/forms.md',
 ];
 
+/** Runs each block of its pages as printed, on what `npm start` gives. */
+export const PASTED = 'test/integration/pasted.test.ts';
+
 /** Pages that need servers or settings of their own, with the test that follows each. */
 export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
+  ['README.md', PASTED],
+  ['docs/quickstart.md', PASTED],
   ['docs/how-to/tenants.md', 'test/integration/tenants.test.ts'],
   ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
   ['docs/how-to/datacenters.md', 'test/integration/datacenters.test.ts'],
@@ -34,7 +37,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
-  ['README.md', 'test/integration/package.test.ts'],
+  ['README.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
@@ -78,7 +81,6 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
-  ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',
