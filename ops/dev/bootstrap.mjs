@@ -1,6 +1,7 @@
 // The one file that a fresh clone can run: no dependency, any Node from 20 on. It updates node_modules to the lockfile
 // and then runs the Node version that ops/node pins, if the lockfile has one for this platform.
-// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments], or [options of Node] FILE.ts [arguments]
+// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments], [options of Node] FILE.ts [arguments], or TOOL [arguments]
+// with a program of an installed package. All scripts of package.json but `build`, which is for the image, run by it.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -28,6 +29,7 @@ const PLANS = {
 const SUPERVISED = ['start', 'test'];
 /** The exit code of idalloc for an invalid configuration. */
 const EXIT_CONFIG = 78;
+const IS_FILE = /\.m?[jt]s$/;
 
 function fail(message) {
   process.stderr.write(`idalloc: ${message}\n`);
@@ -126,7 +128,9 @@ function watchNpm(child) {
 function handOver(command, options, args) {
   const servers =
     command === 'idalloc' ? developmentServers(join(ROOT, '.idalloc/dev/servers.json'), process.env) : undefined;
-  const child = spawn(node(), [...options, join(ROOT, PROGRAMS[command] ?? command), ...args], {
+  const file = PROGRAMS[command] ?? (IS_FILE.test(command) ? command : undefined);
+  const [program, ...first] = file ? [node(), ...options, join(ROOT, file)] : [join(BIN, command)];
+  const child = spawn(program, [...first, ...args], {
     // The channel carries no messages: when it closes, the child knows that this process has ended.
     stdio: ['inherit', 'inherit', 'inherit', ...(SUPERVISED.includes(command) ? ['ipc'] : [])],
     env: {
@@ -143,9 +147,7 @@ function handOver(command, options, args) {
     });
   }
   watchNpm(child);
-  child.on('error', (error) =>
-    fail(`the pinned Node can't be run: ${error.message}; remove node_modules and try again`),
-  );
+  child.on('error', (error) => fail(`${program} can't be run: ${error.message}; remove node_modules and try again`));
   child.on('exit', (code, signal) => {
     if (code === EXIT_CONFIG && servers?.missing) process.stderr.write(`idalloc: ${servers.missing}\n`);
     process.exit(signal ? 128 + constants.signals[signal] : code);
@@ -158,8 +160,7 @@ const [options, [command = '', ...args]] = [words.slice(0, Math.max(0, at)), wor
 if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
   fail(`Node ${OLDEST_NODE} or later is needed, this is ${process.version}; see https://nodejs.org/en/download`);
 }
-if (!Object.hasOwn(PROGRAMS, command) && !/\.m?[jt]s$/.test(command))
-  fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')}|FILE.ts [arguments]`);
+if (command === '') fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')}|FILE.ts|TOOL [arguments]`);
 if (Object.hasOwn(PLANS, command)) progress.say(PLANS[command]);
 await install();
 progress.settle();
