@@ -6,6 +6,8 @@ export interface Announcement {
   readonly owner: ProcessIdentity;
   readonly brokers?: string | undefined;
   readonly endpoints?: string | undefined;
+  /** The variables with which a command uses these servers, once they have their topics; see development.mjs. */
+  readonly commands?: Readonly<Record<string, string>>;
 }
 
 /** The file appears with its whole content, or not at all. */

@@ -1,11 +1,13 @@
 // The one file that a fresh clone can run: no dependency, any Node from 20 on. It updates node_modules to the lockfile
 // and then runs the Node version that ops/node pins, if the lockfile has one for this platform.
-// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments]
+// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments], [options of Node] FILE.ts [arguments], or TOOL [arguments]
+// with a program of an installed package. All scripts of package.json but `build`, which is for the image, run by it.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { developmentServers } from './development.mjs';
 import { isInstalled } from './install-state.mjs';
 import { acquireLock } from './lock.mjs';
 import { parseProcStat } from './process-identity.mjs';
@@ -25,6 +27,9 @@ const PLANS = {
 };
 /** The commands that own child processes, and so must notice when this process is killed. */
 const SUPERVISED = ['start', 'test'];
+/** The exit code of idalloc for an invalid configuration. */
+const EXIT_CONFIG = 78;
+const IS_FILE = /\.m?[jt]s$/;
 
 function fail(message) {
   process.stderr.write(`idalloc: ${message}\n`);
@@ -120,12 +125,17 @@ function watchNpm(child) {
   timer.unref();
 }
 
-function handOver(command, args) {
-  const child = spawn(node(), [join(ROOT, PROGRAMS[command]), ...args], {
+function handOver(command, options, args) {
+  const servers =
+    command === 'idalloc' ? developmentServers(join(ROOT, '.idalloc/dev/servers.json'), process.env) : undefined;
+  const file = PROGRAMS[command] ?? (IS_FILE.test(command) ? command : undefined);
+  const [program, ...first] = file ? [node(), ...options, join(ROOT, file)] : [join(BIN, command)];
+  const child = spawn(program, [...first, ...args], {
     // The channel carries no messages: when it closes, the child knows that this process has ended.
     stdio: ['inherit', 'inherit', 'inherit', ...(SUPERVISED.includes(command) ? ['ipc'] : [])],
     env: {
       ...process.env,
+      ...servers?.variables,
       PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
       KAFKAJS_NO_PARTITIONER_WARNING: '1',
     },
@@ -137,19 +147,21 @@ function handOver(command, args) {
     });
   }
   watchNpm(child);
-  child.on('error', (error) =>
-    fail(`the pinned Node can't be run: ${error.message}; remove node_modules and try again`),
-  );
-  child.on('exit', (code, signal) => process.exit(signal ? 128 + constants.signals[signal] : code));
+  child.on('error', (error) => fail(`${program} can't be run: ${error.message}; remove node_modules and try again`));
+  child.on('exit', (code, signal) => {
+    if (code === EXIT_CONFIG && servers?.missing) process.stderr.write(`idalloc: ${servers.missing}\n`);
+    process.exit(signal ? 128 + constants.signals[signal] : code);
+  });
 }
 
-const [command, ...args] = process.argv.slice(2);
+const words = process.argv.slice(2);
+const at = words.findIndex((word) => !word.startsWith('-'));
+const [options, [command = '', ...args]] = [words.slice(0, Math.max(0, at)), words.slice(at)];
 if (Number(process.versions.node.split('.')[0]) < OLDEST_NODE) {
   fail(`Node ${OLDEST_NODE} or later is needed, this is ${process.version}; see https://nodejs.org/en/download`);
 }
-if (!Object.hasOwn(PROGRAMS, command ?? ''))
-  fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')} [arguments]`);
+if (command === '') fail(`usage: bootstrap.mjs ${Object.keys(PROGRAMS).join('|')}|FILE.ts|TOOL [arguments]`);
 if (Object.hasOwn(PLANS, command)) progress.say(PLANS[command]);
 await install();
 progress.settle();
-handOver(command, args);
+handOver(command, options, args);

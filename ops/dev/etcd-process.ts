@@ -24,6 +24,8 @@ export interface EtcdOptions {
   readonly dir: string;
   /** Members, 1 by default. A cluster of more that has data starts again only while its ports are free. */
   readonly size?: number;
+  /** The port of the first member for clients, if it is free. */
+  readonly preferredPort?: number;
   /** TLS files of a member, the first of which is 0; clients then need a certificate of its CA. Without it, no TLS. */
   readonly tls?: (member: number) => EtcdTlsFiles;
   /** Command-line arguments after the default ones. */
@@ -74,8 +76,9 @@ export async function startEtcd(options: EtcdOptions): Promise<EtcdProcess> {
   mkdirSync(options.dir, { recursive: true, mode: 0o700 });
   const logs = memberNames(size).map((name) => logOf(options.dir, name));
   for (const log of logs) await endContainer(log);
+  const preferred = options.preferredPort === undefined ? [] : [options.preferredPort];
   for (let attempt = 1; ; attempt++) {
-    const ports = await portsOf(options.dir, PORTS_EACH * size);
+    const ports = await portsOf(options.dir, PORTS_EACH * size, preferred);
     try {
       return cluster(await startMembers(program, ports, options, env));
     } catch (error) {

@@ -30,6 +30,8 @@ export interface KafkaOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start. */
   readonly ports?: readonly number[];
+  /** The port of the client's listener if it is free; not for `ports`. */
+  readonly preferredPort?: number;
   /** The cluster ID with which the storage is formatted: 16 bytes in base64url, the same for all nodes of a cluster. */
   readonly clusterId?: string;
   /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
@@ -55,8 +57,9 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaProcess> {
   if (!options.container) requireTools(kafkaTools(cache, env), env);
   const libs = options.container ? IMAGE_LIBS : await installKafka(env, { cache, log, signal: options.signal });
   await endContainer(join(options.dir, LOG));
+  const preferred = options.preferredPort === undefined ? [] : [options.preferredPort];
   for (let attempt = 1; ; attempt++) {
-    const ports = options.ports ?? (await portsOf(options.dir, PORTS));
+    const ports = options.ports ?? (await portsOf(options.dir, PORTS, preferred));
     try {
       return await startOnce(libs, ports, options, env);
     } catch (error) {

@@ -8,6 +8,7 @@ import { IMAGES, type ImageName, pullImages } from './images.ts';
 import { kafkaOrigin, kafkaTools } from './kafka-install.ts';
 import { startKafka } from './kafka-process.ts';
 import { cacheDir } from './paths.ts';
+import { USUAL_PORTS } from './ports.ts';
 import type { Progress } from './progress.mjs';
 import { choose } from './server-choice.ts';
 import { type ToolName, toolFaults } from './toolchain.ts';
@@ -94,7 +95,8 @@ export async function startOwnServers(options: ServersOptions): Promise<OwnServe
   progress.step(`starting ${names.map((name) => TITLES[name]).join(' and ')}`);
   const starts = names.map(async (name): Promise<Running> => {
     const dir = join(options.stateDir, name);
-    const server = await STARTERS[name]({ env, log: progress.step, signal, dir, container: containers?.[name] });
+    const [container, preferredPort] = [containers?.[name], USUAL_PORTS[name]];
+    const server = await STARTERS[name]({ env, log: progress.step, signal, dir, container, preferredPort });
     progress.say(`${TITLES[name]} serves at ${Object.values(server.address).join()}`);
     return server;
   });

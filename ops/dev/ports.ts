@@ -4,17 +4,21 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 
 const HOST = '127.0.0.1';
+/** Every address that `localhost` may mean. */
+const LOOPBACK = [HOST, '::1'];
 /**
  * Below the ports that systems give to outgoing connections (Linux from 32,768, macOS and Windows from 49,152): a server that
  * restarts must find its port free.
  */
 const PORTS = { from: 20_000, to: 32_767 };
+/** Where users and pages expect each server. */
+export const USUAL_PORTS = { kafka: 9092, etcd: 2379, api: 8080, ops: 9464 } as const;
 
-function listen(port: number): Promise<Server> {
+function listen(port: number, host = HOST): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once('error', reject);
-    server.listen(port, HOST, () => resolve(server));
+    server.listen(port, host, () => resolve(server));
   });
 }
 
@@ -66,11 +70,28 @@ export async function allFree(ports: readonly number[]): Promise<boolean> {
   return true;
 }
 
-/** The ports that a server used last time, if they are free, so that its address stays the same. */
-export async function portsOf(dir: string, count: number): Promise<number[]> {
+/** True if nobody listens on the port at any loopback address. An address that this machine lacks does not count. */
+async function isFreeEverywhere(port: number): Promise<boolean> {
+  for (const host of LOOPBACK) {
+    try {
+      await close(await listen(port, host));
+    } catch (error) {
+      if (isTaken(error)) return false;
+      if (host === HOST) throw error;
+    }
+  }
+  return true;
+}
+
+/**
+ * The ports that a server used last time, if they are free, so that its address stays the same. The first ones are those of
+ * `preferred` instead, each of which is free.
+ */
+export async function portsOf(dir: string, count: number, preferred: readonly number[] = []): Promise<number[]> {
   const file = join(dir, 'ports.json');
   const remembered = existsSync(file) ? parsePorts(readFileSync(file, 'utf8')) : undefined;
   const ports = remembered?.length === count && (await allFree(remembered)) ? remembered : await freePorts(count);
+  for (const [i, port] of preferred.entries()) if (await isFreeEverywhere(port)) ports[i] = port;
   mkdirSync(dir, { recursive: true });
   writeFileSync(file, JSON.stringify(ports));
   return ports;

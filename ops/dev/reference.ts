@@ -130,6 +130,8 @@ function commandPart(command: Command): string {
   ].join('\n\n');
 }
 
+/** On each page that shows calls of idalloc. */
+const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */
@@ -156,7 +158,9 @@ function commandLine(): string {
 
 Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
 output. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
-Servers and topics come from the [configuration](configuration.md).`,
+Servers and topics come from the [configuration](configuration.md).
+
+${IN_CHECKOUT}`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
     ...leaves(COMMAND_LINE).map(commandPart),
   );
@@ -249,6 +253,8 @@ For everyone who sees a code. The set is closed: every error that a requester, a
 codes. It is in the \`IdError\` of a reply, the \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line,
 \`idalloc_errors_total{code}\`, the \`code\` of an HTTP problem, and the last line of a command. Each links to its entry in the
 [runbook](../operations/runbook.md).
+
+${IN_CHECKOUT}
 
 - **Retryable**: the same call may succeed later without any change.
 - **Dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.

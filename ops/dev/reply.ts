@@ -59,22 +59,28 @@ function table(rows: readonly (readonly string[])[]): string[] {
 /** Without these a command would use other servers, or require more than one broker. */
 const NEEDED = ['KAFKA_BROKERS', 'ETCD_ENDPOINTS', 'DATACENTER_ID', 'ALLOW_WEAK_LEDGER', 'TOPIC_REPLICATION_FACTOR'];
 
-/** Commands to try next; `env` is the worker's. */
+/** The variables with which a command uses the same servers as the worker with this environment. */
+export function commandVariables(env: NodeJS.ProcessEnv): Record<string, string> {
+  return Object.fromEntries(NEEDED.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]]])));
+}
+
+/** Commands to try next; `env` is the worker's, `found` says whether `npm run idalloc` finds its servers by itself. */
 export function presentNextSteps(
   env: NodeJS.ProcessEnv,
   { opsUrl, apiUrl }: { readonly opsUrl: string; readonly apiUrl: string | undefined },
-  logFile: string,
-  firstId: string,
+  { logFile, firstId, found }: { readonly logFile: string; readonly firstId: string; readonly found: boolean },
 ): string {
-  const variables = NEEDED.flatMap((name) => (env[name] === undefined ? [] : [`${name}=${env[name]}`]));
+  const variables = Object.entries(commandVariables(env)).map(([name, value]) => `${name}=${value}`);
+  const paste = `  export ${variables.join(' ')}`;
   return [
-    'From another terminal in this directory:',
-    `  export ${variables.join(' ')}`,
-    '  npm run idalloc -- request --count 5',
-    '  npm run idalloc -- request --count 1 --correlation-id order-1 --json',
+    ...(found
+      ? ['In another terminal, in this directory; it finds these servers by itself:']
+      : ['In another terminal, in this directory:', paste]),
+    '  npm run idalloc -- request --count 3 --correlation-id first-try',
     '  npm run idalloc -- topics init --reply-topic id.replies.orders',
     `  npm run idalloc -- decode ${firstId}`,
     '  npm run idalloc -- --help',
+    ...(found ? ['For programs elsewhere:', paste] : []),
     ...(apiUrl === undefined ? [] : [`Over HTTP:       curl '${apiUrl}/api/v1/ids?count=3'`]),
     `Health:          curl ${opsUrl}/readyz ; curl ${opsUrl}/metrics`,
     `Worker's log:    ${logFile}`,

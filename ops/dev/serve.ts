@@ -5,7 +5,7 @@ import { lastLines } from './child.ts';
 import { isAlarming, readableLine } from './log-line.ts';
 import { ROOT, STATE_DIR } from './paths.ts';
 import { progress } from './progress.mjs';
-import { parseReply, presentNextSteps, presentReply } from './reply.ts';
+import { commandVariables, parseReply, presentNextSteps, presentReply } from './reply.ts';
 import { run } from './run.ts';
 import { openServers, type Servers } from './servers.ts';
 import { workerEnv } from './worker-env.ts';
@@ -74,8 +74,10 @@ async function startOne(
   await idalloc(['topics', 'init'], env, signal);
   progress.step('topics exist; starting a worker');
   const logFile = join(STATE_DIR, `worker-${slot.number}.log`);
-  const worker = await startWorker({ env, logFile, signal });
+  const dir = join(STATE_DIR, `worker-${slot.number}`);
+  const worker = await startWorker({ env, logFile, dir, slot: slot.number, signal });
   cleanup.defer(() => worker.stop(graceMs()));
+  servers.offer(commandVariables(env));
   cleanup.defer(() => servers.retire());
   cleanup.defer(follow(logFile, showLog(options)));
   progress.step('the worker is ready; sending a request');
@@ -91,7 +93,9 @@ async function firstReply(options: Options, worker: Running, onAnswer: () => voi
   if (options.once) return;
   const { logFile } = worker.process;
   const firstId = answer.reply.ids[0]?.value_string ?? '';
-  const next = presentNextSteps(worker.env, worker.process, relative(process.cwd(), logFile), firstId);
+  const found = !process.env.KAFKA_BROKERS || !process.env.ETCD_ENDPOINTS;
+  const shown = { logFile: relative(process.cwd(), logFile), firstId, found };
+  const next = presentNextSteps(worker.env, worker.process, shown);
   (options.json ? process.stderr : process.stdout).write(`${next}\n`);
   await untilAborted(worker.process, signal);
 }

@@ -21,6 +21,8 @@ export interface Servers {
   readonly shared: boolean;
   /** Resolves with the reason when a server, or the process that runs it, ends. */
   readonly ended: Promise<string>;
+  /** Tells `npm run idalloc` the variables with which its commands use these servers, if this process runs them. */
+  offer(commands: Readonly<Record<string, string>>): void;
   /** Keeps other processes from joining. Call it before stopping the worker and then the servers. */
   retire(): void;
   /** Stops only what this process started. */
@@ -28,6 +30,8 @@ export interface Servers {
 }
 
 const never = new Promise<string>(() => undefined);
+/** What there is to do for servers that another process runs: nothing. */
+const FOREIGN = { offer: () => undefined, retire: () => undefined, stop: async () => undefined };
 
 /**
  * The servers named by KAFKA_BROKERS and ETCD_ENDPOINTS; others are started, or shared with the `npm start`
@@ -37,8 +41,7 @@ export async function openServers(options: ServersOptions): Promise<Servers> {
   const { KAFKA_BROKERS: brokers, ETCD_ENDPOINTS: endpoints } = options.env;
   if (brokers && endpoints) {
     options.progress.say('servers: those of KAFKA_BROKERS and ETCD_ENDPOINTS');
-    const stop = async () => undefined;
-    return { brokers, endpoints, kafkaFrom: 'environment', shared: false, ended: never, retire: () => undefined, stop };
+    return { brokers, endpoints, kafkaFrom: 'environment', shared: false, ended: never, ...FOREIGN };
   }
   mkdirSync(options.stateDir, { recursive: true, mode: 0o700 });
   const file = join(options.stateDir, 'servers.json');
@@ -63,13 +66,15 @@ async function own(options: ServersOptions, file: string, release: () => void): 
   try {
     withdraw(file);
     const servers = await startOwnServers(options);
-    announce(file, { ...servers.started, owner: ownIdentity() });
+    const announcement = { ...servers.started, owner: ownIdentity() };
+    announce(file, announcement);
     return {
       brokers: options.env.KAFKA_BROKERS || servers.started.brokers || '',
       endpoints: options.env.ETCD_ENDPOINTS || servers.started.endpoints || '',
       kafkaFrom: options.env.KAFKA_BROKERS ? 'environment' : 'checkout',
       shared: false,
       ended: servers.ended,
+      offer: (commands) => announce(file, { ...announcement, commands }),
       retire: () => withdraw(file),
       stop: async () => {
         withdraw(file);
@@ -105,5 +110,5 @@ function share(theirs: Announcement, file: string, options: ServersOptions): Ser
   });
   const kafkaFrom = options.env.KAFKA_BROKERS ? 'environment' : 'checkout';
   const stop = async () => clearInterval(timer);
-  return { brokers, endpoints, kafkaFrom, shared: true, ended, retire: () => undefined, stop };
+  return { ...FOREIGN, brokers, endpoints, kafkaFrom, shared: true, ended, stop };
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Child, logHolds, startChild, untilReady } from './child.ts';
 import { tryLock } from './lock.mjs';
 import { ROOT } from './paths.ts';
-import { freePorts } from './ports.ts';
+import { portsOf, USUAL_PORTS } from './ports.ts';
 
 /** Acquiring an identity may wait 35 s for a ceiling, and a restored index takes its time too. */
 const READY_TIMEOUT_MS = 90_000;
@@ -36,12 +36,17 @@ export function claimSlot(stateDir: string): WorkerSlot {
 export interface WorkerOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly logFile: string;
+  /** The number of its slot: the workers of a checkout take the usual ports and those after them, if they are free. */
+  readonly slot: number;
+  /** Keeps the ports that it took, for the next start. */
+  readonly dir: string;
   readonly signal: AbortSignal;
 }
 
 /** Starts `idalloc worker` as a child process, and waits until it logs that it is ready. */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const [freeOps, freeApi] = await freePorts(2);
+  const usual = [USUAL_PORTS.ops, USUAL_PORTS.api].map((port) => port + options.slot);
+  const [freeOps, freeApi] = await portsOf(options.dir, usual.length, usual);
   const opsPort = options.env.OPS_PORT || String(freeOps);
   const apiPort = options.env.API_PORT || String(freeApi);
   const child = await startChild({

@@ -54,7 +54,7 @@ export function charged(
 ): Refused | undefined {
   const { replyTopic } = accepted.request;
   if (deps.missing?.has(replyTopic) === true) {
-    const message = `topic ${replyTopic} does not exist or can't be seen: create it`;
+    const message = `topic ${replyTopic} does not exist or can't be seen: create it with 'idalloc topics init --reply-topic ${replyTopic}'`;
     return { kind: 'refused', code: 'REPLY_UNDELIVERABLE', message };
   }
   if (deps.quotas === undefined) return undefined;

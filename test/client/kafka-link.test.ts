@@ -141,7 +141,11 @@ test('a missing reply topic is looked up again by the next request', async () =>
 });
 
 test.each<[string, Partial<IdClientOptions>, RegExp]>([
-  ['the reply topic', { replyTopic: 'id.replies.none' }, /no topic 'id.replies.none'/],
+  [
+    'the reply topic',
+    { replyTopic: 'id.replies.none' },
+    /no topic 'id.replies.none': create it: idalloc topics init --reply-topic id.replies.none$/,
+  ],
   ['both topics', { replyTopic: 'none', requestTopic: 'no' }, /no topic 'no', 'none'/],
   ['the partition', { partition: 2 }, /'id.replies.a' has no partition 2: it has 2/],
   ['a partition that is no number', { partition: 0.5 }, /no partition 0.5/],

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { cli } from '../cli/harness.ts';
 import { blockCommands, inlineCode, PAGES, ROOT, readPage } from '../support/docs.ts';
-import { ELSEWHERE, FOLLOWED, FOLLOWED_APART, TRIED_BY, UNTESTED } from '../support/shown-commands.ts';
+import { ELSEWHERE, FOLLOWED, FOLLOWED_APART, PASTED, TRIED_BY, UNTESTED } from '../support/shown-commands.ts';
 
 interface Mention {
   readonly page: string;
@@ -51,6 +51,12 @@ const CALLS = MENTIONED.flatMap(({ page, command }) => {
   return args === undefined ? [] : [{ page, args }];
 });
 
+/** What a page tells those who have a checkout, once. */
+const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
+/** Pages that only mention a command, and that nobody works through. */
+const IN_PASSING = new Set(['docs/glossary.md', 'docs/internals/reach-by-time.md']);
+const isCall = (command: string) => /^idalloc (?!ready\b|form )/.test(command);
+
 /** The command of a call, or one of the family if only that is named; the longest match counts. */
 const commandOf = (args: string): Known | undefined =>
   COMMANDS.toSorted((one, other) => other.path.length - one.path.length).find(
@@ -85,7 +91,12 @@ describe('the commands in the pages', () => {
   });
 
   test('ELSEWHERE and UNTESTED have every command of other programs that a page shows, and no others', () => {
-    const others = new Set(MENTIONED.map(({ command }) => command).filter((command) => PROGRAMS.test(command)));
+    const asPrinted = new Set(SHOWN.filter(({ page }) => FOLLOWED_APART.get(page) === PASTED));
+    const others = new Set(
+      MENTIONED.filter((mention) => !asPrinted.has(mention))
+        .map(({ command }) => command)
+        .filter((command) => PROGRAMS.test(command)),
+    );
     expect([...others].sort()).toEqual([...ELSEWHERE.keys(), ...UNTESTED.keys()].sort());
   });
 
@@ -103,6 +114,26 @@ describe('the commands in the pages', () => {
     const called = [...ELSEWHERE.keys()].flatMap((text) => /^npm run (\S+)/.exec(text)?.[1] ?? []);
     expect(called.filter((name) => scripts[name] === undefined)).toEqual([]);
     expect([...TRIED_BY.values()].filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+
+  test('a page with calls of idalloc says before the first of them what to write in a checkout', () => {
+    const withCalls = READ.filter((page) => MENTIONED.some((one) => one.page === page && isCall(one.command)));
+    const users = withCalls.filter((page) => !IN_PASSING.has(page));
+    expect(users.length).toBeGreaterThan(15);
+    const told = (page: string) => readPage(page).split(IN_CHECKOUT);
+    expect(users.filter((page) => told(page).length !== 2)).toEqual([]);
+    const late = users.filter((page) => blockCommands(told(page)[0] ?? '').some(({ command }) => isCall(command)));
+    expect(late).toEqual([]);
+  });
+
+  test('package.json runs everything by the bootstrap, which installs what is missing and runs the pinned Node', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Readonly<Record<string, string>> };
+    const parts = Object.entries(scripts).flatMap(([name, script]) =>
+      script.split(' && ').map((part) => ({ name, part })),
+    );
+    const others = parts.filter(({ part }) => !/^(node ops\/dev\/bootstrap\.mjs|npm run) /.test(part));
+    // The image has installed everything, and has no bootstrap.
+    expect(others.map(({ name }) => name)).toEqual(['build']);
   });
 
   test('each variable that a page exports exists', () => {

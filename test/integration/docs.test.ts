@@ -75,13 +75,9 @@ const tracing: Scene = { args: async () => ['trace', String((await batchOf('orde
 
 /** Scenes by page and command. */
 const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
-  'README.md': {
-    'npm run idalloc -- topics init --reply-topic id.replies.orders': { ...makesReplyTopic, after: startWorker },
+  'docs/how-to/client.md': {
+    'idalloc topics init --reply-topic id.replies.orders': { ...makesReplyTopic, after: startWorker },
   },
-  'docs/quickstart.md': {
-    'npm run idalloc -- topics init --reply-topic id.replies.orders': makesReplyTopic,
-  },
-  'docs/how-to/client.md': { 'idalloc topics init --reply-topic id.replies.orders': makesReplyTopic },
   'docs/how-to/languages.md': { 'idalloc topics init --reply-topic id.replies.orders': makesReplyTopic },
   'docs/how-to/command-line.md': {
     'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },

@@ -72,7 +72,6 @@ describe('@idalloc/client', () => {
   });
 
   test.for([
-    ['README.md', /^\d{18,19}\n$/],
     [
       'docs/how-to/client.md',
       /^\d{18,19} [0-9A-Z]{13} \{[\s\S]*workerId: \d+[\s\S]*\}\n500 true\n\[ \{ first: \d+n, count: 3 \} \]\n$/,
@@ -87,8 +86,8 @@ describe('@idalloc/client', () => {
       await using realm = await Realm.create(suiteServers());
       await realm.worker().ready();
       const example = exampleOf(page, '@idalloc/client');
-      writeFileSync(join(service, 'example.js'), exampleIn(realm, example));
-      const { stdout, stderr } = await run(plainNode(), [join(service, 'example.js')], { timeout: TIMEOUT_MS });
+      writeFileSync(join(service, 'example.mjs'), exampleIn(realm, example));
+      const { stdout, stderr } = await run(plainNode(), [join(service, 'example.mjs')], { timeout: TIMEOUT_MS });
       await annotate(`printed:\n${stdout}`);
       expect(stdout).toMatch(printed);
       expect(stderr).toBe('');
@@ -97,11 +96,11 @@ describe('@idalloc/client', () => {
 
   test('runs the example of docs/how-to/tests.md for unit tests as it stands, with the output that it shows', async () => {
     const page = 'docs/how-to/tests.md';
-    writeFileSync(join(service, 'unit.js'), exampleOf(page, '@idalloc/client/testing'));
+    writeFileSync(join(service, 'unit.mjs'), exampleOf(page, '@idalloc/client/testing'));
     const shown = blocksOf(readPage(page))
       .find(({ language }) => language === 'console')
       ?.body.join('\n');
-    const { stdout, stderr } = await run(plainNode(), ['unit.js'], { cwd: service, timeout: TIMEOUT_MS });
+    const { stdout, stderr } = await run(plainNode(), ['unit.mjs'], { cwd: service, timeout: TIMEOUT_MS });
     expect(stdout).toBe(`${shown}\n`);
     expect(stderr).toBe('');
   });

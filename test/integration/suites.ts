@@ -197,6 +197,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 60,
     shows: 'types and manifests of the packages, by the oldest TypeScript',
   },
+  pasted: {
+    project: 'long',
+    seconds: 60,
+    shows: 'the blocks of README and quickstart as printed, on what `npm start` gives',
+  },
   partitioners: {
     project: 'long',
     seconds: 33,

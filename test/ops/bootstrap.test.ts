@@ -21,6 +21,12 @@ test('bootstrap uses the installed Node on a platform without a Node in the lock
   expect((await onStrangePlatform('24.0.0')).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
 });
 
+test('bootstrap runs a file of the checkout with options of Node, and a program of an installed package', async () => {
+  const run = (...words: readonly string[]) => promisify(execFile)(process.execPath, [BOOTSTRAP, ...words]);
+  expect((await run('--no-warnings', 'ops/release/packages.ts', '--help')).stdout).toContain('Builds the npm packages');
+  expect((await run('tsc', '--version')).stdout).toMatch(/^Version \d/);
+});
+
 test('bootstrap names the version to install if the installed Node is too old', async () => {
   await expect(onStrangePlatform('22.12.0')).rejects.toMatchObject({
     code: 1,

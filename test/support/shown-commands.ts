@@ -5,8 +5,6 @@
 
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
-  'README.md',
-  'docs/quickstart.md',
   'docs/how-to/client.md',
   'docs/how-to/languages.md',
   'docs/reference/http.md',
@@ -19,8 +17,13 @@ export const FOLLOWED: readonly string[] = [
   'docs/reference/forms.md',
 ];
 
+/** Runs each block of its pages as printed, on what `npm start` gives. */
+export const PASTED = 'test/integration/pasted.test.ts';
+
 /** Pages that need servers or settings of their own, with the test that follows each. */
 export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
+  ['README.md', PASTED],
+  ['docs/quickstart.md', PASTED],
   ['docs/how-to/tenants.md', 'test/integration/tenants.test.ts'],
   ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
   ['docs/how-to/datacenters.md', 'test/integration/datacenters.test.ts'],
@@ -34,7 +37,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
-  ['README.md', 'test/integration/package.test.ts'],
+  ['README.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
@@ -63,10 +66,11 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm start -- --once --json', { file: '.ci/run', by: 'npm start -- --once --json' }],
   ['npm test', { file: '.ci/run', by: '"$SHORT_LIMIT" npm test' }],
   ['npm run test:full', { file: '.ci/run', by: '"$LONG_LIMIT" npm run test:full' }],
-  ['node test/sim/main.ts --seeds 200', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
-  ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'node test/sim/main.ts --seeds ' }],
-  ['npm run sim -- --mutants', { file: SIMULATE, by: 'node test/sim/main.ts --mutants' }],
+  ['npm run sim -- --seeds 200', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
+  ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
+  ['npm run sim -- --mutants', { file: SIMULATE, by: 'test/sim/main.ts --mutants' }],
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
+  ['npm run test:unit test/codec/reply-policy', { file: 'ops/dev/test-steps.ts', by: 'runVitest(' }],
   ['npm run check:arrows', { file: CHECK, by: 'npm run check:arrows && ' }],
   ['npm run check:advisories', { file: CHECK, by: '&& npm run check:advisories' }],
   ['npx idalloc worker', { file: 'test/cli/orphan.test.ts', by: "npm_command: 'exec'" }],
@@ -78,7 +82,6 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
-  ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',
@@ -118,13 +121,12 @@ export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['npm run fix', 'biome.json'],
   ['npm run arrows', 'ops/lint/arrows.ts'],
   ['npm run docs:site', 'ops/site/build.mjs'],
-  ['npx vitest run --project unit test/codec/reply-policy', 'test/codec/reply-policy.test.ts'],
   ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
-  ['node test/sim/main.ts --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
-  ['node test/model/sequence/main.ts', 'test/model/sequence/main.ts'],
-  ['node test/model/sequence/main.ts --mutants', 'test/model/sequence/main.ts'],
-  ['node test/model/sequence/main.ts --deep', 'test/model/sequence/main.ts'],
-  ['node test/model/sequence/main.ts --deep --world "two owners"', 'test/model/sequence/main.ts'],
+  ['npm run sim -- --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
+  ['npm run model:sequence', 'test/model/sequence/main.ts'],
+  ['npm run model:sequence -- --mutants', 'test/model/sequence/main.ts'],
+  ['npm run model:sequence -- --deep', 'test/model/sequence/main.ts'],
+  ['npm run model:sequence -- --deep --world "two owners"', 'test/model/sequence/main.ts'],
   ['npm run chaos -- --minutes 2', 'test/chaos/main.ts'],
   ['npm run chaos -- --minutes 10', 'test/chaos/main.ts'],
   ['npm run chaos -- --minutes 10 --seed N', 'test/chaos/main.ts'],

@@ -151,7 +151,7 @@ export class ReplyTopics {
 
 const missing = (topic: string): TopicStatus => ({
   kind: 'unwritable',
-  reason: `topic ${topic} does not exist or can't be seen: create it`,
+  reason: `topic ${topic} does not exist or can't be seen: create it with 'idalloc topics init --reply-topic ${topic}'`,
   isMissing: true,
 });
 

@@ -82,7 +82,7 @@ async function countPartitions({ cluster }: Source, topic: string): Promise<numb
     return await cluster.partitions(topic, CALL_TIMEOUT_MS);
   } catch (error) {
     if (!UNSEEN.has(kafkaErrorCode(error))) throw error;
-    const remedy = "check the name ('idalloc topics init' creates the workers' topics)";
+    const remedy = `check the name ('idalloc topics init' creates the workers' topics, with --reply-topic ${topic} this one too)`;
     const message = `topic '${topic}' does not exist, or this user may not describe it: ${remedy}`;
     throw new IdallocError('TOPIC_INVALID', message, { cause: error });
   }
