@@ -18,6 +18,7 @@ export const ERRORS = {
   EXPIRED: { retryable: false, deadLetter: false },
   FORGOTTEN: { retryable: false, deadLetter: false },
   QUOTA_EXCEEDED: { retryable: true, deadLetter: false },
+  UNKNOWN_SEQUENCE: { retryable: false, deadLetter: false },
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
   NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },

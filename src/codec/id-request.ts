@@ -2,7 +2,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
 import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
 import { toSafeNumber } from './long.ts';
-import { checkCorrelationId, checkCount, checkReplyTopic } from './request-checks.ts';
+import { checkCorrelationId, checkCount, checkReplyTopic, checkRequestId, checkSequence } from './request-checks.ts';
 
 /** How a reply lists its IDs: as ranges, or one by one. */
 export type Encoding = 'RANGES' | 'IDS';
@@ -17,6 +17,10 @@ export interface IdRequest {
   /** Wall milliseconds. */
   readonly expiresAtMs?: number | undefined;
   readonly encoding?: Encoding | undefined;
+  /** Opaque, 1..256 bytes. */
+  readonly requestId?: Buffer | undefined;
+  /** The name of a sequence, 1..64 characters; undefined for IDs. */
+  readonly sequence?: string | undefined;
 }
 
 /** The longest allowed value of a request record. */
@@ -25,8 +29,10 @@ export const MAX_REQUEST_BYTES = 16 * 1024;
 const MAX_TIME_MS = 8_640_000_000_000_000;
 
 const schema = loadSchema('id-request', MAX_REQUEST_BYTES - HEADER_BYTES);
-export const ID_REQUEST_FINGERPRINT: Buffer = schema.fingerprint;
+/** With a request ID and a sequence, which workers of earlier releases refuse. */
+const wideSchema = loadSchema('id-request-2', MAX_REQUEST_BYTES - HEADER_BYTES);
 export const ID_REQUEST_HEADER: Buffer = schema.header;
+export const WIDE_REQUEST_HEADER: Buffer = wideSchema.header;
 
 /** The body as the schema has it. */
 interface Wire {
@@ -35,11 +41,17 @@ interface Wire {
   readonly reply_topic: string | null;
   readonly expires_at: bigint | null;
   readonly encoding: Encoding | null;
+  /** From here on in the second schema only. */
+  readonly request_id?: Buffer | null;
+  readonly sequence?: string | null;
 }
 
-/** The framed value of a request record. RangeError if a number is not an integer. */
+/**
+ * The framed value of a request record, in the first schema unless the request has a field that only the second one has.
+ * RangeError if a number is not an integer.
+ */
 export function encodeIdRequest(request: IdRequest): Buffer {
-  const { correlationId, replyTopic, expiresAtMs, encoding } = request;
+  const { correlationId, replyTopic, expiresAtMs, encoding, requestId, sequence } = request;
   const wire: Wire = {
     count: BigInt(request.count),
     correlation_id: correlationId ?? null,
@@ -47,13 +59,21 @@ export function encodeIdRequest(request: IdRequest): Buffer {
     expires_at: expiresAtMs === undefined ? null : BigInt(expiresAtMs),
     encoding: encoding ?? null,
   };
-  return encodeFramed(schema, wire);
+  if (requestId === undefined && sequence === undefined) return encodeFramed(schema, wire);
+  const wide: Wire = { ...wire, request_id: requestId ?? null, sequence: sequence ?? null };
+  return encodeFramed(wideSchema, wide);
+}
+
+/** The bytes before each value of the request schema with this fingerprint (little endian); undefined for any other. */
+export function requestHeaderOf(fingerprint: Buffer): Buffer | undefined {
+  return [schema, wideSchema].find((known) => known.fingerprint.equals(fingerprint))?.header;
 }
 
 /**
  * Decodes the value of a request record. Byte fields are views of the value.
  * Throws IdallocError: UNKNOWN_SCHEMA for a frame with an unknown schema, MALFORMED_REQUEST for bytes that are not a
- * request, INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC for values out of range.
+ * request, and for a request ID or a sequence out of range; INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC
+ * for other values out of range.
  */
 export function decodeIdRequest(value: Buffer): IdRequest {
   const wire = decodeWire(value);
@@ -63,6 +83,8 @@ export function decodeIdRequest(value: Buffer): IdRequest {
     replyTopic: wire.reply_topic === null ? undefined : checkReplyTopic(wire.reply_topic),
     expiresAtMs: wire.expires_at === null ? undefined : checkExpiry(wire.expires_at),
     encoding: wire.encoding ?? undefined,
+    requestId: wire.request_id == null ? undefined : checkRequestId(wire.request_id),
+    sequence: wire.sequence == null ? undefined : checkSequence(wire.sequence),
   };
 }
 
@@ -76,10 +98,11 @@ export function readBodyAddress(value: Buffer): { correlationId: Buffer | null; 
 }
 
 function decodeWire(value: Buffer): Wire {
-  const body = unframe(schema.header, value);
+  const known = unframe(schema.header, value) === undefined ? wideSchema : schema;
+  const body = unframe(known.header, value);
   if (body === undefined) throw unknownFrame(value);
   try {
-    return decodeStrict(schema, body) as Wire;
+    return decodeStrict(known, body) as Wire;
   } catch (error) {
     throw new IdallocError('MALFORMED_REQUEST', `the value is not an IdRequest: ${describeError(error)}`, {
       cause: error,
@@ -91,10 +114,10 @@ function unknownFrame(value: Buffer): IdallocError {
   switch (framingOf(value)) {
     case 'SINGLE_OBJECT': {
       const print = value.toString('hex', 2, 10);
-      const known = schema.fingerprint.toString('hex');
+      const known = [schema, wideSchema].map(({ fingerprint }) => fingerprint.toString('hex')).join(' and ');
       return new IdallocError(
         'UNKNOWN_SCHEMA',
-        `unknown schema with fingerprint ${print} (little endian): send IdRequest, whose fingerprint is ${known}`,
+        `unknown schema with fingerprint ${print} (little endian): send IdRequest, whose fingerprints are ${known}`,
       );
     }
     case 'CONFLUENT':

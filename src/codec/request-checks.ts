@@ -3,7 +3,9 @@ import { TOPIC_NAME } from './reply-policy.ts';
 
 /** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
 export const MAX_REQUEST_COUNT = 0x7fff_ffff;
-const MAX_CORRELATION_ID_BYTES = 256;
+/** The most bytes of a correlation ID or a request ID. */
+const MAX_ID_BYTES = 256;
+const SEQUENCE_NAME = /^[A-Za-z0-9._/-]{1,64}$/;
 
 /** The count as a number, or INVALID_COUNT. */
 export function checkCount(count: bigint): number {
@@ -17,8 +19,24 @@ export function checkCount(count: bigint): number {
 /** The same bytes, or INVALID_CORRELATION_ID. */
 export function checkCorrelationId(correlationId: Buffer): Buffer {
   const { length } = correlationId;
-  if (length >= 1 && length <= MAX_CORRELATION_ID_BYTES) return correlationId;
+  if (length >= 1 && length <= MAX_ID_BYTES) return correlationId;
   throw new IdallocError('INVALID_CORRELATION_ID', `the correlation ID has ${length} bytes; it must have 1 to 256`);
+}
+
+/** The same bytes, or MALFORMED_REQUEST. */
+export function checkRequestId(requestId: Buffer): Buffer {
+  const { length } = requestId;
+  if (length >= 1 && length <= MAX_ID_BYTES) return requestId;
+  throw new IdallocError('MALFORMED_REQUEST', `the request ID has ${length} bytes; it must have 1 to 256`);
+}
+
+/** The same text, or MALFORMED_REQUEST when no sequence can have that name. */
+export function checkSequence(name: string): string {
+  if (SEQUENCE_NAME.test(name)) return name;
+  throw new IdallocError(
+    'MALFORMED_REQUEST',
+    'that is not the name of a sequence: use 1 to 64 letters, digits, dots, underscores, slashes and hyphens',
+  );
 }
 
 /** The same text, or INVALID_REPLY_TOPIC when no Kafka topic can have that name. */

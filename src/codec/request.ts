@@ -31,6 +31,8 @@ export interface FullRequest {
   readonly schemaFingerprint: Buffer;
   readonly trace: Trace;
   readonly route: Route;
+  /** Set if numbers of this sequence are wanted instead of IDs. */
+  readonly sequence?: string;
 }
 
 /** Where an error reply can be sent. */
@@ -68,6 +70,7 @@ export function mergeRequest(
   };
   if (inHeaders.replyPartition !== undefined) request.replyPartition = inHeaders.replyPartition;
   if (body.expiresAtMs !== undefined) request.expiresAtMs = body.expiresAtMs;
+  if (body.sequence !== undefined) request.sequence = body.sequence;
   return request;
 }
 

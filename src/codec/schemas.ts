@@ -82,6 +82,64 @@ export const SCHEMAS = {
   ]
 }
 `,
+  'id-request-2': `{
+  "type": "record",
+  "name": "IdRequest",
+  "namespace": "idalloc",
+  "doc": "Asks for one batch of IDs, or for numbers of a sequence. What a record header says already may be left null here; what is said twice must agree. Without a request ID and a sequence, send the first schema, id-request.avsc, which older workers read too.",
+  "fields": [
+    {
+      "name": "count",
+      "type": "long",
+      "doc": "How many IDs or numbers: 1 up to the layout's largest batch. A long, so that a number far too large is understood and refused as a count."
+    },
+    {
+      "name": "correlation_id",
+      "type": ["null", "bytes"],
+      "default": null,
+      "doc": "1 to 256 opaque bytes that the reply repeats. They also name the request, unless it has a request ID."
+    },
+    {
+      "name": "reply_topic",
+      "type": ["null", "string"],
+      "default": null,
+      "doc": "The Kafka topic that the reply goes to."
+    },
+    {
+      "name": "expires_at",
+      "type": ["null", { "type": "long", "logicalType": "timestamp-millis" }],
+      "default": null,
+      "doc": "After this moment the requester no longer wants new IDs. A request that was answered before still gets its batch."
+    },
+    {
+      "name": "encoding",
+      "type": [
+        "null",
+        {
+          "type": "enum",
+          "name": "Encoding",
+          "symbols": ["RANGES", "IDS"],
+          "doc": "RANGES: first and count of each run. IDS: every single ID."
+        }
+      ],
+      "default": null,
+      "doc": "How the reply lists the IDs; null means RANGES."
+    },
+    {
+      "name": "request_id",
+      "type": ["null", "bytes"],
+      "default": null,
+      "doc": "1 to 256 opaque bytes that name this request, where each try has another correlation ID. A request repeated under the same bytes gets the same batch."
+    },
+    {
+      "name": "sequence",
+      "type": ["null", "string"],
+      "default": null,
+      "doc": "The sequence to number from: 1 to 64 of A-Z a-z 0-9 . _ / -. Null for IDs."
+    }
+  ]
+}
+`,
   'id-request': `{
   "type": "record",
   "name": "IdRequest",

@@ -1,5 +1,4 @@
 import { asSingleObject, confluentSchemaId } from '../codec/framing.ts';
-import { ID_REQUEST_HEADER } from '../codec/id-request.ts';
 import { IdallocError } from '../errors.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
@@ -32,13 +31,14 @@ export async function withSchemas(
 export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | null): Buffer | undefined {
   const id = schemas === undefined || value === null ? undefined : confluentSchemaId(value);
   if (schemas === undefined || value === null || id === undefined) return undefined;
-  if (schemas.isRequest(id) === false) {
+  const header = schemas.requestHeader(id);
+  if (header === 'none') {
     throw new IdallocError(
       'UNKNOWN_SCHEMA',
       `schema ${id} of the registry is not an IdRequest schema that this worker knows: use the one that \`idalloc topics init\` registers`,
     );
   }
-  if (isLearned(schemas, id)) return asSingleObject(ID_REQUEST_HEADER, value);
+  if (header !== undefined && isLearned(schemas, id)) return asSingleObject(header, value);
   throw new IdallocError(
     'SCHEMA_REGISTRY_UNAVAILABLE',
     `the schema registry did not return schema ${id} in time, or the partition named too many unknown schemas: register it for the request topic, and send the request again once the registry answers`,
@@ -46,6 +46,6 @@ export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | nu
 }
 
 function isLearned(schemas: SchemaIds, id: number): boolean {
-  const isRequest = schemas.isRequest(id);
-  return isRequest === false || (isRequest === true && schemas.replyId() !== undefined);
+  const header = schemas.requestHeader(id);
+  return header === 'none' || (header !== undefined && schemas.replyId() !== undefined);
 }

@@ -65,6 +65,8 @@ function readIntake(
     const request = unwrapped === undefined ? merged : { ...merged, framing };
     const refusal = replyTopicViolation(request.replyTopic, policy);
     if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
+    if (request.sequence !== undefined)
+      return reject(record, request, 'UNKNOWN_SEQUENCE', noSequence(request.sequence));
     const hash = requestHash(request.count, request.replyTopic);
     return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
   } catch (error) {
@@ -80,6 +82,11 @@ function readIntake(
 
 function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, message: string): Rejected {
   return { kind: 'rejected', record, address, code, message };
+}
+
+/** Numbers can't be served yet, and IDs must not be taken for them. */
+function noSequence(name: string): string {
+  return `there is no sequence ${name}: this worker serves IDs only; request IDs without a sequence`;
 }
 
 /** Decoding is pure, so any error is caused by the record and would recur. */

@@ -28,8 +28,11 @@ export interface SchemaIds {
    * silent for too long, has no answer for that ID alone, or the budget is used up.
    */
   learn(ids: ReadonlySet<number>, partition: number): Promise<void>;
-  /** Whether an ID is that of a request schema; undefined when unknown. */
-  isRequest(id: number): boolean | undefined;
+  /**
+   * The bytes that precede a value of the ID's schema in single-object framing; `none` if it is not a request schema,
+   * undefined when unknown.
+   */
+  requestHeader(id: number): Buffer | 'none' | undefined;
   /** The ID of the reply schema. */
   replyId(): number | undefined;
 }

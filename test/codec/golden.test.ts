@@ -18,7 +18,7 @@ const UPDATE = process.env.UPDATE_GOLDEN === '1';
 /** The texts of forms, which test/codec/form/golden.test.ts checks. */
 const FORMS = 'forms.json';
 
-type SchemaName = 'id-request' | 'id-reply' | 'ledger-entry';
+type SchemaName = 'id-request' | 'id-request-2' | 'id-reply' | 'ledger-entry';
 
 interface Sample {
   readonly name: string;
@@ -51,6 +51,7 @@ const ENTRY = {
   through: 999_999,
 };
 const FULL = { count: 5, correlationId: CORRELATION_ID, replyTopic: REPLY_TOPIC, expiresAtMs: 1780416360000 };
+const REQUEST_ID = Buffer.from('order-42');
 const ERROR = { code: 'CONFLICT', message: 'the count differs (was 5, is 6) — use a new correlation ID' };
 const KEY = encodeLedgerKey(CORRELATION_ID);
 
@@ -62,6 +63,16 @@ const SAMPLES: readonly Sample[] = [
     name: 'request-binary-correlation-id',
     schema: 'id-request',
     bytes: encodeIdRequest({ count: 100_000, correlationId: Buffer.of(0, 0xff, 0x80, 0xc3) }),
+  },
+  {
+    name: 'request-with-request-id',
+    schema: 'id-request-2',
+    bytes: encodeIdRequest({ ...FULL, requestId: REQUEST_ID }),
+  },
+  {
+    name: 'request-for-numbers',
+    schema: 'id-request-2',
+    bytes: encodeIdRequest({ ...FULL, sequence: 'invoices/2027' }),
   },
   {
     name: 'reply-ranges',
@@ -87,7 +98,7 @@ const SAMPLES: readonly Sample[] = [
   { name: 'ledger-marker', schema: 'ledger-entry', bytes: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) },
 ];
 
-const SCHEMAS: readonly SchemaName[] = ['id-request', 'id-reply', 'ledger-entry'];
+const SCHEMAS: readonly SchemaName[] = ['id-request', 'id-request-2', 'id-reply', 'ledger-entry'];
 
 /** 64-bit integers as text, bytes as hex, unions of two records by the branch's full name. */
 function toJson(value: unknown): unknown {
@@ -175,10 +186,21 @@ describe('golden bytes', () => {
     }
   });
 
+  it('of requests in the first schema are read by the second, with every field unchanged', () => {
+    const [written, today] = [plainAvro('id-request'), plainAvro('id-request-2')];
+    for (const { name, bytes } of SAMPLES.filter(({ schema }) => schema === 'id-request')) {
+      const fields = written.fromBuffer(bytes.subarray(10));
+      const value = today.fromBuffer(bytes.subarray(10), today.createResolver(written));
+      expect(value, name).toEqual({ ...fields, request_id: null, sequence: null });
+    }
+  });
+
   it('of earlier versions are read by the current code', () => {
     const read = (name: string) => readFileSync(new URL(`${name}.bin`, FOLDER));
     expect(decodeIdRequest(read('request-minimal'))).toMatchObject({ count: 1 });
     expect(decodeIdRequest(read('request-ids'))).toEqual({ ...FULL, encoding: 'IDS' });
+    expect(decodeIdRequest(read('request-with-request-id'))).toMatchObject({ ...FULL, requestId: REQUEST_ID });
+    expect(decodeIdRequest(read('request-for-numbers'))).toMatchObject({ ...FULL, sequence: 'invoices/2027' });
     expect(decodeIdReply(read('reply-ranges'))).toEqual({
       correlationId: CORRELATION_ID,
       batch: BATCH,

@@ -1,25 +1,32 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { frame, singleObjectHeader } from '../../src/codec/framing.ts';
+import { frame } from '../../src/codec/framing.ts';
 import {
   decodeIdRequest,
   encodeIdRequest,
-  ID_REQUEST_FINGERPRINT,
+  ID_REQUEST_HEADER,
   type IdRequest,
   MAX_REQUEST_BYTES,
   readBodyAddress,
+  WIDE_REQUEST_HEADER,
 } from '../../src/codec/id-request.ts';
 import { checkReplyTopic, MAX_REQUEST_COUNT } from '../../src/codec/request-checks.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 import { anyCorrelationId, plainAvro } from './samples.ts';
 
 const plain = plainAvro('id-request');
-const header = singleObjectHeader(ID_REQUEST_FINGERPRINT);
+const widePlain = plainAvro('id-request-2');
+const header = ID_REQUEST_HEADER;
 const NOTHING = { correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
 
 /** A framed request written by unmodified avsc, which accepts every value. */
 function raw(fields: Record<string, unknown>): Buffer {
   return frame(header, plain.toBuffer({ ...NOTHING, ...fields }));
+}
+
+/** The same in the second schema. */
+function rawWide(fields: Record<string, unknown>): Buffer {
+  return frame(WIDE_REQUEST_HEADER, widePlain.toBuffer({ ...NOTHING, request_id: null, sequence: null, ...fields }));
 }
 
 function codeOf(read: () => unknown): ErrorCode | 'accepted' {
@@ -38,6 +45,8 @@ const anyRequest: fc.Arbitrary<IdRequest> = fc.record({
   replyTopic: fc.option(fc.stringMatching(/^[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}$/), { nil: undefined }),
   expiresAtMs: fc.option(fc.integer({ min: 0, max: 8_640_000_000_000_000 }), { nil: undefined }),
   encoding: fc.option(fc.constantFrom('RANGES' as const, 'IDS' as const), { nil: undefined }),
+  requestId: fc.option(anyCorrelationId, { nil: undefined }),
+  sequence: fc.option(fc.stringMatching(/^[A-Za-z0-9._/-]{1,64}$/), { nil: undefined }),
 });
 
 describe('an IdRequest', () => {
@@ -53,9 +62,10 @@ describe('an IdRequest', () => {
     fc.assert(
       fc.property(anyRequest, (request) => {
         const value = encodeIdRequest(request);
-        const fields = plain.fromBuffer(value.subarray(10));
+        const isWide = request.requestId !== undefined || request.sequence !== undefined;
+        const fields = (isWide ? widePlain : plain).fromBuffer(value.subarray(10));
         expect(fields.count).toBe(BigInt(request.count));
-        expect(raw({ ...fields }).equals(value)).toBe(true);
+        expect((isWide ? rawWide : raw)({ ...fields }).equals(value)).toBe(true);
       }),
     );
   });
@@ -67,7 +77,26 @@ describe('an IdRequest', () => {
       'replyTopic',
       'expiresAtMs',
       'encoding',
+      'requestId',
+      'sequence',
     ]);
+  });
+
+  it('is written in the first schema, which older workers read, unless it has a field of the second', () => {
+    const id = Buffer.of(1);
+    expect(encodeIdRequest({ count: 1, correlationId: id })).toEqual(raw({ count: 1n, correlation_id: id }));
+    expect(encodeIdRequest({ count: 1, requestId: id })).toEqual(rawWide({ count: 1n, request_id: id }));
+    expect(encodeIdRequest({ count: 1, sequence: 'a/b' })).toEqual(rawWide({ count: 1n, sequence: 'a/b' }));
+    expect(decodeIdRequest(rawWide({ count: 1n }))).toEqual(decodeIdRequest(raw({ count: 1n })));
+  });
+
+  it.each([0, 257])('with a request ID of %i bytes is malformed', (length) => {
+    const value = rawWide({ count: 1n, request_id: Buffer.alloc(length, 1) });
+    expect(codeOf(() => decodeIdRequest(value))).toBe('MALFORMED_REQUEST');
+  });
+
+  it.each(['', 'a b', 'a\n', 'thème', 'x'.repeat(65)])('with the sequence %j is malformed', (sequence) => {
+    expect(codeOf(() => decodeIdRequest(rawWide({ count: 1n, sequence })))).toBe('MALFORMED_REQUEST');
   });
 
   it.each([0n, -1n, 2n ** 31n, 2n ** 40n, 2n ** 63n - 1n, -(2n ** 63n)])(
@@ -123,6 +152,13 @@ describe('bytes that are not an IdRequest', () => {
     }
   });
 
+  it('are malformed under the fingerprint of the other schema', () => {
+    const wide = rawWide({ count: 300n, request_id: Buffer.from('abc') });
+    expect(codeOf(() => decodeIdRequest(wide))).toBe('accepted');
+    expect(codeOf(() => decodeIdRequest(frame(header, wide.subarray(10))))).toBe('MALFORMED_REQUEST');
+    expect(codeOf(() => decodeIdRequest(frame(WIDE_REQUEST_HEADER, good.subarray(10))))).toBe('MALFORMED_REQUEST');
+  });
+
   it('are malformed with a byte after the end', () => {
     expect(codeOf(() => decodeIdRequest(Buffer.concat([good, Buffer.of(0)])))).toBe('MALFORMED_REQUEST');
   });
@@ -161,14 +197,22 @@ describe('bytes that are not an IdRequest', () => {
 
   it('only ever cause an error with a code, and never affect later reads', () => {
     fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 2000 }), fc.boolean(), (bytes, framed) => {
-        const value = framed ? frame(header, bytes) : Buffer.from(bytes);
-        if (codeOf(() => decodeIdRequest(value)) === 'accepted') {
-          const request = decodeIdRequest(value);
-          expect(encodeIdRequest(request).equals(value)).toBe(true);
-        }
-        expect(decodeIdRequest(good).correlationId).toEqual(Buffer.from('abc'));
-      }),
+      fc.property(
+        fc.uint8Array({ maxLength: 2000 }),
+        fc.constantFrom(header, WIDE_REQUEST_HEADER, undefined),
+        (bytes, framed) => {
+          const value = framed ? frame(framed, bytes) : Buffer.from(bytes);
+          const isBare = (one: IdRequest) => one.requestId === undefined && one.sequence === undefined;
+          if (
+            codeOf(() => decodeIdRequest(value)) === 'accepted' &&
+            isBare(decodeIdRequest(value)) === (framed === header)
+          ) {
+            const request = decodeIdRequest(value);
+            expect(encodeIdRequest(request).equals(value)).toBe(true);
+          }
+          expect(decodeIdRequest(good).correlationId).toEqual(Buffer.from('abc'));
+        },
+      ),
     );
   });
 

@@ -9,7 +9,7 @@ import { canonicalForm } from '../../src/codec/avro.ts';
 import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT } from '../../src/codec/dead-letter.ts';
 import { crc64Avro, HEADER_BYTES } from '../../src/codec/framing.ts';
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
-import { ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
+import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { nestReplyTopic } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { KAFKA_VARIABLES } from '../../src/config/variables.ts';
@@ -49,6 +49,11 @@ describe('the page of the wire format', () => {
     const number = header.readBigUInt64LE(2).toString(16).padStart(16, '0').toUpperCase();
     const row = PAGE.split('\n').find((line) => line.startsWith(`| [\`${name}\`]`));
     expect(row).toContain(`| \`${bytes}\` | \`0x${number}\` |`);
+  });
+
+  test('has the first bytes and the fingerprint of the second schema of requests', () => {
+    const bytes = [...WIDE_REQUEST_HEADER].map((byte) => byte.toString(16).padStart(2, '0').toUpperCase()).join(' ');
+    expect(PAGE).toContain(`| [\`IdRequest\`, second schema](../../schemas/id-request-2.avsc) | \`${bytes}\` |`);
   });
 
   test('has every header that a request and a reply can have', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
+import { encodeIdRequest, ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -7,21 +8,26 @@ import { REPLIES, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const REQUEST_ID = 7;
+const WIDE_REQUEST_ID = 6;
 const OTHER_ID = 8;
 const UNHEARD_ID = 9;
 const REPLY_ID = 12;
 
-/** A registry that knows two ids, or is down: within the time that requests wait for it, or after that. */
+/** A registry that knows three ids, or is down: within the time that requests wait for it, or after that. */
 class FakeSchemas implements SchemaIds {
   state: 'up' | 'waited for' | 'given up' = 'up';
-  readonly #learned = new Map<number, boolean>();
+  readonly #learned = new Map<number, Buffer | 'none'>();
 
   async learn(ids: ReadonlySet<number>): Promise<void> {
     if (this.state === 'waited for') throw new IdallocError('SCHEMA_REGISTRY_UNAVAILABLE', 'down');
     if (this.state === 'given up') return;
-    for (const id of ids) this.#learned.set(id, id === REQUEST_ID);
+    const headers = new Map([
+      [REQUEST_ID, ID_REQUEST_HEADER],
+      [WIDE_REQUEST_ID, WIDE_REQUEST_HEADER],
+    ]);
+    for (const id of ids) this.#learned.set(id, headers.get(id) ?? 'none');
   }
-  isRequest(id: number): boolean | undefined {
+  requestHeader(id: number): Buffer | 'none' | undefined {
     return this.#learned.get(id);
   }
   replyId(): number | undefined {
@@ -51,6 +57,17 @@ describe('a request in Confluent framing', () => {
     expect(confluentSchemaId(plain.bytes)).toBeUndefined();
     expect(gist(framed)).toBe(gist(plain));
     expect(framed.bytes.subarray(5)).toEqual(plain.bytes.subarray(10));
+  });
+
+  it('of the second schema is read by that schema', async () => {
+    const { worker } = start();
+    const wide = encodeIdRequest({ count: 1, sequence: 'invoices' });
+    const headers = { kafka_correlationId: 'a', kafka_replyTopic: REPLIES };
+    const record = { ...request(0, 'a'), headers };
+    await worker.serve([{ ...record, value: asConfluent(WIDE_REQUEST_ID, wide) }]);
+    expect(worker.errors).toEqual(['UNKNOWN_SEQUENCE']);
+    await worker.serve([{ ...record, offset: 1, value: asConfluent(REQUEST_ID, wide) }]);
+    expect(worker.errors).toEqual(['UNKNOWN_SEQUENCE', 'MALFORMED_REQUEST']);
   });
 
   it('under the ID of another schema is a dead letter', async () => {

@@ -1,4 +1,4 @@
-import { encodeIdRequest, ID_REQUEST_FINGERPRINT } from '../../src/codec/id-request.ts';
+import { encodeIdRequest, ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { LARGE_BYTES, Maker, type PoisonCase, type PoisonTools } from './poison-maker.ts';
 import { varint } from './record-bytes.ts';
 
@@ -23,7 +23,7 @@ export function values(tools: PoisonTools): PoisonCase[] {
   make.malformed('wrong-fingerprint', withByte(3, (good[3] ?? 0) ^ 1), 'UNKNOWN_SCHEMA');
   make.malformed(
     'big-endian',
-    Buffer.concat([good.subarray(0, 2), Buffer.from(ID_REQUEST_FINGERPRINT).reverse(), good.subarray(10)]),
+    Buffer.concat([good.subarray(0, 2), Buffer.from(ID_REQUEST_HEADER.subarray(2)).reverse(), good.subarray(10)]),
     'UNKNOWN_SCHEMA',
   );
   make.malformed('wrong-magic', withByte(1, 2));
@@ -45,6 +45,9 @@ export function values(tools: PoisonTools): PoisonCase[] {
   make.malformed('invalid-utf-8', body(4, 0, 2, 4, 0xc3, 0x28, 0, 0));
   make.malformed('before-1970', make.request('before-1970', { expiresAtMs: -1 }));
   make.malformed('beyond-dates', make.request('beyond-dates', { expiresAtMs: 8_640_000_000_000_001 }));
+  make.add('sequence', { reply: 'UNKNOWN_SEQUENCE' }, { value: make.request('sequence', { sequence: 'invoices' }) });
+  make.malformed('sequence-name', make.request('sequence-name', { sequence: 'in voices' }));
+  make.malformed('no-request-id', make.request('no-request-id', { requestId: Buffer.alloc(0) }));
   make.add('expired', { reply: 'EXPIRED' }, { value: make.request('expired', { expiresAtMs: 1 }) });
   return make.cases;
 }

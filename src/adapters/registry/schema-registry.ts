@@ -1,5 +1,5 @@
 import { schemaFingerprint, schemaText } from '../../codec/avro.ts';
-import { ID_REQUEST_FINGERPRINT } from '../../codec/id-request.ts';
+import { requestHeaderOf } from '../../codec/id-request.ts';
 import { IdallocError } from '../../errors.ts';
 import type { SchemaIds } from '../../pipeline/ports.ts';
 import {
@@ -37,13 +37,18 @@ const LOOK_UPS_PER_S = 4;
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
 /** Newer workers read older requests; older readers read newer replies. */
-const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
+const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-request-2': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
 
 interface KnownId {
-  /** Undefined if the registry has no answer for it. */
-  readonly isRequest: boolean | undefined;
+  /** As requestHeader returns it; undefined if the registry has no answer for it. */
+  readonly header: Buffer | 'none' | undefined;
   /** Until when an id counts as unknown that the registry did not have, or did not answer. */
   readonly untilMs?: number;
+}
+
+export interface RegisteredSchema {
+  readonly subject: string;
+  readonly id: number;
 }
 
 type SchemaName = keyof typeof COMPATIBILITY;
@@ -69,8 +74,8 @@ export class SchemaRegistry implements SchemaIds {
     this.#deps = deps;
   }
 
-  isRequest(id: number): boolean | undefined {
-    return id > MAX_SCHEMA_ID ? false : this.#ids.get(id)?.isRequest;
+  requestHeader(id: number): Buffer | 'none' | undefined {
+    return id > MAX_SCHEMA_ID ? 'none' : this.#ids.get(id)?.header;
   }
 
   replyId(): number | undefined {
@@ -121,23 +126,23 @@ export class SchemaRegistry implements SchemaIds {
    * Registers the schemas of requests and replies if they are not registered yet, and sets the compatibility of new
    * subjects. Throws IdallocError SCHEMA_INCOMPATIBLE if the registry's rules reject one.
    *
-   * @returns the subjects, with the schemas' ids
+   * @returns the id of each, with its subject; older versions of a subject first
    */
-  async register(requestTopic: string): Promise<Readonly<Record<string, number>>> {
-    const ids: Record<string, number> = {};
-    for (const [subject, name] of subjectsOf(requestTopic)) {
-      ids[subject] = await this.#register(subject, schemaText(name), COMPATIBILITY[name]);
+  async register(requestTopic: string): Promise<readonly RegisteredSchema[]> {
+    const registered: RegisteredSchema[] = [];
+    for (const [subject, name] of schemasOf(requestTopic)) {
+      registered.push({ subject, id: await this.#register(subject, schemaText(name), COMPATIBILITY[name]) });
     }
-    return ids;
+    return registered;
   }
 
-  /** The subjects that do not have this version's schema; changes nothing. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE. */
+  /** The subjects that lack a schema of this version; changes nothing. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE. */
   async missing(requestTopic: string): Promise<readonly string[]> {
-    const missing: string[] = [];
-    for (const [subject, name] of subjectsOf(requestTopic)) {
-      if ((await this.#find(subject, name)) === undefined) missing.push(subject);
+    const missing = new Set<string>();
+    for (const [subject, name] of schemasOf(requestTopic)) {
+      if (!missing.has(subject) && (await this.#find(subject, name)) === undefined) missing.add(subject);
     }
-    return missing;
+    return [...missing];
   }
 
   /** The registry's response for this version's schema under a subject, if it is registered. */
@@ -189,7 +194,7 @@ export class SchemaRegistry implements SchemaIds {
     for (let from = 0; from < newest.length; from += AT_ONCE) {
       const some = newest.slice(from, from + AT_ONCE);
       const found = await Promise.all(some.map((version) => this.#call('GET', `${path}/${Number(version)}`)));
-      for (const response of found) this.#remember(idOf(response), { isRequest: isRequestSchema(response) });
+      for (const response of found) this.#remember(idOf(response), { header: headerOf(response) });
     }
   }
 
@@ -203,14 +208,14 @@ export class SchemaRegistry implements SchemaIds {
     } catch {
       await this.#findReplyId();
       const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
-      await this.#lookOnce(id).catch(() => this.#remember(id, { isRequest: undefined, untilMs }));
+      await this.#lookOnce(id).catch(() => this.#remember(id, { header: undefined, untilMs }));
     }
   }
 
   async #lookOnce(id: number): Promise<void> {
     const response = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
     const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
-    this.#remember(id, { isRequest: isRequestSchema(response), ...(response.status === 200 ? {} : { untilMs }) });
+    this.#remember(id, { header: headerOf(response), ...(response.status === 200 ? {} : { untilMs }) });
   }
 
   #remember(id: number, known: KnownId): void {
@@ -220,7 +225,7 @@ export class SchemaRegistry implements SchemaIds {
 
   /** Evicts the oldest id that is not of a request schema: made-up ids must not evict those of valid requests. */
   #forgetOne(): void {
-    const useless = this.#ids.entries().find(([, { isRequest }]) => isRequest !== true);
+    const useless = this.#ids.entries().find(([, { header }]) => header === undefined || header === 'none');
     const [id] = useless ?? this.#ids.entries().next().value ?? [];
     if (id !== undefined) this.#ids.delete(id);
   }
@@ -240,17 +245,19 @@ export function openRegistry(
   return settings && new SchemaRegistry(settings, deps, requestTopic);
 }
 
-function subjectsOf(requestTopic: string) {
+/** Each schema with its subject, in the order of its versions. */
+function schemasOf(requestTopic: string) {
   return [
     [`${requestTopic}-value`, 'id-request'],
+    [`${requestTopic}-value`, 'id-request-2'],
     [REPLY_SUBJECT, 'id-reply'],
   ] as const;
 }
 
-function isRequestSchema({ status, body }: RegistryResponse): boolean {
+function headerOf({ status, body }: RegistryResponse): Buffer | 'none' {
   const isAvro = body.schemaType === undefined || body.schemaType === 'AVRO';
   const print = status === 200 && isAvro ? schemaFingerprint(String(body.schema)) : undefined;
-  return print?.equals(ID_REQUEST_FINGERPRINT) === true;
+  return (print && requestHeaderOf(print)) ?? 'none';
 }
 
 function idOf({ body }: RegistryResponse): number {

@@ -1,6 +1,6 @@
 import type { TopicFault } from '../../adapters/kafka/topics/judge.ts';
 import { checkTopics, initTopics } from '../../adapters/kafka/topics/topics.ts';
-import { openRegistry } from '../../adapters/registry/schema-registry.ts';
+import { openRegistry, type RegisteredSchema } from '../../adapters/registry/schema-registry.ts';
 import { loadKafkaConfig } from '../../config/config.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -16,20 +16,26 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
     made: await initTopics(source, config.topics, replyTopics),
     report: await checkTopics(source, config.topics),
   }));
-  const schemas = await openRegistry(config.registry)?.register(config.topics.requests);
+  const registered = await openRegistry(config.registry)?.register(config.topics.requests);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
   if (json === true) {
     const { clusterId: cluster_id, warnings, faults } = report;
+    const schemas = registered && schemasJson(registered);
     return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults, ...(schemas && { schemas }) })}\n`);
   }
   const lines = [
     ...made.created.map((name) => `created ${name}`),
     ...made.differences.map((difference) => `differs ${difference}`),
-    ...Object.entries(schemas ?? {}).map(([subject, id]) => `schema ${id} is registered for subject ${subject}`),
+    ...(registered ?? []).map(({ subject, id }) => `schema ${id} is registered for subject ${subject}`),
     ...report.warnings.map(textOf('warning')),
     ...report.faults.map(textOf('fault')),
   ];
   out(lines.length === 0 ? 'all topics exist and are as planned\n' : `${lines.join('\n')}\n`);
+}
+
+/** By subject, the id of the first schema, which all workers read and most requesters write. */
+function schemasJson(registered: readonly RegisteredSchema[]): Readonly<Record<string, number>> {
+  return Object.fromEntries(registered.toReversed().map(({ subject, id }) => [subject, id]));
 }
 
 /** Checks the topics. */

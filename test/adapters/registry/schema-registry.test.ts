@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { SchemaRegistry, WAIT_LIMIT_MS } from '../../../src/adapters/registry/schema-registry.ts';
 import { schemaText } from '../../../src/codec/avro.ts';
+import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../../src/codec/id-request.ts';
 
 const URL = 'http://registry/api';
 const REPLY_ID = 40;
@@ -11,10 +12,13 @@ class FakeRegistry {
   /** Undefined: no answer at all. */
   answer: ((path: string) => readonly [number, unknown]) | undefined;
   readonly asked: string[] = [];
+  /** The bodies of the calls that have one. */
+  asks: { readonly schema?: string }[] = [];
 
-  readonly fetch = (async (url: string) => {
+  readonly fetch = (async (url: string, init?: RequestInit) => {
     const path = url.slice(URL.length);
     this.asked.push(path);
+    if (typeof init?.body === 'string') this.asks.push(JSON.parse(init.body));
     if (this.answer === undefined) throw new TypeError('fetch failed', { cause: new Error('ECONNREFUSED') });
     const [status, body] = this.answer(path);
     return new Response(typeof body === 'string' ? body : JSON.stringify(body), { status });
@@ -37,12 +41,22 @@ function well(path: string): readonly [number, unknown] {
   return [404, { error_code: 40403 }];
 }
 
+function isRequest(client: SchemaRegistry, id: number): boolean | undefined {
+  const header = client.requestHeader(id);
+  return header === undefined ? undefined : header !== 'none';
+}
+
 describe('a schema registry', () => {
   it('is queried for the subjects that lack our schemas, and not changed', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     expect(await registry.client().missing('orders')).toEqual(['orders-value']);
     expect(registry.asked).toHaveLength(2);
+    registry.asks = [];
+    registry.answer = (path) => (path.startsWith('/subjects') ? [200, { id: 1 }] : well(path));
+    expect(await registry.client().missing('orders')).toEqual([]);
+    const texts = (['id-request', 'id-request-2', 'id-reply'] as const).map(schemaText);
+    expect(registry.asks.map(({ schema }) => schema)).toEqual(texts);
     registry.answer = () => [500, {}];
     await expect(registry.client().missing('orders')).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
   });
@@ -53,9 +67,32 @@ describe('a schema registry', () => {
     const client = registry.client();
     await client.learn(new Set([7, 8, 9]), 0);
     await client.learn(new Set([7, 8]), 0);
-    expect([7, 8, 9, 10].map((id) => client.isRequest(id))).toEqual([true, false, false, undefined]);
+    expect([7, 8, 9, 10].map((id) => isRequest(client, id))).toEqual([true, false, false, undefined]);
     expect(client.replyId()).toBe(REPLY_ID);
     expect(registry.asked).toHaveLength(4);
+  });
+
+  it('registers the schemas of requests as versions of one subject, the first one first', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = (path) => {
+      if (path.endsWith('/versions'))
+        return registry.asks.length === 0 ? [404, {}] : [200, { id: registry.asks.length }];
+      return [200, {}];
+    };
+    const registered = await registry.client().register('orders');
+    expect(registered.map(({ subject }) => subject)).toEqual(['orders-value', 'orders-value', 'idalloc.IdReply']);
+    const texts = (['id-request', 'id-request-2', 'id-reply'] as const).map(schemaText);
+    expect(registry.asks.flatMap(({ schema }) => schema ?? [])).toEqual(texts);
+  });
+
+  it('tells the schemas of requests apart', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = (path) => {
+      return path === '/schemas/ids/6' ? [200, { schema: schemaText('id-request-2') }] : well(path);
+    };
+    const client = registry.client();
+    await client.learn(new Set([6, 7]), 0);
+    expect([6, 7].map((id) => client.requestHeader(id))).toEqual([WIDE_REQUEST_HEADER, ID_REQUEST_HEADER]);
   });
 
   it('is queried again after a minute for an id that it did not have', async () => {
@@ -65,12 +102,12 @@ describe('a schema registry', () => {
     await client.learn(new Set([11]), 0);
     registry.nowMs = 59_999;
     await client.learn(new Set([11]), 0);
-    expect(client.isRequest(11)).toBe(false);
+    expect(isRequest(client, 11)).toBe(false);
     expect(registry.asked).toHaveLength(2);
     registry.nowMs = 60_000;
     registry.answer = (path) => (path === '/schemas/ids/11' ? well('/schemas/ids/7') : well(path));
     await client.learn(new Set([11]), 0);
-    expect(client.isRequest(11)).toBe(true);
+    expect(isRequest(client, 11)).toBe(true);
   });
 
   it('that is silent is waited for 30 s in all, with at most one attempt a second; known ids never wait', async () => {
@@ -90,11 +127,11 @@ describe('a schema registry', () => {
     await expect(client.learn(new Set([12]), 0)).rejects.toMatchObject(down);
     registry.nowMs = WAIT_LIMIT_MS;
     await client.learn(new Set([12]), 0);
-    expect(client.isRequest(12)).toBeUndefined();
+    expect(isRequest(client, 12)).toBeUndefined();
     registry.nowMs = 2 * WAIT_LIMIT_MS;
     registry.answer = well;
     await client.learn(new Set([12]), 0);
-    expect(client.isRequest(12)).toBe(false);
+    expect(isRequest(client, 12)).toBe(false);
   });
 
   it.for([
@@ -117,7 +154,7 @@ describe('a schema registry', () => {
     const client = registry.client();
     await client.learn(new Set([7]), 0);
     for (let i = 0; i < 10_000; i += 1) await client.learn(new Set([100 + i]), i);
-    expect([client.isRequest(7), client.isRequest(100), client.isRequest(10_099)]).toEqual([true, undefined, false]);
+    expect([isRequest(client, 7), isRequest(client, 100), isRequest(client, 10_099)]).toEqual([true, undefined, false]);
   });
 
   it('is not asked for ids that no registry assigns', async () => {
@@ -127,7 +164,7 @@ describe('a schema registry', () => {
     await client.learn(new Set([7]), 0);
     const before = registry.asked.length;
     await client.learn(new Set([2 ** 31, 2 ** 32 - 1]), 0);
-    expect([client.isRequest(2 ** 31), client.isRequest(2 ** 32 - 1)]).toEqual([false, false]);
+    expect([isRequest(client, 2 ** 31), isRequest(client, 2 ** 32 - 1)]).toEqual([false, false]);
     expect(registry.asked).toHaveLength(before);
   });
 
@@ -138,7 +175,7 @@ describe('a schema registry', () => {
     await client.learn(new Set([13, 7]), 0);
     const before = registry.asked.length;
     await client.learn(new Set([13]), 0);
-    expect([client.isRequest(13), client.isRequest(7)]).toEqual([false, true]);
+    expect([isRequest(client, 13), isRequest(client, 7)]).toEqual([false, true]);
     expect(registry.asked).toHaveLength(before);
   });
 
@@ -147,13 +184,13 @@ describe('a schema registry', () => {
     registry.answer = (path) => (path.endsWith('/13') ? [500, {}] : well(path));
     const client = registry.client();
     await client.learn(new Set([13]), 0);
-    expect(client.isRequest(13)).toBeUndefined();
+    expect(isRequest(client, 13)).toBeUndefined();
     await client.learn(new Set([13, 7]), 0);
-    expect(client.isRequest(7)).toBe(true);
+    expect(isRequest(client, 7)).toBe(true);
     registry.nowMs = 60_000;
     registry.answer = (path) => well(path.replace('/13', '/7'));
     await client.learn(new Set([13]), 0);
-    expect(client.isRequest(13)).toBe(true);
+    expect(isRequest(client, 13)).toBe(true);
   });
 
   it('is asked for few made-up ids of a partition, and for those of other partitions as before', async () => {
@@ -165,10 +202,10 @@ describe('a schema registry', () => {
     await client.learn(madeUp(2_000), 0);
     expect(registry.asked.length).toBeLessThan(40);
     await client.learn(new Set([7]), 1);
-    expect(client.isRequest(7)).toBe(true);
+    expect(isRequest(client, 7)).toBe(true);
     registry.nowMs = 1_000;
     await client.learn(new Set([8]), 0);
-    expect(client.isRequest(8)).toBe(false);
+    expect(isRequest(client, 8)).toBe(false);
   });
 
   it('that was down has cost no look-ups: all ids that waited are found when it is back', async () => {
@@ -183,7 +220,7 @@ describe('a schema registry', () => {
     }
     registry.answer = (path) => (path.startsWith('/schemas') ? well('/schemas/ids/7') : well(path));
     await client.learn(new Set(ids), 0);
-    expect(ids.map((id) => client.isRequest(id))).toEqual(ids.map(() => true));
+    expect(ids.map((id) => isRequest(client, id))).toEqual(ids.map(() => true));
   });
 
   it('has all schemas of the request topic found before any look-up, whatever others have cost its partition', async () => {
@@ -199,7 +236,7 @@ describe('a schema registry', () => {
     };
     const client = registry.client('orders');
     await client.learn(new Set(Array.from({ length: 500 }, (_, i) => 1_000 + i)), 0);
-    expect([7, 21, 22].map((id) => client.isRequest(id))).toEqual([true, true, false]);
+    expect([7, 21, 22].map((id) => isRequest(client, id))).toEqual([true, true, false]);
     expect(registry.asked).not.toContain('/schemas/ids/7');
   });
 
@@ -208,6 +245,6 @@ describe('a schema registry', () => {
     registry.answer = (path) => (path.startsWith('/subjects/orders-value') ? [403, {}] : well(path));
     const client = registry.client('orders');
     await client.learn(new Set([7]), 0);
-    expect(client.isRequest(7)).toBe(true);
+    expect(isRequest(client, 7)).toBe(true);
   });
 });
