@@ -6,15 +6,19 @@ const PARTS_AT_ONCE = 3;
 /**
  * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their replies to be
  * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
+ *
+ * They take the lanes in turn, so none is begun while one three places before it is in progress. That bounds what is answered but
+ * can't be committed, because an earlier part is stuck.
  */
 export class PartLanes {
   readonly #lanes: readonly Lane[];
-  readonly #free: Lane[];
+  readonly #busy = new Set<Lane>();
+  /** The number of parts begun. */
+  #begun = 0;
   #onRoom: (() => void) | undefined;
 
   constructor(options: LaneOptions) {
     this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new Lane(options));
-    this.#free = [...this.#lanes];
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -27,13 +31,20 @@ export class PartLanes {
    * called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
-    const lane = this.#free.shift();
-    if (lane === undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    const lane = this.#next;
+    if (this.#busy.has(lane)) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    this.#begun += 1;
+    this.#busy.add(lane);
     void this.#finish(lane, answer);
-    if (this.#free.length > 0) return;
+    if (!this.#busy.has(this.#next)) return;
     await new Promise<void>((resolve) => {
       this.#onRoom = resolve;
     });
+  }
+
+  /** The lane of the next part. */
+  get #next(): Lane {
+    return this.#lanes[this.#begun % PARTS_AT_ONCE] as Lane;
   }
 
   async #finish(lane: Lane, answer: () => Promise<void>): Promise<void> {
@@ -45,8 +56,8 @@ export class PartLanes {
         isDue = false;
       },
     );
-    this.#free.push(lane);
-    this.#onRoom?.();
+    this.#busy.delete(lane);
+    if (lane === this.#next) this.#onRoom?.();
   }
 
   pause(): void {
