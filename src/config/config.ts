@@ -21,7 +21,7 @@ import {
   witnessTopic,
 } from './kafka-checks.ts';
 import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
-import { ConfigErrors, type Environment, misspelled, parseTable, type Source } from './parse.ts';
+import { ConfigErrors, type Environment, misspelled, parseTable, type VariableSource } from './parse.ts';
 import { kafkaPlaintextWarnings, workerPlaintextWarnings } from './plaintext-checks.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
 import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
@@ -130,14 +130,14 @@ export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): F
   return text === undefined ? undefined : parseFormKeys(text);
 }
 
-function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {
+function load<T>(env: Environment, readText: ReadText, of: (source: VariableSource) => T): T {
   const errors = new ConfigErrors();
   const config = of({ env, readText, errors, secretFiles: [] });
   errors.throwIfAny();
   return deepFreeze(config);
 }
 
-function kafkaConfig(source: Source): KafkaConfig {
+function kafkaConfig(source: VariableSource): KafkaConfig {
   const { env, errors, secretFiles } = source;
   const values = parseTable(KAFKA_VARIABLES, source);
   checkTopicNames(values, env, errors);
@@ -186,7 +186,7 @@ function kafkaConfig(source: Source): KafkaConfig {
   };
 }
 
-function workerConfig(source: Source): EtcdConfig {
+function workerConfig(source: VariableSource): EtcdConfig {
   const { errors } = source;
   const values = parseTable(WORKER_VARIABLES, source);
   const api = apiOf(values, errors);

@@ -5,7 +5,7 @@ import { nestReplyTopic } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Secret } from '../core/secret.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { ConfigErrors, Environment, Source } from './parse.ts';
+import type { ConfigErrors, Environment, VariableSource } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
 /** Derived from the ID space, so that all its namespaces share one witness topic. */
@@ -153,7 +153,7 @@ function oauthOf(values: KafkaValues): KafkaSettings['sasl'] {
 export function checkQuotas(
   quotas: Secret | undefined,
   { requests, replyPrefix }: TopicSettings,
-  { errors, secretFiles }: Source,
+  { errors, secretFiles }: VariableSource,
 ): void {
   const nest = nestReplyTopic(requests);
   const problemOf = (text: string): string | undefined => {

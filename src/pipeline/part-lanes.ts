@@ -1,4 +1,4 @@
-import { Lane, type LaneOptions } from './lane.ts';
+import { type LaneOptions, RetryingLane } from './lane.ts';
 
 /** More would not help: while one part is decided, the others wait for that or for their replies. */
 const PARTS_AT_ONCE = 3;
@@ -8,12 +8,12 @@ const PARTS_AT_ONCE = 3;
  * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
  */
 export class PartLanes {
-  readonly #lanes: readonly Lane[];
-  readonly #free: Lane[];
+  readonly #lanes: readonly RetryingLane[];
+  readonly #free: RetryingLane[];
   #onRoom: (() => void) | undefined;
 
   constructor(options: LaneOptions) {
-    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new Lane(options));
+    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new RetryingLane(options));
     this.#free = [...this.#lanes];
   }
 
@@ -36,7 +36,7 @@ export class PartLanes {
     });
   }
 
-  async #finish(lane: Lane, answer: () => Promise<void>): Promise<void> {
+  async #finish(lane: RetryingLane, answer: () => Promise<void>): Promise<void> {
     let isDue = true;
     await lane.finish(
       () => isDue,
