@@ -19,7 +19,7 @@ export interface Claims extends Share {
 export interface Candidate {
   readonly memberId: string;
   /** Stable across restarts, so that members are ordered the same way in every generation. */
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
   readonly claims: readonly Claims[];
   readonly copies: CopyReport;
   /** Partitions that it can't serve now, since it does not reach a broker that leads them. */

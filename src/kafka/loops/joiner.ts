@@ -98,6 +98,7 @@ export class Joiner {
     const request = {
       groupId,
       memberId,
+      instanceId,
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
@@ -107,9 +108,7 @@ export class Joiner {
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
-      return await this.#wait((link) =>
-        link.joinGroup(instanceId === undefined ? request : { ...request, instanceId }),
-      );
+      return await this.#wait((link) => link.joinGroup(request));
     } finally {
       this.#requestsId = false;
     }
@@ -138,8 +137,7 @@ export class Joiner {
 
   #member(generation: number, memberId: string): MemberRequest {
     const { groupId, instanceId } = this.#settings;
-    const member = { groupId, generation, memberId };
-    return instanceId === undefined ? member : { ...member, instanceId };
+    return { groupId, generation, memberId, instanceId };
   }
 
   async #wait<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {

@@ -13,7 +13,7 @@ export interface MemberSettings {
   /** The number of partitions of the topic. */
   readonly partitions: number;
   /** Static membership (KIP-345): after a restart within the session the member keeps its partitions without a rebalance. */
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
   readonly sessionTimeoutMs?: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
   readonly heartbeatMs?: number;

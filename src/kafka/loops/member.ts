@@ -77,12 +77,7 @@ export class Member {
     });
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(BACKOFF_MS, () => runtime.random());
-    this.#member = {
-      groupId,
-      generation: NO_GENERATION,
-      memberId: '',
-      ...(instanceId !== undefined && { instanceId }),
-    };
+    this.#member = { groupId, generation: NO_GENERATION, memberId: '', instanceId };
     this.#heartbeats = new Heartbeats({
       ...timing,
       coordinator: this.#coordinator,
