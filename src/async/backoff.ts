@@ -1,4 +1,4 @@
-export interface Waits {
+export interface WaitLimits {
   readonly minMs: number;
   readonly maxMs: number;
 }
@@ -8,12 +8,12 @@ const MAX_DOUBLINGS = 20;
 
 /** Exponential backoff: each wait is twice as long as the one before, up to a limit. */
 export class Backoff {
-  readonly #waits: Waits;
+  readonly #waits: WaitLimits;
   readonly #random: () => number;
   #failures = 0;
 
   /** `random`, in [0, 1), adds jitter: a wait is between half of its length and all of it. Without it waits are exact. */
-  constructor(waits: Waits, random: () => number = () => 1) {
+  constructor(waits: WaitLimits, random: () => number = () => 1) {
     this.#waits = waits;
     this.#random = random;
   }

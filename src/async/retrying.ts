@@ -1,7 +1,7 @@
-import { Backoff, type Waits } from './backoff.ts';
+import { Backoff, type WaitLimits } from './backoff.ts';
 import type { Runtime } from './runtime.ts';
 
-const DEFAULT_WAITS: Waits = { minMs: 50, maxMs: 500 };
+const DEFAULT_WAITS: WaitLimits = { minMs: 50, maxMs: 500 };
 
 export interface Retries {
   /** For all attempts together. */
@@ -9,7 +9,7 @@ export interface Retries {
   /** There is no further attempt with less time left than this; 300 ms by default. */
   readonly minTryMs?: number;
   /** Between two attempts; 50 ms to 500 ms by default. */
-  readonly waits?: Waits;
+  readonly waits?: WaitLimits;
   readonly isTransient: (error: unknown) => boolean;
   /** Ends the current wait. */
   readonly signal?: AbortSignal;

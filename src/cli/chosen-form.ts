@@ -6,7 +6,7 @@ import { loadFormKeys } from '../config/config.ts';
 import type { Environment } from '../config/parse.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
-import type { FormOptions } from './form-options.ts';
+import type { FormFlags } from './form-options.ts';
 
 /** The settings that forms need. FORM_KEY is read only when a form needs it. */
 export function formSettings(
@@ -31,7 +31,7 @@ export function writerOf(form: FormName | undefined, settings: FormSettings): ((
 }
 
 /** Checks a form as far as possible before the layout is known. Throws as openForm does. */
-export function checkForm({ form, prefix }: FormOptions, env: Environment): void {
+export function checkForm({ form, prefix }: FormFlags, env: Environment): void {
   if (form === undefined || FORMS[form].needs.includes('layout')) return;
   openForm(form, formSettings(undefined, { prefix }, env));
 }

@@ -24,7 +24,7 @@ const PARTS = ['fields', 'tickMs', 'epochMs', 'sequenceStartBelow', 'workerBits'
  * names. Without an epoch it begins at `epochMs`, if that is given. An invalid layout is a usage error that names each
  * option or variable at fault.
  */
-export function layoutOf(options: LayoutOptions, env: Environment, command: Command, epochMs?: number): Layout {
+export function chosenLayout(options: LayoutOptions, env: Environment, command: Command, epochMs?: number): Layout {
   const configured = env.LAYOUT === undefined || env.LAYOUT === '' ? 'default' : env.LAYOUT;
   const named = options.layout ?? (options.fields === undefined ? undefined : CUSTOM);
   const isConfigured = options.fields === undefined && (named ?? configured) === configured;

@@ -4,14 +4,14 @@ import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { drawBits } from './bits.ts';
 import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
-import { layoutOf } from './chosen-layout.ts';
+import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
-import { type FormOptions, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
-import { type ReadText, readIdText } from './id-text.ts';
+import { type FormFlags, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
+import { type ReadId, readIdText } from './id-text.ts';
 import { idTable } from './id-view.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
 
-interface DecodeOptions extends LayoutOptions, FormOptions {
+interface DecodeOptions extends LayoutOptions, FormFlags {
   readonly as?: FormName;
   readonly json?: true;
 }
@@ -49,7 +49,7 @@ export function decodeCommand({ out, env }: CliContext): Command {
     .option('--json', 'print one line of JSON: {"layout","epoch_ms","ids"}')
     .addHelpText('after', EXAMPLES)
     .action((texts: readonly string[], options: DecodeOptions) => {
-      const layout = layoutOf(options, env, command);
+      const layout = chosenLayout(options, env, command);
       const settings = formSettings(layout, options, env);
       const read = orUsageError(command, () => texts.map((text) => readIdText(text, options.form, settings)));
       const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings), command));
@@ -63,7 +63,7 @@ export function decodeCommand({ out, env }: CliContext): Command {
 
 /** Not every number is an ID of every layout: some bits must be 0, and timestamps are limited. */
 function viewAll(
-  read: readonly ReadText[],
+  read: readonly ReadId[],
   layout: Layout,
   write: ((id: bigint) => string) | undefined,
   command: Command,

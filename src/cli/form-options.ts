@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { FORM_NAMES, type FormName } from '../codec/form/form.ts';
 
 /** The options for the form in which IDs are read or written. */
-export interface FormOptions {
+export interface FormFlags {
   readonly form?: FormName;
   readonly prefix?: string;
 }

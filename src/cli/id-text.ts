@@ -4,7 +4,7 @@ import { readId } from '../codec/id-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
 
 /** An ID, and the form in which it was read. */
-export interface ReadText {
+export interface ReadId {
   readonly id: bigint;
   readonly form: FormName;
 }
@@ -14,7 +14,7 @@ const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base3
 const SHOWN = 50;
 
 /** Reads an ID of the command line: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
-export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadText {
+export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadId {
   return form === undefined ? detectId(text, settings) : { id: openForm(form, settings).parse(text), form };
 }
 
@@ -24,9 +24,9 @@ export function readIdText(text: string, form: FormName | undefined, settings: F
  *
  * @throws IdallocError INVALID_ID for text that is in no form, or in several; CONFIG_INVALID if a key is needed and missing.
  */
-function detectId(text: string, settings: FormSettings): ReadText {
+function detectId(text: string, settings: FormSettings): ReadId {
   const id = readId(text);
-  const found: ReadText[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
+  const found: ReadId[] = id === undefined ? [] : [{ id, form: /^[0-9]+$/.test(text) ? 'decimal' : 'hex' }];
   const refusals: unknown[] = [];
   for (const form of FORM_NAMES) {
     if (!FORMS[form].shape.test(text) || (id !== undefined && PLAIN.includes(form))) continue;

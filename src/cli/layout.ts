@@ -4,7 +4,7 @@ import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { ticks, wallMs } from '../core/units.ts';
 import { drawBits } from './bits.ts';
-import { layoutOf } from './chosen-layout.ts';
+import { chosenLayout } from './chosen-layout.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { figuresOf, type LayoutFigures, settingsOf } from './layout-figures.ts';
 import { type LayoutOptions, withFieldOptions } from './layout-options.ts';
@@ -44,7 +44,7 @@ export function layoutCommand(context: CliContext): Command {
       if (name === undefined && Object.keys(given).length === 0) return list(context, json === true);
       const today = Math.floor(context.now() / DAY_MS) * DAY_MS;
       const chosen = name === undefined ? given : { ...given, layout: name };
-      show(context, layoutOf(chosen, context.env, command, today), json === true);
+      show(context, chosenLayout(chosen, context.env, command, today), json === true);
     });
 }
 

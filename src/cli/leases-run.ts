@@ -7,12 +7,12 @@ import { readSnapshot } from '../identity/snapshot.ts';
 import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
 import { namespaceText, viewNamespace } from './lease-view.ts';
-import type { EvictOptions, ListOptions } from './leases.ts';
+import type { EvictOptions, LeaseListOptions } from './leases.ts';
 import { timeText } from './table.ts';
 import { confirm } from './terminal.ts';
 
 /** Lists the worker IDs. */
-export async function runList({ env, out, now }: CliContext, options: ListOptions): Promise<void> {
+export async function listLeases({ env, out, now }: CliContext, options: LeaseListOptions): Promise<void> {
   const config = loadEtcdConfig(env);
   const keys = keysOf(config);
   const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));

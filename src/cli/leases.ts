@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import type { CliContext } from './context.ts';
 import { wholeNumber } from './numbers.ts';
 
-export interface ListOptions {
+export interface LeaseListOptions {
   readonly all?: true;
   readonly json?: true;
 }
@@ -46,8 +46,8 @@ export function leasesCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON: the namespace and {"leases":[…]}')
     .addHelpText('after', LIST_HELP)
     .addCommand(evict)
-    .action(async (options: ListOptions) => {
-      const { runList } = await import('./leases-run.ts');
-      await runList(context, options);
+    .action(async (options: LeaseListOptions) => {
+      const { listLeases } = await import('./leases-run.ts');
+      await listLeases(context, options);
     });
 }

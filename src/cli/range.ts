@@ -5,14 +5,14 @@ import { formatHex, type Layout, tickStartMs, toTicks } from '../core/layout.ts'
 import { ticks, wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
-import { layoutOf } from './chosen-layout.ts';
+import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
-import { type FormOptions, withFormOptions } from './form-options.ts';
+import { type FormFlags, withFormOptions } from './form-options.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
 import { timeText } from './table.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
-interface RangeOptions extends LayoutOptions, FormOptions {
+interface RangeOptions extends LayoutOptions, FormFlags {
   readonly from: number;
   readonly to: number;
   readonly json?: true;
@@ -50,7 +50,7 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action((options: RangeOptions) => {
-      const layout = layoutOf(options, env, command);
+      const layout = chosenLayout(options, env, command);
       const span = spanOf(layout, options, command);
       const texts = orUsageError(command, () => formTexts(span, layout, options, env));
       out(options.json === true ? `${JSON.stringify(viewSpan(layout, span, texts))}\n` : spanText(span, texts));
@@ -94,12 +94,7 @@ interface SpanTexts {
   readonly condition: string;
 }
 
-function formTexts(
-  span: IdSpan,
-  layout: Layout,
-  { form, prefix }: FormOptions,
-  env: Environment,
-): SpanTexts | undefined {
+function formTexts(span: IdSpan, layout: Layout, { form, prefix }: FormFlags, env: Environment): SpanTexts | undefined {
   const write = writerOf(form, formSettings(layout, { prefix }, env));
   if (form === undefined || write === undefined) return undefined;
   const { sorts } = FORMS[form];

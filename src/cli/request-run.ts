@@ -11,10 +11,10 @@ import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
 import { checkForm, formSettings, orUsageError, writerOf } from './chosen-form.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
-import type { FormOptions } from './form-options.ts';
+import type { FormFlags } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
-import type { RequestOptions } from './request.ts';
+import type { RequestFlags } from './request.ts';
 import { message, printable } from './table.ts';
 
 /** The line that --json prints for a batch; scripts depend on its names and their order. */
@@ -29,7 +29,7 @@ interface BatchView {
 }
 
 /** Sends the request and prints its reply, or the refusal. */
-export async function runRequest(context: CliContext, options: RequestOptions, command: Command): Promise<void> {
+export async function runRequest(context: CliContext, options: RequestFlags, command: Command): Promise<void> {
   orUsageError(command, () => checkForm(options, context.env));
   const config = loadKafkaConfig(context.env);
   const correlationId = options.correlationId ?? randomUUID();
@@ -49,7 +49,7 @@ async function ask(
   context: CliContext,
   config: KafkaConfig,
   correlationId: string,
-  options: RequestOptions,
+  options: RequestFlags,
 ): Promise<RequestedBatch> {
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
@@ -73,7 +73,7 @@ function refused(
   { out, err }: CliContext,
   correlationId: string,
   error: { readonly code: string; readonly message: string },
-  { json }: RequestOptions,
+  { json }: RequestFlags,
 ): void {
   err(message(`${error.code}: ${error.message}`));
   if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
@@ -83,7 +83,7 @@ function viewBatch(
   { env }: CliContext,
   correlationId: string,
   { batch, layout, replayed }: RequestedBatch,
-  { form, prefix }: FormOptions,
+  { form, prefix }: FormFlags,
 ): BatchView {
   const write = writerOf(form, formSettings(layout, { prefix }, env));
   const ids = expandIds(batch).map((id) => viewId(layout, id, write));

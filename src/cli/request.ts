@@ -1,11 +1,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { Encoding } from '../codec/id-request.ts';
 import type { CliContext } from './context.ts';
-import { type FormOptions, withFormOptions } from './form-options.ts';
+import { type FormFlags, withFormOptions } from './form-options.ts';
 import { wholeNumber } from './numbers.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
-export interface RequestOptions extends FormOptions {
+export interface RequestFlags extends FormFlags {
   readonly count: number;
   readonly correlationId?: string;
   readonly replyTopic?: string;
@@ -45,7 +45,7 @@ export function requestCommand(context: CliContext): Command {
     .option('--timeout-ms <ms>', 'time to wait for the reply', wholeNumber(1, MAX_TIMEOUT_MS), 10_000)
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
-    .action(async (options: RequestOptions) => {
+    .action(async (options: RequestFlags) => {
       const { runRequest } = await import('./request-run.ts');
       await runRequest(context, options, command);
     });

@@ -7,7 +7,7 @@ import type { Layout } from '../core/layout.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { noReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
-import { type Caller, wait } from './waiting.ts';
+import { type WaitingCaller, wait } from './waiting.ts';
 
 /** A request to the workers. */
 export interface BatchRequest {
@@ -65,7 +65,7 @@ const RETRY_UNSENT_MS = 500;
 interface PendingRequest {
   readonly request: BatchRequest;
   readonly value: Buffer;
-  readonly callers: Set<Caller<BatchReply>>;
+  readonly callers: Set<WaitingCaller<BatchReply>>;
   readonly sentAtMs: number;
   attempts: number;
   /** Wall milliseconds of the first send that may have reached the brokers. */
@@ -124,7 +124,7 @@ export class Requester {
     const pending = this.#pending.get(keyOf(key));
     if (pending === undefined) return;
     const { sentAtMs, request } = pending;
-    let settle: (caller: Caller<BatchReply>) => void;
+    let settle: (caller: WaitingCaller<BatchReply>) => void;
     try {
       const batch = readReply(request, value);
       const layout = this.#layoutOf(batch, layoutText);
@@ -141,7 +141,7 @@ export class Requester {
     for (const { callers } of this.#pending.values()) for (const caller of callers) caller.reject(reason);
   }
 
-  #join(request: BatchRequest, caller: Caller<BatchReply>): () => void {
+  #join(request: BatchRequest, caller: WaitingCaller<BatchReply>): () => void {
     if (this.#closed !== undefined) throw this.#closed;
     const key = keyOf(request.correlationId);
     const pending = this.#pending.get(key) ?? this.#begin(key, request);

@@ -9,7 +9,7 @@ export interface WaitOptions {
   readonly timeoutError: () => Error;
 }
 
-export interface Caller<T> {
+export interface WaitingCaller<T> {
   readonly resolve: (value: T) => void;
   readonly reject: (reason: unknown) => void;
 }
@@ -21,7 +21,7 @@ export interface Caller<T> {
 export function wait<T>(
   runtime: Runtime,
   { signal, timeoutMs, timeoutError }: WaitOptions,
-  begin: (caller: Caller<T>) => () => void,
+  begin: (caller: WaitingCaller<T>) => () => void,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) {
@@ -35,7 +35,7 @@ export function wait<T>(
         for (const back of undo) back();
         use(value);
       };
-    const caller: Caller<T> = { resolve: settling(resolve), reject: settling(reject) };
+    const caller: WaitingCaller<T> = { resolve: settling(resolve), reject: settling(reject) };
     if (signal !== undefined) {
       const aborted = () => caller.reject(signal.reason);
       signal.addEventListener('abort', aborted); // throws for an invalid signal, before anything has started
@@ -55,7 +55,7 @@ export function wait<T>(
 
 interface Waiter {
   readonly count: number;
-  readonly caller: Caller<readonly bigint[]>;
+  readonly caller: WaitingCaller<readonly bigint[]>;
 }
 
 /** A bounded queue of callers, each waiting for a number of IDs. */
@@ -87,7 +87,7 @@ export class WaitingQueue {
   }
 
   /** Adds a caller at the end; the returned function removes it. Throws IdallocError QUEUE_FULL. */
-  join(count: number, caller: Caller<readonly bigint[]>): () => void {
+  join(count: number, caller: WaitingCaller<readonly bigint[]>): () => void {
     if (this.#waiters.size >= this.#maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${this.#maxWaiting} callers are waiting for IDs: see maxWaiting`);
     }

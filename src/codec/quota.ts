@@ -2,11 +2,11 @@
 export interface Quota {
   readonly prefix: string;
   /** New IDs per second; unlimited if missing, as the others. */
-  readonly idsPerSecond?: number;
+  readonly idsPerSecond?: number | undefined;
   /** Requests with a batch, new or not. */
-  readonly requestsPerSecond?: number;
+  readonly requestsPerSecond?: number | undefined;
   /** Estimated bytes of the replies with a batch. */
-  readonly replyBytesPerSecond?: number;
+  readonly replyBytesPerSecond?: number | undefined;
 }
 
 const MAX_QUOTAS = 1_000;
@@ -49,12 +49,7 @@ function parseQuota(line: string): Quota {
   }
   const [idsPerSecond, requestsPerSecond] = [rateOf(ids), rateOf(requests)];
   const replyBytesPerSecond = bytes === undefined ? defaultReplyBytes(idsPerSecond, requestsPerSecond) : rateOf(bytes);
-  return {
-    prefix,
-    ...(idsPerSecond === undefined ? {} : { idsPerSecond }),
-    ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
-    ...(replyBytesPerSecond === undefined ? {} : { replyBytesPerSecond }),
-  };
+  return { prefix, idsPerSecond, requestsPerSecond, replyBytesPerSecond };
 }
 
 function rateOf(word: string): number | undefined {

@@ -12,12 +12,12 @@ export interface ApiConfig {
   readonly maxConnections: number;
   readonly requestTimeoutMs: number;
   /** One name:token per line, with the token's rights; without it, no token is required. */
-  readonly tokens?: Secret;
-  readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa?: Secret };
+  readonly tokens?: Secret | undefined;
+  readonly tls?: { readonly cert: Secret; readonly key: Secret; readonly clientCa: Secret | undefined } | undefined;
   /** Keys of the keyed forms; without them, requests for those forms are rejected. */
-  readonly formKeys?: Secret;
+  readonly formKeys?: Secret | undefined;
   /** IDs per second for each caller. */
-  readonly rateLimit?: number;
+  readonly rateLimit?: number | undefined;
 }
 
 export function apiOf(values: WorkerValues, errors: ConfigErrors): ApiConfig | undefined {
@@ -29,10 +29,10 @@ export function apiOf(values: WorkerValues, errors: ConfigErrors): ApiConfig | u
     port,
     maxConnections: values.API_MAX_CONNECTIONS,
     requestTimeoutMs: values.API_REQUEST_TIMEOUT_MS,
-    ...(tokens === undefined ? {} : { tokens }),
-    ...(tls === undefined ? {} : { tls }),
-    ...(formKeys === undefined ? {} : { formKeys }),
-    ...(rateLimit === undefined ? {} : { rateLimit }),
+    tokens,
+    tls,
+    formKeys,
+    rateLimit,
   };
 }
 
@@ -54,11 +54,7 @@ function tlsOf(values: WorkerValues, errors: ConfigErrors): ApiConfig['tls'] {
     if (!fits) errors.add('API_TLS_KEY', 'does not match API_TLS_CERT');
   });
   if (cert === undefined || key === undefined) return undefined;
-  return {
-    cert,
-    key,
-    ...(clientCa === undefined ? {} : { clientCa }),
-  };
+  return { cert, key, clientCa };
 }
 
 function checkPem(name: string, read: () => unknown, errors: ConfigErrors): void {

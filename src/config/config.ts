@@ -1,14 +1,9 @@
 import { readFileSync } from 'node:fs';
-import type { EtcdTls } from '../adapters/etcd/member.ts';
-import { LEDGER_MARGIN_MS, type TopicSettings } from '../adapters/kafka/topics/plan.ts';
-import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import { LEDGER_MARGIN_MS } from '../adapters/kafka/topics/plan.ts';
 import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
-import { DEFAULT_HEADER_NAMES, type HeaderNames } from '../codec/request-headers.ts';
-import type { Layout } from '../core/layout.ts';
-import type { LeaseTiming } from '../core/reservation.ts';
-import type { Secret } from '../core/secret.ts';
+import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import { type ApiConfig, apiOf, apiWarnings } from './api-checks.ts';
+import { apiOf, apiWarnings } from './api-checks.ts';
 import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
 import {
   checkHeaders,
@@ -21,71 +16,20 @@ import {
   witnessTopic,
 } from './kafka-checks.ts';
 import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
-import { ConfigErrors, type Environment, misspelled, parseTable, type Source } from './parse.ts';
+import { ConfigErrors, type Environment, misspelled, parseTable, type VariableSource } from './parse.ts';
 import { kafkaPlaintextWarnings, workerPlaintextWarnings } from './plaintext-checks.ts';
-import type { ReadText, SecretFile } from './secret-file.ts';
-import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
+import type { ReadText } from './secret-file.ts';
+import { FORM_VARIABLES, KAFKA_VARIABLES, VARIABLES, WORKER_VARIABLES } from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs that connects to Kafka. */
-export interface KafkaConfig {
-  readonly kafka: KafkaSettings;
-  readonly groupId: string;
-  readonly idSpace: string;
-  readonly topics: TopicSettings;
-  readonly headers: HeaderNames;
-  /** Twice the largest difference between two brokers' clocks. */
-  readonly clockMarginMs: number;
-  /** The registry for the schemas of requests in Confluent framing, if any. */
-  readonly registry?: RegistrySettings;
-  readonly logLevel: LogLevel;
-  /** Probable mistakes that do not prevent the start. */
-  readonly warnings: readonly string[];
-  /** Read again while the process runs. */
-  readonly secretFiles: readonly SecretFile[];
-}
+export type KafkaConfig = Readonly<ReturnType<typeof kafkaConfig>>;
+
+/** The configuration of commands that connect only to etcd. */
+export type EtcdConfig = Readonly<ReturnType<typeof workerConfig>>;
 
 /** The configuration of a worker. */
-export interface Config extends KafkaConfig {
-  readonly etcd: {
-    readonly endpoints: readonly string[];
-    readonly prefix: string;
-    readonly auth?: { readonly username: string; readonly password: Secret };
-    readonly tls?: EtcdTls;
-  };
-  readonly layout: Layout;
-  readonly datacenterId: number;
-  /** Lease only this worker ID. */
-  readonly workerId?: number;
-  /** The address in the lease record; without it, the machine's first non-loopback one. */
-  readonly workerIp?: string;
-  /** Worker IDs of the namespace, both ends included. */
-  readonly pool: { readonly first: number; readonly last: number };
-  readonly timing: LeaseTiming;
-  readonly indexDir: string;
-  /** How many workers besides the owner keep a copy of each ledger partition. */
-  readonly standbys: number | 'all';
-  /** A copy may lag by this many entries for its worker to own the partition. */
-  readonly acceptableLag: number;
-  readonly copyLingerMs: number;
-  /** Most IDs for one request. */
-  readonly maxCount: number;
-  /** For `parseQuotas`; without it, there is no limit. */
-  readonly quotas?: Secret;
-  /** Session timeout in the request group. */
-  readonly groupSessionMs: number;
-  readonly gateGraceMs: number;
-  readonly drainTimeoutMs: number;
-  readonly commitIntervalMs: number;
-  /** A decision is written to the ledger again when it is replayed at this age or older. */
-  readonly renewAfterMs: number;
-  /** Bad records above this rate share dead letters and get no error replies. */
-  readonly junkRate: { readonly perSecond: number; readonly burst: number };
-  /** The HTTP API; undefined when it is off. */
-  readonly api?: ApiConfig;
-  /** The listener for health checks and metrics; port 0: any free port. */
-  readonly ops: { readonly host: string; readonly port: number };
-}
+export type Config = KafkaConfig & EtcdConfig;
 
 const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
 
@@ -112,9 +56,6 @@ export function loadKafkaConfig(env: Environment, readText: ReadText = readUtf8)
   return load(env, readText, kafkaConfig);
 }
 
-/** The configuration of commands that connect only to etcd. */
-export type EtcdConfig = Omit<Config, keyof KafkaConfig>;
-
 /** Like loadWorkerConfig, for commands that connect only to etcd: Kafka's variables may be missing or invalid. */
 export function loadEtcdConfig(env: Environment, readText: ReadText = readUtf8): EtcdConfig {
   return load(env, readText, workerConfig);
@@ -130,14 +71,14 @@ export function loadFormKeys(env: Environment, readText: ReadText = readUtf8): F
   return text === undefined ? undefined : parseFormKeys(text);
 }
 
-function load<T>(env: Environment, readText: ReadText, of: (source: Source) => T): T {
+function load<T>(env: Environment, readText: ReadText, of: (source: VariableSource) => T): T {
   const errors = new ConfigErrors();
   const config = of({ env, readText, errors, secretFiles: [] });
   errors.throwIfAny();
   return deepFreeze(config);
 }
 
-function kafkaConfig(source: Source): KafkaConfig {
+function kafkaConfig(source: VariableSource) {
   const { env, errors, secretFiles } = source;
   const values = parseTable(KAFKA_VARIABLES, source);
   checkTopicNames(values, env, errors);
@@ -146,12 +87,12 @@ function kafkaConfig(source: Source): KafkaConfig {
   const tls = tlsSettingsOf(values, errors);
   const sasl = saslOf(values, errors);
   const registry = registryOf(values, errors);
-  const kafka = {
+  const kafka: KafkaSettings = {
     brokers: values.KAFKA_BROKERS,
     clientId: values.KAFKA_CLIENT_ID,
     tls: values.KAFKA_TLS,
     ...tls,
-    ...(sasl === undefined ? {} : { sasl }),
+    sasl,
   };
   return {
     kafka,
@@ -175,18 +116,19 @@ function kafkaConfig(source: Source): KafkaConfig {
       replyTopic: values.REPLY_TOPIC_HEADER,
       replyPartition: values.REPLY_PARTITION_HEADER,
     },
+    /** Twice the largest difference between two brokers' clocks. */
     clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
-    ...(registry === undefined ? {} : { registry }),
+    /** The registry for the schemas of requests in Confluent framing, if any. */
+    registry,
     logLevel: values.LOG_LEVEL,
-    warnings: [
-      ...misspelled(VARIABLES, env),
-      ...kafkaPlaintextWarnings({ kafka, ...(registry === undefined ? {} : { registry }) }),
-    ],
+    /** Probable mistakes that do not prevent the start. */
+    warnings: [...misspelled(VARIABLES, env), ...kafkaPlaintextWarnings(kafka, registry)],
+    /** Read again while the process runs. */
     secretFiles,
   };
 }
 
-function workerConfig(source: Source): EtcdConfig {
+function workerConfig(source: VariableSource) {
   const { errors } = source;
   const values = parseTable(WORKER_VARIABLES, source);
   const api = apiOf(values, errors);
@@ -198,28 +140,40 @@ function workerConfig(source: Source): EtcdConfig {
     etcd: {
       endpoints: values.ETCD_ENDPOINTS,
       prefix: values.ETCD_PREFIX,
-      ...(auth === undefined ? {} : { auth }),
-      ...(tls === undefined ? {} : { tls }),
+      auth,
+      tls,
     },
     layout,
     datacenterId: datacenterOf(values, layout, errors),
-    ...(values.WORKER_ID === undefined ? {} : { workerId: values.WORKER_ID }),
-    ...(values.WORKER_IP === undefined ? {} : { workerIp: values.WORKER_IP }),
+    /** Lease only this worker ID. */
+    workerId: values.WORKER_ID,
+    /** The address in the lease record; without it, the machine's first non-loopback one. */
+    workerIp: values.WORKER_IP,
+    /** Worker IDs of the namespace, both ends included. */
     pool,
     timing: timingOf(values, layout, errors),
     indexDir: values.INDEX_DIR,
+    /** How many workers besides the owner keep a copy of each ledger partition. */
     standbys: values.INDEX_STANDBYS,
+    /** A copy may lag by this many entries for its worker to own the partition. */
     acceptableLag: values.INDEX_ACCEPTABLE_LAG,
     copyLingerMs: values.INDEX_LINGER_MS,
+    /** Most IDs for one request. */
     maxCount: maxCountOf(values, layout, errors),
-    ...(values.QUOTAS === undefined ? {} : { quotas: values.QUOTAS }),
+    /** For `parseQuotas`; without it, there is no limit. */
+    quotas: values.QUOTAS,
+    /** Session timeout in the request group. */
     groupSessionMs: values.KAFKA_SESSION_TIMEOUT_MS,
     gateGraceMs: values.GATE_GRACE_MS,
     drainTimeoutMs: values.DRAIN_TIMEOUT_MS,
     commitIntervalMs: values.COMMIT_INTERVAL_MS,
+    /** A decision is written to the ledger again when it is replayed at this age or older. */
     renewAfterMs: LEDGER_MARGIN_MS / 2,
+    /** Bad records above this rate share dead letters and get no error replies. */
     junkRate: { perSecond: 10, burst: 1_000 },
-    ...(api === undefined ? {} : { api }),
+    /** The HTTP API; undefined when it is off. */
+    api,
+    /** The listener for health checks and metrics; port 0: any free port. */
     ops: { host: values.OPS_HOST, port: values.OPS_PORT },
   };
 }

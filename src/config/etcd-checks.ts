@@ -25,8 +25,5 @@ export function etcdTlsOf(values: WorkerValues, errors: ConfigErrors): EtcdTls |
     if (isPlain) errors.add('ETCD_ENDPOINTS', 'must all start with https:// when ETCD_CA or ETCD_CERT is set');
   });
   if (!isUsed) return undefined;
-  return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { clientCertificate: { cert, key } }),
-  };
+  return { ca, clientCertificate: cert && key && { cert, key } };
 }

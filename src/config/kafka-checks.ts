@@ -5,7 +5,7 @@ import { nestReplyTopic } from '../codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { Secret } from '../core/secret.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { ConfigErrors, Environment, Source } from './parse.ts';
+import type { ConfigErrors, Environment, VariableSource } from './parse.ts';
 import type { KafkaValues } from './variables.ts';
 
 /** Derived from the ID space, so that all its namespaces share one witness topic. */
@@ -74,10 +74,7 @@ export function tlsSettingsOf(
     const used = ca !== undefined ? 'KAFKA_CA' : cert !== undefined ? 'KAFKA_CERT' : undefined;
     if (used !== undefined && !tls) errors.add('KAFKA_TLS', `must be 1 when ${used} is set`);
   });
-  return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined || key === undefined ? {} : { clientCertificate: { cert, key } }),
-  };
+  return { ca, clientCertificate: cert && key && { cert, key } };
 }
 
 export function registryOf(values: KafkaValues, errors: ConfigErrors): RegistrySettings | undefined {
@@ -91,8 +88,10 @@ export function registryOf(values: KafkaValues, errors: ConfigErrors): RegistryS
     if (hasLogin && password === undefined) errors.add('SCHEMA_REGISTRY_PASSWORD', 'is required with the username');
   });
   if (url === undefined) return undefined;
-  const auth = username === undefined || password === undefined ? {} : { auth: { username, password } };
-  return { url: url.replace(/\/+$/, ''), ...auth };
+  return {
+    url: url.replace(/\/+$/, ''),
+    auth: username === undefined ? undefined : password && { username, password },
+  };
 }
 
 /** The variables of each kind of login; setting one of another kind is an error. */
@@ -145,15 +144,14 @@ function oauthOf(values: KafkaValues): KafkaSettings['sasl'] {
   const { KAFKA_OAUTH_TOKEN_URL: tokenUrl, KAFKA_OAUTH_CLIENT_ID: clientId } = values;
   const { KAFKA_OAUTH_CLIENT_SECRET: clientSecret, KAFKA_OAUTH_SCOPE: scope, KAFKA_OAUTH_CA: ca } = values;
   if (tokenUrl === undefined || clientId === undefined || clientSecret === undefined) return undefined;
-  const more = { ...(scope === undefined ? {} : { scope }), ...(ca === undefined ? {} : { ca }) };
-  return { mechanism: 'oauthbearer', oauth: { tokenUrl, clientId, clientSecret, ...more } };
+  return { mechanism: 'oauthbearer', oauth: { tokenUrl, clientId, clientSecret, scope, ca } };
 }
 
 /** A quota that matches no reply topic would silently limit nothing. Texts that replace the first are checked, too. */
 export function checkQuotas(
   quotas: Secret | undefined,
   { requests, replyPrefix }: TopicSettings,
-  { errors, secretFiles }: Source,
+  { errors, secretFiles }: VariableSource,
 ): void {
   const nest = nestReplyTopic(requests);
   const problemOf = (text: string): string | undefined => {

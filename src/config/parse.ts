@@ -8,7 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export type Table = Readonly<Record<string, Variable<unknown>>>;
 
 /** Where variables are read from, and where errors and secret files are collected. */
-export interface Source {
+export interface VariableSource {
   readonly env: Environment;
   readonly readText: ReadText;
   readonly errors: ConfigErrors;
@@ -55,7 +55,7 @@ export class ConfigErrors {
  * A value for each variable of the table. An empty variable counts as not set. An invalid one is reported and replaced by its
  * default or undefined, so that the others can be checked; the caller must not use the values after an error.
  */
-export function parseTable<T extends Table>(table: T, source: Source): Values<T> {
+export function parseTable<T extends Table>(table: T, source: VariableSource): Values<T> {
   const values: Record<string, unknown> = {};
   for (const [name, variable] of Object.entries(table)) {
     values[name] = variable.secret ? parseSecret(name, variable, source) : parsePlain(name, variable, source);
@@ -63,7 +63,7 @@ export function parseTable<T extends Table>(table: T, source: Source): Values<T>
   return values as Values<T>;
 }
 
-function parsePlain(name: string, variable: Variable<unknown>, { env, errors }: Source): unknown {
+function parsePlain(name: string, variable: Variable<unknown>, { env, errors }: VariableSource): unknown {
   const text = env[name];
   const fallback = () => (variable.fallback === undefined ? undefined : variable.schema.parse(variable.fallback));
   if (text === undefined || text === '') {
@@ -77,7 +77,7 @@ function parsePlain(name: string, variable: Variable<unknown>, { env, errors }: 
 }
 
 /** Secrets are never required, have no default, and are never shown. */
-function parseSecret(name: string, variable: Variable<unknown>, source: Source): Secret | undefined {
+function parseSecret(name: string, variable: Variable<unknown>, source: VariableSource): Secret | undefined {
   const { env, readText, errors, secretFiles } = source;
   const [direct = '', path = ''] = [env[name], env[`${name}_FILE`]];
   const check: CheckText = (text) => {

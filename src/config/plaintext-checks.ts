@@ -1,11 +1,15 @@
 import { isIP } from 'node:net';
-import type { Config, KafkaConfig } from './config.ts';
+import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
+import type { KafkaSettings } from '../kafka/wire/settings.ts';
+import type { EtcdConfig } from './config.ts';
 
 const READERS = 'everyone on the way can read';
 
 /** Warnings about secrets that are sent to Kafka, the token endpoint and the registry without TLS. */
-export function kafkaPlaintextWarnings({ kafka, registry }: Pick<KafkaConfig, 'kafka' | 'registry'>): string[] {
-  const { sasl, tls } = kafka;
+export function kafkaPlaintextWarnings(
+  { sasl, tls }: Pick<KafkaSettings, 'sasl' | 'tls'>,
+  registry: RegistrySettings | undefined,
+): string[] {
   const warnings: string[] = [];
   if (sasl !== undefined && !tls) {
     warnings.push(`KAFKA_SASL_MECHANISM is ${sasl.mechanism} without KAFKA_TLS=1: ${exposedBy(sasl.mechanism)}`);
@@ -22,7 +26,7 @@ export function kafkaPlaintextWarnings({ kafka, registry }: Pick<KafkaConfig, 'k
 }
 
 /** Warnings about secrets that are sent to etcd, or by callers to the HTTP API, without TLS. */
-export function workerPlaintextWarnings({ etcd, api }: Pick<Config, 'etcd' | 'api'>): string[] {
+export function workerPlaintextWarnings({ etcd, api }: Pick<EtcdConfig, 'etcd' | 'api'>): string[] {
   const warnings: string[] = [];
   if (etcd.auth !== undefined && etcd.endpoints.some(isPlain)) {
     warnings.push(`ETCD_ENDPOINTS do not all start with https://: ${READERS} ETCD_PASSWORD`);

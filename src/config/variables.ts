@@ -294,7 +294,6 @@ export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
 export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
 export type LayoutValues = Values<typeof LAYOUT_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;
-export type LogLevel = KafkaValues['LOG_LEVEL'];
 
 /** All variables as text, one per line. */
 export function describeVariables(): string {

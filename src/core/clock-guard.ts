@@ -1,6 +1,7 @@
 import { type Reading, type WallMs, wallMs } from './units.ts';
 
-export type EjectionReason = 'CLOCK_BACKWARD' | 'CLOCK_FORWARD' | 'CLOCK_FROZEN' | 'CLOCK_DRIFT';
+export const EJECTION_REASONS = ['CLOCK_BACKWARD', 'CLOCK_FORWARD', 'CLOCK_FROZEN', 'CLOCK_DRIFT'] as const;
+type EjectionReason = (typeof EJECTION_REASONS)[number];
 
 export type Verdict =
   | { readonly kind: 'steady' }
@@ -12,7 +13,8 @@ export type Verdict =
 type Ejection = Extract<Verdict, { kind: 'eject' }>;
 
 /** Found before an identity is acquired: our clock disagrees with those of the brokers or other workers. */
-export type ClockOffReason = 'CLOCK_AHEAD' | 'CLOCK_BEHIND';
+export const CLOCK_OFF_REASONS = ['CLOCK_AHEAD', 'CLOCK_BEHIND'] as const;
+type ClockOffReason = (typeof CLOCK_OFF_REASONS)[number];
 
 /** A step back of this much or more ejects. */
 const STEP_BACK_MS = 10;

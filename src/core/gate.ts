@@ -1,30 +1,40 @@
-import type { ClockOffReason, EjectionReason } from './clock-guard.ts';
+import { CLOCK_OFF_REASONS, EJECTION_REASONS } from './clock-guard.ts';
 import type { MonoMs } from './units.ts';
 
 /** The sources that may keep the gate closed, each for one reason at a time. */
 export type GateSource = 'identity' | 'clock' | 'process';
 
-export type GateReason =
-  | 'STARTING'
-  | 'NO_IDENTITY'
-  | 'POOL_EXHAUSTED'
-  | 'ALL_CEILINGS_AHEAD'
-  | 'LEASE_SUSPENDED'
-  | 'LEASE_LOST'
-  | 'PROCESS_PAUSED'
-  | EjectionReason
-  | ClockOffReason
-  | 'LAYOUT_EXHAUSTED'
-  | 'RESTORED'
-  | 'RESERVATION_EXHAUSTED'
-  | 'KAFKA_UNAVAILABLE'
-  | 'STOPPING';
+/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific. */
+export const GATE_REASONS = [
+  'STOPPING',
+  'LAYOUT_EXHAUSTED',
+  'RESTORED',
+  ...EJECTION_REASONS,
+  ...CLOCK_OFF_REASONS,
+  'ALL_CEILINGS_AHEAD',
+  'POOL_EXHAUSTED',
+  'LEASE_LOST',
+  'PROCESS_PAUSED',
+  'LEASE_SUSPENDED',
+  'RESERVATION_EXHAUSTED',
+  'NO_IDENTITY',
+  'KAFKA_UNAVAILABLE',
+  'STARTING',
+] as const;
+export type GateReason = (typeof GATE_REASONS)[number];
 
 /**
  * Why no requests are served, or not those of every partition: with an open gate a ledger partition may be stopped or
  * restoring, the request group not joined yet, or the brokers may reject the login or deny access.
  */
-export type UnreadyReason = GateReason | 'KAFKA_REFUSED' | 'LEDGER_UNREADABLE' | 'INDEX_RESTORING' | 'GROUP_JOINING';
+export const UNREADY_REASONS = [
+  ...GATE_REASONS,
+  'KAFKA_REFUSED',
+  'LEDGER_UNREADABLE',
+  'INDEX_RESTORING',
+  'GROUP_JOINING',
+] as const;
+export type UnreadyReason = (typeof UNREADY_REASONS)[number];
 
 /**
  * Whether the worker serves. Immutable; every change goes through `withReasons`.
@@ -41,45 +51,8 @@ export interface Gate {
   readonly closedSince?: MonoMs;
 }
 
-/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific. */
-export const GATE_REASONS: readonly GateReason[] = [
-  'STOPPING',
-  'LAYOUT_EXHAUSTED',
-  'RESTORED',
-  'CLOCK_BACKWARD',
-  'CLOCK_FORWARD',
-  'CLOCK_FROZEN',
-  'CLOCK_DRIFT',
-  'CLOCK_AHEAD',
-  'CLOCK_BEHIND',
-  'ALL_CEILINGS_AHEAD',
-  'POOL_EXHAUSTED',
-  'LEASE_LOST',
-  'PROCESS_PAUSED',
-  'LEASE_SUSPENDED',
-  'RESERVATION_EXHAUSTED',
-  'NO_IDENTITY',
-  'KAFKA_UNAVAILABLE',
-  'STARTING',
-];
-
-export const UNREADY_REASONS: readonly UnreadyReason[] = [
-  ...GATE_REASONS,
-  'KAFKA_REFUSED',
-  'LEDGER_UNREADABLE',
-  'INDEX_RESTORING',
-  'GROUP_JOINING',
-];
-
 /** With these, neither the clock nor anything timed by it can be trusted. */
-const CLOCK_REASONS: ReadonlySet<GateReason> = new Set<EjectionReason | ClockOffReason>([
-  'CLOCK_BACKWARD',
-  'CLOCK_FORWARD',
-  'CLOCK_FROZEN',
-  'CLOCK_DRIFT',
-  'CLOCK_AHEAD',
-  'CLOCK_BEHIND',
-]);
+const CLOCK_REASONS: ReadonlySet<GateReason> = new Set([...EJECTION_REASONS, ...CLOCK_OFF_REASONS]);
 
 const BY_KAFKA: ReadonlySet<GateReason> = new Set(['KAFKA_UNAVAILABLE', 'RESERVATION_EXHAUSTED', 'NO_IDENTITY']);
 

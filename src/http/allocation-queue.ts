@@ -3,18 +3,18 @@ import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
 /** The IDs of one response: their ranges in order, and when they were allocated. */
-export interface IdBatch {
+export interface Allocated {
   readonly ranges: readonly IdRange[];
   readonly generatedAt: WallMs;
 }
 
 /** The worker's allocator, which the API shares with the pipeline. */
-export interface IdSource {
-  allocate(counts: readonly number[]): Promise<readonly IdBatch[]>;
+export interface AllocationSource {
+  allocate(counts: readonly number[]): Promise<readonly Allocated[]>;
 }
 
 export interface AllocationQueueOptions {
-  readonly source: IdSource;
+  readonly source: AllocationSource;
   /** Maximum number of IDs in the queue of all callers together, and so twice that of a caller that is alone. */
   readonly maxWaitingIds: number;
   readonly monotonicMs: () => number;
@@ -29,7 +29,7 @@ const QUANTUM = 10_000;
 interface Waiting {
   readonly count: number;
   readonly sinceMs: number;
-  readonly taken: PromiseWithResolvers<IdBatch>;
+  readonly taken: PromiseWithResolvers<Allocated>;
 }
 
 /** What a caller has in the queue, including the request in progress. */
@@ -66,11 +66,11 @@ export class AllocationQueue {
   }
 
   /** Allocates IDs. Rejects with OVERLOADED, and with the allocator's errors. */
-  async take(caller: string, count: number): Promise<IdBatch> {
+  async take(caller: string, count: number): Promise<Allocated> {
     const share = this.#shares.get(caller) ?? { name: caller, waiting: [], requests: 0, ids: 0, deficit: 0 };
     this.#admit(share, count);
     this.#hold(share, 1, count);
-    const waiting = { count, sinceMs: this.#options.monotonicMs(), taken: Promise.withResolvers<IdBatch>() };
+    const waiting = { count, sinceMs: this.#options.monotonicMs(), taken: Promise.withResolvers<Allocated>() };
     share.waiting.push(waiting);
     if (!this.#round.has(share)) share.deficit = QUANTUM;
     this.#round.add(share);
@@ -126,7 +126,7 @@ export class AllocationQueue {
     return undefined;
   }
 
-  async #allocate({ count, sinceMs }: Waiting): Promise<IdBatch> {
+  async #allocate({ count, sinceMs }: Waiting): Promise<Allocated> {
     const { source, monotonicMs } = this.#options;
     if (monotonicMs() - sinceMs > MAX_WAIT_MS) throw overloaded(`the request waited longer than ${MAX_WAIT_MS} ms`);
     const [batch] = await source.allocate([count]);

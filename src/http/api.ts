@@ -4,7 +4,7 @@ import type { ApiRight } from '../codec/api-tokens.ts';
 import type { FormKeys } from '../codec/form/keys.ts';
 import { viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
-import type { IdBatch } from './allocation-queue.ts';
+import type { Allocated } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
@@ -13,7 +13,7 @@ import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
 import {
-  countOf,
+  countParameter,
   FORM_PARAMETERS,
   formOf,
   idempotencyKeyOf,
@@ -140,7 +140,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.get(IDS, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
-    const count = countOf(query, maxCountIn(form, maxCount));
+    const count = countParameter(query, maxCountIn(form, maxCount));
     const { name } = callerOf(request);
     const { batch, replayed } = await issuer.issue(name, count, `GET ${IDS}?count=${count}`, keyOf(request));
     if (form !== undefined) requireHeld(form, batch, layout);
@@ -173,7 +173,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
 }
 
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
-function requireHeld(form: RequestedForm, batch: IdBatch, layout: Layout): void {
+function requireHeld(form: RequestedForm, batch: Allocated, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
 }
 

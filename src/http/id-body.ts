@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
-import type { IdBatch } from './allocation-queue.ts';
+import type { Allocated } from './allocation-queue.ts';
 import type { LoopShare } from './loop-share.ts';
 import type { RequestedForm } from './parameters.ts';
 
@@ -13,20 +13,20 @@ const FORM_PIECE_IDS = 100;
 const KEYED_PIECE_IDS = 10;
 
 /** The first ID of a batch. Throws RangeError for a batch without any. */
-export function firstIdOf({ ranges: [range] }: IdBatch): bigint {
+export function firstIdOf({ ranges: [range] }: Allocated): bigint {
   if (range === undefined) throw new RangeError('a batch has at least one ID');
   return range.first;
 }
 
 /** The last ID of a batch. Throws RangeError for a batch without any. */
-export function lastIdOf({ ranges }: IdBatch, { step }: Layout): bigint {
+export function lastIdOf({ ranges }: Allocated, { step }: Layout): bigint {
   const range = ranges.at(-1);
   if (range === undefined) throw new RangeError('a batch has at least one ID');
   return range.first + BigInt(range.count - 1) * step;
 }
 
 /** The response body for the first ID of a batch; `form` is that ID in a form. Throws RangeError for an empty batch. */
-export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
+export function idBody(layout: Layout, batch: Allocated, form?: string): string {
   const id = firstIdOf(batch);
   const number = layout.fitsNumber ? { id_number: Number(id) } : {};
   return JSON.stringify({ id: String(id), ...number, ...(form === undefined ? {} : { value_form: form }) });
@@ -38,7 +38,7 @@ export function idBody(layout: Layout, batch: IdBatch, form?: string): string {
  */
 export function idsBody(
   layout: Layout,
-  batch: IdBatch,
+  batch: Allocated,
   share: Pick<LoopShare, 'run'>,
   form?: RequestedForm,
 ): string | Readable {
@@ -62,7 +62,7 @@ function pieceIds(form: RequestedForm | undefined): number {
 }
 
 /** The body in pieces of ASCII. The same text as JSON.stringify of all views, at a third of its cost. */
-function* idsPieces(layout: Layout, batch: IdBatch, form: RequestedForm | undefined): Generator<string, undefined> {
+function* idsPieces(layout: Layout, batch: Allocated, form: RequestedForm | undefined): Generator<string, undefined> {
   const most = pieceIds(form);
   let text = '{"ids":[';
   let inPiece = 0;

@@ -1,14 +1,14 @@
 import type { GateReason } from '../core/gate.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
-import { AllocationQueue, type IdBatch, type IdSource } from './allocation-queue.ts';
+import { type Allocated, AllocationQueue, type AllocationSource } from './allocation-queue.ts';
 import { IdempotencyCache } from './idempotency.ts';
 import { Problem } from './problem.ts';
 import type { RateLimit } from './rate-limit.ts';
 
 export interface IssuerOptions {
   readonly layout: Layout;
-  readonly source: IdSource;
+  readonly source: AllocationSource;
   /** Why the gate is closed; undefined while it is open. */
   readonly gateReason: () => GateReason | undefined;
   readonly monotonicMs: () => number;
@@ -19,7 +19,7 @@ export interface IssuerOptions {
 }
 
 export interface Issued {
-  readonly batch: IdBatch;
+  readonly batch: Allocated;
   /** True when an earlier request with the same key got this batch. */
   readonly replayed: boolean;
 }
@@ -36,7 +36,7 @@ const RETRY_LATER_SECONDS = 5;
 export class Issuer {
   readonly #options: IssuerOptions;
   readonly #queue: AllocationQueue;
-  readonly #known: IdempotencyCache<IdBatch>;
+  readonly #known: IdempotencyCache<Allocated>;
 
   constructor(options: IssuerOptions) {
     const { layout, source, monotonicMs } = options;
@@ -72,7 +72,7 @@ export class Issuer {
     this.#options.rateLimit?.take(caller, 1);
   }
 
-  async #allocate(caller: string, count: number): Promise<IdBatch> {
+  async #allocate(caller: string, count: number): Promise<Allocated> {
     const { rateLimit } = this.#options;
     const reason = this.#options.gateReason();
     if (reason !== undefined) throw closed(reason);

@@ -61,7 +61,7 @@ export function maxCountIn(form: RequestedForm | undefined, maxCount: number): n
 }
 
 /** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
-export function countOf(query: Raw, maxCount: number): number {
+export function countParameter(query: Raw, maxCount: number): number {
   requireNoOthers(query, ['count', ...FORM_PARAMETERS]);
   const text = query.count;
   if (text === undefined) return 1;

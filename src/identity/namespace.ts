@@ -5,7 +5,7 @@ import { IdallocError } from '../errors.ts';
 import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';
 import type { NamespaceKeys } from './keys.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
-import { damaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
+import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
 import { tryTransact } from './try-transact.ts';
 import { requireNotRestored, requireUnused } from './witness.ts';
 
@@ -113,7 +113,7 @@ function readDescriptor(stored: KeyValue): Descriptor {
 /** A crashed initialisation leaves ceilings at 0. Anything more means a namespace in use that lost its descriptor. */
 function rejectLeftovers(snapshot: Snapshot, keys: NamespaceKeys): void {
   const raised = [...snapshot.ceilings].find(([, ceiling]) => ceiling.ticks !== 0);
-  if (raised) throw damaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
+  if (raised) throw namespaceDamaged(`there is no descriptor, but ${keys.ceiling(raised[0])} is in use`);
   const [owner] = snapshot.owners.keys();
-  if (owner !== undefined) throw damaged(`there is no descriptor, but ${keys.owner(owner)} has an owner`);
+  if (owner !== undefined) throw namespaceDamaged(`there is no descriptor, but ${keys.owner(owner)} has an owner`);
 }

@@ -21,7 +21,7 @@ export type Compare =
   | { readonly key: string; readonly modRevision: bigint }
   | { readonly key: string; readonly value: Buffer };
 
-export type Operation =
+export type KeyOperation =
   | { readonly put: string; readonly value: Buffer; readonly leaseId?: bigint }
   | { readonly delete: string };
 
@@ -33,7 +33,7 @@ export interface EtcdPort {
   /** Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect. */
   transact(
     compares: readonly Compare[],
-    operations: readonly Operation[],
+    operations: readonly KeyOperation[],
   ): Promise<{ succeeded: boolean; revision: bigint }>;
   /** The caller chooses the ID, so a repeated grant is harmless. */
   grantLease(leaseId: bigint, ttlSeconds: number): Promise<void>;

@@ -5,7 +5,7 @@ import { bindNamespace } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
-import { damaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
+import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
 import type { Attempt, Swap, Term } from './term.ts';
 import { otherTerms, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
@@ -36,7 +36,7 @@ export async function readNamespace(settings: IdentitySettings): Promise<{ names
   const snapshot = await readSnapshot(etcd, keys);
   if (!snapshot.descriptor) {
     requireUnused(view);
-    throw damaged(`the descriptor ${keys.descriptor} is missing`);
+    throw namespaceDamaged(`the descriptor ${keys.descriptor} is missing`);
   }
   const descriptor = requireDescriptor(snapshot.descriptor, settings.namespace.descriptor);
   requireNotRestored(view, snapshot, descriptor.uuid);

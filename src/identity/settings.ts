@@ -37,7 +37,7 @@ export interface IdentitySettings {
   /** Shown in the lease record. */
   readonly workerIp: string;
   /** The only worker ID to acquire; if absent, any free one of the pool. */
-  readonly staticWorkerId?: number;
+  readonly staticWorkerId?: number | undefined;
   /**
    * Samples the brokers' clocks before a worker ID is claimed: one sample for each that answered. Rejects with a
    * retryable error when none did. If absent, our clock is compared only with those of the current owners.

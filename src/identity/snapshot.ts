@@ -45,7 +45,7 @@ export function requireCeilings(snapshot: Snapshot, workerIds: readonly number[]
   const missing = workerIds.filter((workerId) => !snapshot.ceilings.has(workerId));
   const [first] = missing;
   if (first === undefined) return;
-  throw damaged(`${missing.length} ceilings are missing, the first is ${keys.ceiling(first)}`);
+  throw namespaceDamaged(`${missing.length} ceilings are missing, the first is ${keys.ceiling(first)}`);
 }
 
 /** The codec's error as NAMESPACE_DAMAGED, with the key concerned. */
@@ -55,9 +55,9 @@ export function unreadable(kv: KeyValue, error: unknown): IdallocError {
 }
 
 /** NAMESPACE_DAMAGED with its remedy. */
-export function damaged(what: string): IdallocError {
+export function namespaceDamaged(what: string): IdallocError {
   const remedy =
     "Nothing is allocated on a guess: stop all workers of this datacenter, run 'idalloc namespace rebuild', " +
     'and start them again.';
-  return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is damaged: ${what}. ${remedy}`);
+  return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is namespaceDamaged: ${what}. ${remedy}`);
 }

@@ -1,23 +1,13 @@
-import type { ClockOffReason, EjectionReason, Verdict } from '../core/clock-guard.ts';
+import type { Verdict } from '../core/clock-guard.ts';
+import type { GateReason } from '../core/gate.ts';
 import type { Reservation } from '../core/reservation.ts';
 import type { IdallocError } from '../errors.ts';
 
 /** See the state machine above Identity. */
 export type Mode = 'none' | 'acquiring' | 'held' | 'suspended' | 'lost';
 
-/** Why allocation is refused; each is a gate reason and an error code. */
-type RefusalCode =
-  | 'NO_IDENTITY'
-  | 'POOL_EXHAUSTED'
-  | 'ALL_CEILINGS_AHEAD'
-  | 'LAYOUT_EXHAUSTED'
-  | 'RESTORED'
-  | 'RESERVATION_EXHAUSTED'
-  | 'LEASE_SUSPENDED'
-  | 'LEASE_LOST'
-  | 'PROCESS_PAUSED'
-  | EjectionReason
-  | ClockOffReason;
+/** Why allocation is refused; each is an error code as well. The other gate reasons are about the process. */
+type RefusalCode = Exclude<GateReason, 'STARTING' | 'KAFKA_UNAVAILABLE' | 'STOPPING'>;
 
 export interface Refusal {
   readonly code: RefusalCode;

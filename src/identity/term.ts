@@ -6,7 +6,7 @@ import { IdallocError } from '../errors.ts';
 import type { Namespace } from './namespace.ts';
 import type { KeyValue } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
-import { damaged, readCeiling, type StoredCeiling } from './snapshot.ts';
+import { namespaceDamaged, readCeiling, type StoredCeiling } from './snapshot.ts';
 import type { Refusal } from './state.ts';
 
 /** One attempt to raise a ceiling; it takes effect only while the ceiling's mod revision is the compared one. */
@@ -117,7 +117,7 @@ export type ReadBack = { readonly kind: 'ours'; readonly term: Term } | { readon
  * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
  */
 export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
-  if (!ceiling) throw damaged(`the ceiling of worker ID ${term.workerId} is missing`);
+  if (!ceiling) throw namespaceDamaged(`the ceiling of worker ID ${term.workerId} is missing`);
   const now = readCeiling(ceiling);
   if (owner?.createRevision !== term.fence) {
     return { kind: 'lost', why: owner ? 'another worker owns the worker ID' : 'the owner key is gone' };

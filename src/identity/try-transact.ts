@@ -1,11 +1,11 @@
 import { IdallocError } from '../errors.ts';
-import type { Compare, EtcdPort, Operation } from './ports.ts';
+import type { Compare, EtcdPort, KeyOperation } from './ports.ts';
 
 /** A write whose outcome is read back afterwards. Without a response it may have taken effect or not. */
 export async function tryTransact(
   etcd: Pick<EtcdPort, 'transact'>,
   compares: readonly Compare[],
-  operations: readonly Operation[],
+  operations: readonly KeyOperation[],
 ): Promise<void> {
   try {
     await etcd.transact(compares, operations);

@@ -49,7 +49,7 @@ export class DeferredQueue implements Deferrals {
 
   /** These are read. If some of them came in small batches, bulk waits from now on. */
   saw(records: readonly RequestRecord[]): void {
-    if (records.some((record) => bulkOf(record) === undefined))
+    if (records.some((record) => originalBulk(record) === undefined))
       this.#othersUntilMs = this.#monotonicMs() + OTHERS_EXPECTED_MS;
   }
 
@@ -58,7 +58,7 @@ export class DeferredQueue implements Deferrals {
    * while anything waits, so that nothing in the unread range has been served in its place.
    */
   defersBulk(record: RequestRecord): boolean {
-    const bulk = bulkOf(record);
+    const bulk = originalBulk(record);
     if (bulk !== 'many') return bulk === 'dense';
     return this.first !== undefined || this.#monotonicMs() < this.#othersUntilMs;
   }
@@ -118,7 +118,7 @@ export class DeferredQueue implements Deferrals {
 }
 
 /** Whether the record came with many others, here or where it was forwarded. The same at every reading. */
-export function bulkOf({ bulk, headers }: RequestRecord): RequestRecord['bulk'] {
+export function originalBulk({ bulk, headers }: RequestRecord): RequestRecord['bulk'] {
   return bulk ?? (isMarkedBulk(headers) ? 'many' : undefined);
 }
 

@@ -1,6 +1,6 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { absent, type CopyProgress, PartitionState } from './partition-state.ts';
+import { absent, type CopyProgress, FollowedLedger } from './partition-state.ts';
 import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
@@ -42,11 +42,11 @@ const STORE_ERRORS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_
  */
 export class Follower implements LedgerFollower {
   readonly #options: FollowerOptions;
-  readonly #partitions: PartitionState[];
+  readonly #partitions: FollowedLedger[];
 
   constructor(options: FollowerOptions) {
     this.#options = options;
-    this.#partitions = Array.from({ length: options.partitions }, () => new PartitionState());
+    this.#partitions = Array.from({ length: options.partitions }, () => new FollowedLedger());
   }
 
   /** The index has opened its copy of the partition, which is restoring from now on. */
@@ -236,7 +236,7 @@ export class Follower implements LedgerFollower {
   }
 
   /** Whether the offsets continue from the last delivery without a gap. */
-  #isWhole(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+  #isWhole(partition: number, state: FollowedLedger, records: readonly LedgerRecord[]): boolean {
     const at = records.findIndex(({ offset }, i) => offset !== state.expected + i);
     if (at === -1) return true;
     const cause = `reading continued at offset ${records[at]?.offset}, but ${state.expected + at} was expected`;
@@ -249,7 +249,7 @@ export class Follower implements LedgerFollower {
   }
 
   /** Whether the log still has the entry that the index applied last, if these records include its offset. */
-  #isKnown(partition: number, state: PartitionState, records: readonly LedgerRecord[]): boolean {
+  #isKnown(partition: number, state: FollowedLedger, records: readonly LedgerRecord[]): boolean {
     const last = this.#options.index.last(partition);
     const found = records[(last?.offset ?? -1) - state.expected];
     if (last === undefined || found === undefined) return true;
@@ -267,7 +267,7 @@ export class Follower implements LedgerFollower {
    * An entry that can't be applied stops its partition: deciding without it could allocate a second batch. Bisection
    * finds the entry. A failed store has reported itself, and has been replaced or has ended the worker.
    */
-  #apply(partition: number, state: PartitionState, records: readonly LedgerRecord[]): void {
+  #apply(partition: number, state: FollowedLedger, records: readonly LedgerRecord[]): void {
     try {
       const { lossAt } = this.#options.index.apply(partition, records);
       if (lossAt === undefined || lossAt < state.acceptedBelow) return;
@@ -313,7 +313,7 @@ export class Follower implements LedgerFollower {
     this.#options.onChange(partition);
   }
 
-  #state(partition: number): PartitionState {
+  #state(partition: number): FollowedLedger {
     const state = this.#partitions[partition];
     if (state === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return state;

@@ -12,7 +12,7 @@ export interface LaneOptions {
 const RETRY_DELAY_MS = { retryable: 200, lasting: 5_000 } as const;
 
 /** Does one piece of work at a time, and retries it until it is done. */
-export class Lane {
+export class RetryingLane {
   readonly #options: LaneOptions;
   #open: boolean;
   #ended = false;

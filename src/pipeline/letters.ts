@@ -11,7 +11,7 @@ export interface Rejection {
 }
 
 /** A dead letter, and how many records it stands for. */
-export interface Letter {
+export interface OutgoingLetter {
   readonly outgoing: OutgoingRecord;
   readonly code: ErrorCode;
   readonly records: number;
@@ -25,9 +25,13 @@ export interface LetterContext extends OutgoingContext {
  * The dead letters for the rejected records of a part, each of which is in exactly one: in its own while its code is below the
  * rate, else with the others of its code. So a range never reaches beyond its part, and is acknowledged with it.
  */
-export function lettersFor(context: LetterContext, partition: number, rejections: readonly Rejection[]): Letter[] {
+export function lettersFor(
+  context: LetterContext,
+  partition: number,
+  rejections: readonly Rejection[],
+): OutgoingLetter[] {
   const shared = new Map<ErrorCode, Rejection[]>();
-  const letters: Letter[] = [];
+  const letters: OutgoingLetter[] = [];
   const addOwn = (rejection: Rejection) => {
     const outgoing = deadLetter(rejection.record, partition, rejection, context);
     letters.push({ outgoing, code: rejection.code, records: 1 });

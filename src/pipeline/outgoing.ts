@@ -7,7 +7,7 @@ import type { FullRequest, ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import { routeHeaders } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
-import { bulkOf } from './deferred.ts';
+import { originalBulk } from './deferred.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
 
@@ -99,7 +99,7 @@ export function forwarded(
 ): OutgoingRecord {
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
-  const route = routeHeaders(origin ?? own, hops + 1, bulkOf(record) !== undefined);
+  const route = routeHeaders(origin ?? own, hops + 1, originalBulk(record) !== undefined);
   const headers = Object.assign(headersOf(record), route);
   return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
 }

@@ -1,4 +1,4 @@
-import { Lane, type LaneOptions } from './lane.ts';
+import { RetryingLane, type LaneOptions } from './lane.ts';
 
 /** More would not help: while one part is decided, the others wait for that or for their replies. */
 const PARTS_AT_ONCE = 3;
@@ -11,14 +11,14 @@ const PARTS_AT_ONCE = 3;
  * can't be committed, because an earlier part is stuck.
  */
 export class PartLanes {
-  readonly #lanes: readonly Lane[];
-  readonly #busy = new Set<Lane>();
+  readonly #lanes: readonly RetryingLane[];
+  readonly #busy = new Set<RetryingLane>();
   /** The number of parts begun. */
   #begun = 0;
   #onRoom: (() => void) | undefined;
 
   constructor(options: LaneOptions) {
-    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new Lane(options));
+    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new RetryingLane(options));
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -43,11 +43,11 @@ export class PartLanes {
   }
 
   /** The lane of the next part. */
-  get #next(): Lane {
-    return this.#lanes[this.#begun % PARTS_AT_ONCE] as Lane;
+  get #next(): RetryingLane {
+    return this.#lanes[this.#begun % PARTS_AT_ONCE] as RetryingLane;
   }
 
-  async #finish(lane: Lane, answer: () => Promise<void>): Promise<void> {
+  async #finish(lane: RetryingLane, answer: () => Promise<void>): Promise<void> {
     let isDue = true;
     await lane.finish(
       () => isDue,

@@ -25,7 +25,7 @@ export type CopyProgress =
 export type KeptCopy = Exclude<CopyProgress, { readonly state: 'absent' }> & { readonly partition: number };
 
 /** The state of reading one ledger partition, and the callers that wait for it. */
-export class PartitionState {
+export class FollowedLedger {
   /** The index has a copy of the partition. */
   hasCopy = false;
   /** Rises whenever the partition is to be restored. */

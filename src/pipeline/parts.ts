@@ -1,6 +1,6 @@
 import type { Layout } from '../core/layout.ts';
 import { nameOf } from './decided.ts';
-import { bulkOf, type Deferrals } from './deferred.ts';
+import { type Deferrals, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
 
@@ -54,7 +54,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   for (const intake of intakes) {
     const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
     const isAskingMuch = isLarge(layout, asked);
-    const isForLater = isAskingMuch || (onlyLarge && bulkOf(intake.record) !== undefined);
+    const isForLater = isAskingMuch || (onlyLarge && originalBulk(intake.record) !== undefined);
     const name = intake.kind === 'accepted' && isAskingMuch ? nameOf(intake.key) : undefined;
     const toTake = () => (name !== undefined && large.has(name) ? 0 : asked);
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;

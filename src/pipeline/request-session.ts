@@ -3,7 +3,7 @@ import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
 import { DeferredQueue, type OffsetRange } from './deferred.ts';
 import { InOrder } from './in-order.ts';
-import { Lane, type LaneOptions } from './lane.ts';
+import { type LaneOptions, RetryingLane } from './lane.ts';
 import { PartLanes } from './part-lanes.ts';
 import type { RequestRecord } from './ports.ts';
 
@@ -60,9 +60,9 @@ interface Reading {
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
-  readonly #lane: Lane;
+  readonly #lane: RetryingLane;
   readonly #partLanes: PartLanes;
-  readonly #largeLane: Lane;
+  readonly #largeLane: RetryingLane;
   readonly #deferred: DeferredQueue;
   readonly #largeControl: BatchControl;
   #ended = false;
@@ -78,9 +78,9 @@ export class RequestSession {
   constructor(options: RequestSessionOptions) {
     const { position } = options;
     this.#options = options;
-    this.#lane = new Lane(options);
+    this.#lane = new RetryingLane(options);
     this.#partLanes = new PartLanes(options);
-    this.#largeLane = new Lane(options);
+    this.#largeLane = new RetryingLane(options);
     this.#begun = position?.small;
     this.#through = position?.small;
     this.#position = position;
@@ -130,7 +130,7 @@ export class RequestSession {
     if (!this.#ended) this.#begins(next, answered)();
   }
 
-  #finish(lane: Lane, due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
+  #finish(lane: RetryingLane, due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
     const { partition, handler } = this.#options;
     return lane.finish(
       () => due().length > 0,

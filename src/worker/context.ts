@@ -4,7 +4,7 @@ import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import type { Environment } from './environment.ts';
+import type { Outside } from './environment.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 import type { KafkaRefusals } from './kafka-refusals.ts';
@@ -20,7 +20,7 @@ export interface WorkerContext {
   readonly cluster: Cluster;
   readonly clock: GuardedClock;
   readonly gate: Gatekeeper;
-  readonly environment: Environment;
+  readonly environment: Outside;
   readonly refusals: KafkaRefusals;
   /** Ends the worker: for errors that waiting won't fix. */
   readonly fail: (error: unknown) => void;

@@ -24,7 +24,7 @@ export interface CopiesOptions {
  *
  * Opening and dropping run in small steps, one partition at a time, so that other work gets its turn.
  */
-export class Copies implements Disposable {
+export class KeptCopies implements Disposable {
   readonly #options: CopiesOptions;
   /** With the timer that runs while a copy is not wanted. */
   readonly #copies = new Map<number, Timer | undefined>();

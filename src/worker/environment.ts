@@ -12,7 +12,7 @@ import { RUNTIME } from '../runtime.ts';
 import { type AllocatorOptions, LeasedAllocator } from './allocator.ts';
 
 /** Everything outside a worker that it uses; the simulator passes its own. */
-export interface Environment {
+export interface Outside {
   readonly runtime: Runtime;
   readonly dialer: Dialer;
   readonly etcd: ClosableEtcd;
@@ -23,7 +23,7 @@ export interface Environment {
 }
 
 /** Throws INDEX_LOCKED or INDEX_UNUSABLE, before Kafka and etcd are waited for, if INDEX_DIR can't hold the index. */
-export function realEnvironment(config: Config, log: Log): Environment {
+export function realEnvironment(config: Config, log: Log): Outside {
   requireIndexDirectory(config.indexDir, (cause) =>
     log.warn(
       { directory: config.indexDir, cause },

@@ -81,12 +81,16 @@ export class IdentityHolder implements AsyncDisposable {
   }
 
   /** The identity of this worker, for the log. */
-  describe(): { readonly datacenterId: number; readonly workerId?: number; readonly fence?: string } {
+  describe(): {
+    readonly datacenterId: number;
+    readonly workerId?: number | undefined;
+    readonly fence?: string | undefined;
+  } {
     const { workerId, fence } = this.#identity?.state ?? {};
     return {
       datacenterId: this.#options.config.datacenterId,
-      ...(workerId === undefined ? {} : { workerId }),
-      ...(fence === undefined ? {} : { fence: String(fence) }),
+      workerId,
+      fence: fence?.toString(),
     };
   }
 
@@ -161,7 +165,7 @@ export class IdentityHolder implements AsyncDisposable {
       newNonce: runtime.uuid,
       newLeaseId: () => leaseIdOf(runtime.uuid()),
       workerIp: config.workerIp ?? 'unknown',
-      ...(config.workerId === undefined ? {} : { staticWorkerId: config.workerId }),
+      staticWorkerId: config.workerId,
       sampleBrokerClocks,
       onChange: (state) => this.#reportToGate(state),
       log: (level, message, fields) => log[level](fields ?? {}, message),

@@ -5,7 +5,7 @@ import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
-import type { JoinRefusal, Right, Watch } from '../kafka/wire/watched-dialer.ts';
+import type { JoinRefusal, UsedRight, Watch } from '../kafka/wire/watched-dialer.ts';
 import type { Log } from '../log.ts';
 import type { KafkaResource } from '../metrics.ts';
 
@@ -17,7 +17,14 @@ export interface KafkaRefusalsOptions {
   readonly log: Log;
 }
 
-interface Refusal {
+/** What the brokers refuse. */
+interface Refused {
+  readonly on: UsedRight['on'] | 'broker';
+  readonly name: string;
+  readonly operation: UsedRight['operation'] | 'login' | 'join';
+}
+
+interface Refusal extends Refused {
   readonly resource: KafkaResource;
   /** The refused operation and the cause, with the remedy. */
   readonly detail: string;
@@ -44,7 +51,7 @@ const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
  */
 export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
-  /** By operation and name; oldest first. */
+  /** Oldest first. */
   readonly #refusals = new Map<string, Refusal>();
   readonly #throttle: Throttle;
   /** Resources whose refusal was logged, but not yet its end. */
@@ -65,43 +72,45 @@ export class KafkaRefusals implements Watch {
 
   /** The refusals that block requests, with their remedies; undefined for none. */
   get detail(): string | undefined {
-    const found = [...this.#current()].filter(([key, refusal]) => this.#isOurs(key, refusal));
-    const details = new Set(found.map(([, { detail }]) => detail));
+    const found = [...this.#current().values()].filter((refusal) => this.#isOurs(refusal));
+    const details = new Set(found.map(({ detail }) => detail));
     return details.size === 0 ? undefined : [...details].join('; ');
   }
 
   /** Whether records for the topic must wait because the permission to write to it was revoked. */
   isRevoked(topic: string): boolean {
-    return [...this.#current()].some(([key, refusal]) => key.endsWith(` ${topic}`) && this.#isOurs(key, refusal));
+    return [...this.#current().values()].some(
+      (refusal) => refusal.on === 'topic' && refusal.name === topic && this.#isOurs(refusal),
+    );
   }
 
   onLogin(address: BrokerAddress): void {
-    if (this.#refusals.size > 0) this.#accepted(keyOf('login', `${address.host}:${address.port}`));
+    this.#accepted(loginAt(address));
   }
 
-  onDialError({ host, port }: BrokerAddress, error: KafkaError): void {
+  onDialError(address: BrokerAddress, error: KafkaError): void {
     if (kafkaErrorCode(error) !== 'LOGIN_REFUSED' && !isUntrusted(error)) return;
-    this.#refused(keyOf('login', `${host}:${port}`), 'login', unreachable(error, this.#options.kafka).message);
+    this.#refused(loginAt(address), 'login', unreachable(error, this.#options.kafka).message);
   }
 
-  onRight({ on, name, operation }: Right, errorCode: KafkaErrorCode | undefined): void {
+  onRight(right: UsedRight, errorCode: KafkaErrorCode | undefined): void {
+    const { on, name, operation } = right;
     const resource = on === 'group' ? 'group' : this.#resourceOf(name);
-    const key = keyOf(operation, name);
     if (errorCode === undefined) {
       if (resource === 'replies' && operation === 'Write') this.#wrote(name);
-      if (this.#refusals.size > 0) this.#accepted(key);
+      this.#accepted(right);
       return;
     }
     const user = userOf(this.#options.kafka.sasl);
     const whom = user === undefined ? 'this worker' : `'${user}'`;
     const what = `${operation} on ${on} '${name}'`;
-    this.#refused(key, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
+    this.#refused(right, resource, `the brokers refuse ${what}: allow ${this.#neededOn(on, name)} to ${whom}`);
   }
 
   onJoin({ groupId, sessionTimeoutMs }: Parameters<Watch['onJoin']>[0], refusal: JoinRefusal | undefined): void {
-    const key = keyOf('join', groupId);
+    const join = { on: 'group', name: groupId, operation: 'join' } as const;
     if (refusal === undefined) {
-      if (this.#refusals.size > 0) this.#accepted(key);
+      this.#accepted(join);
       return;
     }
     const limits = 'group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms';
@@ -109,11 +118,11 @@ export class KafkaRefusals implements Watch {
       INVALID_SESSION_TIMEOUT: `a session of ${sessionTimeoutMs} ms in group '${groupId}': set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`,
       INCONSISTENT_GROUP_PROTOCOL: `this worker in group '${groupId}', which has a consumer that is not a worker: stop that consumer, or set KAFKA_GROUP_ID to a group of the workers' own`,
     };
-    this.#refused(key, 'group', `the brokers refuse ${detail[refusal]}`);
+    this.#refused(join, 'group', `the brokers refuse ${detail[refusal]}`);
   }
 
   /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */
-  #neededOn(on: Right['on'], name: string): string {
+  #neededOn(on: UsedRight['on'], name: string): string {
     const rights = rightsOf('worker', { ...this.#options, nestjs: true }).filter(({ resource }) => resource === on);
     const named = rights.find((right) => right.pattern === 'literal' && right.name === name);
     const { operations = [] } = named ?? rights.find(({ pattern }) => pattern === 'prefixed') ?? {};
@@ -136,9 +145,9 @@ export class KafkaRefusals implements Watch {
     }
   }
 
-  #isOurs(key: string, { resource, sinceMs }: Refusal): boolean {
+  #isOurs({ resource, name, sinceMs }: Refusal): boolean {
     if (resource !== 'replies') return true;
-    return this.#written.has(key.slice(key.indexOf(' ') + 1)) && this.#repliedMs < sinceMs;
+    return this.#written.has(name) && this.#repliedMs < sinceMs;
   }
 
   #wrote(topic: string): void {
@@ -149,16 +158,20 @@ export class KafkaRefusals implements Watch {
     if (this.#written.size > MAX_REPLY_TOPICS && oldest !== undefined) this.#written.delete(oldest);
   }
 
-  #refused(key: string, resource: KafkaResource, detail: string): void {
+  #refused(refused: Refused, resource: KafkaResource, detail: string): void {
+    const key = keyOf(refused);
     const nowMs = this.#options.runtime.monotonicMs();
     const before = this.#current().get(key);
     if (before === undefined && this.#refusals.size >= MAX_REFUSALS) return;
-    const refusal = { resource, detail, sinceMs: before?.sinceMs ?? nowMs, lastMs: nowMs };
+    const { on, name, operation } = refused;
+    const refusal = { on, name, operation, resource, detail, sinceMs: before?.sinceMs ?? nowMs, lastMs: nowMs };
     this.#refusals.set(key, refusal);
-    if (nowMs - refusal.sinceMs >= LOG_AFTER_MS && this.#isOurs(key, refusal)) this.#log(refusal);
+    if (nowMs - refusal.sinceMs >= LOG_AFTER_MS && this.#isOurs(refusal)) this.#log(refusal);
   }
 
-  #accepted(key: string): void {
+  #accepted(refused: Refused): void {
+    if (this.#refusals.size === 0) return; // nearly always, and asked for each call
+    const key = keyOf(refused);
     const refusal = this.#refusals.get(key);
     if (refusal === undefined) return;
     this.#refusals.delete(key);
@@ -184,6 +197,10 @@ export class KafkaRefusals implements Watch {
   }
 }
 
-function keyOf(operation: string, name: string): string {
-  return `${operation} ${name}`;
+function loginAt({ host, port }: BrokerAddress): Refused {
+  return { on: 'broker', name: `${host}:${port}`, operation: 'login' };
+}
+
+function keyOf({ on, name, operation }: Refused): string {
+  return `${operation} ${on} ${name}`;
 }

@@ -12,7 +12,7 @@ import { Ledger } from '../pipeline/ledger.ts';
 import type { CopyProgress, KeptCopy } from '../pipeline/partition-state.ts';
 import type { LedgerIndex } from '../pipeline/ports.ts';
 import type { WorkerContext } from './context.ts';
-import { Copies } from './copies.ts';
+import { KeptCopies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
 
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
@@ -31,7 +31,7 @@ export class LedgerService implements Disposable {
   /** Resolves when the copies on disk are open. */
   readonly #opened: Promise<void>;
   readonly #disk: Disposable;
-  readonly #copies: Copies;
+  readonly #copies: KeptCopies;
   readonly #follower: Follower;
   readonly #reader: LedgerReader;
   readonly #restores: RestoreLog;
@@ -82,7 +82,7 @@ export class LedgerService implements Disposable {
       onDriftSample: (sample) => clock.recordDrift(sample),
     });
     this.ledger = new Ledger(this.log, entries, index, this.#follower);
-    this.#copies = new Copies({
+    this.#copies = new KeptCopies({
       index,
       runtime,
       lingerMs: config.copyLingerMs,

@@ -10,7 +10,7 @@ import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics, Vitals } from '../metrics.ts';
 import { openApi } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
-import { type Environment, realEnvironment } from './environment.ts';
+import { type Outside, realEnvironment } from './environment.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
@@ -28,7 +28,7 @@ import { startWitness } from './witness-service.ts';
 export interface WorkerDeps {
   readonly log: Log;
   readonly metrics: Metrics;
-  readonly environment?: Environment;
+  readonly environment?: Outside;
 }
 
 /** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets a response twice a second. */

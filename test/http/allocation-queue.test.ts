@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { wallMs } from '../../src/core/units.ts';
-import { AllocationQueue, type IdBatch } from '../../src/http/allocation-queue.ts';
+import { type Allocated, AllocationQueue } from '../../src/http/allocation-queue.ts';
 
 /** A source of IDs that answers when the test says so, and records the most calls that it had at once. */
 class HeldSource {
   readonly asked: { readonly count: number; readonly answer: PromiseWithResolvers<void> }[] = [];
 
-  allocate = async ([count = 0]: readonly number[]): Promise<readonly IdBatch[]> => {
+  allocate = async ([count = 0]: readonly number[]): Promise<readonly Allocated[]> => {
     const answer = Promise.withResolvers<void>();
     this.asked.push({ count, answer });
     await answer.promise;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { countOf, idempotencyKeyOf, idOf } from '../../src/http/parameters.ts';
+import { countParameter, idempotencyKeyOf, idOf } from '../../src/http/parameters.ts';
 
 describe('count', () => {
   test.each([
@@ -7,20 +7,20 @@ describe('count', () => {
     ['1', 1],
     ['100000', 100_000],
   ])('%s is %s', (count, expected) => {
-    expect(countOf(count === undefined ? {} : { count }, 100_000)).toBe(expected);
+    expect(countParameter(count === undefined ? {} : { count }, 100_000)).toBe(expected);
   });
 
   test.each(['', '0', '-1', '01', '1.5', '1e3', ' 1', '0x10', '100001', '999999999999999999', '١', ['1', '2'], null])(
     '%j is refused as INVALID_COUNT',
     (count) => {
-      expect(() => countOf({ count }, 100_000)).toThrow(
+      expect(() => countParameter({ count }, 100_000)).toThrow(
         expect.objectContaining({ status: 400, code: 'INVALID_COUNT' }),
       );
     },
   );
 
   test('a misspelled parameter is rejected', () => {
-    expect(() => countOf({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': allowed: count");
+    expect(() => countParameter({ cuont: '5' }, 100)).toThrow("unknown query parameter 'cuont': allowed: count");
   });
 });
 

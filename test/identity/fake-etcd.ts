@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, KeyValue, Operation } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../src/identity/ports.ts';
 
 interface Lease {
   readonly ttlMs: number;
@@ -101,7 +101,10 @@ export class FakeEtcd {
     return new Map(keys.flatMap((key) => this.#kvs.get(key) ?? []).map((kv) => [kv.key, kv]));
   }
 
-  transact(compares: readonly Compare[], operations: readonly Operation[]): { succeeded: boolean; revision: bigint } {
+  transact(
+    compares: readonly Compare[],
+    operations: readonly KeyOperation[],
+  ): { succeeded: boolean; revision: bigint } {
     this.#expire();
     if (Math.max(compares.length, operations.length) > 128) throw new RangeError('too many operations in txn request');
     const keys = operations.map((operation) => ('put' in operation ? operation.put : operation.delete));
@@ -179,7 +182,7 @@ export class FakeEtcd {
     return kv?.value.equals(compare.value) ?? false;
   }
 
-  #apply(operation: Operation, revision: bigint): boolean {
+  #apply(operation: KeyOperation, revision: bigint): boolean {
     if ('delete' in operation) return this.#delete(operation.delete);
     const before = this.#kvs.get(operation.put);
     const now: KeyValue = {

@@ -1,7 +1,7 @@
 import { decodeCeiling } from '../../src/codec/ceiling.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, Operation } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
@@ -107,13 +107,13 @@ export class Store {
   }
 
   /** The delay of a write that creates the namespace, so that another process may create it first. */
-  #heldMs(operations: readonly Operation[]): number | undefined {
+  #heldMs(operations: readonly KeyOperation[]): number | undefined {
     const { rng } = this.#world;
     const isNaming = operations.some((one) => 'put' in one && one.put === keys.descriptor);
     return isNaming && this.holdsNaming && rng.chance(0.5) ? rng.between(0, CALL_LIMIT_MS) : undefined;
   }
 
-  #transact(from: Process, compares: readonly Compare[], operations: readonly Operation[]): Transacted {
+  #transact(from: Process, compares: readonly Compare[], operations: readonly KeyOperation[]): Transacted {
     const isClaim = operations.some((one) => 'put' in one && keys.parse(one.put)?.kind === 'owner');
     const restore = isClaim && this.onClaim !== undefined ? this.#etcd.backUp() : undefined;
     const transacted = this.#etcd.transact(compares, operations);

@@ -2,7 +2,7 @@ import type { ClosableEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { describeError, IdallocError } from '../../src/errors.ts';
 import type { Allocator } from '../../src/pipeline/ports.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
-import type { Environment } from '../../src/worker/environment.ts';
+import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import type { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';
@@ -57,7 +57,7 @@ export class Host {
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
     const copies = new CopyWatch(place, this.process.name, machine.pair);
     const readiness = new ReadinessProbe(place, machine, this.process);
-    const environment: Environment = {
+    const environment: Outside = {
       runtime: this.#probe.watched(runtime),
       dialer: brokers.dialer(this.process, [readiness.observer, copies.observer]),
       etcd: this.#etcd(),

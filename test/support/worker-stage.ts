@@ -4,7 +4,7 @@ import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
-import type { Environment } from '../../src/worker/environment.ts';
+import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import { fakeKafka } from './fake-kafka/fake-kafka.ts';
@@ -61,7 +61,7 @@ export class WorkerStage {
 
   start(changes: Partial<Config> = {}, host = 'instance'): Worker {
     const { runtime, kafka, logged, lines, cut } = this;
-    const environment: Environment = {
+    const environment: Outside = {
       runtime: bound(runtime),
       dialer: kafka.dialer({
         name: host,

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
-import { Copies } from '../../src/worker/copies.ts';
+import { KeptCopies } from '../../src/worker/copies.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const LINGER_MS = 600_000;
@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 
 /** A disk that takes three steps for everything. */
-function copies(): Copies {
+function copies(): KeptCopies {
   const left = new Map<string, number>();
   const step = (what: string) => (partition: number) => {
     const name = `${what} ${partition}`;
@@ -29,7 +29,7 @@ function copies(): Copies {
     left.set(name, steps === 1 ? 3 : steps - 1);
     return steps > 1;
   };
-  return new Copies({
+  return new KeptCopies({
     index: { held: () => held, load: step('load'), drop: step('drop') },
     runtime,
     lingerMs: LINGER_MS,

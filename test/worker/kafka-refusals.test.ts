@@ -152,6 +152,15 @@ describe('a reply topic that refuses replies', () => {
     expect([refusals.detail, refusals.isRevoked('id.replies.a')]).toEqual([undefined, false]);
   });
 
+  test('is not mistaken for a group or another topic whose name ends as its own', async () => {
+    right('id.replies.a', 'Write');
+    await pass(1);
+    for (const name of ['id.replies.a', 'readers of id.replies.a'])
+      refusals.onRight({ on: 'group', name, operation: 'Read' }, 'GROUP_AUTHORIZATION_FAILED');
+    right('of id.replies.a', 'Write', DENIED);
+    expect(refusals.isRevoked('id.replies.a')).toBe(false);
+  });
+
   test('takes a bounded amount of memory', () => {
     for (let i = 0; i < 5_000; i += 1) right(`id.replies.${i}`, 'Describe', DENIED);
     right('id.replies.4999', 'Write');

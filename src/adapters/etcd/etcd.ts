@@ -9,7 +9,7 @@ import {
   type IRequestOp,
 } from 'etcd3';
 import type { IdallocError } from '../../errors.ts';
-import type { Compare, EtcdPort, KeyValue, Operation } from '../../identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../identity/ports.ts';
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { remedyOf } from './refusal.ts';
@@ -135,7 +135,7 @@ function toCompare(compare: Compare): ICompare {
   return { key, result: 'Equal', target: 'Value', value: compare.value };
 }
 
-function toOperation(operation: Operation): IRequestOp {
+function toOperation(operation: KeyOperation): IRequestOp {
   if ('delete' in operation) return { request_delete_range: { key: Buffer.from(operation.delete, 'utf8') } };
   const put = { key: Buffer.from(operation.put, 'utf8'), value: operation.value };
   return { request_put: operation.leaseId === undefined ? put : { ...put, lease: String(operation.leaseId) } };

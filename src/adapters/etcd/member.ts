@@ -8,14 +8,14 @@ import type { Peer, RotationTiming } from './rotation.ts';
 /** TLS to endpoints that start with https://, all as PEM. */
 export interface EtcdTls {
   /** CA certificates for etcd; without it, Node's bundled CAs. */
-  readonly ca?: Secret;
+  readonly ca?: Secret | undefined;
   /** The client certificate. */
-  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret };
+  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret } | undefined;
 }
 
 export interface EtcdAccess {
-  readonly auth?: { readonly username: string; readonly password: Secret };
-  readonly tls?: EtcdTls;
+  readonly auth?: { readonly username: string; readonly password: Secret } | undefined;
+  readonly tls?: EtcdTls | undefined;
 }
 
 /** The current secrets. */

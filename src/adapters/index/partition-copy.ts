@@ -3,7 +3,7 @@ import type { HashSeed } from './key-hash.ts';
 import { OpenRun } from './open-run.ts';
 import { PartitionIndex } from './partition-index.ts';
 import { EMPTY_STATE, SavedState, type State } from './partition-state.ts';
-import { loadRun, type Run } from './run-rows.ts';
+import { loadRun, type SealedRun } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import { RunTables, tablesOf } from './run-tables.ts';
 import { requireContiguous, SealedRuns } from './sealed-runs.ts';
@@ -46,7 +46,7 @@ function* openParts(
     shape,
     state.origin,
   );
-  const runs: Run[] = [];
+  const runs: SealedRun[] = [];
   for (const facts of live) runs.push(yield* loadRun(tables, shape, facts));
   const sealed = new SealedRuns(
     tables,

@@ -8,12 +8,12 @@ const CHUNKS_A_STEP = 8;
 const ROWS_A_STEP = 128;
 
 /** A sealed run with its filter. */
-export interface Run extends RunFacts {
+export interface SealedRun extends RunFacts {
   readonly filter: RunFilter;
 }
 
 /** Writes all of a run except `facts`. */
-export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): Run {
+export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): SealedRun {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   filter.addAll(items);
   writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
@@ -29,8 +29,8 @@ export function* mergeRuns(
   tables: RunTables,
   shape: RunShape,
   facts: RunFacts,
-  inputs: readonly Run[],
-): Generator<void, Run> {
+  inputs: readonly SealedRun[],
+): Generator<void, SealedRun> {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   const inputLevel = facts.level - 1;
   const steps = shape.rowsAt(inputLevel);
@@ -87,7 +87,7 @@ function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, fro
 }
 
 /** Reads the filter of a run, in steps. Throws StoreError if it is damaged. */
-export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, Run> {
+export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, SealedRun> {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
     filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));

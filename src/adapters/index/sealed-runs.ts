@@ -1,5 +1,5 @@
 import { findPlaces, type Items, partOf, upperOf } from './items.ts';
-import { mergeRuns, type Run, writeRun } from './run-rows.ts';
+import { mergeRuns, type SealedRun, writeRun } from './run-rows.ts';
 import { FAN_IN, LEVELS, type RunShape } from './run-shape.ts';
 import { RunSweeper } from './run-sweeper.ts';
 import type { RunFacts, RunTables } from './run-tables.ts';
@@ -9,9 +9,9 @@ import { requireIntact } from './store.ts';
 const MERGE_PACE = 8;
 
 interface Merge {
-  readonly inputs: readonly Run[];
+  readonly inputs: readonly SealedRun[];
   readonly output: RunFacts;
-  readonly steps: Generator<void, Run>;
+  readonly steps: Generator<void, SealedRun>;
   /** The number of entries that a step merges. */
   readonly stepPlaces: number;
   /** The number of entries to merge by now. */
@@ -31,13 +31,13 @@ export class SealedRuns {
   readonly #shape: RunShape;
   readonly #sweeper: RunSweeper;
   /** Each starts where the previous one ends; levels never rise. */
-  #runs: readonly Run[];
+  #runs: readonly SealedRun[];
   /** By the level of their inputs. */
   readonly #merges = new Map<number, Merge>();
   #nextId: number;
 
   /** `runs` count; `dead` ones no longer do. */
-  constructor(tables: RunTables, shape: RunShape, runs: readonly Run[], dead: readonly RunFacts[]) {
+  constructor(tables: RunTables, shape: RunShape, runs: readonly SealedRun[], dead: readonly RunFacts[]) {
     this.#tables = tables;
     this.#shape = shape;
     this.#runs = runs;
@@ -100,16 +100,16 @@ export class SealedRuns {
     return merge;
   }
 
-  #finish(level: number, { inputs, output }: Merge, merged: Run): void {
+  #finish(level: number, { inputs, output }: Merge, merged: SealedRun): void {
     this.#merges.delete(level);
     this.#tables.put(output, true);
-    const at = this.#runs.indexOf(inputs[0] as Run);
+    const at = this.#runs.indexOf(inputs[0] as SealedRun);
     this.#retire(inputs);
     this.#runs = this.#runs.toSpliced(at, inputs.length, merged);
   }
 
   /** The runs that end at or below an offset. */
-  below(low: number): readonly Run[] {
+  below(low: number): readonly SealedRun[] {
     return this.#runs.filter(({ end }) => end <= low);
   }
 
@@ -135,7 +135,7 @@ export class SealedRuns {
     return this.#sweeper.sweep();
   }
 
-  #retire(runs: readonly Run[]): void {
+  #retire(runs: readonly SealedRun[]): void {
     for (const run of runs) {
       this.#tables.put(run, false);
       this.#sweeper.add(run);

@@ -4,7 +4,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 export interface RegistrySettings {
   /** The base URL of Confluent's API, without a trailing slash. */
   readonly url: string;
-  readonly auth?: { readonly username: string; readonly password: Secret };
+  readonly auth?: { readonly username: string; readonly password: Secret } | undefined;
 }
 
 export interface RegistryTransport {

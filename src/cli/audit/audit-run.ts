@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
-import { layoutOf } from '../chosen-layout.ts';
+import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 import { Progress, palette } from '../terminal.ts';
@@ -16,7 +16,7 @@ import { type AuditStore, type FoundBatch, withStore } from './store.ts';
 
 /** Reads ledger and replies, compares them, and prints what was found. */
 export async function runAudit(context: CliContext, options: AuditOptions, command: Command): Promise<void> {
-  const layout = layoutOf(options, context.env, command);
+  const layout = chosenLayout(options, context.env, command);
   const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {

@@ -1,5 +1,5 @@
 import type { Finding } from './check.ts';
-import type { Run } from './store.ts';
+import type { IdRun } from './store.ts';
 
 /** How many runs are kept before those that have ended are dropped. */
 const MAX_ENDED = 10_000;
@@ -13,7 +13,7 @@ const MAX_ENDED = 10_000;
  */
 export class OverlapSearch {
   readonly #find: (finding: Finding) => void;
-  readonly #bySteps = new Map<bigint, Map<bigint, Run>>();
+  readonly #bySteps = new Map<bigint, Map<bigint, IdRun>>();
   #kept = 0;
   #limit = MAX_ENDED;
 
@@ -26,7 +26,7 @@ export class OverlapSearch {
     return this.#kept;
   }
 
-  take(run: Run): void {
+  take(run: IdRun): void {
     for (const [step, open] of this.#bySteps) {
       if (step === run.step) this.#meet(open.get(run.first % step), run);
       else this.#meetAll(open, run);
@@ -44,7 +44,7 @@ export class OverlapSearch {
   }
 
   /** Compares a run with those of another step, and drops those that have ended. */
-  #meetAll(open: Map<bigint, Run>, run: Run): void {
+  #meetAll(open: Map<bigint, IdRun>, run: IdRun): void {
     for (const [remainder, other] of open) {
       if (other.last < run.first) {
         open.delete(remainder);
@@ -53,7 +53,7 @@ export class OverlapSearch {
     }
   }
 
-  #meet(other: Run | undefined, run: Run): void {
+  #meet(other: IdRun | undefined, run: IdRun): void {
     if (other === undefined || other.unit === run.unit || other.last < run.first) return;
     const message = `two batches share IDs: ${other.first} to ${other.last} and ${run.first} to ${run.last}`;
     this.#find({ code: 'OVERLAP', message, locations: [other, run] });
@@ -71,7 +71,10 @@ export class OverlapSearch {
 }
 
 /** Whether two runs, of which `b` begins no earlier, have an ID in common. */
-export function sharesId(a: Pick<Run, 'first' | 'last' | 'step'>, b: Pick<Run, 'first' | 'last' | 'step'>): boolean {
+export function sharesId(
+  a: Pick<IdRun, 'first' | 'last' | 'step'>,
+  b: Pick<IdRun, 'first' | 'last' | 'step'>,
+): boolean {
   // x = b.first + b.step·k must be a.first modulo a.step; the least such k >= 0 gives the first ID in common.
   const [divisor, inverse] = extendedGcd(b.step % a.step, a.step);
   const gap = modulo(a.first - b.first, a.step);

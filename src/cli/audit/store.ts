@@ -32,7 +32,7 @@ export interface FoundBatch extends BatchLocation {
 }
 
 /** One run of IDs of a batch; `unit` identifies the batch. */
-export interface Run extends BatchLocation {
+export interface IdRun extends BatchLocation {
   readonly first: bigint;
   readonly last: bigint;
   readonly step: bigint;
@@ -128,7 +128,7 @@ export class AuditStore implements Disposable {
   }
 
   /** All runs, ordered by their first ID. */
-  *byFirstId(): Generator<Run> {
+  *byFirstId(): Generator<IdRun> {
     const select = this.#db.prepare('SELECT * FROM run ORDER BY first');
     select.setReturnArrays(true);
     select.setReadBigInts(true);

@@ -12,16 +12,16 @@ import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 import { counted } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import type { LetterLocation, ListOptions, ResendOptions } from './dead-letters.ts';
+import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters.ts';
 import {
   fullLetterJson,
   type Letter,
   letterJson,
+  letterName,
   letterOf,
   lettersText,
   letterText,
   mayBeFixed,
-  nameOf,
   resendObstacle,
 } from './letter-view.ts';
 import { type Original, originalsOf, unsentText } from './originals.ts';
@@ -33,7 +33,7 @@ interface Session {
 }
 
 /** Lists the newest letters. */
-export async function runList(context: CliContext, options: ListOptions): Promise<void> {
+export async function listLetters(context: CliContext, options: LetterListOptions): Promise<void> {
   const letters = await withSession(context, async (session) => {
     const spans = await wholeTopic(session.source, session.config.topics.deadLetters);
     const found: Letter[] = [];
@@ -61,7 +61,7 @@ function newest(letters: Letter[], limit: number): void {
 }
 
 /** Shows one letter. */
-export async function runShow(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
+export async function showLetter(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
   const letter = await withSession(context, (session) => readLetter(session, location));
   context.out(json ? `${JSON.stringify(fullLetterJson(letter))}\n` : letterText(letter));
 }
@@ -112,7 +112,7 @@ async function send({ source, config }: Session, originals: readonly Original[])
     const { key, value, partition } = original.record;
     try {
       const offset = await appendRecord(source, topic, partition, { key, value, headers: resentHeaders(original) });
-      resent.push({ letter: nameOf(original.letter), partition, offset: String(offset) });
+      resent.push({ letter: letterName(original.letter), partition, offset: String(offset) });
     } catch (error) {
       const done = [...Map.groupBy(resent, ({ letter }) => letter)].map(([name, { length }]) => `${name} (${length})`);
       const before = done.length === 0 ? 'none' : done.join(' ');

@@ -11,7 +11,7 @@ export interface LetterLocation {
   readonly offset: number;
 }
 
-export interface ListOptions {
+export interface LetterListOptions {
   readonly limit: number;
   readonly code?: string;
   readonly json?: true;
@@ -54,9 +54,9 @@ export function deadLettersCommand(context: CliContext): Command {
     .addOption(new Option('--code <code>', 'only dead letters with this code').choices(LETTER_CODES))
     .option('--json', 'print one line of JSON: {"letters":[…]}')
     .addHelpText('after', LIST_HELP)
-    .action(async (options: ListOptions) => {
-      const { runList } = await import('./dead-letters-run.ts');
-      await runList(context, options);
+    .action(async (options: LetterListOptions) => {
+      const { listLetters } = await import('./dead-letters-run.ts');
+      await listLetters(context, options);
     });
   const show = new Command('show')
     .description('Show one dead letter in full.')
@@ -64,8 +64,8 @@ export function deadLettersCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
     .action(async (location: LetterLocation, options: { json?: true }) => {
-      const { runShow } = await import('./dead-letters-run.ts');
-      await runShow(context, location, options.json === true);
+      const { showLetter } = await import('./dead-letters-run.ts');
+      await showLetter(context, location, options.json === true);
     });
   const resend = new Command('resend')
     .description('Send the records of dead letters to the request topic again.')

@@ -22,14 +22,14 @@ export function letterOf(record: TopicRecord): Letter {
   return { record, note: readDeadLetterNote(record.headers as DeadLetterNote['headers']) };
 }
 
-export function nameOf({ record }: Letter): string {
+export function letterName({ record }: Letter): string {
   return `${record.partition}:${record.offset}`;
 }
 
 /** Why nothing of a letter can be sent again; undefined if it can. */
 export function resendObstacle(letter: Letter, requestTopic: string): string | undefined {
   const { record, note } = letter;
-  const at = nameOf(letter);
+  const at = letterName(letter);
   if (note.topic === undefined || note.partition === undefined || note.offset === undefined) {
     return `letter ${at} does not name the place of its record: idalloc did not write it`;
   }

@@ -3,7 +3,7 @@ import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.t
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { IdallocError } from '../../errors.ts';
 import { counted } from '../table.ts';
-import { type Letter, nameOf, recordObstacle } from './letter-view.ts';
+import { type Letter, letterName, recordObstacle } from './letter-view.ts';
 
 /** A record of a letter, to be sent again. */
 export interface Original {
@@ -74,7 +74,10 @@ export async function originalsOf(
   for (let gone = wanted.size - found.length; gone > 0; gone -= 1) causes.push(`'${topic}' no longer has it`);
   if (due.length === 0) throw refusal(letter, `has no record that can be sent: ${causes[0]}`);
   const unsent = Map.groupBy(causes, (why) => why);
-  return { due, unsent: [...unsent].map(([why, { length: records }]) => ({ letter: nameOf(letter), records, why })) };
+  return {
+    due,
+    unsent: [...unsent].map(([why, { length: records }]) => ({ letter: letterName(letter), records, why })),
+  };
 }
 
 export function unsentText({ letter, records, why }: Unsent): string {
@@ -82,5 +85,5 @@ export function unsentText({ letter, records, why }: Unsent): string {
 }
 
 function refusal(letter: Letter, why: string): IdallocError {
-  return new IdallocError('RESEND_REFUSED', `letter ${nameOf(letter)} ${why}`);
+  return new IdallocError('RESEND_REFUSED', `letter ${letterName(letter)} ${why}`);
 }

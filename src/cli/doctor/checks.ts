@@ -40,7 +40,7 @@ export function judgeBroker(broker: string, fetchVersion: number, latencyMs: num
   return ok(name, detail);
 }
 
-export function unreachable(name: string, why: string, variable: string): Check {
+export function unreachableServer(name: string, why: string, variable: string): Check {
   return fault(name, why, `start it, or correct ${variable}`);
 }
 

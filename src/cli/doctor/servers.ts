@@ -23,7 +23,7 @@ import {
   judgeEtcdSize,
   judgeTopicReport,
   ok,
-  unreachable,
+  unreachableServer,
 } from './checks.ts';
 import { checkClock } from './clock.ts';
 import { judgeNamespace } from './namespace.ts';
@@ -51,7 +51,7 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
         );
         return judgeBroker(broker, fetchVersion, latencyMs);
       } catch (error) {
-        return unreachable(`Kafka ${broker}`, describeError(error), 'KAFKA_BROKERS (or KAFKA_TLS)');
+        return unreachableServer(`Kafka ${broker}`, describeError(error), 'KAFKA_BROKERS (or KAFKA_TLS)');
       }
     }),
   );
@@ -140,7 +140,7 @@ export async function checkEtcd(
           await checkClock(endpoint, config.etcd.tls, TIMEOUT_MS, now),
         ];
       } catch (error) {
-        return [unreachable(`etcd ${endpoint}`, describeError(error), 'ETCD_ENDPOINTS (or ETCD_USERNAME)')];
+        return [unreachableServer(`etcd ${endpoint}`, describeError(error), 'ETCD_ENDPOINTS (or ETCD_USERNAME)')];
       }
     }),
   );

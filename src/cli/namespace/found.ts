@@ -82,7 +82,7 @@ const MAX_TRIES = 15;
 const RETRY_DELAY_MS = 200;
 
 /** Waits until the witness topic is read to its end. */
-export async function caughtUp(witness: WitnessPort): Promise<void> {
+export async function witnessReadToEnd(witness: WitnessPort): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     try {
       await witness.read();

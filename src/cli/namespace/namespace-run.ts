@@ -28,11 +28,11 @@ import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { acquireRefusal } from './acquire-refusal.ts';
-import { caughtUp, type FoundView, foundText, type LedgerFound, searchLedgers, viewFound } from './found.ts';
+import { type FoundView, foundText, type LedgerFound, searchLedgers, viewFound, witnessReadToEnd } from './found.ts';
 import type { RebuildFlags } from './namespace.ts';
 
 /** Shows the namespace, and why workers refuse it. */
-export async function runShow(context: CliContext, json: boolean): Promise<void> {
+export async function showNamespace(context: CliContext, json: boolean): Promise<void> {
   const { found, fault } = await withServers(context, async ({ config, etcd, witness }) => {
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
     const found = await readStoredNamespace(etcd, witness, keys);
@@ -154,7 +154,7 @@ async function withServers<T>(context: CliContext, use: (servers: Servers) => Pr
         (one) => one.close(),
       );
       const witness = startWitness({ ...source, config, tail });
-      await caughtUp(witness);
+      await witnessReadToEnd(witness);
       return await use({ config, source, etcd, witness });
     }),
   );

@@ -41,8 +41,8 @@ export function namespaceCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
     .action(async (options: { json?: true }) => {
-      const { runShow } = await import('./namespace-run.ts');
-      await runShow(context, options.json === true);
+      const { showNamespace } = await import('./namespace-run.ts');
+      await showNamespace(context, options.json === true);
     });
   const rebuild = new Command('rebuild')
     .description('Rebuild the namespace, above every ID that was ever allocated.')

@@ -6,7 +6,7 @@ import { HOPS } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { counted } from '../table.ts';
-import { type Due, type PartitionPlan, type PartitionState, remaining } from './plan.ts';
+import { type Due, type PartitionPlan, type ReplayablePartition, remaining } from './plan.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
@@ -20,7 +20,11 @@ interface Tools {
 const POLL_MS = 500;
 
 /** The state of each request partition. */
-export async function partitionStates(tools: Tools, wanted: WantedOffset, timeMs: number): Promise<PartitionState[]> {
+export async function partitionStates(
+  tools: Tools,
+  wanted: WantedOffset,
+  timeMs: number,
+): Promise<ReplayablePartition[]> {
   const { source, config } = tools;
   const { requests } = config.topics;
   const spans = await wholeTopic(source, requests);

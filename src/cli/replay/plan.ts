@@ -1,7 +1,7 @@
 import { counted, table } from '../table.ts';
 
 /** The state of one partition of the request topic. */
-export interface PartitionState {
+export interface ReplayablePartition {
   readonly partition: number;
   /** Offset of the oldest request that is kept. */
   readonly low: number;
@@ -34,7 +34,7 @@ export interface PartitionPlan extends Due {
  * Plans what is read again. Offsets never move forward, since that would skip requests; a partition that the group has not
  * read that far is left out.
  */
-export function planReplay(states: readonly PartitionState[]): PartitionPlan[] {
+export function planReplay(states: readonly ReplayablePartition[]): PartitionPlan[] {
   const inOrder = states.toSorted((a, b) => a.partition - b.partition);
   return inOrder.flatMap(({ partition, low, committed, wanted, ledgerFrom }) => {
     if (committed === undefined || wanted === undefined || wanted >= committed) return [];

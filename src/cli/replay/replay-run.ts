@@ -11,7 +11,7 @@ import type { JoinCounts } from '../audit/check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { type AuditStore, type FoundBatch, withStore } from '../audit/store.ts';
-import { layoutOf } from '../chosen-layout.ts';
+import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 import { counted } from '../table.ts';
@@ -39,7 +39,7 @@ interface Session {
 
 /** Resets the group's offsets, after a confirmation, and checks what the workers reply. */
 export async function runReplay(context: CliContext, options: ReplayOptions, command: Command): Promise<void> {
-  const layout = layoutOf({}, context.env, command);
+  const layout = chosenLayout({}, context.env, command);
   const config = loadKafkaConfig(context.env);
   await withCluster(context, config, async (source) => {
     const session = { context, config, source, options, layout };

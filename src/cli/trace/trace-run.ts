@@ -5,7 +5,7 @@ import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import { formSettings, orUsageError } from '../chosen-form.ts';
-import { layoutOf } from '../chosen-layout.ts';
+import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
 import { readIdText } from '../id-text.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -28,7 +28,7 @@ export async function runTrace(
   options: TraceOptions,
   command: Command,
 ): Promise<void> {
-  const layout = layoutOf(options, context.env, command);
+  const layout = chosenLayout(options, context.env, command);
   const settings = formSettings(layout, options, context.env);
   const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
   const trace = await traceId(context, id, timeOf(id, layout, command), options.allReplies === true);

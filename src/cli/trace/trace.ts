@@ -1,9 +1,9 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { type FormOptions, ID_TEXTS, withFormOptions } from '../form-options.ts';
+import { type FormFlags, ID_TEXTS, withFormOptions } from '../form-options.ts';
 import { type LayoutOptions, withLayoutOptions } from '../layout-options.ts';
 
-export interface TraceOptions extends LayoutOptions, FormOptions {
+export interface TraceOptions extends LayoutOptions, FormFlags {
   readonly allReplies?: true;
   readonly json?: true;
 }

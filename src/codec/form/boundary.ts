@@ -1,5 +1,5 @@
 import { BASE62 } from './digits.ts';
-import { refusedId, refusedText, requireText } from './form.ts';
+import { refusedId, refusedText, requireString } from './form.ts';
 import { timedForm } from './timed.ts';
 
 /** Length of a flake from 1975 to 2284 without leading zeros, as Boundary writes them. */
@@ -27,7 +27,7 @@ export const boundary = timedForm({
     );
   },
   read: (text) => {
-    const value = requireText(text).length === LENGTH ? BASE62.read(text) : undefined;
+    const value = requireString(text).length === LENGTH ? BASE62.read(text) : undefined;
     if (value !== undefined) return value;
     throw refusedText('boundary', text, `a flake has ${LENGTH} characters of 0-9 A-Z a-z`);
   },

@@ -78,7 +78,7 @@ export function requireId(id: bigint): bigint {
 }
 
 /** Returns the text. Throws INVALID_ID for a non-string. */
-export function requireText(text: string): string {
+export function requireString(text: string): string {
   if (typeof text !== 'string') throw notText(text);
   return text;
 }

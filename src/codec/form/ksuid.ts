@@ -1,5 +1,5 @@
 import { BASE62 } from './digits.ts';
-import { refusedText, requireText } from './form.ts';
+import { refusedText, requireString } from './form.ts';
 import { timedForm } from './timed.ts';
 
 const LENGTH = 27;
@@ -16,7 +16,7 @@ export const ksuid = timedForm({
   restBits: 128,
   write: (value) => BASE62.write(value, LENGTH),
   read: (text) => {
-    const value = requireText(text).length === LENGTH ? BASE62.read(text) : undefined;
+    const value = requireString(text).length === LENGTH ? BASE62.read(text) : undefined;
     if (value !== undefined && value < END) return value;
     throw refusedText('ksuid', text, 'a KSUID has 27 characters of 0-9 A-Z a-z and is below 2^160');
   },

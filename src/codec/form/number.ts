@@ -1,5 +1,5 @@
 import { dammDigit } from './damm.ts';
-import { type Form, isId, keysFor, refusedText, requireId, requireText } from './form.ts';
+import { type Form, isId, keysFor, refusedText, requireId, requireString } from './form.ts';
 
 const NAME = 'number';
 const RADIX = 10;
@@ -29,7 +29,7 @@ export const number: Form = {
         return `${body}${dammDigit(body)}`;
       },
       parse: (text) => {
-        if (!SHAPE.test(requireText(text))) {
+        if (!SHAPE.test(requireString(text))) {
           throw refusedText(NAME, text, `it must have ${DIGITS + 2} digits, starting with the number of a key`);
         }
         if (dammDigit(text) !== 0) throw refusedText(NAME, text, 'wrong check digit, so a digit is mistyped');

@@ -1,5 +1,5 @@
 import { HEX } from './digits.ts';
-import { refusedText, requireText } from './form.ts';
+import { refusedText, requireString } from './form.ts';
 import { timedForm } from './timed.ts';
 
 const SHAPE = /^[0-9a-f]{24}$/i;
@@ -15,7 +15,7 @@ export const objectid = timedForm({
   restBits: 64,
   write: (value) => HEX.write(value, 24),
   read: (text) => {
-    if (SHAPE.test(requireText(text))) return BigInt(`0x${text}`);
+    if (SHAPE.test(requireString(text))) return BigInt(`0x${text}`);
     throw refusedText('objectid', text, 'an ObjectID has 24 hexadecimal digits');
   },
 });

@@ -1,4 +1,13 @@
-import { type Form, type FormName, ID_BITS, isId, type OpenForm, refusedText, requireId, requireText } from './form.ts';
+import {
+  type Form,
+  type FormName,
+  ID_BITS,
+  isId,
+  type OpenForm,
+  refusedText,
+  requireId,
+  requireString,
+} from './form.ts';
 
 export interface PlainForm {
   readonly name: FormName;
@@ -18,7 +27,7 @@ export function plainForm({ name, sorts, shape, textBits, expected, write, read 
   const open: OpenForm = {
     format: (id) => write(requireId(id)),
     parse: (text) => {
-      const id = read(requireText(text));
+      const id = read(requireString(text));
       if (id !== undefined && isId(id)) return id;
       throw refusedText(name, text, `${expected} below 2^63`);
     },

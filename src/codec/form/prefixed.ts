@@ -1,6 +1,6 @@
 import { IdallocError } from '../../errors.ts';
 import { CROCKFORD, CROCKFORD_DIGITS, normalisedCrockford } from './digits.ts';
-import { type Form, ID_BITS, isId, refusedText, requireId, requireText } from './form.ts';
+import { type Form, ID_BITS, isId, refusedText, requireId, requireString } from './form.ts';
 
 const NAME = 'prefixed';
 const LENGTH = 13;
@@ -28,7 +28,7 @@ export const prefixed: Form = {
     return {
       format: (id) => `${head}${CROCKFORD.write(requireId(id), LENGTH)}${checkSymbol(id)}`,
       parse: (text) => {
-        if (!requireText(text).startsWith(head)) throw refusedText(NAME, text, `it does not start with ${head}`);
+        if (!requireString(text).startsWith(head)) throw refusedText(NAME, text, `it does not start with ${head}`);
         const body = text.slice(head.length);
         const symbols = BODY.test(body) ? normalisedCrockford(body) : '';
         const id = symbols === '' ? undefined : CROCKFORD.read(symbols.slice(0, -1));

@@ -1,4 +1,4 @@
-import { refusedText, requireText } from './form.ts';
+import { refusedText, requireString } from './form.ts';
 import { timedForm } from './timed.ts';
 
 const SHAPE = /^(0|[1-9][0-9]{0,19})$/;
@@ -15,7 +15,7 @@ export const simpleflake = timedForm({
   restBits: 23,
   write: String,
   read: (text) => {
-    const value = SHAPE.test(requireText(text)) ? BigInt(text) : END;
+    const value = SHAPE.test(requireString(text)) ? BigInt(text) : END;
     if (value < END) return value;
     throw refusedText('simpleflake', text, 'a simpleflake is a decimal number below 2^64');
   },

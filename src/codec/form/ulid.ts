@@ -1,5 +1,5 @@
 import { CROCKFORD, normalisedCrockford } from './digits.ts';
-import { refusedText, requireText } from './form.ts';
+import { refusedText, requireString } from './form.ts';
 import { timedForm } from './timed.ts';
 
 const LENGTH = 26;
@@ -17,7 +17,7 @@ export const ulid = timedForm({
   restBits: 80,
   write: (value) => CROCKFORD.write(value, LENGTH),
   read: (text) => {
-    const value = SHAPE.test(requireText(text)) ? CROCKFORD.read(normalisedCrockford(text)) : undefined;
+    const value = SHAPE.test(requireString(text)) ? CROCKFORD.read(normalisedCrockford(text)) : undefined;
     if (value !== undefined) return value;
     throw refusedText('ulid', text, 'a ULID has 26 Crockford base32 digits, the first at most 7');
   },

@@ -1,5 +1,5 @@
 import { HEX } from './digits.ts';
-import { type FormName, refusedText, requireText } from './form.ts';
+import { type FormName, refusedText, requireString } from './form.ts';
 
 /** RFC 9562: version in the high bits of octet 6, variant 10 in those of octet 8. The rest is 48, 12 and 62 bits. */
 const TEXT = /^([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f])([0-9a-f]{3})-([89ab][0-9a-f]{3})-([0-9a-f]{12})$/i;
@@ -27,7 +27,7 @@ export function writeUuid(version: 4 | 7, bits: bigint): string {
 
 /** The 122 bits of a UUID. Throws INVALID_ID for another version, or for an invalid UUID. */
 export function readUuid(form: FormName, version: 4 | 7, text: string): bigint {
-  const parts = TEXT.exec(requireText(text));
+  const parts = TEXT.exec(requireString(text));
   if (parts === null)
     throw refusedText(form, text, 'a UUID has 8-4-4-4-12 hexadecimal digits, and the variant of RFC 9562');
   const [, high = '', low = '', found = '', middle = '', clock = '', node = ''] = parts;

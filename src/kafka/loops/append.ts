@@ -10,7 +10,7 @@ export type Appending = LeaderCall & {
   readonly replicationTimeoutMs: number;
 } & ({ readonly records: readonly NewRecord[] } | { readonly batch: Buffer });
 
-export interface Appended {
+export interface AppendedBatch {
   readonly baseOffset: number;
   /** By the broker's clock if the topic has LogAppendTime, else -1. */
   readonly appendedAtMs: number;
@@ -31,7 +31,7 @@ export async function append(
   cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>,
   runtime: Runtime,
   appending: Appending,
-): Promise<Appended> {
+): Promise<AppendedBatch> {
   const { topic, partition, replicationTimeoutMs } = appending;
   const batch = 'batch' in appending ? appending.batch : encodeBatch(appending.records, runtime.wallMs());
   const { response, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {

@@ -1,4 +1,4 @@
-import type { Copies, Lags } from './copies.ts';
+import type { CopyReport, Lags } from './copies.ts';
 
 /** The partitions of the topic that a member has, as sorted lists. */
 export interface Share {
@@ -19,9 +19,9 @@ export interface Claims extends Share {
 export interface Candidate {
   readonly memberId: string;
   /** Stable across restarts, so that members are ordered the same way in every generation. */
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
   readonly claims: readonly Claims[];
-  readonly copies: Copies;
+  readonly copies: CopyReport;
   /** Partitions that it can't serve now, since it does not reach a broker that leads them. */
   readonly unreached?: readonly number[] | undefined;
 }

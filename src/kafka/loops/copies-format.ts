@@ -1,4 +1,4 @@
-import type { Copies, Copy } from './copies.ts';
+import type { Copy, CopyReport } from './copies.ts';
 
 /**
  * The wire format of the members' reports on their copies, and of the standbys that the leader assigns.
@@ -25,7 +25,7 @@ export interface StandbyShare {
 }
 
 export interface MemberReport extends StandbyShare {
-  readonly copies: Copies;
+  readonly copies: CopyReport;
   /** Partitions that this member can't serve now, since it does not reach a broker that leads them. */
   readonly unreached: readonly number[];
 }

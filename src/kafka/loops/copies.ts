@@ -7,10 +7,10 @@ export interface Copy {
 }
 
 /** By partition. */
-export type Copies = ReadonlyMap<number, Copy>;
+export type CopyReport = ReadonlyMap<number, Copy>;
 
 interface Holder {
-  readonly copies: Copies;
+  readonly copies: CopyReport;
 }
 
 /** Entries that may be appended to a partition between the reports of the first and the last member that joins. */

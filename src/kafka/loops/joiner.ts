@@ -8,7 +8,7 @@ import { decodeStandbys } from './copies-format.ts';
 import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, STICKY } from './member-claims.ts';
-import { type MemberSettings, planSettingsOf, timingOf } from './member-options.ts';
+import { type MemberSettings, memberTimingOf, planSettingsOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** A generation of the group, with this member's share in it. */
@@ -72,7 +72,7 @@ export class Joiner {
    * as they are known. Rejects with a KafkaError.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
-    const { sessionTimeoutMs } = timingOf(this.#settings);
+    const { sessionTimeoutMs } = memberTimingOf(this.#settings);
     await this.#coordinator.ping(sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
     if (joined.errorCode === 'MEMBER_ID_REQUIRED') {
@@ -94,10 +94,11 @@ export class Joiner {
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
     const { groupId, topic, instanceId, copies, unreached = () => [] } = this.#settings;
-    const { sessionTimeoutMs, rebalanceTimeoutMs } = timingOf(this.#settings);
+    const { sessionTimeoutMs, rebalanceTimeoutMs } = memberTimingOf(this.#settings);
     const request = {
       groupId,
       memberId,
+      instanceId,
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
@@ -107,9 +108,7 @@ export class Joiner {
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
-      return await this.#wait((link) =>
-        link.joinGroup(instanceId === undefined ? request : { ...request, instanceId }),
-      );
+      return await this.#wait((link) => link.joinGroup(request));
     } finally {
       this.#requestsId = false;
     }
@@ -138,12 +137,11 @@ export class Joiner {
 
   #member(generation: number, memberId: string): MemberRequest {
     const { groupId, instanceId } = this.#settings;
-    const member = { groupId, generation, memberId };
-    return instanceId === undefined ? member : { ...member, instanceId };
+    return { groupId, generation, memberId, instanceId };
   }
 
   async #wait<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    const { rebalanceTimeoutMs } = timingOf(this.#settings);
+    const { rebalanceTimeoutMs } = memberTimingOf(this.#settings);
     try {
       return await this.#coordinator.call('group', rebalanceTimeoutMs + GRACE_MS, (link) => {
         if (this.#cancelled) throw new KafkaError('CLOSED', 'the member has left the group');

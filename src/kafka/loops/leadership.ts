@@ -63,7 +63,7 @@ export class Leadership {
       const previous = instanceId === undefined ? undefined : this.#assigned.get(instanceId);
       return {
         memberId,
-        ...(instanceId === undefined ? {} : { instanceId }),
+        instanceId,
         claims: previous === undefined ? [claims] : [claims, previous],
         copies,
         unreached,

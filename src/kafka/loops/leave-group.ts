@@ -11,7 +11,7 @@ export async function leaveGroup(
   log: RateLimitedLog,
 ): Promise<void> {
   if (memberId === '' && instanceId === undefined) return;
-  const leaving = instanceId === undefined ? { groupId, memberId } : { groupId, memberId, instanceId };
+  const leaving = { groupId, memberId, instanceId };
   try {
     await coordinator.call('control', limitMs, (link) => link.leaveGroup(leaving));
   } catch (error) {

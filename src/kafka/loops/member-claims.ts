@@ -1,5 +1,5 @@
 import type { Claims } from './assigner.ts';
-import type { Copies } from './copies.ts';
+import type { CopyReport } from './copies.ts';
 import { decodeMemberReport, encodeMemberReport } from './copies-format.ts';
 import { decodeSubscription, encodeSubscription } from './group-protocol.ts';
 
@@ -11,14 +11,14 @@ export interface JoiningMember {
   readonly topics: readonly string[];
   readonly claims: Claims;
   /** None if the report has an unknown format. */
-  readonly copies: Copies;
+  readonly copies: CopyReport;
   /** Partitions that the member can't serve now. */
   readonly unreached: readonly number[];
 }
 
 /** What a member reports of its state at a join. */
 export interface Report {
-  readonly copies: Copies;
+  readonly copies: CopyReport;
   readonly unreached: readonly number[];
 }
 

@@ -3,7 +3,7 @@ import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 import type { Share } from './assigner.ts';
 import type { GroupCluster } from './coordinator.ts';
-import type { Copies } from './copies.ts';
+import type { CopyReport } from './copies.ts';
 import type { PlanSettings } from './planner.ts';
 
 /** The settings of a member of the consumer group of one topic. */
@@ -13,7 +13,7 @@ export interface MemberSettings {
   /** The number of partitions of the topic. */
   readonly partitions: number;
   /** Static membership (KIP-345): after a restart within the session the member keeps its partitions without a rebalance. */
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
   readonly sessionTimeoutMs?: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
   readonly heartbeatMs?: number;
@@ -25,7 +25,7 @@ export interface MemberSettings {
    * The copies of partitions that this member has, including those that it owns; called at each join. A copy that may be
    * of another log must not be included.
    */
-  readonly copies: () => Copies;
+  readonly copies: () => CopyReport;
   /** Partitions that this member can't serve now, since it does not reach a broker that leads them; called at each join. */
   readonly unreached?: () => readonly number[];
   /** How many members besides the owner keep a copy of each partition; used if this member leads the group. */
@@ -66,7 +66,7 @@ type Times = 'sessionTimeoutMs' | 'heartbeatMs' | 'rebalanceTimeoutMs' | 'rejoin
 
 export type Timing = Required<Pick<MemberSettings, Times>>;
 
-export function timingOf(settings: MemberSettings): Timing {
+export function memberTimingOf(settings: MemberSettings): Timing {
   const sessionTimeoutMs = settings.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
   return {
     sessionTimeoutMs,

@@ -10,7 +10,7 @@ import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
 import { Heartbeats } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
 import { leaveGroup } from './leave-group.ts';
-import { type MemberOptions, timingOf } from './member-options.ts';
+import { type MemberOptions, memberTimingOf } from './member-options.ts';
 import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
 import { SessionWatch } from './session-watch.ts';
@@ -69,7 +69,7 @@ export class Member {
   constructor(options: MemberOptions) {
     this.#options = options;
     const { cluster, runtime, groupId, instanceId, topic } = options;
-    const timing = timingOf(options);
+    const timing = memberTimingOf(options);
     this.#log = new RateLimitedLog(runtime, options.log);
     this.#coordinator = new Coordinator(cluster, runtime, groupId);
     this.#rejoining = new Rejoining(runtime, timing.rejoinAfterMs, () => {
@@ -77,12 +77,7 @@ export class Member {
     });
     this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
     this.#backoff = new Backoff(BACKOFF_MS, () => runtime.random());
-    this.#member = {
-      groupId,
-      generation: NO_GENERATION,
-      memberId: '',
-      ...(instanceId !== undefined && { instanceId }),
-    };
+    this.#member = { groupId, generation: NO_GENERATION, memberId: '', instanceId };
     this.#heartbeats = new Heartbeats({
       ...timing,
       coordinator: this.#coordinator,

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 import { Frames } from './frames.ts';
 import { InFlight } from './in-flight.ts';
-import { Connection, createSocketFactory, type InnerLogger } from './kafkajs-modules.ts';
+import { createSocketFactory, InnerConnection, type InnerLogger } from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
 import { boundedLogin } from './scram.ts';
 
@@ -17,7 +17,7 @@ const CORRELATION_BYTES = 4;
  * opening the socket. The table of pending requests and the framing of responses are ours, and so is the raw socket, so
  * that destroying it ends everything.
  */
-export class WireConnection extends Connection {
+export class WireConnection extends InnerConnection {
   /** Resolves when the socket is gone; all requests have been rejected by then. */
   readonly ended: Promise<void>;
   readonly #inFlight: InFlight;

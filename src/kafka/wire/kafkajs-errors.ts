@@ -18,7 +18,7 @@ export function errorIn(code: number): { readonly errorCode?: KafkaErrorCode } {
 }
 
 /** Throws if the whole response is an error. */
-export function requireNoError(code: number): void {
+export function requireSuccess(code: number): void {
   const errorCode = errorCodeOf(code);
   if (errorCode !== undefined)
     throw new KafkaError(errorCode, NAMES.get(code)?.message ?? `error ${code} of the broker`);
@@ -49,7 +49,7 @@ export function callError(error: unknown, broker: string): KafkaError {
 }
 
 /** An offset or another 64-bit number; throws MALFORMED_RESPONSE if it is not a safe integer. */
-export function wholeNumber(value: string | bigint): number {
+export function safeInteger(value: string | bigint): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number)) throw new KafkaError('MALFORMED_RESPONSE', `${value} is out of range`);
   return number;

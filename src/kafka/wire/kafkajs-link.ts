@@ -2,7 +2,7 @@ import { byTopic, flat } from './by-topic.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { Calls } from './kafkajs-calls.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
+import { errorIn, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import { Encoder, type Protocol } from './kafkajs-modules.ts';
 import { fetchResponse, produceProtocol, produceResponses } from './kafkajs-records.ts';
 import { apiKeys, requests, type Throttled } from './kafkajs-requests.ts';
@@ -83,14 +83,14 @@ export class KafkajsLink implements port.BrokerLink {
       partitions: flat(decoded.responses, ({ partition, errorCode, offset }) => ({
         partition,
         ...errorIn(errorCode),
-        offset: wholeNumber(offset),
+        offset: safeInteger(offset),
       })),
     }));
   }
 
   findCoordinator(request: Parameters<port.BrokerLink['findCoordinator']>[0]): Promise<port.FindCoordinatorResponse> {
     return this.#calls.request(apiKeys.GroupCoordinator, requests.GroupCoordinator, request, (decoded) => {
-      requireNoError(decoded.errorCode);
+      requireSuccess(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), ...decoded.coordinator };
     });
   }
@@ -105,7 +105,7 @@ export class KafkajsLink implements port.BrokerLink {
     };
     return this.#calls.request(apiKeys.JoinGroup, requests.JoinGroup, options, (decoded) => {
       const { errorCode } = errorIn(decoded.errorCode);
-      if (errorCode !== 'MEMBER_ID_REQUIRED') requireNoError(decoded.errorCode);
+      if (errorCode !== 'MEMBER_ID_REQUIRED') requireSuccess(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
         ...(errorCode === undefined ? {} : { errorCode }),
@@ -132,7 +132,7 @@ export class KafkajsLink implements port.BrokerLink {
       })),
     };
     return this.#calls.request(apiKeys.SyncGroup, requests.SyncGroup, options, (decoded) => {
-      requireNoError(decoded.errorCode);
+      requireSuccess(decoded.errorCode);
       return { throttleMs: throttleOf(decoded), assignment: decoded.memberAssignment ?? Buffer.alloc(0) };
     });
   }
@@ -140,14 +140,14 @@ export class KafkajsLink implements port.BrokerLink {
   heartbeat(request: port.MemberRequest): Promise<port.BrokerResponse> {
     const options = { ...memberOf(request), groupGenerationId: request.generation };
     return this.#calls.request(apiKeys.Heartbeat, requests.Heartbeat, options, (decoded) => {
-      requireNoError(decoded.errorCode);
+      requireSuccess(decoded.errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
 
   leaveGroup(request: Omit<port.MemberRequest, 'generation'>): Promise<port.BrokerResponse> {
     return this.#calls.request(apiKeys.LeaveGroup, requests.LeaveGroup, memberOf(request), (decoded) => {
-      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireNoError(errorCode);
+      for (const { errorCode } of [decoded, ...(decoded.members ?? [])]) requireSuccess(errorCode);
       return { throttleMs: throttleOf(decoded) };
     });
   }
@@ -177,13 +177,13 @@ export class KafkajsLink implements port.BrokerLink {
   fetchOffsets({ groupId, partitions }: port.OffsetFetchRequest): Promise<port.OffsetFetchResponse> {
     const options = { groupId, topics: byTopic(partitions, ({ partition }) => ({ partition })) };
     return this.#calls.request(apiKeys.OffsetFetch, requests.OffsetFetch, options, (decoded) => {
-      requireNoError(decoded.errorCode);
+      requireSuccess(decoded.errorCode);
       return {
         throttleMs: throttleOf(decoded),
         partitions: flat(decoded.responses, ({ partition, errorCode, offset, metadata }) => ({
           partition,
           ...errorIn(errorCode),
-          offset: wholeNumber(offset),
+          offset: safeInteger(offset),
           metadata: metadata ?? '',
         })),
       };

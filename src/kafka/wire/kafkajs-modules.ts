@@ -111,7 +111,7 @@ declare class KafkajsConnection {
   protected processData(chunk: Buffer): void;
 }
 
-export const Connection = typed<typeof KafkajsConnection>(connectionModule);
+export const InnerConnection = typed<typeof KafkajsConnection>(connectionModule);
 
 /** Sockets as kafkajs opens them: TLS with the host as server name unless that is an address. */
 export const createSocketFactory = typed<() => SocketFactory>(socketFactoryModule);

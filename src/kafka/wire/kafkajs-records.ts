@@ -1,6 +1,6 @@
 import { byTopic } from './by-topic.ts';
 import { KafkaError } from './kafka-error.ts';
-import { errorIn, requireNoError, wholeNumber } from './kafkajs-errors.ts';
+import { errorIn, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import { Decoder, Encoder, type Protocol } from './kafkajs-modules.ts';
 import { apiKeys, type DecodedProduce, produceResponse } from './kafkajs-requests.ts';
 import type { FetchedPartition, FetchResponse, ProduceRequest, ProduceResponse } from './port.ts';
@@ -60,9 +60,9 @@ export function produceResponses(decoded: DecodedProduce, requests: readonly Pro
     return {
       throttleMs,
       ...errorIn(response.errorCode),
-      baseOffset: wholeNumber(response.baseOffset),
-      appendedAtMs: wholeNumber(response.logAppendTime),
-      logStartOffset: wholeNumber(response.logStartOffset),
+      baseOffset: safeInteger(response.baseOffset),
+      appendedAtMs: safeInteger(response.logAppendTime),
+      logStartOffset: safeInteger(response.logStartOffset),
     };
   });
 }
@@ -79,7 +79,7 @@ export const fetchResponse: Protocol<FetchResponse>['response'] = {
   decode: async (payload) => {
     const decoder = new Decoder(payload);
     const throttleMs = decoder.readInt32();
-    requireNoError(decoder.readInt16());
+    requireSuccess(decoder.readInt16());
     decoder.readInt32();
     const topics = decoder.readArray(readTopic);
     return { throttleMs, partitions: topics.flat() };
@@ -94,9 +94,9 @@ function readTopic(decoder: Decoder): FetchedPartition[] {
 function readPartition(decoder: Decoder, topic: string): FetchedPartition {
   const partition = decoder.readInt32();
   const error = errorIn(decoder.readInt16());
-  const highWatermark = wholeNumber(decoder.readInt64());
-  const lastStableOffset = wholeNumber(decoder.readInt64());
-  const logStartOffset = wholeNumber(decoder.readInt64());
+  const highWatermark = safeInteger(decoder.readInt64());
+  const lastStableOffset = safeInteger(decoder.readInt64());
+  const logStartOffset = safeInteger(decoder.readInt64());
   const aborted = decoder.readArray(readAborted);
   decoder.readInt32(); // preferred read replica: only for clients that send their rack
   const records = readRecords(decoder);
@@ -105,7 +105,7 @@ function readPartition(decoder: Decoder, topic: string): FetchedPartition {
 
 function readAborted(decoder: Decoder): FetchedPartition['aborted'][number] {
   const producerId = decoder.readInt64();
-  return { producerId, firstOffset: wholeNumber(decoder.readInt64()) };
+  return { producerId, firstOffset: safeInteger(decoder.readInt64()) };
 }
 
 function readRecords(decoder: Decoder): Buffer {

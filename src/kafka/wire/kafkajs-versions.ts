@@ -1,6 +1,6 @@
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { requireNoError } from './kafkajs-errors.ts';
+import { requireSuccess } from './kafkajs-errors.ts';
 import type { ApiVersions } from './kafkajs-modules.ts';
 import { apiKeys, requests } from './kafkajs-requests.ts';
 
@@ -33,7 +33,7 @@ export async function agreeOnVersions(connection: WireConnection): Promise<ApiVe
     response: { decode: response.decode, parse: async (decoded: Decoded) => decoded },
     logResponseError: false,
   });
-  requireNoError(errorCode);
+  requireSuccess(errorCode);
   const supported: ApiVersions = Object.fromEntries(
     apiVersions.map(({ apiKey, minVersion, maxVersion }) => [apiKey, { minVersion, maxVersion }]),
   );

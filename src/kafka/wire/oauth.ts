@@ -11,9 +11,9 @@ export interface OauthSettings {
   readonly tokenUrl: string;
   readonly clientId: string;
   readonly clientSecret: Secret;
-  readonly scope?: string;
+  readonly scope?: string | undefined;
   /** PEM of the CA that signs the endpoint's certificate; by default those of Node. */
-  readonly ca?: Secret;
+  readonly ca?: Secret | undefined;
 }
 
 const TIMEOUT_MS = 4_000;

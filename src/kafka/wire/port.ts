@@ -164,7 +164,7 @@ export interface JoinGroupRequest {
   /** Empty at the first join; the broker then answers MEMBER_ID_REQUIRED, with the ID to join with in `memberId`. */
   readonly memberId: string;
   /** Static membership (KIP-345): a member that joins with it replaces the previous one. */
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
   readonly sessionTimeoutMs: number;
   readonly rebalanceTimeoutMs: number;
   readonly protocolType: string;
@@ -179,14 +179,18 @@ export interface JoinGroupResponse extends BrokerResponse {
   readonly leaderId: string;
   readonly memberId: string;
   /** All members; only for the leader. */
-  readonly members: readonly { readonly memberId: string; readonly instanceId?: string; readonly metadata: Buffer }[];
+  readonly members: readonly {
+    readonly memberId: string;
+    readonly instanceId?: string | undefined;
+    readonly metadata: Buffer;
+  }[];
 }
 
 export interface MemberRequest {
   readonly groupId: string;
   readonly generation: number;
   readonly memberId: string;
-  readonly instanceId?: string;
+  readonly instanceId?: string | undefined;
 }
 
 export interface SyncGroupRequest extends MemberRequest {
@@ -266,7 +270,7 @@ export interface DescribeGroupsResponse extends BrokerResponse {
     readonly state: string;
     readonly members: readonly {
       readonly memberId: string;
-      readonly instanceId?: string;
+      readonly instanceId?: string | undefined;
       readonly clientId: string;
       readonly clientHost: string;
       readonly assignment: Buffer;

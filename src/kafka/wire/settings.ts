@@ -23,10 +23,10 @@ export interface KafkaSettings {
   readonly clientId: string;
   readonly tls: boolean;
   /** PEM of the CA that signs the brokers' certificates; by default those of Node. */
-  readonly ca?: Secret;
+  readonly ca?: Secret | undefined;
   /** The client certificate. */
-  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret };
-  readonly sasl?: SaslSettings;
+  readonly clientCertificate?: { readonly cert: Secret; readonly key: Secret } | undefined;
+  readonly sasl?: SaslSettings | undefined;
 }
 
 type ConnectionSettings = Omit<KafkaSettings, 'brokers'>;

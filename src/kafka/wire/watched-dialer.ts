@@ -2,7 +2,7 @@ import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.t
 import type * as port from './port.ts';
 
 /** A right that a user may or may not have, as Kafka's authorizer names it. */
-export interface Right {
+export interface UsedRight {
   readonly on: 'topic' | 'group';
   readonly name: string;
   readonly operation: 'Read' | 'Write' | 'Describe';
@@ -15,12 +15,12 @@ export interface Watch {
   /** A dial failed, or a broker ended the session of a connection. */
   onDialError(address: port.BrokerAddress, error: KafkaError): void;
   /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
-  onRight(right: Right, errorCode: KafkaErrorCode | undefined): void;
+  onRight(right: UsedRight, errorCode: KafkaErrorCode | undefined): void;
   /** A coordinator refuses a member for one of JOIN_REFUSALS; undefined when it accepts it. */
   onJoin(member: Pick<port.JoinGroupRequest, 'groupId' | 'sessionTimeoutMs'>, refusal: JoinRefusal | undefined): void;
 }
 
-const REFUSALS: Readonly<Record<Right['on'], KafkaErrorCode>> = {
+const REFUSALS: Readonly<Record<UsedRight['on'], KafkaErrorCode>> = {
   topic: 'TOPIC_AUTHORIZATION_FAILED',
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
@@ -147,7 +147,7 @@ class WatchedLink implements port.BrokerLink {
 
   async #asMember<R extends port.BrokerResponse>(
     name: string,
-    operation: Right['operation'],
+    operation: UsedRight['operation'],
     pending: Promise<R>,
     errorCodeIn: (response: R) => KafkaErrorCode | undefined = () => undefined,
   ): Promise<R> {
@@ -172,7 +172,7 @@ class WatchedLink implements port.BrokerLink {
   }
 
   /** Any other error says nothing about the right: it may have occurred before authorization. */
-  #report(right: Right, errorCode: KafkaErrorCode | undefined): void {
+  #report(right: UsedRight, errorCode: KafkaErrorCode | undefined): void {
     if (errorCode === undefined || errorCode === REFUSALS[right.on]) this.#watch.onRight(right, errorCode);
   }
 }

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Finding } from '../../../src/cli/audit/check.ts';
 import { OverlapSearch, sharesId } from '../../../src/cli/audit/overlap.ts';
-import type { Run } from '../../../src/cli/audit/store.ts';
+import type { IdRun } from '../../../src/cli/audit/store.ts';
 
 const PLACE = { source: 'ledger', topic: 't', partition: 0, offset: 0, correlationId: Buffer.from('c') } as const;
 
@@ -17,18 +17,18 @@ const runs = fc
     { maxLength: 12 },
   )
   .map((drafts) =>
-    drafts.map(({ first, count, step, unit }): Run => {
+    drafts.map(({ first, count, step, unit }): IdRun => {
       return { ...PLACE, first, last: first + BigInt(count - 1) * step, step, unit };
     }),
   );
 
-function idsOf({ first, last, step }: Run): bigint[] {
+function idsOf({ first, last, step }: IdRun): bigint[] {
   const ids: bigint[] = [];
   for (let id = first; id <= last; id += step) ids.push(id);
   return ids;
 }
 
-function haveCommon(a: Run, b: Run): boolean {
+function haveCommon(a: IdRun, b: IdRun): boolean {
   const ids = new Set(idsOf(a));
   return idsOf(b).some((id) => ids.has(id));
 }
@@ -48,7 +48,7 @@ test('names each batch that shares an ID with another, and no other batch', () =
     fc.property(runs, (some) => {
       const named = new Set<number>();
       const search = new OverlapSearch(({ locations }: Finding) => {
-        for (const place of locations) named.add((place as Run).unit);
+        for (const place of locations) named.add((place as IdRun).unit);
       });
       for (const run of some.toSorted((a, b) => Number(a.first - b.first))) search.take(run);
       const guilty = some.filter((a) => some.some((b) => a.unit !== b.unit && haveCommon(a, b)));

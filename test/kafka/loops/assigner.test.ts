@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { assignSticky, type Candidate, inOrder } from '../../../src/kafka/loops/assigner.ts';
-import { type Copies, Lags } from '../../../src/kafka/loops/copies.ts';
+import { type CopyReport, Lags } from '../../../src/kafka/loops/copies.ts';
 
 const PARTITIONS = 12;
-const NONE: Copies = new Map();
+const NONE: CopyReport = new Map();
 
 type Plan = ReadonlyMap<string, readonly number[]>;
 
@@ -27,7 +27,7 @@ function rejoining(plan: Plan, generation: number): Candidate[] {
 }
 
 /** Copies of logs that end at 1,000. */
-function ends(byPartition: Readonly<Record<number, number>>): Copies {
+function ends(byPartition: Readonly<Record<number, number>>): CopyReport {
   return new Map(Object.entries(byPartition).map(([partition, end]) => [Number(partition), { end, logEnd: 1_000 }]));
 }
 

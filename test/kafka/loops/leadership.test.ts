@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Claims } from '../../../src/kafka/loops/assigner.ts';
-import type { Copies } from '../../../src/kafka/loops/copies.ts';
+import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
@@ -37,7 +37,12 @@ function leading(partitions: number) {
   return { lead, assign, warnings };
 }
 
-function member(memberId: string, claims: Claims = NOTHING, instanceId?: string, copies: Copies = new Map()): Member {
+function member(
+  memberId: string,
+  claims: Claims = NOTHING,
+  instanceId?: string,
+  copies: CopyReport = new Map(),
+): Member {
   const metadata = encodeJoining(TOPIC, claims, { copies, unreached: [] });
   return instanceId === undefined ? { memberId, metadata } : { memberId, instanceId, metadata };
 }

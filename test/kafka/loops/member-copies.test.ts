@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Copies, Copy } from '../../../src/kafka/loops/copies.ts';
+import type { Copy, CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
@@ -22,7 +22,7 @@ class Disk {
     for (const partition of partitions) this.copies.set(partition, { end: LOG_END, logEnd: LOG_END });
   }
 
-  readonly report = (): Copies => {
+  readonly report = (): CopyReport => {
     this.asked += 1;
     return new Map(this.copies);
   };

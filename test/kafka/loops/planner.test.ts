@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Candidate, Share } from '../../../src/kafka/loops/assigner.ts';
-import type { Copies } from '../../../src/kafka/loops/copies.ts';
+import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
 import { examples } from '../../support/examples.ts';
 import { PlannedGroup } from './planned-group.ts';
@@ -16,14 +16,14 @@ const settings = (partitions: number, standbys: number | 'all' = 1): PlanSetting
 });
 
 /** Copies of logs that end at 1,000. */
-const ends = (byPartition: Readonly<Record<number, number>>): Copies =>
+const ends = (byPartition: Readonly<Record<number, number>>): CopyReport =>
   new Map(Object.entries(byPartition).map(([at, end]) => [Number(at), { end, logEnd: LOG_END }]));
 
 /** All partitions below the count, each complete. */
-const all = (partitions: number): Copies =>
+const all = (partitions: number): CopyReport =>
   ends(Object.fromEntries(Array.from({ length: partitions }, (_, at) => [at, LOG_END])));
 
-function member(memberId: string, copies: Copies, had: Partial<Share> = {}, generation = 1): Candidate {
+function member(memberId: string, copies: CopyReport, had: Partial<Share> = {}, generation = 1): Candidate {
   return { memberId, copies, claims: [{ generation, partitions: [], standbys: [], warmups: [], ...had }] };
 }
 
