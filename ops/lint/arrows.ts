@@ -100,7 +100,7 @@ export const ROOMS: readonly Room[] = merged([
   },
   {
     room: 'cli',
-    folders: ['audit', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
+    folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
     imports: [
       ...[...BASE, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
