@@ -144,8 +144,10 @@ function helpAfter(command: Command): string[] {
   return after === '' ? [] : [`\`\`\`text\n${after}\n\`\`\``];
 }
 
-function leaves(command: Command): Command[] {
-  return command.commands.length === 0 ? [command] : command.commands.flatMap(leaves);
+/** The commands that can be run: a command with commands below it is one only if it has examples of its own. */
+function runnable(command: Command): Command[] {
+  const own = command.commands.length === 0 || helpAfter(command).join().includes('Examples:');
+  return [...(own ? [command] : []), ...command.commands.flatMap(runnable)];
 }
 
 const COMMAND_LINE = await program('0.0.0', NO_PROCESS);
@@ -162,7 +164,7 @@ Servers and topics come from the [configuration](configuration.md).
 
 ${IN_CHECKOUT}`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
-    ...leaves(COMMAND_LINE).map(commandPart),
+    ...COMMAND_LINE.commands.flatMap(runnable).map(commandPart),
   );
 }
 
@@ -265,7 +267,8 @@ ${IN_CHECKOUT}
     ),
     `## Further reasons of readiness
 
-\`/readyz\` and \`idalloc_gate{reason}\` also have these, which no call returns:`,
+\`/readyz\` also has these. Those with an HTTP status are reasons of the gate: \`idalloc_gate{reason}\` has them too, and the HTTP API
+returns them as the \`code\` of its 503. With the others the gate is open.`,
     table(
       ['reason', 'HTTP', 'meaning and remedy'],
       reasons.map((reason) => row(reason)),

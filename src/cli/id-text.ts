@@ -51,7 +51,8 @@ function settingsFor(form: FormName, text: string, settings: FormSettings): Form
 function unread(text: string, refusals: readonly unknown[]): unknown {
   const [first, ...others] = refusals;
   if (first !== undefined && others.length === 0) return first;
-  const reasons = refusals.length === 0 ? '--form lists the forms' : refusals.map(describeError).join('; ');
+  const reasons =
+    refusals.length === 0 ? `the forms are ${FORM_NAMES.join(', ')}` : refusals.map(describeError).join('; ');
   return new IdallocError('INVALID_ID', `${shown(text)} is not an ID in any form: ${reasons}`);
 }
 

@@ -21,8 +21,11 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   namespace: async () => (await import('./namespace/namespace.ts')).namespaceCommand,
   topics: async () => (await import('./topics/topics.ts')).topicsCommand,
   doctor: async () => (await import('./doctor/doctor.ts')).doctorCommand,
+  completion: async () => (await import('./completion/completion.ts')).completionCommand,
 };
 
+/** It describes all others. */
+const NEEDS_ALL = 'completion';
 const VERSION_FLAGS = ['-V', '--version'];
 
 /**
@@ -59,7 +62,7 @@ export async function program(version: string, context: CliContext, first = ''):
     .version(version)
     .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);
-  const needsNoOther = Object.hasOwn(COMMANDS, first) || VERSION_FLAGS.includes(first);
+  const needsNoOther = (Object.hasOwn(COMMANDS, first) && first !== NEEDS_ALL) || VERSION_FLAGS.includes(first);
   const wanted = Object.entries(COMMANDS).filter(([name]) => !needsNoOther || name === first);
   const loaded = await Promise.all(wanted.map(([, load]) => load()));
   for (const command of loaded) root.addCommand(command(context));

@@ -14,7 +14,7 @@ import { TIME_HELP, timeReader } from './times.ts';
 
 interface RangeOptions extends LayoutOptions, FormFlags {
   readonly from: number;
-  readonly to: number;
+  readonly to?: number;
   readonly json?: true;
 }
 
@@ -36,8 +36,8 @@ With --json, stdout has one line: {"layout","epoch_ms","from_ms","to_ms","first"
 Examples:
   idalloc range --from 2026-06-02 --to 2026-06-03
   idalloc range --from 2026-06-02T16:05:00Z --to 2026-06-02T18:06:00+02:00 --json
-  idalloc range --from 2h --to now --form uuid7
-  idalloc range --from 2h --to now --layout sonyflake`;
+  idalloc range --from 2h --form uuid7
+  idalloc range --from 2h --layout sonyflake`;
 
 /** `idalloc range`: the IDs of a span of time, for `WHERE id BETWEEN`, without a server. */
 export function rangeCommand({ out, env, now }: CliContext): Command {
@@ -45,13 +45,13 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
   const command = new Command('range')
     .description('Show the first and the last ID of a span of time, for WHERE id BETWEEN.')
     .requiredOption('--from <time>', `start of the span: ${TIME_HELP}`, parse)
-    .requiredOption('--to <time>', 'end of the span, exclusive; same formats', parse);
+    .option('--to <time>', 'end of the span, exclusive; same formats (default: now)', parse);
   return withLayoutOptions(withFormOptions(command, 'form in which both IDs are printed as well; it must sort'))
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action((options: RangeOptions) => {
       const layout = chosenLayout(options, env, command);
-      const span = spanOf(layout, options, command);
+      const span = spanOf(layout, options.from, options.to ?? now(), command);
       const texts = orUsageError(command, () => formTexts(span, layout, options, env));
       out(options.json === true ? `${JSON.stringify(viewSpan(layout, span, texts))}\n` : spanText(span, texts));
     });
@@ -77,7 +77,7 @@ export function idSpan(layout: Layout, fromMs: number, toMs: number): IdSpan {
   };
 }
 
-function spanOf(layout: Layout, { from, to }: RangeOptions, command: Command): IdSpan {
+function spanOf(layout: Layout, from: number, to: number, command: Command): IdSpan {
   try {
     return idSpan(layout, from, to);
   } catch (error) {

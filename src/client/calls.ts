@@ -6,7 +6,7 @@ import type { Transport, TransportEvents } from './transport.ts';
 
 export interface RequestOptions {
   readonly count: number;
-  /** 1 to 256 bytes (text: as UTF-8); the same one always gets the same batch. Default: a new one. */
+  /** 1 to 256 bytes (text: as UTF-8); while the ledger keeps it (26 h by default), the same one gets the same batch. Default: a new one. */
   readonly correlationId?: string | Uint8Array;
   /** Another reply topic than the client's. The client reads it from then on; at most 8 topics in all. */
   readonly replyTopic?: string;

@@ -189,7 +189,7 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
     worker_id: whole('worker', maxWorker),
     sequence_number: whole('number within the tick', sequencesPerTick - 1),
   });
-  const id = text('64-bit integer', { pattern: '^(0|[1-9][0-9]{0,19})$', examples: [GOLDEN_ID] });
+  const id = text('64-bit integer below 2^63', { pattern: '^(0|[1-9][0-9]{0,18})$', examples: [GOLDEN_ID] });
   const number = whole('the ID as a JSON number, exactly', Number.MAX_SAFE_INTEGER);
   return {
     Ids: record({

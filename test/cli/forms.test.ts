@@ -50,6 +50,14 @@ test.each(FORM_NAMES.filter((form) => form !== 'simpleflake'))(
 );
 
 describe('idalloc decode', () => {
+  test('reads a number above every ID, which a simpleflake may be, as a simpleflake', async () => {
+    const id = BigInt(Date.UTC(2040, 0) - Date.UTC(2026, 0)) << 22n;
+    const text = openForm('simpleflake', SETTINGS).format(id);
+    expect(text).toHaveLength(20);
+    const { out } = await cli(['decode', '--json', text]);
+    expect(firstOf(out)).toMatchObject({ value_string: String(id), form: 'simpleflake' });
+  });
+
   test('shows the form in which each of several IDs was read', async () => {
     const texts = ['ulid', 'hex', 'prefixed'].map((form) => openForm(form, SETTINGS).format(GOLDEN));
     const [table = ''] = (await cli(['decode', ...texts])).out.split('\n\n');
@@ -69,7 +77,7 @@ describe('idalloc decode', () => {
   });
 
   test.each([
-    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', 'is not an ID in any form: --form lists the forms'],
+    ['c232ab00-9414-11ec-b3c8-9f6bdeced846', `is not an ID in any form: the forms are ${FORM_NAMES.join(', ')}`],
     ['017f22e2-79b0-7cc3-98c4-dc0c0c07398f', "it does not contain a valid ID of layout 'default'"],
     ['01ARZ3NDEKTSV4RRFFQ69G5FAV', 'is not a valid ID in form ulid'],
     ['0ujtsYcgvSTl8PAuAdqWYSMnLOv', 'is not a valid ID in form ksuid'],

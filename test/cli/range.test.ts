@@ -63,8 +63,8 @@ describe('idalloc range', () => {
     expect(BigInt(last ?? 0) - BigInt(first ?? 0)).toBe((1000n << 22n) - 1n);
   });
 
-  test('accepts ages, counted back from now', async () => {
-    const { out } = await cli(['range', '--json', '--from', '1h', '--to', 'now']);
+  test.each([[], ['--to', 'now']])('accepts ages, counted back from now, and ends now with %j', async (...to) => {
+    const { out } = await cli(['range', '--json', '--from', '1h', ...to]);
     expect(JSON.parse(out)).toMatchObject({
       from_ms: Date.UTC(2026, 5, 2, 15, 5),
       to_ms: Date.UTC(2026, 5, 2, 16, 5),

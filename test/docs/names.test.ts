@@ -9,8 +9,12 @@ import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 /** Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports. */
 const OTHERS = new Set([
   'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
+  'IDALLOC_API_PORT',
   'IDALLOC_CACHE_DIR',
+  'IDALLOC_ETCD_PORT',
+  'IDALLOC_KAFKA_PORT',
   'IDALLOC_NO_INSTALL',
+  'IDALLOC_OPS_PORT',
   'IDALLOC_SERVERS',
   'IDALLOC_STROBE_MS',
   'IDALLOC_TEST_SERVERS',

@@ -38,7 +38,12 @@ describe('the generated reference', () => {
 
   test('has the options of each command', () => {
     const page = renderReference('cli.md');
-    for (const heading of ['## idalloc replay', '## idalloc deadletters resend', '## idalloc worker']) {
+    for (const heading of [
+      '## idalloc leases\n',
+      '## idalloc replay',
+      '## idalloc deadletters resend',
+      '## idalloc worker',
+    ]) {
       expect(page).toContain(heading);
     }
     expect(page).toMatch(/^\| `--dry-run` \| only show what would be read again/m);

@@ -29,5 +29,6 @@ test('the page of the client names the runtimes and bundlers that the packages a
 
 test('the addresses of the project are in one file', () => {
   expect(PLACES.repository.url).toMatch(/^git\+https:/);
+  expect(readPage('docs/quickstart.md')).toContain(`git clone ${PLACES.repository.url.replace('git+', '')}\n`);
   expect(readFileSync(join(ROOT, 'ops/release/packages.ts'), 'utf8')).not.toMatch(/https?:/);
 });

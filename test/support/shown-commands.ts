@@ -58,6 +58,7 @@ const PACKAGE = 'test/integration/package.test.ts';
 const PYTHON = 'test/integration/interop-python.test.ts';
 const SPRING = 'test/integration/interop-spring.test.ts';
 const NESTJS = 'test/integration/interop-nestjs.test.ts';
+const COMPOSE = 'test/integration/compose.test.ts';
 const IMAGES = 'test/integration/testcontainers.test.ts';
 
 /** Commands that the docs tests can't run: which file runs each, and how. */
@@ -89,7 +90,9 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ],
   ['docker build -f ops/Dockerfile -t idalloc:local .', { file: IMAGES, by: 'buildWorkerImages(' }],
   ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', { file: IMAGES, by: 'buildWorkerImages(' }],
-  ['docker compose up', { file: 'test/integration/compose.test.ts', by: "compose('up'" }],
+  ['docker compose up', { file: COMPOSE, by: "compose('up'" }],
+  ['docker compose up --build', { file: COMPOSE, by: "compose('build')" }],
+  ['docker compose down --volumes', { file: COMPOSE, by: "compose('down', '--volumes'" }],
   ['pip install -r requirements.txt', { file: PYTHON, by: 'pythonEnvironment()' }],
   ['python request.py --reply-topic id.replies.orders --count 5', { file: PYTHON, by: "'request.py'" }],
   ['mvn dependency:copy-dependencies -DoutputDirectory=libs', { file: SPRING, by: "jars('spring')" }],

@@ -41,13 +41,15 @@ async function checkRegistry(config: KafkaConfig): Promise<Check[]> {
   return [{ name, state: 'fault', detail: fault.message, fix: fault.fix }];
 }
 
-function doctorText(context: CliContext, checks: readonly Check[]): string {
+/** One line for each check; a fix that several checks share is below the last of them. */
+export function doctorText(context: Pick<CliContext, 'terminal' | 'env'>, checks: readonly Check[]): string {
   const paint = palette(context);
   const marks = { ok: paint.green('ok   '), warn: paint.yellow('warn '), fault: paint.red('fault') } as const;
   const width = Math.max(...checks.map(({ name }) => name.length));
-  const lines = checks.flatMap(({ name, state, detail, fix }) => [
+  const lastOf = new Map(checks.map(({ fix }, i) => [fix, i]));
+  const lines = checks.flatMap(({ name, state, detail, fix }, i) => [
     `${marks[state]}  ${name.padEnd(width)}  ${detail}`,
-    ...(fix === undefined ? [] : [`${' '.repeat(width + 9)}${paint.dim('fix:')} ${fix}`]),
+    ...(fix === undefined || lastOf.get(fix) !== i ? [] : [`${' '.repeat(width + 9)}${paint.dim('fix:')} ${fix}`]),
   ]);
   const faults = checks.filter(({ state }) => state === 'fault').length;
   lines.push(faults === 0 ? paint.green('no fault: a worker can run') : paint.red(counted(faults, 'fault')));

@@ -13,6 +13,7 @@ import {
   judgeTopicReport,
   judgeVariables,
 } from '../../../src/cli/doctor/checks.ts';
+import { doctorText } from '../../../src/cli/doctor/doctor-run.ts';
 
 const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;
@@ -111,4 +112,17 @@ test('each likely mistake in the variables is a warning', () => {
     { name: 'variables', state: 'warn', detail: 'A is ignored: did you mean B?', fix: expect.any(String) },
   ]);
   expect(judgeVariables([])).toEqual([]);
+});
+
+test('a fix that several checks share is printed once, below the last of them', () => {
+  const checks = ['first', 'second', 'third'].map((name) => ({
+    name,
+    state: 'fault' as const,
+    detail: 'd',
+    fix: 'do this',
+  }));
+  const terminal = { input: false, output: false, errors: false };
+  const lines = doctorText({ terminal, env: {} }, [...checks, { name: 'other', state: 'ok', detail: 'd' }]).split('\n');
+  expect(lines.filter((line) => line.includes('fix:'))).toHaveLength(1);
+  expect(lines.findIndex((line) => line.includes('fix:'))).toBe(lines.findIndex((line) => line.includes('third')) + 1);
 });

@@ -1,0 +1,169 @@
+import type { Argument, Command, Option } from 'commander';
+
+export type Shell = 'bash' | 'zsh' | 'fish';
+
+/** The script for each shell, for all commands below a program. */
+export const SHELLS: Readonly<Record<Shell, (program: Command) => string>> = { bash, zsh, fish };
+
+/** A word that can come next, and what it means. */
+interface Word {
+  readonly word: string;
+  readonly meaning: string;
+}
+
+/** What can follow a command. */
+interface Place {
+  /** The words of the command without the program's name, as in `leases evict`. */
+  readonly path: string;
+  readonly commands: readonly Word[];
+  readonly options: readonly Word[];
+  /** The options that take a value, each with its choices: none if it takes any text. */
+  readonly values: readonly { readonly option: string; readonly choices: readonly string[] }[];
+  /** What its arguments have a choice of. */
+  readonly choices: readonly string[];
+}
+
+const HELP: Word = { word: '--help', meaning: 'display help for command' };
+
+function placesOf(program: Command): Place[] {
+  const places = (command: Command, path: readonly string[]): Place[] => [
+    placeOf(command, path.join(' ')),
+    ...command.commands.flatMap((child) => places(child, [...path, child.name()])),
+  ];
+  return places(program, []);
+}
+
+function placeOf(command: Command, path: string): Place {
+  const options = command.options.filter(({ hidden }) => !hidden);
+  const takesValue = ({ required, optional }: Option) => required || optional;
+  return {
+    path,
+    commands: command.commands.map((child) => ({ word: child.name(), meaning: child.description() })),
+    options: [...options.map((option) => ({ word: nameOf(option), meaning: option.description })), HELP],
+    values: options.filter(takesValue).map((option) => ({ option: nameOf(option), choices: option.argChoices ?? [] })),
+    choices: command.registeredArguments.flatMap(({ argChoices }: Argument) => argChoices ?? []),
+  };
+}
+
+function nameOf({ long, short }: Option): string {
+  return long ?? short ?? '';
+}
+
+/** The paths of all commands but the program, as patterns of a shell's `case`. */
+function pathPattern(places: readonly Place[]): string {
+  return places.flatMap(({ path }) => (path === '' ? [] : [quoted(path)])).join(' | ');
+}
+
+/** In single quotes, for bash and zsh. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** In single quotes, for fish. */
+function fishQuoted(text: string): string {
+  return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+}
+
+function bash(program: Command): string {
+  const places = placesOf(program);
+  const values = places.flatMap(({ path, values }) =>
+    values.map(({ option, choices }) => {
+      const reply = choices.length === 0 ? '' : ` COMPREPLY=($(compgen -W ${quoted(choices.join(' '))} -- "$word"));`;
+      return `    ${quoted(`${path} ${option}`)})${reply} return ;;`;
+    }),
+  );
+  const words = places.map(({ path, commands, options, choices }) => {
+    const all = [...commands.map(({ word }) => word), ...choices, ...options.map(({ word }) => word)];
+    return `    ${quoted(path)}) words=${quoted(all.join(' '))} ;;`;
+  });
+  return `# idalloc for bash: eval "$(idalloc completion bash)"
+_idalloc() {
+  local word="\${COMP_WORDS[COMP_CWORD]}" at='' words='' i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case "\${at:+$at }\${COMP_WORDS[i]}" in
+    ${pathPattern(places)}) at="\${at:+$at }\${COMP_WORDS[i]}" ;;
+    esac
+  done
+  case "$at \${COMP_WORDS[COMP_CWORD - 1]}" in
+${values.join('\n')}
+  esac
+  case "$at" in
+${words.join('\n')}
+  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -F _idalloc idalloc
+`;
+}
+
+function zsh(program: Command): string {
+  const places = placesOf(program);
+  const described = (words: readonly Word[]) =>
+    words.map(({ word, meaning }) => quoted(`${word.replaceAll(':', '\\:')}:${meaning}`)).join(' ');
+  const values = places.flatMap(({ path, values }) =>
+    values.map(({ option, choices }) => {
+      const action = choices.length === 0 ? '_default' : `compadd -- ${choices.map(quoted).join(' ')}`;
+      return `    ${quoted(`${path} ${option}`)}) ${action}; return ;;`;
+    }),
+  );
+  const words = places.map(({ path, commands, options, choices }) => {
+    const first = described([...commands, ...choices.map((word) => ({ word, meaning: word }))]);
+    return `    ${quoted(path)}) commands=(${first}); options=(${described(options)}) ;;`;
+  });
+  return `#compdef idalloc
+# idalloc for zsh: eval "$(idalloc completion zsh)" after compinit, or a file _idalloc in a directory of fpath
+_idalloc() {
+  local at='' i
+  local -a commands options
+  for ((i = 2; i < CURRENT; i++)); do
+    case "\${at:+$at }\${words[i]}" in
+    ${pathPattern(places)}) at="\${at:+$at }\${words[i]}" ;;
+    esac
+  done
+  case "$at \${words[CURRENT - 1]}" in
+${values.join('\n')}
+  esac
+  case "$at" in
+${words.join('\n')}
+  esac
+  (( \${#commands} )) && _describe command commands
+  _describe -o option options
+}
+if [ "\${funcstack[1]}" = _idalloc ]; then _idalloc "$@"; else compdef _idalloc idalloc; fi
+`;
+}
+
+function fish(program: Command): string {
+  const places = placesOf(program);
+  const lines = places.flatMap(({ path, commands, options, values, choices }) => {
+    const here = `complete -c idalloc -n ${fishQuoted(`__idalloc_at ${path}`.trim())}`;
+    const taken = (word: string) => {
+      const value = values.find(({ option }) => option === word);
+      if (value === undefined) return '';
+      return value.choices.length === 0 ? ' -r -F' : ` -x -a ${fishQuoted(value.choices.join(' '))}`;
+    };
+    return [
+      ...commands.map(({ word, meaning }) => `${here} -a ${fishQuoted(word)} -d ${fishQuoted(meaning)}`),
+      ...choices.map((word) => `${here} -a ${fishQuoted(word)}`),
+      ...options.map(
+        ({ word, meaning }) =>
+          `${here} -l ${fishQuoted(word.replace(/^-+/, ''))}${taken(word)} -d ${fishQuoted(meaning)}`,
+      ),
+    ];
+  });
+  const paths = places.flatMap(({ path }) => (path === '' ? [] : [fishQuoted(path)]));
+  return `# idalloc for fish: idalloc completion fish >~/.config/fish/completions/idalloc.fish
+function __idalloc_at
+    set -l at
+    for word in (commandline -opc)[2..]
+        if contains -- (string join ' ' -- $at $word) ${paths.join(' ')}
+            set at $at $word
+        end
+    end
+    test "$at" = "$argv"
+end
+complete -c idalloc -f
+${lines.join('\n')}
+`;
+}
