@@ -66,7 +66,8 @@ for topic in args.reply_topics:
         if "code" in reply["result"]:
             continue
         replies += 1
-        correlation_id = name(reply["correlation_id"])
+        # A request is named by its request ID if it has one. Its correlation ID may be another one for each try.
+        correlation_id = name(dict(record.headers() or []).get("idalloc-request-id") or reply["correlation_id"])
         if decided.get(correlation_id) != expand(reply["result"]):
             faults.append(f"{topic}/{record.partition()} at {record.offset()}: differs from the ledger's decision")
 

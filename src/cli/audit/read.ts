@@ -3,6 +3,7 @@ import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.t
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../codec/ledger-entry.ts';
+import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
@@ -118,7 +119,7 @@ export class AuditReader {
       }
       if (key === null) throw new TypeError('an entry has no key');
       this.counts.entries += 1;
-      const location: BatchLocation = { ...locationOf('ledger', record), correlationId: decodeLedgerKey(key) };
+      const location: BatchLocation = { ...locationOf('ledger', record), requestId: decodeLedgerKey(key) };
       if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
@@ -131,7 +132,8 @@ export class AuditReader {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
       const reply = decodeIdReply(value);
-      const location: BatchLocation = { ...locationOf('reply', record), correlationId: reply.correlationId };
+      const requestId = readRequestId(record.headers, DEFAULT_HEADER_NAMES) ?? reply.correlationId;
+      const location: BatchLocation = { ...locationOf('reply', record), requestId };
       if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
       const again = this.#sink.againFrom?.(record) === true;
       if ('error' in reply) {
@@ -198,8 +200,8 @@ export function sizeOf({ ledger, replies }: AuditScope): number {
 }
 
 function locationOf(source: BatchLocation['source'], { topic, partition, offset, key }: TopicRecord): BatchLocation {
-  const correlationId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
-  return { source, topic, partition, offset, correlationId };
+  const requestId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
+  return { source, topic, partition, offset, requestId };
 }
 
 function count(counts: Map<string, number>, code: string): void {
