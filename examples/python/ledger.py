@@ -45,7 +45,10 @@ decided: dict[str, list[int]] = {}
 losers = 0
 owners: dict[int, bytes] = {}
 entry_of = Message("ledger-entry")
+sequences = Message("ledger-sequence")
 for record in records(args.ledger_topic):
+    if record.value().startswith(sequences.frame):
+        continue  # numbers of a sequence, not IDs
     batch = entry_of.decode(record.value())["batch"]
     if batch is None:
         continue  # a marker
@@ -60,8 +63,11 @@ for record in records(args.ledger_topic):
 
 replies = 0
 reply_of = Message("id-reply")
+numbers = Message("id-reply-2")
 for topic in args.reply_topics:
     for record in records(topic):
+        if record.value().startswith(numbers.frame):
+            continue
         reply = reply_of.decode(record.value())
         if "code" in reply["result"]:
             continue

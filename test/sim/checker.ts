@@ -104,7 +104,7 @@ function unique({ issued, replies }: History): string | undefined {
 }
 
 function spansOf(owner: string, reply: IdReply): readonly Span[] {
-  if ('error' in reply) return [];
+  if (!('batch' in reply)) return [];
   return reply.batch.ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) }));
 }
 
@@ -185,6 +185,7 @@ function wrongReply(
       .map(({ batch }) => encodeIdReply({ correlationId, batch }, 'RANGES'));
     return expected.some((value) => value.equals(record.value)) ? undefined : 'another batch than the ledger decided';
   }
+  if (!('error' in reply)) return 'numbers';
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;

@@ -236,7 +236,7 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
-    if (entry.kind === 'marker') return;
+    if (entry.kind !== 'batch') return;
     const { count, replyTopic, batch, requestOffset } = entry;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
     this.#history.entries.push({ ...mark, ...sent, requestOffset, correlationId, count, replyTopic, batch });

@@ -39,6 +39,7 @@ export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings
   return {
     entries: read.entries,
     markers: read.markers,
+    of_sequences: read.ofSequences,
     ids: String(read.ids),
     decisions: join.decisions,
     losers: join.losers,
