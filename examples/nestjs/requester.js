@@ -1,20 +1,26 @@
 // Requests IDs with NestJS's ClientKafka and prints them as JSON:
-//   node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY
+//   node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY [REQUEST_ID]
 //
 // ClientKafka waits for replies on the topic `<request topic>.reply`, which must exist. It sends kafka_correlationId,
 // kafka_replyTopic and kafka_replyPartition by itself, so this program only has to encode the Avro body.
 import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Logger } from '@nestjs/common';
 import { ClientProxyFactory, Transport } from '@nestjs/microservices';
 import avro from 'avsc';
-import { firstValueFrom, timeout } from 'rxjs';
+import { firstValueFrom, of, retry, TimeoutError, throwError, timeout } from 'rxjs';
 
-const [brokers, requestTopic, count, schemas] = process.argv.slice(2);
-const TIMEOUT_MS = 30_000;
+const [brokers, requestTopic, count, schemas, requestId = randomUUID()] = process.argv.slice(2);
+const TRY_MS = 10_000;
+/** Sends again after a try without a reply; a refusal is final. */
+const afterTimeouts = {
+  count: 2,
+  delay: (error) => (error instanceof TimeoutError ? of(true) : throwError(() => error)),
+};
 if (schemas === undefined) {
-  process.stderr.write('usage: node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY\n');
+  process.stderr.write('usage: node requester.js BROKERS REQUEST_TOPIC COUNT SCHEMAS_DIRECTORY [REQUEST_ID]\n');
   process.exit(2);
 }
 
@@ -58,8 +64,12 @@ await client.connect();
 try {
   const body = { count: BigInt(count), correlation_id: null, reply_topic: null, expires_at: null, encoding: null };
   const value = Buffer.concat([REQUEST_FRAME, message('id-request').toBuffer(body)]);
+  // ClientKafka invents a correlation ID for each send. The request ID is the same for each try, so all get the same batch.
+  const headers = { 'idalloc-request-id': requestId };
   // An IdError arrives as an error of the observable, with its code and message as the text.
-  const reply = await firstValueFrom(client.send(requestTopic, { value }).pipe(timeout(TIMEOUT_MS)));
+  const reply = await firstValueFrom(
+    client.send(requestTopic, { key: requestId, value, headers }).pipe(timeout(TRY_MS), retry(afterTimeouts)),
+  );
   const { result } = message('id-reply').fromBuffer(reply.subarray(FRAME_BYTES));
   const { ranges, step } = result['idalloc.IdBatch'];
   const ids = ranges.flatMap((range) => Array.from({ length: range.count }, (_, i) => range.first + BigInt(i) * step));

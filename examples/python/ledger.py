@@ -45,7 +45,10 @@ decided: dict[str, list[int]] = {}
 losers = 0
 owners: dict[int, bytes] = {}
 entry_of = Message("ledger-entry")
+sequences = Message("ledger-sequence")
 for record in records(args.ledger_topic):
+    if record.value().startswith(sequences.frame):
+        continue  # numbers of a sequence, not IDs
     batch = entry_of.decode(record.value())["batch"]
     if batch is None:
         continue  # a marker
@@ -60,13 +63,17 @@ for record in records(args.ledger_topic):
 
 replies = 0
 reply_of = Message("id-reply")
+numbers = Message("id-reply-2")
 for topic in args.reply_topics:
     for record in records(topic):
+        if record.value().startswith(numbers.frame):
+            continue
         reply = reply_of.decode(record.value())
         if "code" in reply["result"]:
             continue
         replies += 1
-        correlation_id = name(reply["correlation_id"])
+        # A request is named by its request ID if it has one. Its correlation ID may be another one for each try.
+        correlation_id = name(dict(record.headers() or []).get("idalloc-request-id") or reply["correlation_id"])
         if decided.get(correlation_id) != expand(reply["result"]):
             faults.append(f"{topic}/{record.partition()} at {record.offset()}: differs from the ledger's decision")
 

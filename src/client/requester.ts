@@ -229,6 +229,8 @@ function readReply({ correlationId, count }: BatchRequest, value: Buffer): IdBat
     throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
   }
   if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
+  if (!('batch' in reply))
+    throw new IdallocError('MALFORMED_REPLY', 'the reply has numbers of a sequence instead of IDs');
   const got = countIds(reply.batch.ranges);
   if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs, but ${count} were requested`);
   return reply.batch;

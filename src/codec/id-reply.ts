@@ -14,23 +14,38 @@ import {
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
 import { arrayOfLongs } from './long.ts';
+import { checkSequence } from './request-checks.ts';
+import { checkNumbers, type Numbers } from './sequence-entry.ts';
 
-/** The answer to a request: a batch or an error. Readers must accept unknown error codes. */
+/** The answer to a request: a batch, numbers of a sequence, or an error. Readers must accept unknown error codes. */
 export type IdReply = { readonly correlationId: Buffer } & (
   | { readonly batch: IdBatch }
   | { readonly error: { readonly code: string; readonly message: string } }
+  | { readonly numbers: Numbers & { readonly sequence: string } }
 );
 
 /** Room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
 
 const schema = loadSchema('id-reply', MAX_REPLY_BYTES);
+/** With numbers. The body of any other reply is the same in both. */
+const wideSchema = loadSchema('id-reply-2', MAX_REPLY_BYTES);
 export const ID_REPLY_FINGERPRINT = schema.fingerprint;
+export const WIDE_REPLY_HEADER = wideSchema.header;
 
 /** The result union, whose branches avsc identifies by their full names. */
 type WireResult =
   | { readonly 'idalloc.IdBatch': WireBatch }
-  | { readonly 'idalloc.IdError': { readonly code: string; readonly message: string } };
+  | { readonly 'idalloc.IdError': { readonly code: string; readonly message: string } }
+  | { readonly 'idalloc.SequenceBatch': WireNumbers };
+
+interface WireNumbers {
+  readonly sequence: string;
+  readonly first: bigint;
+  readonly count: number;
+  readonly step: bigint;
+  readonly format: string;
+}
 
 interface Wire {
   readonly correlation_id: Buffer;
@@ -38,12 +53,12 @@ interface Wire {
 }
 
 /**
- * The framed value of a reply record: a pure function of its arguments, so a replayed reply has the same bytes. The
- * encoding does not matter for an error. RangeError if the batch is out of range.
+ * The framed value of a reply record, in the first schema unless it has numbers: a pure function of its arguments, so a replayed
+ * reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of range.
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
   const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply, encoding) };
-  const framed = encodeFramed(schema, wire);
+  const framed = encodeFramed('numbers' in reply ? wideSchema : schema, wire);
   return 'batch' in reply && encoding === 'IDS' ? withIds(framed, reply) : framed;
 }
 
@@ -55,14 +70,14 @@ function withIds(framed: Buffer, { correlationId, batch }: Extract<IdReply, { re
 }
 
 /**
- * Decodes a reply; `encoding` is how it lists its IDs (RANGES for an error). Single IDs are returned as the fewest ranges.
- * In Confluent framing the schema id is not looked up: the whole body must match this schema. Throws IdallocError
- * MALFORMED_REPLY for bytes that are not a reply of this schema.
+ * Decodes a reply; `encoding` is how it lists its IDs (RANGES for all but a batch). Single IDs are returned as the fewest ranges.
+ * In Confluent framing the schema id is not looked up: the whole body must match the schema with numbers. Throws IdallocError
+ * MALFORMED_REPLY for bytes that are not a reply.
  */
 export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
   try {
-    const single = confluentSchemaId(bytes) === undefined ? bytes : asSingleObject(schema.header, bytes);
-    const wire = decodeFramed(schema, single);
+    const single = confluentSchemaId(bytes) === undefined ? bytes : asSingleObject(wideSchema.header, bytes);
+    const wire = decodeFramed(schema, single) ?? decodeFramed(wideSchema, single);
     if (wire === undefined) throw new Error('it has another framing or schema');
     return fromWire(wire as Wire);
   } catch (error) {
@@ -72,6 +87,11 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
 
 function toResult(reply: IdReply, encoding: Encoding): WireResult {
   if ('error' in reply) return { 'idalloc.IdError': reply.error };
+  if ('numbers' in reply) {
+    const { sequence, first, count, step, format } = reply.numbers;
+    checkNumbers(BigInt(first), count, BigInt(step), format);
+    return { 'idalloc.SequenceBatch': { sequence, first: BigInt(first), count, step: BigInt(step), format } };
+  }
   const wire = batchToWire(reply.batch);
   if (encoding === 'RANGES') return { 'idalloc.IdBatch': wire };
   return { 'idalloc.IdBatch': { ...wire, ranges: [] } };
@@ -81,6 +101,11 @@ function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { 
   if ('idalloc.IdError' in result) {
     const { code, message } = result['idalloc.IdError'];
     return { correlationId, error: { code, message }, encoding: 'RANGES' };
+  }
+  if ('idalloc.SequenceBatch' in result) {
+    const { sequence, first, count, step, format } = result['idalloc.SequenceBatch'];
+    const numbers = { sequence: checkSequence(sequence), ...checkNumbers(first, count, step, format) };
+    return { correlationId, numbers, encoding: 'RANGES' };
   }
   const wire = result['idalloc.IdBatch'];
   const listed = wire.ids.length > 0;

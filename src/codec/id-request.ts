@@ -89,12 +89,16 @@ export function decodeIdRequest(value: Buffer): IdRequest {
 }
 
 /**
- * The correlation ID and the reply topic in the body, unchecked; also when the count is out of range. Throws as
+ * Correlation ID, request ID and reply topic in the body, unchecked; also when the count is out of range. Throws as
  * decodeIdRequest does for a body that is not a request.
  */
-export function readBodyAddress(value: Buffer): { correlationId: Buffer | null; replyTopic: string | null } {
+export function readBodyAddress(value: Buffer): {
+  correlationId: Buffer | null;
+  requestId: Buffer | null;
+  replyTopic: string | null;
+} {
   const wire = decodeWire(value);
-  return { correlationId: wire.correlation_id, replyTopic: wire.reply_topic };
+  return { correlationId: wire.correlation_id, requestId: wire.request_id ?? null, replyTopic: wire.reply_topic };
 }
 
 function decodeWire(value: Buffer): Wire {

@@ -6,8 +6,9 @@ import type { Framing } from './framing.ts';
 import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
 import { toSafeNumber } from './long.ts';
 import { checkCorrelationId } from './request-checks.ts';
+import { decodeSequenceEntry, encodeSequenceEntry, type SequenceEntry } from './sequence-entry.ts';
 
-/** First byte of each key: the format of the rest. */
+/** First byte of the key of an entry of IDs; ledger-key has the others. */
 export const LEDGER_KEY_VERSION = 1;
 
 /** The state of the writer's index when it looked up its requests. */
@@ -38,7 +39,7 @@ interface LedgerMarker extends Position {
   readonly kind: 'marker';
 }
 
-export type LedgerEntry = LedgerBatchEntry | LedgerMarker;
+export type LedgerEntry = LedgerBatchEntry | LedgerMarker | SequenceEntry;
 
 /** Five times what the largest batch of any layout can need. */
 const MAX_ENTRY_BYTES = 64 * 1024;
@@ -63,15 +64,15 @@ interface Wire {
   readonly batch: WireLedgerBatch | null;
 }
 
-/** The record key of an entry: the version byte, then the correlation ID. */
-export function encodeLedgerKey(correlationId: Buffer): Buffer {
-  const key = Buffer.allocUnsafe(1 + checkCorrelationId(correlationId).length);
+/** The record key of an entry of IDs: the version byte, then the request ID. */
+export function encodeLedgerKey(requestId: Buffer): Buffer {
+  const key = Buffer.allocUnsafe(1 + checkCorrelationId(requestId).length);
   key[0] = LEDGER_KEY_VERSION;
-  key.set(correlationId, 1);
+  key.set(requestId, 1);
   return key;
 }
 
-/** The correlation ID (a view) in an entry's key. Throws LEDGER_UNREADABLE for a key that workers don't write. */
+/** The request ID (a view) in the key of an entry of IDs. Throws LEDGER_UNREADABLE for a key that workers don't write. */
 export function decodeLedgerKey(key: Buffer): Buffer {
   if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
   throw new IdallocError(
@@ -101,6 +102,7 @@ const hashes = memoize((request) => {
 
 /** The framed value of an entry. Throws if decodeLedgerEntry would reject the entry. */
 export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
+  if (entry.kind === 'numbers' || entry.kind === 'statement') return encodeSequenceEntry(entry);
   const wire: Wire = {
     end: BigInt(entry.end),
     through: BigInt(entry.through),
@@ -113,8 +115,10 @@ export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
 export function decodeLedgerEntry(value: Buffer): LedgerEntry {
   try {
     const wire = decodeFramed(schema, value);
-    if (wire === undefined) throw new Error('its schema is unknown');
-    return fromWire(wire as Wire);
+    if (wire !== undefined) return fromWire(wire as Wire);
+    const ofSequence = decodeSequenceEntry(value);
+    if (ofSequence !== undefined) return ofSequence;
+    throw new Error('its schema is unknown');
   } catch (error) {
     throw new IdallocError(
       'LEDGER_UNREADABLE',

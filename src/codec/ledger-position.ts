@@ -1,11 +1,19 @@
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
+import { MAX_FORMAT_CHARS, RENEWAL, SEQUENCE_ENTRY_HEADER } from './sequence-entry.ts';
 
-/** The part of an entry that the index needs: the state of its writer's index, and for a batch the offset of its request. */
+/** The part of an entry that the index needs: the state of its writer's index, and the offset of its request. */
 export interface LedgerPosition {
   readonly end: number;
   readonly through: number;
-  /** Undefined for a marker. */
+  /** For a batch and for numbers. */
   readonly requestOffset?: number | undefined;
+  /** For a record of a sequence: the offset at which it counts; RENEWAL for anywhere. */
+  readonly at?: number | undefined;
+}
+
+/** Whether a record at this offset counts: one of a sequence only where it was written for, every other one anywhere. */
+export function countsAt({ at }: LedgerPosition, offset: number): boolean {
+  return at === undefined || at === RENEWAL || at === offset;
 }
 
 /**
@@ -18,9 +26,7 @@ export interface LedgerPosition {
 export function readLedgerPosition(value: Buffer): LedgerPosition {
   const walked = new Walk(value).entry();
   if (walked !== undefined) return walked;
-  const entry = decodeLedgerEntry(value);
-  if (entry.kind === 'marker') return { end: entry.end, through: entry.through };
-  return { end: entry.end, through: entry.through, requestOffset: entry.requestOffset };
+  return decodeLedgerEntry(value);
 }
 
 /** Values and numbers with more bytes than these are left to the decoder. */
@@ -32,8 +38,10 @@ const INT_BYTES = 4;
 const ID_BYTES = 9;
 const STEP_BYTES = 5;
 const MAX_COUNT = 100_000;
+/** Sums up to here are exact. */
+const MAX_WALKED_NUMBER = 2 ** 52;
 
-/** The fields of `schemas/ledger-entry.avsc`, in its order. */
+/** The fields of `schemas/ledger-entry.avsc` and `schemas/ledger-sequence.avsc`, in their order. */
 class Walk {
   readonly #bytes: Buffer;
   #at = 0;
@@ -46,6 +54,7 @@ class Walk {
   /** The position, if decodeLedgerEntry would certainly accept the value. */
   entry(): LedgerPosition | undefined {
     if (this.#bytes.length > MAX_WALKED_BYTES) return undefined;
+    if (SEQUENCE_ENTRY_HEADER.every((byte, at) => this.#bytes[at] === byte)) return this.#numbers();
     this.#header();
     const end = this.#long(NUMBER_BYTES, 0);
     const through = this.#long(NUMBER_BYTES, -1);
@@ -77,6 +86,26 @@ class Walk {
     return requestOffset;
   }
 
+  /** A statement is rare, and left to the decoder. */
+  #numbers(): LedgerPosition | undefined {
+    this.#skip(SEQUENCE_ENTRY_HEADER.length);
+    const end = this.#long(NUMBER_BYTES, 0);
+    const through = this.#long(NUMBER_BYTES, -1);
+    const at = this.#long(NUMBER_BYTES, RENEWAL);
+    this.#long(1, 0, 0); // the branch
+    this.#skip(16); // request_hash
+    const count = this.#long(INT_BYTES, 1);
+    this.#ascii();
+    const requestOffset = this.#long(NUMBER_BYTES, 0);
+    this.#long(1, 0, 1); // framing
+    this.#skip(8); // schema_fingerprint
+    const first = this.#long(NUMBER_BYTES, 0);
+    const step = this.#long(STEP_BYTES, 1);
+    const isShort = this.#ascii() <= MAX_FORMAT_CHARS;
+    const isWhole = isShort && first + (count - 1) * step <= MAX_WALKED_NUMBER && this.#at === this.#bytes.length;
+    return isWhole && !this.#error ? { end, through, requestOffset, at } : undefined;
+  }
+
   /** One block of ranges, as our encoder writes them; returns their number of IDs. */
   #ranges(): number {
     let total = 0;
@@ -88,15 +117,17 @@ class Walk {
     return total;
   }
 
-  /** A string; one with non-ASCII characters is left to the decoder. */
-  #ascii(): void {
-    for (let left = this.#long(2, 0); left > 0; left--) {
+  /** The length of a string; one with non-ASCII characters is left to the decoder. */
+  #ascii(): number {
+    const length = this.#long(2, 0);
+    for (let left = length; left > 0; left--) {
       const byte = this.#bytes[this.#at++] ?? 0x80;
       if (byte > 0x7f) {
         this.#error = true;
-        return;
+        return length;
       }
     }
+    return length;
   }
 
   #skip(bytes: number): void {

@@ -1,5 +1,5 @@
 import { IdallocError } from '../errors.ts';
-import { checkCorrelationId, checkCount, checkReplyTopic } from './request-checks.ts';
+import { checkCorrelationId, checkCount, checkReplyTopic, checkRequestId, checkSequence } from './request-checks.ts';
 
 /** Record headers as the Kafka client has them; a repeated header is an array. */
 export type RecordHeaders = Readonly<
@@ -12,6 +12,8 @@ export interface HeaderNames {
   readonly replyTopic: string;
   readonly replyPartition: string;
   readonly count: string;
+  readonly requestId: string;
+  readonly sequence: string;
   readonly replayed: string;
   /** On replies with IDs of a custom layout: its text. */
   readonly layout: string;
@@ -23,6 +25,8 @@ export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
   replyTopic: 'kafka_replyTopic',
   replyPartition: 'kafka_replyPartition',
   count: 'idalloc-count',
+  requestId: 'idalloc-request-id',
+  sequence: 'idalloc-sequence',
   replayed: 'idalloc-replayed',
   layout: 'idalloc-layout',
 });
@@ -52,12 +56,14 @@ export interface RequestHeaders {
   readonly replyTopic: string | undefined;
   readonly replyPartition: number | undefined;
   readonly count: number | undefined;
+  readonly requestId: Buffer | undefined;
+  readonly sequence: string | undefined;
   readonly trace: Trace;
 }
 
 /**
- * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a repeated header or an invalid partition,
- * INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
+ * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a repeated header, an invalid partition, request
+ * ID or sequence, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
  * A trace header that is repeated or too long is dropped instead: tracing must not fail a request.
  */
 export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = DEFAULT_HEADER_NAMES): RequestHeaders {
@@ -66,6 +72,8 @@ export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = 
     replyTopic: readReplyTopic(headers, names),
     replyPartition: readReplyPartition(headers, names),
     count: readCount(headers, names),
+    requestId: readRequestId(headers, names),
+    sequence: readSequence(headers, names),
     trace: readTrace(headers),
   };
 }
@@ -74,6 +82,12 @@ export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = 
 export function readCorrelationId(headers: RecordHeaders, names: HeaderNames): Buffer | undefined {
   const bytes = singleHeader(headers, names.correlationId);
   return bytes === undefined ? undefined : checkCorrelationId(bytes);
+}
+
+/** The request ID of a request or a reply, 1..256 bytes; undefined when the header is absent. */
+export function readRequestId(headers: RecordHeaders, names: HeaderNames): Buffer | undefined {
+  const bytes = singleHeader(headers, names.requestId);
+  return bytes === undefined ? undefined : checkRequestId(bytes);
 }
 
 /** The header's text; undefined when it is absent. */
@@ -119,6 +133,8 @@ export function readLayoutText(headers: RecordHeaders, names: HeaderNames): stri
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
   readonly correlationId: Buffer;
+  /** If the request has one. */
+  readonly requestId?: Buffer | undefined;
   /** The request was decided before it was read this time. */
   readonly replayed: boolean;
   /** The text of the IDs' layout, if that is not a preset. */
@@ -130,10 +146,11 @@ export interface ReplyHeaderFields {
   readonly nestError?: string;
 }
 
-/** The headers of a reply; the correlation ID has the same header name as in the request. */
+/** The headers of a reply; correlation ID and request ID have the same header names as in the request. */
 export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer | string> {
   const { names, trace } = fields;
   const headers: Record<string, Buffer | string> = { [names.correlationId]: fields.correlationId };
+  if (fields.requestId !== undefined) headers[names.requestId] = fields.requestId;
   if (fields.replayed) headers[names.replayed] = '1';
   if (fields.layout !== undefined) headers[names.layout] = fields.layout;
   if (trace.traceparent !== undefined) headers[TRACEPARENT] = trace.traceparent;
@@ -151,6 +168,11 @@ function readCount(headers: RecordHeaders, names: HeaderNames): number | undefin
   const text = bytes.length <= 20 ? bytes.toString('latin1') : '';
   if (DECIMAL.test(text)) return checkCount(BigInt(text));
   throw new IdallocError('INVALID_COUNT', `header ${names.count} is not a count: send decimal digits`);
+}
+
+function readSequence(headers: RecordHeaders, names: HeaderNames): string | undefined {
+  const bytes = singleHeader(headers, names.sequence);
+  return bytes === undefined ? undefined : checkSequence(bytes.toString('utf8'));
 }
 
 function copyable(headers: RecordHeaders, name: string): Buffer | undefined {

@@ -2,7 +2,7 @@ import { IdallocError } from '../errors.ts';
 import type { Framing } from './framing.ts';
 import { ID_REPLY_FINGERPRINT } from './id-reply.ts';
 import { decodeIdRequest, type Encoding, type IdRequest, readBodyAddress } from './id-request.ts';
-import { checkCorrelationId, checkReplyTopic } from './request-checks.ts';
+import { checkCorrelationId, checkReplyTopic, checkRequestId } from './request-checks.ts';
 import {
   DEFAULT_HEADER_NAMES,
   type HeaderNames,
@@ -12,6 +12,7 @@ import {
   readReplyPartition,
   readReplyTopic,
   readRequestHeaders,
+  readRequestId,
   readTrace,
   type Trace,
 } from './request-headers.ts';
@@ -20,7 +21,10 @@ import { type Route, readRoute } from './request-origin.ts';
 /** A complete request: body and headers merged, every field in range. */
 export interface FullRequest {
   readonly count: number;
+  /** Only repeated in the reply if there is a request ID. */
   readonly correlationId: Buffer;
+  /** What names the request, if that is not the correlation ID: see requestIdOf. */
+  readonly requestId?: Buffer;
   readonly replyTopic: string;
   readonly replyPartition?: number;
   readonly expiresAtMs?: number;
@@ -38,11 +42,20 @@ export interface FullRequest {
 /** Where an error reply can be sent. */
 export interface ReplyAddress {
   readonly correlationId?: Buffer;
+  readonly requestId?: Buffer;
   readonly replyTopic?: string;
   readonly replyPartition?: number;
   readonly trace?: Trace;
   /** The request's framing; default: single-object. */
   readonly framing?: Framing;
+}
+
+/**
+ * What names a request: requests with the same one get the same batch, and are decided in its home partition. The request ID
+ * if there is one, for senders that can't choose the correlation ID of each try; else the correlation ID.
+ */
+export function requestIdOf({ requestId, correlationId }: Pick<FullRequest, 'requestId' | 'correlationId'>): Buffer {
+  return requestId ?? correlationId;
 }
 
 /**
@@ -57,9 +70,8 @@ export function mergeRequest(
 ): FullRequest {
   const inHeaders = readRequestHeaders(headers, names);
   const body = isEmpty(value) ? bodyless(inHeaders, names) : decodeIdRequest(value);
-  if (inHeaders.count !== undefined && inHeaders.count !== body.count) throw disagreement('count', names.count);
   const request: { -readonly [field in keyof FullRequest]: FullRequest[field] } = {
-    count: body.count,
+    count: agreed('count', body.count, names.count, inHeaders.count) ?? body.count,
     correlationId: joinCorrelationId(body, inHeaders, names),
     replyTopic: joinReplyTopic(body, inHeaders, names),
     encoding: body.encoding ?? 'RANGES',
@@ -68,9 +80,12 @@ export function mergeRequest(
     trace: inHeaders.trace,
     route: readRoute(headers),
   };
+  const requestId = agreed('request_id', body.requestId, names.requestId, inHeaders.requestId);
+  const sequence = agreed('sequence', body.sequence, names.sequence, inHeaders.sequence);
+  if (requestId !== undefined) request.requestId = requestId;
+  if (sequence !== undefined) request.sequence = sequence;
   if (inHeaders.replyPartition !== undefined) request.replyPartition = inHeaders.replyPartition;
   if (body.expiresAtMs !== undefined) request.expiresAtMs = body.expiresAtMs;
-  if (body.sequence !== undefined) request.sequence = body.sequence;
   return request;
 }
 
@@ -90,9 +105,13 @@ export function salvageAddress(
   const replyTopic =
     attempt(() => readReplyTopic(headers, names)) ??
     attempt(() => (body?.replyTopic ? checkReplyTopic(body.replyTopic) : undefined));
+  const requestId =
+    attempt(() => readRequestId(headers, names)) ??
+    attempt(() => (body?.requestId ? checkRequestId(body.requestId) : undefined));
   const replyPartition = attempt(() => readReplyPartition(headers, names));
   return {
     ...(correlationId === undefined ? {} : { correlationId }),
+    ...(requestId === undefined ? {} : { requestId }),
     ...(replyTopic === undefined ? {} : { replyTopic }),
     ...(replyPartition === undefined ? {} : { replyPartition }),
     trace: attempt(() => readTrace(headers)) ?? {},
@@ -122,36 +141,39 @@ function bodyless(inHeaders: RequestHeaders, names: HeaderNames): IdRequest {
 }
 
 function joinCorrelationId(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): Buffer {
-  const ours = body.correlationId;
-  const theirs = inHeaders.correlationId;
-  if (ours !== undefined && theirs !== undefined && !ours.equals(theirs)) {
-    throw disagreement('correlation_id', names.correlationId);
-  }
-  const correlationId = theirs ?? ours;
+  const { correlationId: header } = names;
+  const correlationId = agreed('correlation_id', body.correlationId, header, inHeaders.correlationId);
   if (correlationId !== undefined) return correlationId;
   throw new IdallocError(
     'INVALID_CORRELATION_ID',
-    `there is no correlation ID: send header ${names.correlationId} or the field correlation_id`,
+    `there is no correlation ID: send header ${header} or the field correlation_id`,
   );
 }
 
 function joinReplyTopic(body: IdRequest, inHeaders: RequestHeaders, names: HeaderNames): string {
-  const ours = body.replyTopic;
-  const theirs = inHeaders.replyTopic;
-  if (ours !== undefined && theirs !== undefined && ours !== theirs) {
-    throw disagreement('reply_topic', names.replyTopic);
-  }
-  const replyTopic = theirs ?? ours;
+  const { replyTopic: header } = names;
+  const replyTopic = agreed('reply_topic', body.replyTopic, header, inHeaders.replyTopic);
   if (replyTopic !== undefined) return replyTopic;
   throw new IdallocError(
     'INVALID_REPLY_TOPIC',
-    `there is no reply topic: send header ${names.replyTopic} or the field reply_topic`,
+    `there is no reply topic: send header ${header} or the field reply_topic`,
   );
 }
 
-function disagreement(field: string, header: string): IdallocError {
-  return new IdallocError(
+/** What field and header say. Throws MALFORMED_REQUEST if they disagree. */
+function agreed<T extends number | string | Buffer>(
+  field: string,
+  inBody: T | undefined,
+  header: string,
+  inHeader: T | undefined,
+): T | undefined {
+  if (inBody === undefined || inHeader === undefined || isSame(inBody, inHeader)) return inHeader ?? inBody;
+  throw new IdallocError(
     'MALFORMED_REQUEST',
     `field ${field} and header ${header} disagree: send one of them, or the same in both`,
   );
+}
+
+function isSame(one: number | string | Buffer, other: number | string | Buffer): boolean {
+  return one === other || (Buffer.isBuffer(one) && Buffer.isBuffer(other) && one.equals(other));
 }

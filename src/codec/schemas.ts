@@ -2,6 +2,98 @@
 
 /** The Avro schemas, by file name. Files would be lost when a service bundles the client. */
 export const SCHEMAS = {
+  'id-reply-2': `{
+  "type": "record",
+  "name": "IdReply",
+  "namespace": "idalloc",
+  "doc": "The answer to one IdRequest, which may be numbers of a sequence. The same request gets the same bytes, however often it is read. Replies without numbers have the first schema, id-reply.avsc.",
+  "fields": [
+    {
+      "name": "correlation_id",
+      "type": "bytes",
+      "doc": "The request's correlation ID, byte for byte; also the record's key."
+    },
+    {
+      "name": "result",
+      "doc": "The batch, the numbers, or the reason why there are none.",
+      "type": [
+        {
+          "type": "record",
+          "name": "IdBatch",
+          "doc": "IDs that no other request gets, with the evidence of who allocated them.",
+          "fields": [
+            {
+              "name": "ranges",
+              "doc": "The IDs as runs in rising order; empty when the request asked for IDS.",
+              "type": {
+                "type": "array",
+                "items": {
+                  "type": "record",
+                  "name": "IdRange",
+                  "doc": "The IDs first, first + step, ... first + (count - 1) * step.",
+                  "fields": [
+                    { "name": "first", "type": "long", "doc": "The lowest ID of the run, a full 64-bit integer." },
+                    { "name": "count", "type": "int", "doc": "How many IDs the run has; at least 1." }
+                  ]
+                }
+              }
+            },
+            {
+              "name": "ids",
+              "doc": "Every ID in rising order; empty when the request asked for RANGES. Exactly one of ranges and ids is filled.",
+              "type": { "type": "array", "items": "long" }
+            },
+            { "name": "step", "type": "long", "doc": "Distance between neighbouring IDs of a run; set by the layout, 1 in most." },
+            { "name": "datacenter_id", "type": "int", "doc": "The datacenter field of every ID here; 0 where the layout has none." },
+            { "name": "worker_id", "type": "int", "doc": "The leased worker field of every ID here." },
+            {
+              "name": "fence",
+              "type": "long",
+              "doc": "Create revision of the worker's owner key in etcd; a later holder of the same worker ID has a higher one."
+            },
+            {
+              "name": "epoch",
+              "type": { "type": "long", "logicalType": "timestamp-millis" },
+              "doc": "The moment from which the layout counts its ticks."
+            },
+            {
+              "name": "layout_fingerprint",
+              "type": { "type": "fixed", "name": "LayoutFingerprint", "size": 8 },
+              "doc": "Identifies the ID layout (widths, order, tick, epoch), most significant byte first."
+            },
+            {
+              "name": "generated_at",
+              "type": { "type": "long", "logicalType": "timestamp-millis" },
+              "doc": "The allocating worker's wall clock at the allocation."
+            }
+          ]
+        },
+        {
+          "type": "record",
+          "name": "IdError",
+          "doc": "Why there are no IDs.",
+          "fields": [
+            { "name": "code", "type": "string", "doc": "One of the documented error codes, such as CONFLICT. New codes may be added." },
+            { "name": "message", "type": "string", "doc": "For people: the cause and, where there is one, the remedy." }
+          ]
+        },
+        {
+          "type": "record",
+          "name": "SequenceBatch",
+          "doc": "Numbers of a sequence: first, first + step, ... first + (count - 1) * step. No other request gets them.",
+          "fields": [
+            { "name": "sequence", "type": "string", "doc": "The name of the sequence." },
+            { "name": "first", "type": "long", "doc": "The lowest of the numbers; the highest is at most 2^53 - 1." },
+            { "name": "count", "type": "int", "doc": "How many numbers; at least 1." },
+            { "name": "step", "type": "long", "doc": "Distance between neighbouring numbers; at least 1." },
+            { "name": "format", "type": "string", "doc": "How to write a number, such as INV-{number:6}; empty for plain digits." }
+          ]
+        }
+      ]
+    }
+  ]
+}
+`,
   'id-reply': `{
   "type": "record",
   "name": "IdReply",
@@ -271,6 +363,81 @@ export const SCHEMAS = {
               "type": { "type": "long", "logicalType": "timestamp-millis" },
               "doc": "The allocating worker's wall clock at the allocation."
             }
+          ]
+        }
+      ]
+    }
+  ]
+}
+`,
+  'ledger-sequence': `{
+  "type": "record",
+  "name": "SequenceEntry",
+  "namespace": "idalloc.ledger",
+  "doc": "One record of a sequence in the ledger. It counts if and only if it lies at the offset for which it was written; otherwise it is void.",
+  "fields": [
+    {
+      "name": "end",
+      "type": "long",
+      "doc": "Ledger offset at which the writer's index ended when it looked its requests up; 0 from an operator, who knows nothing of requests."
+    },
+    {
+      "name": "through",
+      "type": "long",
+      "doc": "Highest request offset that the writer's index held at that moment; -1 when it held none, and from an operator."
+    },
+    {
+      "name": "at",
+      "type": "long",
+      "doc": "The ledger offset for which the record was written. -1 in a renewal, which repeats numbers that were decided before."
+    },
+    {
+      "name": "content",
+      "doc": "Numbers for one request, or what the sequence is.",
+      "type": [
+        {
+          "type": "record",
+          "name": "SequenceNumbers",
+          "doc": "The numbers of one request, and all that its reply shows. The key has the sequence and the request.",
+          "fields": [
+            {
+              "name": "request_hash",
+              "type": { "type": "fixed", "name": "RequestHash", "size": 16 },
+              "doc": "First half of the SHA-256 of the request's count and reply topic; another request under the same key has another hash."
+            },
+            { "name": "count", "type": "int", "doc": "How many numbers the request asked for; at least 1." },
+            { "name": "reply_topic", "type": "string", "doc": "The topic that the reply goes to." },
+            { "name": "request_offset", "type": "long", "doc": "The request's offset in its partition, which has this entry's partition number." },
+            {
+              "name": "framing",
+              "type": {
+                "type": "enum",
+                "name": "Framing",
+                "symbols": ["SINGLE_OBJECT", "CONFLUENT"],
+                "doc": "How schema and body are joined to a record value."
+              },
+              "doc": "The reply's framing; it mirrors the request's."
+            },
+            {
+              "name": "schema_fingerprint",
+              "type": { "type": "fixed", "name": "SchemaFingerprint", "size": 8 },
+              "doc": "CRC-64-AVRO, little endian, of the schema that the reply is encoded in."
+            },
+            { "name": "first", "type": "long", "doc": "The numbers are first, first + step, ... first + (count - 1) * step; the last one is at most 2^53 - 1." },
+            { "name": "step", "type": "long", "doc": "Distance between neighbouring numbers; at least 1." },
+            { "name": "format", "type": "string", "doc": "How readers write a number, such as INV-{number:6}; empty for plain digits." }
+          ]
+        },
+        {
+          "type": "record",
+          "name": "SequenceStatement",
+          "doc": "What the sequence is from here on, and its next number. The key has its name.",
+          "fields": [
+            { "name": "next", "type": "long", "doc": "The number that the next request gets first." },
+            { "name": "step", "type": "long", "doc": "Distance between neighbouring numbers; at least 1." },
+            { "name": "max", "type": "long", "doc": "The largest number that may be given out; max + step is at most 2^53 - 1." },
+            { "name": "format", "type": "string", "doc": "How readers write a number; empty for plain digits." },
+            { "name": "closed", "type": "boolean", "doc": "Whether it gives out no more numbers." }
           ]
         }
       ]

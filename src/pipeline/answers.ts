@@ -42,7 +42,9 @@ function hasTwins(part: readonly Accepted[]): boolean {
  * One that is refused may be sent again, so that its end matters as well.
  */
 function nameOfAnswer({ key, hash, request }: Accepted, decision: Decision): string {
-  const { encoding, framing, replyPartition, expiresAtMs } = request;
+  const { encoding, framing, replyPartition, expiresAtMs, requestId, correlationId } = request;
   const what = decision.kind === 'refused' ? [decision.code, expiresAtMs] : [decision.kind];
-  return [...what, encoding, framing, replyPartition, hash.toString('hex'), nameOf(key)].join(' ');
+  const fields = [...what, encoding, framing, replyPartition, hash.toString('hex')];
+  if (requestId !== undefined) fields.push(correlationId.toString('hex')); // which the key does not show
+  return [...fields, nameOf(key)].join(' ');
 }

@@ -1,9 +1,10 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
+import { type ReplyAddress, requestIdOf } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type Answer, answersOf } from './answers.ts';
 import { withSchemas } from './confluent.ts';
-import { type DecisionDeps, decide, type Prepared, withoutDecision } from './decide.ts';
+import { type DecisionDeps, decide, idKind, type Prepared, withoutDecision } from './decide.ts';
 import type { Deferrals } from './deferred.ts';
 import { type Accepted, type Intake, receive } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
@@ -150,8 +151,9 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[])
  * a request depends on it.
  */
 function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
-  return ({ request: { correlationId, count } }) =>
-    count > maxCount || homeOf(correlationId) !== partition ? 0 : count;
+  return ({ request }) => {
+    return request.count > maxCount || homeOf(requestIdOf(request)) !== partition ? 0 : request.count;
+  };
 }
 
 async function processPart(
@@ -188,7 +190,7 @@ async function missingTopics(
 ): Promise<ReadonlySet<string>> {
   const named = new Set<string>();
   for (const { request } of part) {
-    if (!named.has(request.replyTopic) && homeOf(request.correlationId) === partition) named.add(request.replyTopic);
+    if (!named.has(request.replyTopic) && homeOf(requestIdOf(request)) === partition) named.add(request.replyTopic);
   }
   const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
   return new Set(missing.flat());
@@ -268,7 +270,7 @@ function refuse(
 ): Outcome {
   const { code, message } = refusal;
   deps.observe.failed(code);
-  const address = intake.kind === 'accepted' ? intake.request : intake.address;
+  const address = addressOf(intake);
   const isBad = ERRORS[code].deadLetter;
   const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
   return {
@@ -276,6 +278,10 @@ function refuse(
     reply: isAnswered && code !== 'REPLY_UNDELIVERABLE' ? errorReply(address, refusal, deps) : undefined,
     rejection: isBad ? { record: intake.record, code, message } : undefined,
   };
+}
+
+function addressOf(intake: Intake): ReplyAddress {
+  return intake.kind === 'accepted' ? intake.request : intake.address;
 }
 
 /** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
@@ -307,7 +313,8 @@ async function forward(deps: PipelineDeps, partition: number, outcomes: readonly
     if (cause === 'topic') {
       throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
     }
-    const message = `the request could not be forwarded to the partition of its correlation ID: ${reason}; send it with the correlation ID as its key`;
+    const id = idKind(addressOf(intake));
+    const message = `the request could not be forwarded to the partition of its ${id}: ${reason}; send it with the ${id} as its key`;
     return refuse(deps, intake, { code: 'MISROUTED', message });
   });
 }

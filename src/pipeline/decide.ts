@@ -1,4 +1,5 @@
 import { encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { requestIdOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
@@ -17,8 +18,8 @@ export interface DecisionDeps extends ChargeDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
-  /** The home partition of a correlation ID. */
-  readonly homeOf: (correlationId: Buffer) => number;
+  /** The home partition of a request ID. */
+  readonly homeOf: (requestId: Buffer) => number;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
   /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
@@ -121,7 +122,7 @@ interface Draft {
  * one ledger partition, and the first entry there decides.
  */
 function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepted): Decision | undefined {
-  const home = homeOf(request.correlationId);
+  const home = homeOf(requestIdOf(request));
   if (home === partition) return undefined;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
@@ -134,10 +135,10 @@ function admit(deps: DecisionDeps, partition: number, accepted: Accepted): Decis
   const largest = tooMany(deps, request.count);
   if (largest !== undefined) return largest;
   const horizon = deps.index.horizon(partition);
-  if (horizon === undefined || record.offset <= horizon) return forgotten();
+  if (horizon === undefined || record.offset <= horizon) return forgotten(accepted);
   const earliestMs = earliestDecisionMs(request.route);
   if (earliestMs !== undefined && mayBeOlder(deps, partition, Math.min(earliestMs, record.timestampMs)))
-    return forgotten();
+    return forgotten(accepted);
   const { expiresAtMs } = request;
   if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
@@ -278,7 +279,7 @@ function settled(
   ownOffset: number | undefined,
 ): Decision {
   const winner = found.get(nameOf(accepted.key));
-  if (winner === FORGOTTEN) return forgotten();
+  if (winner === FORGOTTEN) return forgotten(accepted);
   if (winner === undefined) {
     throw new IdallocError(
       'LEDGER_TRUNCATED',
@@ -300,17 +301,23 @@ function settled(
 }
 
 /** No batch is better than a second one. */
-function forgotten(): Decision {
-  const message =
-    'the ledger no longer holds the decisions for requests of this age: send the request under a new correlation ID';
+function forgotten(accepted: Accepted): Decision {
+  const message = `the ledger no longer holds the decisions for requests of this age: send the request under a new ${idKind(accepted.request)}`;
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 
 /** Names what differs, but not the other request's values: it may be another requester's. */
-function conflict(entry: LedgerBatchEntry, { request }: Accepted): string {
+function conflict(entry: LedgerBatchEntry, accepted: Accepted): string {
+  const { request } = accepted;
   const differing = [
     ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),
     ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic (here ${request.replyTopic})`]),
   ];
-  return `this correlation ID was used for another request; it differs in ${differing.join(' and ')}: use a new correlation ID`;
+  const kind = idKind(accepted.request);
+  return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;
+}
+
+/** Which of its IDs names the request, for messages. */
+export function idKind({ requestId }: { readonly requestId?: Buffer }): string {
+  return requestId === undefined ? 'correlation ID' : 'request ID';
 }

@@ -135,7 +135,7 @@ function requireIndexed({ index, follower }: DecidedDeps, partition: number, { o
 function entryOf(partition: number, { offset, value }: LedgerRecord): LedgerBatchEntry {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
   if (entry?.kind === 'batch') return entry;
-  const what = entry === undefined ? 'no value' : 'a marker';
+  const what = entry === undefined ? 'no value' : `a ${entry.kind === 'numbers' ? 'record of numbers' : entry.kind}`;
   throw new IdallocError(
     'LEDGER_UNREADABLE',
     `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,

@@ -1,7 +1,7 @@
 import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
-import { type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
+import { type FullRequest, mergeRequest, type ReplyAddress, requestIdOf, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { fromConfluent } from './confluent.ts';
@@ -68,7 +68,7 @@ function readIntake(
     if (request.sequence !== undefined)
       return reject(record, request, 'UNKNOWN_SEQUENCE', noSequence(request.sequence));
     const hash = requestHash(request.count, request.replyTopic);
-    return { kind: 'accepted', record, request, key: encodeLedgerKey(request.correlationId), hash };
+    return { kind: 'accepted', record, request, key: encodeLedgerKey(requestIdOf(request)), hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
     // The request may be served when it is sent again, so it must not get an error reply now.

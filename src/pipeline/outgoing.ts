@@ -3,7 +3,7 @@ import { asConfluent, type Framing } from '../codec/framing.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
-import type { FullRequest, ReplyAddress } from '../codec/request.ts';
+import { type FullRequest, type ReplyAddress, requestIdOf } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import { routeHeaders } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -39,6 +39,7 @@ export function batchReply(
   const headers = replyHeaders({
     names: context.names,
     correlationId: request.correlationId,
+    requestId: request.requestId,
     replayed: settled.replayed,
     layout: customLayout?.fingerprint === entry.batch.layoutFingerprint ? customLayout.text : undefined,
     trace: request.trace,
@@ -54,12 +55,15 @@ const REPLY_BYTES = { fixed: 200, id: 10, range: 13 } as const;
 
 /** About the size of the reply with a batch of so many ranges, in bytes; known before it is encoded. */
 export function estimatedReplyBytes(
-  { count, correlationId, encoding, trace }: FullRequest,
+  { count, correlationId, requestId, encoding, trace }: FullRequest,
   ranges: number,
   { customLayout }: Pick<OutgoingContext, 'customLayout'>,
 ): number {
   const listed = encoding === 'IDS' ? count * REPLY_BYTES.id : ranges * REPLY_BYTES.range;
-  const copied = [trace.traceparent, trace.tracestate].reduce((sum, header) => sum + (header?.length ?? 0), 0);
+  const copied = [requestId, trace.traceparent, trace.tracestate].reduce(
+    (sum, header) => sum + (header?.length ?? 0),
+    0,
+  );
   // The correlation ID is the key, a header and a field of the value.
   return REPLY_BYTES.fixed + 3 * correlationId.length + copied + (customLayout?.text.length ?? 0) + listed;
 }
@@ -70,12 +74,13 @@ export function errorReply(
   error: { readonly code: ErrorCode; readonly message: string },
   context: OutgoingContext,
 ): OutgoingRecord | undefined {
-  const { correlationId, replyTopic } = address;
+  const { correlationId, requestId, replyTopic } = address;
   if (correlationId === undefined || replyTopic === undefined) return undefined;
   const nest = replyTopic === nestReplyTopic(context.requestTopic);
   const headers = replyHeaders({
     names: context.names,
     correlationId,
+    requestId,
     replayed: false,
     trace: address.trace ?? {},
     nest,
@@ -101,7 +106,7 @@ export function forwarded(
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
   const route = routeHeaders(origin ?? own, hops + 1, originalBulk(record) !== undefined);
   const headers = Object.assign(headersOf(record), route);
-  return { topic, partition: to.home, key: request.correlationId, value: record.value, headers };
+  return { topic, partition: to.home, key: requestIdOf(request), value: record.value, headers };
 }
 
 /** A copy of the record as it came, with the reason in its headers. */

@@ -270,7 +270,7 @@ function pipelineDeps(
     allocator: parts.allocator,
     now: () => wallMs(runtime.wallMs()),
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
-    homeOf: (correlationId) => partitionFor(correlationId, parts.ledger.partitions, () => 0),
+    homeOf: (requestId) => partitionFor(requestId, parts.ledger.partitions, () => 0),
     renewAfterMs: config.renewAfterMs,
     clockMarginMs: config.clockMarginMs,
     requestTopic: topics.requests,

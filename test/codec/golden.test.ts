@@ -2,9 +2,10 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import avro from 'avsc';
 import { describe, expect, it } from 'vitest';
 import { canonicalForm, loadSchema } from '../../src/codec/avro.ts';
-import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT, WIDE_REPLY_HEADER } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
 /*
@@ -18,7 +19,7 @@ const UPDATE = process.env.UPDATE_GOLDEN === '1';
 /** The texts of forms, which test/codec/form/golden.test.ts checks. */
 const FORMS = 'forms.json';
 
-type SchemaName = 'id-request' | 'id-request-2' | 'id-reply' | 'ledger-entry';
+type SchemaName = 'id-request' | 'id-request-2' | 'id-reply' | 'id-reply-2' | 'ledger-entry' | 'ledger-sequence';
 
 interface Sample {
   readonly name: string;
@@ -51,6 +52,31 @@ const ENTRY = {
   through: 999_999,
 };
 const FULL = { count: 5, correlationId: CORRELATION_ID, replyTopic: REPLY_TOPIC, expiresAtMs: 1780416360000 };
+const SEQUENCE = 'invoices/2027';
+const NUMBERS = { first: 1_000, count: 5, step: 1, format: 'INV-{number:6}' };
+const NUMBERS_ENTRY = {
+  kind: 'numbers' as const,
+  ...NUMBERS,
+  requestHash: requestHash(5, REPLY_TOPIC),
+  replyTopic: REPLY_TOPIC,
+  requestOffset: 1_000_000,
+  framing: 'SINGLE_OBJECT' as const,
+  schemaFingerprint: WIDE_REPLY_HEADER.subarray(2),
+  end: 2_000_000,
+  through: 999_999,
+  at: 2_000_003,
+};
+const STATEMENT = {
+  kind: 'statement' as const,
+  end: 0,
+  through: -1,
+  at: 2_000_010,
+  next: 1_005,
+  step: 1,
+  max: 2 ** 53 - 2,
+  format: 'INV-{number:6}',
+  closed: false,
+};
 const REQUEST_ID = Buffer.from('order-42');
 const ERROR = { code: 'CONFLICT', message: 'the count differs (was 5, is 6) — use a new correlation ID' };
 const KEY = encodeLedgerKey(CORRELATION_ID);
@@ -96,9 +122,39 @@ const SAMPLES: readonly Sample[] = [
   },
   { name: 'ledger-batch', schema: 'ledger-entry', bytes: encodeLedgerEntry(ENTRY), key: KEY },
   { name: 'ledger-marker', schema: 'ledger-entry', bytes: encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }) },
+  {
+    name: 'reply-numbers',
+    schema: 'id-reply-2',
+    bytes: encodeIdReply({ correlationId: CORRELATION_ID, numbers: { sequence: SEQUENCE, ...NUMBERS } }, 'RANGES'),
+  },
+  {
+    name: 'ledger-numbers',
+    schema: 'ledger-sequence',
+    bytes: encodeLedgerEntry(NUMBERS_ENTRY),
+    key: encodeNumbersKey(SEQUENCE, CORRELATION_ID),
+  },
+  {
+    name: 'ledger-numbers-renewed',
+    schema: 'ledger-sequence',
+    bytes: encodeLedgerEntry({ ...NUMBERS_ENTRY, at: -1, requestOffset: 1_500_000 }),
+    key: encodeNumbersKey(SEQUENCE, CORRELATION_ID),
+  },
+  {
+    name: 'ledger-statement',
+    schema: 'ledger-sequence',
+    bytes: encodeLedgerEntry(STATEMENT),
+    key: encodeStatementKey(SEQUENCE),
+  },
 ];
 
-const SCHEMAS: readonly SchemaName[] = ['id-request', 'id-request-2', 'id-reply', 'ledger-entry'];
+const SCHEMAS: readonly SchemaName[] = [
+  'id-request',
+  'id-request-2',
+  'id-reply',
+  'id-reply-2',
+  'ledger-entry',
+  'ledger-sequence',
+];
 
 /** 64-bit integers as text, bytes as hex, unions of two records by the branch's full name. */
 function toJson(value: unknown): unknown {
@@ -195,6 +251,14 @@ describe('golden bytes', () => {
     }
   });
 
+  it('of replies in the first schema are, behind their frame, those of the second', () => {
+    const [written, today] = [plainAvro('id-reply'), plainAvro('id-reply-2')];
+    for (const { bytes } of SAMPLES.filter(({ schema }) => schema === 'id-reply')) {
+      const body = bytes.subarray(10);
+      expect(today.fromBuffer(body)).toEqual(written.fromBuffer(body));
+    }
+  });
+
   it('of earlier versions are read by the current code', () => {
     const read = (name: string) => readFileSync(new URL(`${name}.bin`, FOLDER));
     expect(decodeIdRequest(read('request-minimal'))).toMatchObject({ count: 1 });
@@ -210,6 +274,10 @@ describe('golden bytes', () => {
     expect(decodeIdReply(read('reply-extremes'))).toMatchObject({ batch: EXTREMES });
     expect(decodeIdReply(read('reply-error'))).toMatchObject({ error: ERROR });
     expect(decodeLedgerEntry(read('ledger-batch'))).toEqual(ENTRY);
+    expect(decodeIdReply(read('reply-numbers'))).toMatchObject({ numbers: { sequence: SEQUENCE, ...NUMBERS } });
+    expect(decodeLedgerEntry(read('ledger-numbers'))).toEqual(NUMBERS_ENTRY);
+    expect(decodeLedgerEntry(read('ledger-numbers-renewed'))).toMatchObject({ ...NUMBERS, at: -1 });
+    expect(decodeLedgerEntry(read('ledger-statement'))).toEqual(STATEMENT);
     expect(decodeLedgerEntry(read('ledger-marker'))).toEqual({ kind: 'marker', end: 0, through: -1 });
   });
 });

@@ -231,6 +231,14 @@ describe('bytes that are not an IdRequest', () => {
 describe("a request's address", () => {
   it('is readable if only the count is out of range', () => {
     const value = raw({ count: 0n, correlation_id: Buffer.from('abc'), reply_topic: 'id.replies.a' });
-    expect(readBodyAddress(value)).toEqual({ correlationId: Buffer.from('abc'), replyTopic: 'id.replies.a' });
+    const address = { correlationId: Buffer.from('abc'), replyTopic: 'id.replies.a' };
+    expect(readBodyAddress(value)).toEqual({ ...address, requestId: null });
+    const wide = rawWide({
+      count: 0n,
+      correlation_id: Buffer.from('abc'),
+      reply_topic: 'id.replies.a',
+      request_id: Buffer.of(7),
+    });
+    expect(readBodyAddress(wide)).toEqual({ ...address, requestId: Buffer.of(7) });
   });
 });

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry, encodeLedgerEntry, type LedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
-import { readLedgerPosition } from '../../src/codec/ledger-position.ts';
+import { countsAt, readLedgerPosition } from '../../src/codec/ledger-position.ts';
 import { examples } from '../support/examples.ts';
-import { anyBatch, BATCH } from './samples.ts';
+import { anyBatch, anyNumbers, anyStatement, BATCH } from './samples.ts';
 
 const offset = fc.oneof(
   fc.integer({ min: 0, max: 300 }),
@@ -27,14 +27,16 @@ const anyEntry: fc.Arbitrary<LedgerEntry> = fc.oneof(
       through: fc.oneof(offset, fc.constant(-1)),
     })
     .map((entry) => ({ ...entry, count: entry.batch.ranges.reduce((sum, range) => sum + range.count, 0) })),
+  anyNumbers,
+  anyStatement,
 );
 
 /** The position according to the full decoder; undefined if it rejects the value. */
 function decoded(value: Buffer): unknown {
   try {
     const entry = decodeLedgerEntry(value);
-    const requestOffset = entry.kind === 'batch' ? entry.requestOffset : undefined;
-    return { end: entry.end, through: entry.through, requestOffset };
+    const requestOffset = 'requestOffset' in entry ? entry.requestOffset : undefined;
+    return { end: entry.end, through: entry.through, requestOffset, at: 'at' in entry ? entry.at : undefined };
   } catch {
     return undefined;
   }
@@ -42,13 +44,23 @@ function decoded(value: Buffer): unknown {
 
 function read(value: Buffer): unknown {
   try {
-    const { end, through, requestOffset } = readLedgerPosition(value);
-    return { end, through, requestOffset };
+    const { end, through, requestOffset, at } = readLedgerPosition(value);
+    return { end, through, requestOffset, at };
   } catch (error) {
     expect(error).toMatchObject({ code: 'LEDGER_UNREADABLE' });
     return undefined;
   }
 }
+
+describe('a record of a sequence', () => {
+  it('counts where it was written for, and nowhere else; a renewal, and every other record, anywhere', () => {
+    const position = { end: 0, through: -1 };
+    const counts = (at: number | undefined) => [6, 7, 8].map((offset) => countsAt({ ...position, at }, offset));
+    expect(counts(7)).toEqual([false, true, false]);
+    expect(counts(-1)).toEqual([true, true, true]);
+    expect(counts(undefined)).toEqual([true, true, true]);
+  });
+});
 
 describe('the position of an entry', () => {
   it('equals that of the full decoder', () => {

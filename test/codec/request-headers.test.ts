@@ -56,6 +56,8 @@ describe("a request's headers", () => {
       replyTopic: undefined,
       replyPartition: undefined,
       count: undefined,
+      requestId: undefined,
+      sequence: undefined,
       trace: {},
     };
     expect(readRequestHeaders({})).toEqual(nothing);

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import avro, { type Type } from 'avsc';
 import fc from 'fast-check';
 import type { IdBatch } from '../../src/codec/id-batch.ts';
+import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
 
 /** A batch of the default layout; its first ID is the golden vector. */
 export const BATCH: IdBatch = {
@@ -48,6 +49,50 @@ export const anyBatch: fc.Arbitrary<IdBatch> = fc.record({
   layoutFingerprint: fc.uint8Array({ minLength: 8, maxLength: 8 }).map((bytes) => Buffer.from(bytes).toString('hex')),
   generatedAtMs: safeTime,
 });
+
+const offset = fc.oneof(fc.nat(300), fc.nat(2 ** 31 - 1), fc.maxSafeNat());
+const fixed = (length: number) =>
+  fc.uint8Array({ minLength: length, maxLength: length }).map((bytes) => Buffer.from(bytes));
+const format = fc.oneof(fc.constantFrom('', 'INV-{number:6}'), fc.string({ maxLength: 64 }));
+const step = fc.oneof(fc.constant(1), fc.integer({ min: 1, max: 2 ** 40 }));
+
+/** Any record of numbers, up to the largest number. */
+export const anyNumbers: fc.Arbitrary<LedgerNumbers> = fc
+  .record({
+    kind: fc.constant('numbers' as const),
+    end: offset,
+    through: fc.oneof(offset, fc.constant(-1)),
+    at: fc.oneof(offset, fc.constant(-1)),
+    requestHash: fixed(16),
+    replyTopic: fc.oneof(fc.stringMatching(/^[a-z][a-z.]{0,100}$/), fc.string({ maxLength: 20 })),
+    requestOffset: offset,
+    framing: fc.constantFrom('SINGLE_OBJECT' as const, 'CONFLUENT' as const),
+    schemaFingerprint: fixed(8),
+    first: fc.oneof(fc.nat(1_000), fc.maxSafeNat()),
+    step,
+    format,
+  })
+  .chain((entry) => {
+    const most = Math.floor((Number.MAX_SAFE_INTEGER - entry.first) / entry.step) + 1;
+    return fc.integer({ min: 1, max: Math.min(most, 0x7fff_ffff) }).map((count) => ({ ...entry, count }));
+  });
+
+/** Any statement of a sequence. */
+export const anyStatement: fc.Arbitrary<LedgerStatement> = fc
+  .record({
+    kind: fc.constant('statement' as const),
+    end: offset,
+    through: fc.oneof(offset, fc.constant(-1)),
+    at: offset,
+    step,
+    format,
+    closed: fc.boolean(),
+  })
+  .chain((entry) => {
+    return fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER - entry.step }).chain((max) => {
+      return fc.integer({ min: 0, max: max + entry.step }).map((next) => ({ ...entry, max, next }));
+    });
+  });
 
 export const anyCorrelationId = fc.uint8Array({ minLength: 1, maxLength: 256 }).map((bytes) => Buffer.from(bytes));
 

@@ -32,7 +32,7 @@ async function checkByPython(realm: Realm, replies: Followed, requests: number):
   const { stdout } = await runPython(tool.path, 'ledger.py', suiteServers().brokers, args);
   const { decided, ...found } = JSON.parse(stdout);
   const replied = [...(await replies.replies(requests))].map(([correlationId, [first]]) => {
-    if (first === undefined || 'error' in first.reply) throw new Error(`no batch for ${correlationId}`);
+    if (first === undefined || !('batch' in first.reply)) throw new Error(`no batch for ${correlationId}`);
     return [correlationId, expandIds(first.reply.batch).map(String)] as const;
   });
   expect(decided).toEqual(Object.fromEntries(replied));

@@ -52,7 +52,7 @@ function checkNeverTwice(requests: readonly TestRequest[], answered: ReadonlyMap
     const batches = new Map<string | undefined, IdBatch>();
     for (const { reply, seen } of all) {
       if ('batch' in reply) batches.set(seen.message.value?.toString('hex'), reply.batch);
-      else expect(reply.error.code).toBe('FORGOTTEN');
+      else expect(reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
     }
     expect(batches.size, `batches of ${correlationId}`).toBeLessThanOrEqual(1);
     if (batches.size === 0) forgotten += 1;

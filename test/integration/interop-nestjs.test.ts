@@ -34,9 +34,10 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  const ask = (count: number) => {
+  const ask = (count: number, ...requestId: string[]) => {
     const args = ['requester.js', suiteServers().brokers.join(), realm.requestTopic, String(count)];
-    return run(process.execPath, [...args, join(ROOT, 'schemas')], { cwd: directory, timeout: TIMEOUT_MS });
+    const all = [...args, join(ROOT, 'schemas'), ...requestId];
+    return run(process.execPath, all, { cwd: directory, timeout: TIMEOUT_MS });
   };
 
   test("ClientKafka's request is answered on its own reply topic, and its observable completes", async () => {
@@ -47,6 +48,19 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
     const batch = batchOf(decodeReply(seen));
     expect(JSON.parse(stdout)).toEqual(expandIds(batch).map(String));
     expect(countIds(batch.ranges)).toBe(5_000);
+  });
+
+  test('a retry under the same request ID gets the same batch, though ClientKafka sends another correlation ID', async () => {
+    const before = replies.seen.length;
+    const first = await ask(3, 'order-42');
+    const again = await ask(3, 'order-42');
+    expect(again.stdout).toBe(first.stdout);
+    await replies.until('both replies', (seen) => seen.length >= before + 2);
+    const both = replies.seen
+      .slice(before)
+      .map(({ message: { key, headers } }) => [key, headers?.['idalloc-request-id']]);
+    expect(new Set(both.map(([key]) => String(key))).size).toBe(2);
+    expect(both.map(([, requestId]) => String(requestId))).toEqual(['order-42', 'order-42']);
   });
 
   test('an error reply is an error of the observable', async () => {

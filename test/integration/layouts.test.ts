@@ -4,7 +4,7 @@ import { IdClient } from '../../src/client/client.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { customText } from '../../src/core/find-layout.ts';
 import { decode } from '../../src/ids/ids.ts';
-import type { DecodedReply } from '../support/followed.ts';
+import { batchOf, type DecodedReply } from '../support/followed.ts';
 import { LAYOUT_ENVS, layoutOfEnv, type TestLayout } from '../support/layouts.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -100,8 +100,7 @@ test('in the smallest layout, with two IDs in a second, two workers answer every
   expect(answered.get('large')?.map(({ reply }) => 'error' in reply && reply.error.code)).toEqual(['INVALID_COUNT']);
   const ids = asks.flatMap(({ correlationId }) => {
     const [{ reply }] = answered.get(correlationId) as [DecodedReply];
-    if ('error' in reply) throw new Error(`${correlationId}: ${reply.error.message}`);
-    return expandIds(reply.batch);
+    return expandIds(batchOf({ reply }));
   });
   expect(new Set(ids).size).toBe(18);
   const ofTicks = Map.groupBy(ids, (id) => id >> 1n);

@@ -64,7 +64,7 @@ function outcomes(sent: readonly Sent[], replies: Followed, letters: Followed) {
     const letter = letterAt.get(place ?? '');
     return {
       name: one.name,
-      reply: reply === undefined ? undefined : 'batch' in reply ? 'batch' : reply.error.code,
+      reply: reply === undefined ? undefined : 'error' in reply ? reply.error.code : 'batch',
       letter: letter === undefined ? undefined : String(letter['kafka_dlt-exception-fqcn']),
       bare: letter?.['idalloc-record-left-out'] === undefined ? undefined : true,
       refused: place === undefined ? true : undefined,

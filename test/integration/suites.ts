@@ -213,6 +213,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'bad records of every kind delay no good one: processor time of the event loop',
   },
   registry: { project: 'long', seconds: 101, shows: 'a real schema registry' },
+  'request-ids': { project: 'long', seconds: 12, shows: 'one batch for the tries of a request ID; also simulated' },
   release: { project: 'long', seconds: 104, shows: 'a release is built from a commit' },
   'reply-faults': {
     project: 'long',

@@ -72,7 +72,7 @@ describe('whatever the network does to two workers on one partition', () => {
         const batches = new Map<string, Buffer>();
         const owners = new Map<bigint, string>();
         for (const reply of replies) {
-          if (!('batch' in reply)) throw new Error(`an error for a good request: ${JSON.stringify(reply.error)}`);
+          if (!('batch' in reply)) throw new Error(`an error for a good request: ${reply.id}`);
           const before = batches.get(reply.id);
           if (before !== undefined) met += 1;
           expect(reply.bytes).toEqual(before ?? reply.bytes);

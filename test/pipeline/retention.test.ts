@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
-import { MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';
+import { gist, MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';
 
 /** A topic in which one worker has served these requests, each in a separate append. */
 async function served(...ids: string[]): Promise<MemoryLedger> {
@@ -14,7 +14,7 @@ async function served(...ids: string[]): Promise<MemoryLedger> {
 
 /** The outcome of each request, in order: its first ID, or the code of its error. */
 function outcomes(worker: MemoryWorker): (bigint | string | undefined)[] {
-  return worker.replies().map((reply) => ('batch' in reply ? reply.batch.ranges[0]?.first : reply.error.code));
+  return worker.replies().map((reply) => ('batch' in reply ? reply.batch.ranges[0]?.first : gist(reply)));
 }
 
 const markersOf = (topic: MemoryLedger) =>

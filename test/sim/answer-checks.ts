@@ -27,7 +27,7 @@ function answersOf(history: History): readonly Answer[] {
   const inOrder = history.replies.toSorted((one, other) => one.sent - other.sent);
   return inOrder.flatMap((record) => {
     const request = alone.get(placeName(record));
-    if (request === undefined || 'error' in record.reply || mayBeLost(history, request, record.landed)) return [];
+    if (request === undefined || !('batch' in record.reply) || mayBeLost(history, request, record.landed)) return [];
     return [{ record, request, batch: record.reply.batch }];
   });
 }

@@ -96,16 +96,16 @@ interface Span {
 function unique({ issued, replies }: History): string | undefined {
   const given = issued.map(({ first, last }, i) => ({ owner: `range ${i}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
-  for (const { partition, key, value, reply } of replies) {
-    const owner = `${partition}/${key}`;
-    const text = `${owner} ${value.toString('latin1')}`;
-    if (!seen.has(text)) seen.set(text, spansOf(owner, reply));
+  for (const { partition, key, requestId, reply } of replies) {
+    const spans = spansOf(`${partition}/${requestId ?? key}`, reply);
+    const text = spans.map(({ owner, first, last }) => `${owner} ${first} ${last}`).join();
+    if (!seen.has(text)) seen.set(text, spans);
   }
   return overlapOf(given) ?? overlapOf([...seen.values()].flat());
 }
 
 function spansOf(owner: string, reply: IdReply): readonly Span[] {
-  if ('error' in reply) return [];
+  if (!('batch' in reply)) return [];
   return reply.batch.ranges.map(({ first, count }) => ({ owner, first, last: first + BigInt(count - 1) }));
 }
 
@@ -174,16 +174,19 @@ function wrongReply(
   deciders: readonly Entry[],
   history: History,
 ): string | undefined {
-  if (record.topic !== request.replyTopic || record.key !== request.correlationId)
-    return `by ${record.topic} and key ${record.key}`;
+  const tried = request.triedAs ?? request.correlationId;
+  if (record.topic !== request.replyTopic || record.key !== tried) return `by ${record.topic} and key ${record.key}`;
+  const requestId = request.triedAs === undefined ? undefined : request.correlationId;
+  if (record.requestId !== requestId) return `request ID ${record.requestId}`;
   const { reply } = record;
-  const correlationId = Buffer.from(request.correlationId);
+  const correlationId = Buffer.from(tried);
   if ('batch' in reply) {
     const expected = deciders
       .filter((entry) => isFor(entry, request))
       .map(({ batch }) => encodeIdReply({ correlationId, batch }, 'RANGES'));
     return expected.some((value) => value.equals(record.value)) ? undefined : 'another batch than the ledger decided';
   }
+  if (!('error' in reply)) return 'numbers';
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;

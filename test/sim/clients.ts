@@ -8,6 +8,8 @@ import type { World } from './world.ts';
 /** Most batches are small; some take many ticks of the small layout. */
 const COUNTS = [1, 3, 16, 40, 170] as const;
 const REPEAT_MS = 8_000;
+/** One of so many seeds has requests with request IDs: the others then show what they showed without. */
+const SEEDS_WITH_REQUEST_IDS = 8;
 /** The lifetimes of expiring requests. */
 const EXPIRES_MS = { from: -2_000, to: 12_000 } as const;
 
@@ -18,6 +20,7 @@ export class Clients {
   readonly #history: History;
   #names = 0;
   readonly #firstSentMs = new Map<string, number>();
+  #tries = 0;
   /** The pairs of topics that clients use. */
   #pairs: readonly Pair[] = [FIRST];
   /** Whether each request is sent to its home partition, outside transactions: then no worker appends requests. */
@@ -83,7 +86,15 @@ export class Clients {
     this.#names += 1;
     const correlationId = `c${this.#names}`;
     this.#firstSentMs.set(correlationId, this.#brokers.nowMs());
-    return { correlationId, ...this.#demand() };
+    return { ...this.#named(correlationId), ...this.#demand() };
+  }
+
+  /** In some simulations two of three clients can't choose their correlation IDs, so that they send a request ID. */
+  #named(correlationId: string): Pick<Draft, 'correlationId' | 'triedAs'> {
+    if (this.#world.seed % SEEDS_WITH_REQUEST_IDS !== 0 || Number(correlationId.slice(1)) % 3 === 0)
+      return { correlationId };
+    this.#tries += 1;
+    return { correlationId, triedAs: `t${this.#tries}` };
   }
 
   /** A new request that becomes a dead letter. */
@@ -93,13 +104,13 @@ export class Clients {
 
   /** The same request, or one that abuses the correlation ID of another. Half of the clients say when they sent it first. */
   #again({ correlationId, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
-    if (!isSame) return { correlationId, ...this.#demand() };
+    if (!isSame) return { ...this.#named(correlationId), ...this.#demand() };
     const says = Number(correlationId.slice(1)) % 2 === 0;
     const firstSentMs = says ? this.#firstSentMs.get(correlationId) : undefined;
-    return { correlationId, count, replyTopic, expiresAtMs, firstSentMs };
+    return { ...this.#named(correlationId), count, replyTopic, expiresAtMs, firstSentMs };
   }
 
-  #demand(): Omit<Draft, 'correlationId'> {
+  #demand(): Omit<Draft, 'correlationId' | 'triedAs'> {
     const { rng } = this.#world;
     const dice = rng.next();
     const replyTopic = dice < 0.02 ? FOREIGN_TOPIC : dice < 0.04 ? LATE_REPLY_TOPIC : rng.pick(REPLY_TOPICS);

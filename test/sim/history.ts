@@ -126,7 +126,10 @@ export interface SentRequest extends RequestPlace {
   readonly tag: string;
   /** The broker's clock when it was appended. */
   readonly timestampMs: number;
+  /** What names the request: its correlation ID, or its request ID if each try has another correlation ID. */
   readonly correlationId: string;
+  /** The correlation ID of this try, if that does not name the request. */
+  readonly triedAs?: string | undefined;
   readonly count: number;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
@@ -267,6 +270,8 @@ export interface ReplyRecord extends RequestPlace {
   readonly atMs: number;
   readonly topic: string;
   readonly key: string;
+  /** In its header. */
+  readonly requestId?: string | undefined;
   readonly value: Buffer;
   /** The decoded value. */
   readonly reply: IdReply;

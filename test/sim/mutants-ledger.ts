@@ -182,4 +182,59 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'a range letter without one of its records',
     patches: [patch('src/pipeline/letters.ts', 'others.push(rejection);', 'others.at(-2) ?? others.push(rejection);')],
   },
+  {
+    name: 'the home of a request is that of its correlation ID, not of its request ID',
+    firstSeed: 8,
+    patches: [
+      patch(
+        'src/pipeline/decide.ts',
+        'const home = homeOf(requestIdOf(request));',
+        'const home = homeOf(request.correlationId);',
+      ),
+    ],
+  },
+  {
+    name: 'a decision is kept under the correlation ID, not the request ID',
+    firstSeed: 8,
+    patches: [
+      patch(
+        'src/pipeline/intake.ts',
+        'key: encodeLedgerKey(requestIdOf(request))',
+        'key: encodeLedgerKey(request.correlationId)',
+      ),
+    ],
+  },
+  {
+    name: 'a forwarded request loses its request ID',
+    firstSeed: 8,
+    patches: [
+      patch(
+        'src/pipeline/outgoing.ts',
+        'const headers = Object.assign(headersOf(record), route);',
+        "const headers = Object.assign(headersOf(record), route, { 'idalloc-request-id': null });",
+      ),
+    ],
+  },
+  {
+    name: 'a reply repeats the request ID instead of the correlation ID',
+    firstSeed: 8,
+    patches: [
+      patch(
+        'src/pipeline/outgoing.ts',
+        'encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }',
+        'encodeIdReply({ correlationId: requestIdOf(request), batch: entry.batch }',
+      ),
+    ],
+  },
+  {
+    name: 'tries of a request with other correlation IDs share one reply',
+    firstSeed: 8,
+    patches: [
+      patch(
+        'src/pipeline/answers.ts',
+        "  if (requestId !== undefined) fields.push(correlationId.toString('hex')); // which the key does not show\n",
+        '',
+      ),
+    ],
+  },
 ];

@@ -2,6 +2,7 @@ import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
 import type { ListOffsetsRequest, OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
@@ -235,7 +236,7 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
-    if (entry.kind === 'marker') return;
+    if (entry.kind !== 'batch') return;
     const { count, replyTopic, batch, requestOffset } = entry;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
     this.#history.entries.push({ ...mark, ...sent, requestOffset, correlationId, count, replyTopic, batch });
@@ -243,7 +244,9 @@ export class Recorder implements PartitionObserver {
 
   #onReply(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
     const { partition, offset, life } = this.#placeOf(headers?.[TAG]);
-    const what = { topic, key: String(key), value: value as Buffer, reply: decodeIdReply(value as Buffer) };
+    const own = headers?.[DEFAULT_HEADER_NAMES.requestId];
+    const named = { key: String(key), requestId: own === undefined ? undefined : String(own) };
+    const what = { topic, ...named, value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
     const record = { ...sent, landed: this.#world.tick(), atMs, partition, offset, life, ...what };
     this.#history.replies.push(record);
@@ -289,10 +292,11 @@ export class Recorder implements PartitionObserver {
 }
 
 /** The record of a request. */
-export function requestOf({ count, correlationId, replyTopic, expiresAtMs, firstSentMs }: Draft) {
-  const key = Buffer.from(correlationId);
+export function requestOf({ count, correlationId, triedAs, replyTopic, expiresAtMs, firstSentMs }: Draft) {
+  const key = Buffer.from(triedAs ?? correlationId);
   const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
   const headers: Record<string, string> = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
+  if (triedAs !== undefined) headers[DEFAULT_HEADER_NAMES.requestId] = correlationId;
   return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }), headers };
 }
 

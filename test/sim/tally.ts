@@ -1,4 +1,5 @@
 import { renewalsIn } from './answer-checks.ts';
+import { placeName, requestsByPlace } from './decisions.ts';
 import type { History } from './history.ts';
 
 /** Counts of the hard cases that occurred: a simulation without them proves nothing. */
@@ -23,6 +24,8 @@ export interface Tally {
   readonly requestTruncations: number;
   /** Requests that clients sent again, with the time of the first. */
   readonly dated: number;
+  /** Replies to requests with a request ID that had their batch under another correlation ID before. */
+  readonly triedAgain: number;
   /** Decisions that were renewed for a later request, and fetches that read entries back. */
   readonly renewals: number;
   readonly readBacks: number;
@@ -59,6 +62,7 @@ export const NOTHING: Tally = {
   requestTrims: 0,
   requestTruncations: 0,
   dated: 0,
+  triedAgain: 0,
   renewals: 0,
   readBacks: 0,
   copiesRestored: 0,
@@ -97,6 +101,7 @@ export function tallyOf(history: History): Tally {
     requestTrims: requestTrims.filter(({ low }) => low > 0).length,
     requestTruncations: history.requestLosses.length,
     dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
+    triedAgain: triedAgainIn(history),
     renewals,
     readBacks: history.readBacks,
     copiesRestored: copies.filter(({ what }) => what === 'restored').length,
@@ -109,6 +114,16 @@ export function tallyOf(history: History): Tally {
     setBacks: setBacks.length,
     healedMs: Math.round(history.healedMs ?? 0),
   };
+}
+
+function triedAgainIn({ requests, replies }: History): number {
+  const known = requestsByPlace({ requests });
+  const batches = replies.flatMap((record) => {
+    const request = 'batch' in record.reply ? known.get(placeName(record)) : undefined;
+    return request?.triedAs === undefined ? [] : [{ name: request.correlationId, triedAs: request.triedAs }];
+  });
+  const tries = Map.groupBy(batches, ({ name }) => name).values();
+  return tries.reduce((sum, all) => sum + new Set(all.map(({ triedAs }) => triedAs)).size - 1, 0);
 }
 
 export function sum(a: Tally, b: Tally): Tally {

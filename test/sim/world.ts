@@ -16,6 +16,7 @@ interface Event extends Happening {
  * woke has run until it waits again. So the order of everything observable is decided here.
  */
 export class World {
+  readonly seed: number;
   readonly rng: Rng;
   readonly trace: string[] | undefined;
   nowMs = 0;
@@ -24,6 +25,7 @@ export class World {
   readonly #queue: Event[] = [];
 
   constructor(seed: number, traced: boolean) {
+    this.seed = seed;
     this.rng = new Rng(seed);
     this.trace = traced ? [] : undefined;
   }

@@ -29,8 +29,8 @@ export function decodeReply(seen: Seen): DecodedReply {
 
 /** The batch of a reply; throws if the reply is an error. */
 export function batchOf({ reply }: Pick<DecodedReply, 'reply'>): IdBatch {
-  if ('error' in reply) throw new Error(`${reply.error.code}: ${reply.error.message}`);
-  return reply.batch;
+  if ('batch' in reply) return reply.batch;
+  throw new Error('error' in reply ? `${reply.error.code}: ${reply.error.message}` : 'numbers');
 }
 
 /** The minimum that a broker accepts, so that a member that has disappeared delays the group as little as possible. */

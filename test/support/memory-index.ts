@@ -1,5 +1,6 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { countsAt } from '../../src/codec/ledger-position.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 
@@ -179,10 +180,12 @@ interface Read {
 
 function readEntry({ key, value, offset }: LedgerRecord): Read {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
-  if (entry === undefined || (entry.kind === 'batch' && key === null)) {
+  const isForRequest = entry?.kind === 'batch' || entry?.kind === 'numbers';
+  if (entry === undefined || (isForRequest && key === null)) {
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is not an idalloc entry`);
   }
   const { end, through } = entry;
-  if (entry.kind === 'marker') return { end, through, requestOffset: -1 };
+  if (entry.kind === 'numbers' && countsAt(entry, offset)) return { end, through, requestOffset: entry.requestOffset };
+  if (entry.kind !== 'batch') return { end, through, requestOffset: -1 };
   return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset };
 }

@@ -1,4 +1,4 @@
-import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
+import { ID_REPLY_FINGERPRINT, WIDE_REPLY_HEADER } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
 import {
   encodeLedgerEntry,
@@ -6,6 +6,8 @@ import {
   type LedgerBatchEntry,
   requestHash,
 } from '../../src/codec/ledger-entry.ts';
+import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 
@@ -65,4 +67,35 @@ export function entry(
     ...rest,
   });
   return { key: encodeLedgerKey(Buffer.from(id)), value };
+}
+
+/** A record of numbers of a sequence, as a later release would write it. */
+export function numbers(
+  id: string,
+  fields: Partial<Pick<LedgerNumbers, 'requestOffset' | 'end' | 'through' | 'at' | 'first' | 'count'>> = {},
+): { readonly key: Buffer; readonly value: Buffer } {
+  const value = encodeLedgerEntry({
+    kind: 'numbers',
+    requestHash: requestHash(1, REPLIES),
+    replyTopic: REPLIES,
+    requestOffset: 0,
+    framing: 'SINGLE_OBJECT',
+    schemaFingerprint: WIDE_REPLY_HEADER.subarray(2),
+    end: 0,
+    through: -1,
+    at: 0,
+    first: 1,
+    count: 1,
+    step: 1,
+    format: '',
+    ...fields,
+  });
+  return { key: encodeNumbersKey('invoices', Buffer.from(id)), value };
+}
+
+/** A statement of a sequence. */
+export function statement(at: number, fields: Partial<Pick<LedgerStatement, 'end' | 'through'>> = {}) {
+  const what = { next: 1, step: 1, max: 1_000, format: '', closed: false };
+  const value = encodeLedgerEntry({ kind: 'statement', end: 0, through: -1, at, ...what, ...fields });
+  return { key: encodeStatementKey('invoices'), value };
 }

@@ -190,5 +190,7 @@ export type ReplySeen = IdReply & {
 
 /** A short text for a reply: its ranges, or the code of its error. */
 export function gist(reply: ReplySeen): string {
-  return 'batch' in reply ? reply.batch.ranges.map(({ first, count }) => `${first}+${count}`).join() : reply.error.code;
+  if ('error' in reply) return reply.error.code;
+  const ranges = 'batch' in reply ? reply.batch.ranges : [reply.numbers];
+  return ranges.map(({ first, count }) => `${first}+${count}`).join();
 }

@@ -61,7 +61,7 @@ function checkedIds({ correlationId, count }: TestRequest, replies: readonly Dec
   const values = new Set(replies.map(({ seen }) => seen.message.value?.toString('hex')));
   expect(values.size, `different replies to ${correlationId}`).toBe(1);
   const [first] = replies;
-  if (first === undefined || 'error' in first.reply) {
+  if (first === undefined || !('batch' in first.reply)) {
     throw new Error(`${correlationId}: ${first === undefined ? 'no reply' : JSON.stringify(first.reply)}`);
   }
   const ids = expandIds(first.reply.batch);

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
-import { type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
@@ -125,7 +125,8 @@ export class PartitionIndex {
     let { end, through, horizon, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
-      const requestOffset = position.requestOffset ?? -1;
+      // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
+      const requestOffset = countsAt(position, record.offset) ? (position.requestOffset ?? -1) : -1;
       if (coversLoss(position, record.offset, anchored)) {
         horizon = Math.max(horizon, position.through);
         anchored = true;
@@ -137,7 +138,9 @@ export class PartitionIndex {
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
       end += 1;
-      if (position.requestOffset === undefined || record.key === null) continue;
+      // Numbers are not looked up yet.
+      const isDecision = position.requestOffset !== undefined && position.at === undefined;
+      if (!isDecision || record.key === null) continue;
       opened ??= record.appendedAtMs;
       this.#open.add(hashKey(record.key, this.#seed), record.offset);
     }

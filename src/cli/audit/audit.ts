@@ -15,13 +15,14 @@ export interface AuditOptions extends LayoutOptions {
 const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
   OVERLAP           an ID in two batches
-  SPLIT             a correlation ID with batches in several partitions, or in two ledgers
+  SPLIT             a request with batches in several partitions, or in two ledgers
   OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
   DIVERGENT         a reply with another batch than the ledger decided
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named
   UNREADABLE        a record that is not a ledger entry, or not a reply
-Batches of every preset are checked, and those of the custom layout that the options or LAYOUT and LAYOUT_* define.
+A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom layout
+that the options or LAYOUT and LAYOUT_* define.
 A loser is an entry that came second; its IDs are a gap, which is normal. Batches are sorted on disk, about 300 bytes each.
 
 Examples:

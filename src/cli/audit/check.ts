@@ -4,7 +4,7 @@ import type { BatchLocation, FoundBatch } from './store.ts';
 export type FindingCode =
   /** One ID in two batches. */
   | 'OVERLAP'
-  /** One correlation ID with batches in several partitions, or in the ledgers of two pairs of topics. */
+  /** One request ID with batches in several partitions, or in the ledgers of two pairs of topics. */
   | 'SPLIT'
   /** IDs that don't match the origin that their batch names. */
   | 'OUTSIDE_EVIDENCE'
@@ -51,8 +51,8 @@ export interface JoinOptions {
 }
 
 /**
- * Compares every reply with the entry that decided it. In a ledger partition the first entry of a correlation ID decides.
- * A correlation ID that was decided in several partitions, as by releases that did not forward requests, is a finding; its
+ * Compares every reply with the entry that decided it. In a ledger partition the first entry of a request ID decides.
+ * A request ID that was decided in several partitions, as by releases that did not forward requests, is a finding; its
  * replies must still have one of those batches.
  *
  * Batches come in groups, as AuditStore.grouped returns them. Memory holds the entries of a group, not its replies.
@@ -79,7 +79,7 @@ export class ReplyJoin {
   take(batch: FoundBatch & { readonly group: number }): void {
     if (batch.group !== this.#group) this.end();
     this.#group = batch.group;
-    const name = batch.correlationId.toString('latin1');
+    const name = batch.requestId.toString('latin1');
     let request = this.#requests.get(name);
     if (request === undefined) {
       request = new Request(this.#counts, this.#options);
@@ -96,7 +96,7 @@ export class ReplyJoin {
   }
 }
 
-/** Everything under one correlation ID. */
+/** Everything under one request ID. */
 class Request {
   readonly #counts: JoinCounts;
   readonly #options: JoinOptions;

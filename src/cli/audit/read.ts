@@ -2,7 +2,9 @@ import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { decodeLedgerEntry, decodeLedgerKey } from '../../codec/ledger-entry.ts';
+import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { readLedgerKey } from '../../codec/ledger-key.ts';
+import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
@@ -21,6 +23,8 @@ export interface AuditScope {
 export interface ReadCounts {
   entries: number;
   markers: number;
+  /** Records of sequences and replies with numbers, of which only the form is checked. */
+  ofSequences: number;
   replies: number;
   /** Error replies, by code. */
   readonly errors: Map<string, number>;
@@ -80,6 +84,7 @@ export class AuditReader {
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
+    ofSequences: 0,
     replies: 0,
     errors: new Map(),
     errorsAgain: new Map(),
@@ -117,8 +122,15 @@ export class AuditReader {
         return;
       }
       if (key === null) throw new TypeError('an entry has no key');
+      const named = readLedgerKey(key);
+      if (named.kind !== entry.kind)
+        throw new TypeError(`an entry of kind ${entry.kind} has a key of kind ${named.kind}`);
+      if (entry.kind !== 'batch' || named.kind !== 'batch') {
+        this.counts.ofSequences += 1;
+        return;
+      }
       this.counts.entries += 1;
-      const location: BatchLocation = { ...locationOf('ledger', record), correlationId: decodeLedgerKey(key) };
+      const location: BatchLocation = { ...locationOf('ledger', record), requestId: named.requestId };
       if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
@@ -131,14 +143,16 @@ export class AuditReader {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
       const reply = decodeIdReply(value);
-      const location: BatchLocation = { ...locationOf('reply', record), correlationId: reply.correlationId };
+      const requestId = readRequestId(record.headers, DEFAULT_HEADER_NAMES) ?? reply.correlationId;
+      const location: BatchLocation = { ...locationOf('reply', record), requestId };
       if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
       const again = this.#sink.againFrom?.(record) === true;
       if ('error' in reply) {
         const { code } = reply.error;
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
-      } else this.#add(location, reply.batch, { timeMs, again });
+      } else if ('batch' in reply) this.#add(location, reply.batch, { timeMs, again });
+      else this.counts.ofSequences += 1;
     });
   }
 
@@ -198,8 +212,8 @@ export function sizeOf({ ledger, replies }: AuditScope): number {
 }
 
 function locationOf(source: BatchLocation['source'], { topic, partition, offset, key }: TopicRecord): BatchLocation {
-  const correlationId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
-  return { source, topic, partition, offset, correlationId };
+  const requestId = source === 'ledger' ? (key ?? Buffer.alloc(0)).subarray(1) : (key ?? Buffer.alloc(0));
+  return { source, topic, partition, offset, requestId };
 }
 
 function count(counts: Map<string, number>, code: string): void {

@@ -25,13 +25,13 @@ export class Findings {
 }
 
 /** Correlation IDs are bytes; those that are not plain text are shown in hex. */
-export function correlationText(correlationId: Buffer): string {
-  const text = correlationId.toString('utf8');
-  return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${correlationId.toString('hex')}`;
+export function correlationText(id: Buffer): string {
+  const text = id.toString('utf8');
+  return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${id.toString('hex')}`;
 }
 
-function locationText({ topic, partition, offset, correlationId }: BatchLocation): string {
-  return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(correlationId)}`;
+function locationText({ topic, partition, offset, requestId }: BatchLocation): string {
+  return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(requestId)}`;
 }
 
 /** The line that --json prints. */
@@ -39,6 +39,7 @@ export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings
   return {
     entries: read.entries,
     markers: read.markers,
+    of_sequences: read.ofSequences,
     ids: String(read.ids),
     decisions: join.decisions,
     losers: join.losers,
@@ -60,8 +61,8 @@ export function findingsJson({ counts, listed }: Findings): object {
   };
 }
 
-function locationJson({ source, topic, partition, offset, correlationId }: BatchLocation): object {
-  return { source, topic, partition, offset, correlation_id: correlationText(correlationId) };
+function locationJson({ source, topic, partition, offset, requestId }: BatchLocation): object {
+  return { source, topic, partition, offset, correlation_id: correlationText(requestId) };
 }
 
 /** The report as text. */

@@ -12,7 +12,8 @@ export interface BatchLocation {
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;
-  readonly correlationId: Buffer;
+  /** What names the request: its request ID, or else its correlation ID. */
+  readonly requestId: Buffer;
 }
 
 /** A batch as it was found in a ledger entry or in a reply. */
@@ -74,12 +75,12 @@ export class AuditStore implements Disposable {
   }
 
   add(batch: FoundBatch): void {
-    const { source, topic, partition, offset, correlationId, digest, ranges, timeMs, replyTopic } = batch;
+    const { source, topic, partition, offset, requestId, digest, ranges, timeMs, replyTopic } = batch;
     const flag = batch.doubtful === true || batch.again === true ? 1 : 0;
     const reply = replyTopic === undefined ? -1 : this.#numberOf(replyTopic);
-    const group = 2 * hashKey(correlationId, this.#seed) + (source === 'ledger' ? 0 : 1);
+    const group = 2 * hashKey(requestId, this.#seed) + (source === 'ledger' ? 0 : 1);
     const place = [this.#numberOf(topic), partition, offset] as const;
-    this.#addBatch.run(group, correlationId, ...place, digest, ranges, timeMs, reply, flag);
+    this.#addBatch.run(group, requestId, ...place, digest, ranges, timeMs, reply, flag);
     this.#wrote();
   }
 
@@ -99,7 +100,7 @@ export class AuditStore implements Disposable {
         topic: this.#topics[topic] ?? '?',
         partition,
         offset,
-        correlationId: asBuffer(key),
+        requestId: asBuffer(key),
         digest: asBuffer(digest),
         ranges: asBuffer(ranges),
         timeMs,
@@ -117,7 +118,7 @@ export class AuditStore implements Disposable {
       location.offset,
     ] as const;
     for (const { first, count } of ranges) {
-      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, location.correlationId);
+      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, location.requestId);
       this.#runs += 1;
       this.#wrote();
     }
@@ -143,7 +144,7 @@ export class AuditStore implements Disposable {
         topic: this.#topics[Number(topic)] ?? '?',
         partition: Number(partition),
         offset: Number(offset),
-        correlationId: asBuffer(key),
+        requestId: asBuffer(key),
       };
     }
   }

@@ -149,9 +149,11 @@ function valueLines({ record, note }: Letter): readonly string[] {
 function reading(value: Buffer | null): string {
   if (value === null || value.length === 0) return 'empty';
   try {
-    const { count, correlationId, replyTopic, encoding } = decodeIdRequest(value);
+    const { count, correlationId, replyTopic, encoding, requestId, sequence } = decodeIdRequest(value);
     const id = correlationId === undefined ? 'in a header' : correlationText(correlationId);
-    return `IdRequest: count ${count}, correlation ID ${id}, reply topic ${replyTopic ?? 'in a header'}, encoding ${encoding ?? 'default'}`;
+    const named = [requestId && `request ID ${correlationText(requestId)}`, sequence && `sequence ${sequence}`];
+    const own = named.flatMap((text) => (text === undefined ? [] : `, ${text}`)).join('');
+    return `IdRequest: count ${count}, correlation ID ${id}, reply topic ${replyTopic ?? 'in a header'}, encoding ${encoding ?? 'default'}${own}`;
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
     return printable(describeError(error));

@@ -46,7 +46,7 @@ export async function searchLedgers(
         for (const { value } of records) {
           const tick = highestTick(value, config);
           if (tick === undefined) found.leftOut += 1;
-          else if (tick !== 'marker') {
+          else if (tick !== 'none') {
             found.entries += 1;
             if (found.highest === undefined || tick > found.highest) found.highest = tick;
           }
@@ -60,10 +60,11 @@ export async function searchLedgers(
   return found;
 }
 
-function highestTick(value: Buffer | null, config: Config): Ticks | 'marker' | undefined {
+/** `none` for a record without IDs: a marker, or one of a sequence. */
+function highestTick(value: Buffer | null, config: Config): Ticks | 'none' | undefined {
   try {
     const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));
-    return entry.kind === 'marker' ? 'marker' : tickOf(entry.batch, config);
+    return entry.kind === 'batch' ? tickOf(entry.batch, config) : 'none';
   } catch (error) {
     if (error instanceof IdallocError || error instanceof RangeError) return undefined;
     throw error;

@@ -3,13 +3,15 @@ import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.t
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
+import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 
 /** The ledger entry that holds the ID, and its place. */
 export interface TracedEntry {
   readonly record: TopicRecord;
-  readonly correlationId: Buffer;
+  /** What names the request: its request ID, or else its correlation ID. */
+  readonly requestId: Buffer;
   readonly entry: LedgerBatchEntry;
   /** The position of the ID in the batch, from 0. */
   readonly index: number;
@@ -76,9 +78,9 @@ async function findBetween(
   if (found === undefined) return undefined;
   const { record, entry, index } = found;
   const start = (await wholeTopic(tools.source, ledger)).find(({ partition }) => partition === record.partition)?.from;
-  const correlationId = decodeLedgerKey(record.key ?? Buffer.alloc(0));
+  const requestId = decodeLedgerKey(record.key ?? Buffer.alloc(0));
   const loserTo = await findWinner(tools, record, entry);
-  return { record, entry, index, correlationId, loserTo, doubtful: entry.end < (start ?? 0) };
+  return { record, entry, index, requestId, loserTo, doubtful: entry.end < (start ?? 0) };
 }
 
 /**
@@ -107,13 +109,24 @@ export async function findReplies(tools: TraceTools, traced: TracedEntry, all: b
   const spans = await spansBetween(tools.source, replyTopic, timestampMs - ROUNDING_MS, toMs).catch(noneIfGone);
   const replies: TopicRecord[] = [];
   await read(tools, spans, (record) => {
-    if (record.key?.equals(traced.correlationId) === true) replies.push(record);
+    const requestId = ownRequestId(record) ?? record.key;
+    if (requestId?.equals(traced.requestId) === true) replies.push(record);
     return replies.length >= MAX_REPLIES;
   });
   return replies;
 }
 
 const MAX_REPLIES = 100;
+
+/** The request ID of a reply or a request; undefined if its correlation ID names it. */
+export function ownRequestId({ headers }: TopicRecord): Buffer | undefined {
+  try {
+    return readRequestId(headers, DEFAULT_HEADER_NAMES);
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}
 
 /** A reply topic may have been deleted since. */
 function noneIfGone(error: unknown): Span[] {

@@ -11,7 +11,15 @@ import { readIdText } from '../id-text.ts';
 import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { Progress, palette } from '../terminal.ts';
-import { agrees, findEntry, findReplies, findRequest, type TracedEntry, type TraceTools } from './search.ts';
+import {
+  agrees,
+  findEntry,
+  findReplies,
+  findRequest,
+  ownRequestId,
+  type TracedEntry,
+  type TraceTools,
+} from './search.ts';
 import type { TraceOptions } from './trace.ts';
 
 interface Trace {
@@ -70,11 +78,11 @@ async function traceId(context: CliContext, id: bigint, timeMs: number, allRepli
 
 /** The line that --json prints. */
 function traceJson({ id, traced, request, replies }: Trace): object {
-  const { record, entry, correlationId, index, loserTo, doubtful } = traced;
+  const { record, entry, requestId, index, loserTo, doubtful } = traced;
   const { batch } = entry;
   return {
     id: String(id),
-    correlation_id: correlationText(correlationId),
+    correlation_id: correlationText(requestId),
     count: entry.count,
     index,
     datacenter_id: batch.datacenterId,
@@ -99,13 +107,14 @@ function traceJson({ id, traced, request, replies }: Trace): object {
       offset: reply.offset,
       at: timeText(reply.timestampMs),
       has_id: agrees(reply, id) ?? null,
+      correlation_id: correlationText(reply.key ?? Buffer.alloc(0)),
     })),
   };
 }
 
 function traceText(context: CliContext, { id, traced, request, replies }: Trace): string {
   const paint = palette(context);
-  const { record, entry, correlationId, index, loserTo, doubtful } = traced;
+  const { record, entry, requestId, index, loserTo, doubtful } = traced;
   const { batch } = entry;
   const sent = request === undefined ? ', which the topic no longer has' : `, sent ${timeText(request.timestampMs)}`;
   const verdict =
@@ -114,14 +123,16 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
       : doubtful
         ? paint.yellow('may have lost: the ledger before it was deleted')
         : paint.green('decides');
+  const isOwn = replies.some((reply) => ownRequestId(reply) !== undefined);
   const replyLines = replies.map((reply) => {
     const has = agrees(reply, id);
     const what = has === true ? 'with the ID' : has === false ? paint.red('with other IDs') : 'an error';
-    return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}`;
+    const under = isOwn ? `, correlation ID ${correlationText(reply.key ?? Buffer.alloc(0))}` : '';
+    return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}${under}`;
   });
   return [
     `ID              ${id}, number ${index + 1} of ${entry.count}`,
-    `correlation ID  ${correlationText(correlationId)}`,
+    `${isOwn ? 'request ID     ' : 'correlation ID '} ${correlationText(requestId)}`,
     `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
     `made            ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
     `ledger          ${record.topic}/${record.partition} at ${record.offset}, ${timeText(record.timestampMs)}, ${verdict}`,

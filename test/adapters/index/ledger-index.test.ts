@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
-import { entry } from '../../support/memory-records.ts';
+import { entry, numbers, statement } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
 describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
@@ -125,6 +125,57 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.apply(0, [at(0, entry('a', { end: 0 })), at(1, entry('b', { end: 0 }))])).toEqual({});
     const lossy = [at(2, entry('c', { end: 3 })), at(3, entry('d', { end: 9 })), at(4, entry('e', { end: 4 }))];
     expect(index.apply(0, lossy)).toEqual({ lossAt: 3 });
+  });
+
+  it('passes over records of sequences: no key of theirs has a place, and what their writers knew counts', () => {
+    const index = make();
+    const records = [
+      at(0, statement(0)),
+      at(1, numbers('a', { at: 1 })),
+      at(2, entry('a')),
+      at(3, statement(9, { through: 5 })),
+    ];
+    index.apply(0, records);
+    expect([index.end(0), index.through(0)]).toEqual([4, 5]);
+    expect(records.map(({ key }) => index.placesOf(0, key as Buffer))).toEqual([[], [], [2], []]);
+    expect(index.firsts(0, records)).toEqual(new Set([2]));
+    expect(index.apply(0, [at(4, numbers('b', { at: 4, end: 7 }))])).toEqual({ lossAt: 4 });
+  });
+
+  it('counts the requests of numbers that count or are renewed as decided, and not those of void ones', () => {
+    const index = make();
+    index.apply(0, [at(0, numbers('a', { at: 0, requestOffset: 3 }))]);
+    expect(index.through(0)).toBe(3);
+    index.apply(0, [at(1, numbers('b', { at: 0, requestOffset: 9 }))]);
+    expect(index.through(0)).toBe(3);
+    index.apply(0, [at(2, numbers('a', { at: -1, requestOffset: 5 }))]);
+    expect(index.through(0)).toBe(5);
+    index.apply(0, [at(3, numbers('c', { at: 7, requestOffset: 9, through: 6 }))]);
+    expect(index.through(0)).toBe(6);
+  });
+
+  it('forgets with numbers, when they are trimmed, that their requests were not decided', () => {
+    const index = make();
+    index.apply(0, [
+      at(0, numbers('a', { at: 0, requestOffset: 8 })),
+      ...[1, 2, 3, 4].map((place) => at(place, marker(0))),
+    ]);
+    while (index.expire(0, 4));
+    expect([index.origin(0), index.horizon(0)]).toEqual([4, 8]);
+  });
+
+  it('is shown the horizon by a record of a sequence whose writer had read everything that was trimmed', () => {
+    const index = make();
+    index.wipe(0, 8);
+    index.apply(0, [at(8, numbers('a', { at: 7, end: 8, through: 20 }))]);
+    expect(index.horizon(0)).toBe(20);
+  });
+
+  it('refuses numbers without a key', () => {
+    const index = make();
+    expect(() => index.apply(0, [at(0, { ...numbers('a'), key: null })])).toThrow(
+      expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
+    );
   });
 
   it('knows decisions since the entry after a gap, or else for all time', () => {

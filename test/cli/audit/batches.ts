@@ -24,20 +24,20 @@ export function batchAt(at: number, count = 4, sequence = 0): IdBatch {
   };
 }
 
-type About = Partial<Omit<FoundBatch, 'correlationId'>>;
+type About = Partial<Omit<FoundBatch, 'requestId'>>;
 
-function found(correlationId: string, batch: IdBatch, about: About & Pick<FoundBatch, 'source' | 'topic'>): FoundBatch {
+function found(requestId: string, batch: IdBatch, about: About & Pick<FoundBatch, 'source' | 'topic'>): FoundBatch {
   const ranges = packRanges(mergeRanges(batch.ranges, batch.step), batch.step);
   const place = { partition: 0, offset: 0, timeMs: batch.generatedAtMs };
-  return { ...place, ...about, correlationId: Buffer.from(correlationId), ranges, digest: batchDigest(batch, ranges) };
+  return { ...place, ...about, requestId: Buffer.from(requestId), ranges, digest: batchDigest(batch, ranges) };
 }
 
-export function entry(correlationId: string, batch: IdBatch, about: About = {}): FoundBatch {
-  return found(correlationId, batch, { source: 'ledger', topic: 'ledger', replyTopic: 'replies', ...about });
+export function entry(requestId: string, batch: IdBatch, about: About = {}): FoundBatch {
+  return found(requestId, batch, { source: 'ledger', topic: 'ledger', replyTopic: 'replies', ...about });
 }
 
-export function reply(correlationId: string, batch: IdBatch, about: About = {}): FoundBatch {
-  return found(correlationId, batch, { source: 'reply', topic: 'replies', ...about });
+export function reply(requestId: string, batch: IdBatch, about: About = {}): FoundBatch {
+  return found(requestId, batch, { source: 'reply', topic: 'replies', ...about });
 }
 
 /** The whole check, through a store on disk. */

@@ -4,7 +4,7 @@ import type { Finding } from '../../../src/cli/audit/check.ts';
 import { OverlapSearch, sharesId } from '../../../src/cli/audit/overlap.ts';
 import type { IdRun } from '../../../src/cli/audit/store.ts';
 
-const PLACE = { source: 'ledger', topic: 't', partition: 0, offset: 0, correlationId: Buffer.from('c') } as const;
+const PLACE = { source: 'ledger', topic: 't', partition: 0, offset: 0, requestId: Buffer.from('c') } as const;
 
 const runs = fc
   .array(

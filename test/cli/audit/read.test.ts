@@ -1,9 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import type { Finding } from '../../../src/cli/audit/check.ts';
 import { AuditReader } from '../../../src/cli/audit/read.ts';
 import type { FoundBatch } from '../../../src/cli/audit/store.ts';
-import { encodeIdReply } from '../../../src/codec/id-reply.ts';
-import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
+import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
+import { numbers, statement } from '../../support/memory-records.ts';
 import { batchAt, check } from './batches.ts';
 
 const CLOCK_MARGIN_MS = 120_000;
@@ -30,6 +32,68 @@ function audit(starts: readonly number[], oldest: readonly TopicRecord[], reply:
   reader.replyRecord(reply);
   return check(batches, reader.ledgerReachesMs);
 }
+
+describe('a reply to a request with a request ID', () => {
+  const batch = batchAt(10);
+  const entry = (requestId: string): TopicRecord => {
+    const value = encodeLedgerEntry({
+      kind: 'batch',
+      requestHash: requestHash(4, 'replies'),
+      count: 4,
+      replyTopic: 'replies',
+      requestOffset: 0,
+      batch,
+      framing: 'SINGLE_OBJECT',
+      schemaFingerprint: ID_REPLY_FINGERPRINT,
+      end: 0,
+      through: -1,
+    });
+    const key = encodeLedgerKey(Buffer.from(requestId));
+    return { topic: 'ledger', partition: 0, offset: 0, key, value, headers: {}, timestampMs: 1_000 };
+  };
+  const reply = (requestId: string): TopicRecord => ({
+    ...lonelyReply(2_000),
+    headers: { 'idalloc-request-id': Buffer.from(requestId) },
+  });
+
+  test('agrees with the entry of its request ID, whatever its correlation ID is', () => {
+    const { findings, counts } = audit([0], [entry('order')], reply('order'));
+    expect([findings, counts.replies]).toEqual([[], 1]);
+  });
+
+  test('does not agree with the entry of another request that has its correlation ID', () => {
+    const { findings } = audit([0], [entry(String(id))], reply('order'));
+    expect(findings.map(({ code }) => code)).toEqual(['UNDECIDED', 'OVERLAP']);
+  });
+});
+
+describe('a record of a sequence', () => {
+  const found: Finding[] = [];
+  const reader = new AuditReader(
+    [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }],
+    {
+      add: () => expect.unreachable('it has no IDs'),
+      find: (finding) => void found.push(finding),
+    },
+    { clockMarginMs: CLOCK_MARGIN_MS },
+  );
+  const place = { topic: 'ledger', partition: 0, offset: 0, headers: {}, timestampMs: 1_000 };
+
+  test('is no finding, neither in the ledger nor in a reply', () => {
+    reader.ledgerRecord({ ...place, ...numbers('a') });
+    reader.ledgerRecord({ ...place, ...statement(3) });
+    const own = { sequence: 'invoices', first: 1, count: 1, step: 1, format: '' };
+    reader.replyRecord({ ...place, key: id, value: encodeIdReply({ correlationId: id, numbers: own }, 'RANGES') });
+    expect([found, reader.counts.ofSequences, reader.counts.replies]).toEqual([[], 3, 1]);
+  });
+
+  test('under a key of another kind is a finding', () => {
+    reader.ledgerRecord({ ...place, ...numbers('a'), key: encodeLedgerKey(id) });
+    reader.ledgerRecord({ ...place, ...statement(3), key: numbers('a').key });
+    reader.ledgerRecord({ ...place, value: marker(0, 0, 0).value, key: Buffer.of(9) });
+    expect(found.map(({ code }) => code)).toEqual(['UNREADABLE', 'UNREADABLE']);
+  });
+});
 
 describe('a reply without an entry', () => {
   const trimmed = [marker(0, 50, 1_000_000), marker(1, 60, 2_000_000)];

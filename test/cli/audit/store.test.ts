@@ -22,7 +22,7 @@ test('returns what was added, each correlation ID in one group, its entries befo
       store.add(entry(id, batchAt(i), { offset: i, doubtful: i % 3 === 0 }));
     }
     const found = [...store.grouped()];
-    const groups = Map.groupBy(found, ({ correlationId }) => String(correlationId));
+    const groups = Map.groupBy(found, ({ requestId }) => String(requestId));
     expect(groups.size).toBe(ids.length);
     for (const [i, id] of ids.entries()) {
       const [first, second] = groups.get(id) ?? [];
