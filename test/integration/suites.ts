@@ -160,6 +160,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'connections and log of a quiet worker, also while its broker restarts',
   },
   'index-lost': { project: 'long', seconds: 31, shows: 'a deleted and a damaged index; also simulated' },
+  install: {
+    project: 'long',
+    seconds: 90,
+    shows: 'the page for installing: the tarball, and the verified systemd unit',
+  },
   'interop-go': { project: 'long', seconds: 7, shows: 'the Go example' },
   'interop-java': { project: 'long', seconds: 61, shows: 'the Java example' },
   'interop-kcat': { project: 'long', seconds: 18, shows: 'the kcat example' },
