@@ -80,7 +80,7 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'adapters/index', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/kafka', folders: ['topics'], imports: [...FOR_ADAPTERS, ...KAFKA], packages: ['node:*'] },
   { room: 'adapters/registry', imports: FOR_ADAPTERS, packages: ['node:*'] },
-  { room: 'http', imports: [...WAITING, 'codec/form'], packages: ['node:*', 'fastify'] },
+  { room: 'http', imports: [...WAITING, 'codec/form'], packages: ['node:*', 'fastify', '@fastify/compress'] },
   { room: 'config', imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },
   // For browsers: no package of Node.
   { room: 'ids', imports: ['core', 'codec/form', 'errors.ts'], pure: NO_TIME },

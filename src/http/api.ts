@@ -1,4 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
+import compress from '@fastify/compress';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { ApiRight } from '../codec/api-tokens.ts';
 import type { FormKeys } from '../codec/form/keys.ts';
@@ -7,13 +9,16 @@ import type { Layout } from '../core/layout.ts';
 import type { Allocated } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
+import { REQUEST_ID, requestIdOf, TRACE_PARENT, traceParentOf } from './correlation.ts';
+import { docsPage, PAGE_HEADERS } from './docs-page.ts';
 import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
-import { firstIdOf, idBody, idsBody, lastIdOf } from './id-body.ts';
+import { firstIdOf, idBody, idsBody, lastIdOf, rangesBody } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
 import { openApiDocument } from './openapi.ts';
 import {
   countParameter,
+  encodingOf,
   FORM_PARAMETERS,
   formOf,
   idempotencyKeyOf,
@@ -51,13 +56,15 @@ export interface ApiOptions {
   readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
+  /** Called for each request that needs no login. Throws Problem 429 where an address has too many. */
+  readonly admitVisitor: (request: IncomingMessage) => void;
   /** The current keys of the keyed forms, if any. */
   readonly formKeys?: (() => FormKeys) | undefined;
   readonly observe: (answered: HandledRequest) => void;
   /** Called for each connection that is closed or rejected because of the limit. */
   readonly onShed: () => void;
-  /** Called for each internal error. */
-  readonly onError: (error: unknown) => void;
+  /** Called for each internal error, with the ID of the request. */
+  readonly onError: (error: unknown, requestId: string) => void;
 }
 
 const MAX_BODY_BYTES = 1_024;
@@ -66,14 +73,27 @@ const RESPONSE_LIMIT_MS = 30_000;
 const IDS = '/api/v1/ids';
 const ID = '/api/v1/id';
 const OPENAPI = '/api/v1/openapi.json';
+const DOCS = '/docs';
 const DECODE = '/api/v1/ids/:id';
 const JSON_TYPE = 'application/json; charset=utf-8';
 const OTHER_ROUTE = 'other';
+const KEY = 'idempotency-key';
 
-/** The methods of each path, to tell 405 from 404. HEAD is not allowed where it would waste IDs. */
+/**
+ * Speed before size: the fields of IDs repeat so much that the fastest level leaves a tenth. The smaller window and memory hold a
+ * response to 128 KiB while it is compressed.
+ */
+const GZIP = { level: 1, windowBits: 14, memLevel: 7 };
+/** Responses from this size on are compressed for clients that accept it. */
+const GZIP_FROM_BYTES = 1_024;
+/** Up to this size, which a body in one piece does not exceed, at once: that takes a quarter of a millisecond. More in another thread. */
+const GZIP_AT_ONCE_BYTES = 32_768;
+
+/** The methods of each path, to tell 405 from 404. */
 const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
-  { path: /^\/api\/v1\/ids$/, allow: 'GET' },
+  { path: /^\/api\/v1\/ids$/, allow: 'GET, HEAD, POST' },
   { path: /^\/api\/v1\/id$/, allow: 'POST' },
+  { path: /^\/docs$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/openapi\.json$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/ids\/[^/]+$/, allow: 'GET, HEAD' },
 ];
@@ -86,7 +106,7 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, observe, onShed } = options;
+  const { limits, tls, identify, admitVisitor, observe, onShed } = options;
   const { requestTimeoutMs } = limits;
   const connections = new Connections(limits, onShed);
   let inFlight = 0;
@@ -97,21 +117,25 @@ export function createApi(options: ApiOptions): Api {
     bodyLimit: MAX_BODY_BYTES,
     exposeHeadRoutes: false,
     return503OnClosing: false, // the gate's reason is the answer
+    genReqId: ({ headers }) => requestIdOf(headers),
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
     serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, tls }),
     clientErrorHandler: () => undefined, // the server answers those itself
-    frameworkErrors: (error, _request, reply) => {
+    frameworkErrors: (error, request, reply) => {
+      correlate(request, reply);
       sendProblem(options, error, reply);
       refused(reply.statusCode); // hooks don't run for these
     },
   });
   app.server.on('connection', () => options.share.accepted());
-  app.addHook('onRequest', async (request, { raw }) => {
+  app.addHook('onRequest', async (request, reply) => {
     inFlight += 1;
-    raw.once('close', () => {
+    reply.raw.once('close', () => {
       inFlight -= 1;
     });
+    correlate(request, reply);
     checkEnvelope(request.raw);
+    if (request.routeOptions.config.needsNoLogin) return admitVisitor(request.raw);
     const caller = identify(request.raw);
     callers.set(request.raw, caller);
     if (caller !== ANONYMOUS) connections.claim(request.raw.socket, caller.name); // where all are one, there is nothing to share
@@ -126,8 +150,18 @@ export function createApi(options: ApiOptions): Api {
     throw noRoute(request);
   });
   takeBodies(app);
-  addRoutes(app, options, callers);
+  const gzip = { encodings: ['gzip' as const], zlibOptions: GZIP, threshold: GZIP_FROM_BYTES };
+  // Only what `send` passes to it, and nothing that a request contains is unpacked.
+  app.register(compress, { ...gzip, syncThreshold: GZIP_AT_ONCE_BYTES, global: false });
+  app.after(() => addRoutes(app, options, callers));
   return { app, inFlight: () => inFlight };
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Whether a route is open to everyone. */
+    readonly needsNoLogin?: boolean;
+  }
 }
 
 /** The caller of each request. */
@@ -137,16 +171,28 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   const { layout, maxCount, issuer, share } = options;
   const settings = () => ({ layout, keys: options.formKeys?.() });
   const callerOf = ({ raw }: FastifyRequest) => callers.get(raw) ?? ANONYMOUS;
-  app.get(IDS, async (request, reply) => {
+  /** What a request for IDs asks for, checked. */
+  const wanted = (request: FastifyRequest) => {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
-    const count = countParameter(query, maxCountIn(form, maxCount));
+    const encoding = encodingOf(query);
+    return { form, encoding, count: countParameter(query, maxCountIn(form, maxCount)), key: keyOf(request) };
+  };
+  const newIds = async (request: FastifyRequest, reply: FastifyReply) => {
+    const { form, encoding, count, key } = wanted(request);
     const { name } = callerOf(request);
-    const { batch, replayed } = await issuer.issue(name, count, `GET ${IDS}?count=${count}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(name, count, `${request.method} ${IDS}?count=${count}`, key);
     if (form !== undefined) requireHeld(form, batch, layout);
-    const body = idsBody(layout, batch, share.of(name), form);
+    const body = encoding === 'ranges' ? rangesBody(layout, batch) : idsBody(layout, batch, share.of(name), form);
     if (typeof body !== 'string') limitResponse(reply);
     return send(reply, replayed, body);
+  };
+  app.get(IDS, newIds);
+  app.post(IDS, newIds);
+  app.head(IDS, async (request, reply) => {
+    wanted(request);
+    issuer.requireOpen();
+    return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(); // no body, so no length of one
   });
   app.post(ID, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
@@ -168,8 +214,11 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
     return send(reply, false, JSON.stringify(view));
   });
-  const document = JSON.stringify(openApiDocument(layout, maxCount));
-  app.get(OPENAPI, { exposeHeadRoute: true }, async (_request, reply) => send(reply, false, document));
+  const document = openApiDocument(layout, maxCount);
+  const [description, page] = [JSON.stringify(document), docsPage(document)];
+  const open = { exposeHeadRoute: true, config: { needsNoLogin: true } };
+  app.get(OPENAPI, open, async (_request, reply) => send(reply, false, description));
+  app.get(DOCS, open, async (_request, reply) => send(reply.headers(PAGE_HEADERS), false, page));
 }
 
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
@@ -186,12 +235,23 @@ function requireRight(rights: readonly ApiRight[]): void {
 }
 
 function keyOf({ raw }: FastifyRequest): string | undefined {
-  return idempotencyKeyOf(headerValues(raw, 'idempotency-key'));
+  return raw.headers[KEY] === undefined ? undefined : idempotencyKeyOf(headerValues(raw, KEY));
 }
 
-function send(reply: FastifyReply, replayed: boolean, body: unknown): FastifyReply {
+/** Both headers of each response by which a request can be found again. */
+function correlate({ id, headers }: FastifyRequest, reply: FastifyReply): void {
+  reply.header(REQUEST_ID, id).header(TRACE_PARENT, traceParentOf(headers));
+}
+
+/** A body that the client accepts compressed, and is long enough, is sent so. */
+function send(reply: FastifyReply, replayed: boolean, body: string | Readable): FastifyReply {
   if (replayed) reply.header('idempotency-replayed', 'true');
-  return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(body);
+  reply.header('cache-control', 'no-store');
+  if (!reply.hasHeader('content-type')) reply.type(JSON_TYPE);
+  const isShort = typeof body === 'string' && body.length < GZIP_FROM_BYTES;
+  if (isShort || reply.request.headers['accept-encoding'] === undefined) return reply.send(body);
+  reply.compress(body);
+  return reply;
 }
 
 function limitResponse({ raw }: FastifyReply): void {
@@ -226,14 +286,14 @@ function noRoute({ url, method }: FastifyRequest): Problem {
 
 /** The one place where errors become responses. */
 function sendProblem(options: ApiOptions, error: unknown, reply: FastifyReply): FastifyReply {
-  const problem = problemOf(error, options);
+  const problem = problemOf(error, options, reply.request.id);
   return reply
     .code(problem.status)
     .headers({ ...problem.headers, 'cache-control': 'no-store', 'content-type': PROBLEM_TYPE })
     .send(Buffer.from(problem.body())); // bytes, because Fastify adds a charset to text
 }
 
-function problemOf(error: unknown, { onError }: ApiOptions): Problem {
+function problemOf(error: unknown, { onError }: ApiOptions, requestId: string): Problem {
   if (error instanceof Problem) return error;
   const { statusCode: status = 500, code } = error as { statusCode?: number; code?: string };
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE')
@@ -241,6 +301,6 @@ function problemOf(error: unknown, { onError }: ApiOptions): Problem {
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new Problem(415, 'the Content-Type is invalid');
   if (code === 'FST_ERR_BAD_URL') return malformed('the path is not valid percent-encoding');
   if (status >= 400 && status < 500) return new Problem(status, 'the request is malformed');
-  onError(error);
+  onError(error, requestId);
   return new Problem(500, 'internal error; see the worker log');
 }

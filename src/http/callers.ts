@@ -32,6 +32,9 @@ export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights
 /** For each remote address; above it, connections are closed. */
 const FAILED_PER_SECOND = 10;
 const OF_FAILURES = { what: 'failed logins per second from this address', closes: true };
+/** For each remote address. */
+const VISITS_PER_SECOND = 10;
+const OF_VISITS = { what: 'documents per second for this address', closes: false };
 const UNAUTHORIZED = 401;
 const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
@@ -56,6 +59,12 @@ function limited(identify: Identify, monotonicMs: () => number): Identify {
       throw error;
     }
   };
+}
+
+/** Limits what needs no login, which no caller can be charged for: the documents. Throws Problem 429 above the limit. */
+export function visitorLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
+  const visits = new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS);
+  return ({ socket }) => visits.take(networkOf(socket.remoteAddress ?? ''), 1);
 }
 
 /** The address; of IPv6 only its /64 network, since one host usually has all of that. */

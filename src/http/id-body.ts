@@ -33,6 +33,22 @@ export function idBody(layout: Layout, batch: Allocated, form?: string): string 
 }
 
 /**
+ * The response body for the ranges of a batch: the k-th ID of a range, from 0, is first + k × step. It has at most one range for
+ * each tick of the IDs.
+ */
+export function rangesBody({ step, fitsNumber }: Layout, { ranges, generatedAt }: IdBatch): string {
+  return JSON.stringify({
+    ranges: ranges.map(({ first, count }) => ({
+      first: String(first),
+      ...(fitsNumber ? { first_number: Number(first) } : {}),
+      count,
+    })),
+    step: String(step),
+    generated_at: new Date(generatedAt).toISOString(),
+  });
+}
+
+/**
  * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
  * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
  */

@@ -67,6 +67,12 @@ export class Issuer {
     }
   }
 
+  /** Throws Problem 503 with the reason while the gate is closed. */
+  requireOpen(): void {
+    const reason = this.#options.gateReason();
+    if (reason !== undefined) throw closed(reason);
+  }
+
   /** Counts a decoded ID against the caller's limit, before it is decoded. Throws 429 above it. */
   countDecoded(caller: string): void {
     this.#options.rateLimit?.take(caller, 1);
@@ -74,8 +80,7 @@ export class Issuer {
 
   async #allocate(caller: string, count: number): Promise<Allocated> {
     const { rateLimit } = this.#options;
-    const reason = this.#options.gateReason();
-    if (reason !== undefined) throw closed(reason);
+    this.requireOpen();
     rateLimit?.take(caller, count);
     try {
       const batch = await this.#queue.take(caller, count);

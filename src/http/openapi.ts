@@ -33,12 +33,56 @@ const SECURITY = {
   },
 };
 
-type Json = { readonly [name: string]: unknown };
+interface Json {
+  readonly [name: string]: unknown;
+}
 
-const ref = (kind: 'schemas' | 'responses' | 'parameters', name: string): Json => ({
+export interface Parameter extends Json {
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly description: string;
+  readonly schema: Json;
+}
+
+export interface Response {
+  readonly description: string;
+}
+
+export interface Reference {
+  readonly $ref: string;
+}
+
+export interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly parameters?: readonly (Parameter | Reference)[];
+  readonly responses: Readonly<Record<string, Response | Reference>>;
+}
+
+interface Path {
+  /** Those of all operations of the path. */
+  readonly parameters: readonly Reference[];
+  readonly [method: string]: Operation | readonly Reference[];
+}
+
+/** The parts of the document that docs-page.ts shows. */
+export interface OpenApiDocument {
+  readonly info: Json & { readonly title: string; readonly description: string };
+  readonly paths: Readonly<Record<string, Path>>;
+  readonly components: {
+    readonly parameters: Readonly<Record<string, Parameter>>;
+    readonly responses: Readonly<Record<string, Response>>;
+    readonly [kind: string]: unknown;
+  };
+  readonly [name: string]: unknown;
+}
+
+const ref = (kind: 'schemas' | 'responses' | 'parameters' | 'headers', name: string): Reference => ({
   $ref: `#/components/${kind}/${name}`,
 });
-const json = (schema: Json): Json => ({ 'application/json': { schema } });
+const json = (schema: Json | Reference): Json => ({ 'application/json': { schema } });
 const text = (description: string, more: Json = {}): Json => ({ type: 'string', description, ...more });
 const whole = (description: string, most?: number): Json => ({
   type: 'integer',
@@ -53,11 +97,22 @@ const withForm = (schema: Json): Json => ({
   ...schema,
   properties: { ...(schema.properties as Json), value_form: text('the ID in the requested form') },
 });
-const problems = (...names: string[]): Json =>
+const problems = (...names: string[]): Readonly<Record<string, Reference>> =>
   Object.fromEntries(names.map((name) => [name.slice(1), ref('responses', name)]));
 
+/** In each request, and in each response. */
+const CORRELATION = {
+  parameters: [ref('parameters', 'RequestId'), ref('parameters', 'TraceParent')],
+  headers: { 'X-Request-Id': ref('headers', 'RequestId'), Traceparent: ref('headers', 'TraceParent') },
+};
+const success = (description: string, content: Json, headers: Json = {}): Response & Json => ({
+  description,
+  headers: { ...headers, ...CORRELATION.headers },
+  content,
+});
+
 /** The OpenAPI 3.1 document for a worker with this layout and limit. */
-export function openApiDocument(layout: Layout, maxCount: number): Json {
+export function openApiDocument(layout: Layout, maxCount: number): OpenApiDocument {
   return {
     openapi: '3.1.0',
     info: {
@@ -73,12 +128,13 @@ export function openApiDocument(layout: Layout, maxCount: number): Json {
       parameters: parameters(),
       schemas: schemas(layout),
       responses: responses(),
+      headers: correlationHeaders(),
       securitySchemes: SECURITY,
     },
   };
 }
 
-function paths(maxCount: number): Json {
+function paths(maxCount: number): OpenApiDocument['paths'] {
   const replayed = {
     'Idempotency-Replayed': {
       schema: { const: 'true' },
@@ -91,60 +147,102 @@ function paths(maxCount: number): Json {
     description: 'number of IDs',
     schema: { type: 'integer', minimum: 1, maximum: maxCount, default: 1 },
   };
+  const newIds = {
+    parameters: [count, ref('parameters', 'Encoding'), ...FORM, ref('parameters', 'IdempotencyKey')],
+    responses: {
+      200: success('New IDs', json({ oneOf: [ref('schemas', 'Ids'), ref('schemas', 'Ranges')] }), replayed),
+      ...problems('_400', '_401', '_422', '_429', '_503'),
+      default: ref('responses', 'other'),
+    },
+  };
+  const open = (operationId: string, summary: string, content: Json) => ({
+    operationId,
+    summary,
+    description: 'Needs no token.',
+    security: [],
+    responses: { 200: success(summary, content), ...problems('_429'), default: ref('responses', 'other') },
+  });
+  const { parameters: always } = CORRELATION;
   return {
     '/api/v1/ids': {
-      get: {
-        operationId: 'getIds',
-        summary: 'New IDs, in ascending order',
-        parameters: [count, ...FORM, ref('parameters', 'IdempotencyKey')],
-        responses: {
-          200: { description: 'New IDs', headers: replayed, content: json(ref('schemas', 'Ids')) },
-          ...problems('_400', '_401', '_422', '_429', '_503'),
-          default: ref('responses', 'other'),
-        },
+      parameters: always,
+      get: { operationId: 'getIds', summary: 'New IDs, in ascending order', ...newIds },
+      head: {
+        ...newIds,
+        operationId: 'checkIds',
+        summary: 'Whether GET would allocate IDs now',
+        description: 'Checks the parameters, the token and the gate. Allocates nothing, and counts against no limit.',
+      },
+      post: {
+        ...newIds,
+        operationId: 'postIds',
+        summary: 'New IDs, as GET, for clients and proxies that repeat or keep a GET',
+        description: 'Takes its parameters in the query, and no body or an empty JSON object.',
       },
     },
     '/api/v1/id': {
+      parameters: always,
       post: {
         operationId: 'postId',
         summary: 'One new ID',
         description: 'Takes no body, or an empty JSON object.',
         parameters: [...FORM, ref('parameters', 'IdempotencyKey')],
         responses: {
-          200: { description: 'A new ID', headers: replayed, content: json(ref('schemas', 'Id')) },
+          200: success('A new ID', json(ref('schemas', 'Id')), replayed),
           ...problems('_400', '_401', '_422', '_429', '_503'),
           default: ref('responses', 'other'),
         },
       },
     },
     '/api/v1/ids/{id}': {
-      get: {
+      parameters: always,
+      ...withHead('checkId', {
         operationId: 'decodeId',
         summary: 'The fields of an ID',
         parameters: [ref('parameters', 'Id'), ...FORM, ref('parameters', 'As')],
         responses: {
-          200: { description: 'The fields', content: json(ref('schemas', 'IdView')) },
+          200: success('The fields', json(ref('schemas', 'IdView'))),
           ...problems('_400', '_401', '_403', '_429'),
           default: ref('responses', 'other'),
         },
-      },
+      }),
     },
     '/api/v1/openapi.json': {
-      get: {
-        operationId: 'getOpenApi',
-        summary: 'This document',
-        responses: {
-          200: { description: 'OpenAPI 3.1', content: json({ type: 'object' }) },
-          ...problems('_401', '_429'),
-          default: ref('responses', 'other'),
-        },
-      },
+      parameters: always,
+      ...withHead('checkOpenApi', open('getOpenApi', 'This document, OpenAPI 3.1', json({ type: 'object' }))),
+    },
+    '/docs': {
+      parameters: always,
+      ...withHead('checkDocs', open('getDocs', 'This document as a page', { 'text/html': { schema: {} } })),
     },
   };
 }
 
-function parameters(): Json {
+function withHead(operationId: string, get: Operation): { readonly get: Operation; readonly head: Operation } {
+  return { get, head: { ...get, operationId, summary: `${get.summary}: the headers alone` } };
+}
+
+function parameters(): OpenApiDocument['components']['parameters'] {
   return {
+    RequestId: {
+      name: 'X-Request-Id',
+      in: 'header',
+      description: 'An ID of your own for the request. Another text than this is replaced by a new ID.',
+      schema: REQUEST_ID_SCHEMA,
+    },
+    TraceParent: {
+      name: 'traceparent',
+      in: 'header',
+      description: 'The trace of the request, as in W3C Trace Context. Without a valid one a new trace begins.',
+      schema: { type: 'string' },
+    },
+    Encoding: {
+      name: 'encoding',
+      in: 'query',
+      description:
+        'ids: each ID with its fields. ranges: first and count of each run of IDs, which is short for any count.',
+      schema: { type: 'string', enum: ['ids', 'ranges'], default: 'ids' },
+    },
     IdempotencyKey: {
       name: 'Idempotency-Key',
       in: 'header',
@@ -196,6 +294,19 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
       ids: { type: 'array', minItems: 1, items: ref('schemas', 'IdView') },
       generated_at: text('when the IDs were allocated', { format: 'date-time' }),
     }),
+    Ranges: record({
+      ranges: {
+        type: 'array',
+        minItems: 1,
+        items: record({
+          first: id,
+          ...(fitsNumber ? { first_number: number } : {}),
+          count: { type: 'integer', minimum: 1, description: 'number of IDs' },
+        }),
+      },
+      step: text('the k-th ID of a range, from 0, is first + k × step', { pattern: '^[1-9][0-9]*$', examples: ['1'] }),
+      generated_at: text('when the IDs were allocated', { format: 'date-time' }),
+    }),
     Id: withForm(record({ id, ...(fitsNumber ? { id_number: number } : {}) })),
     IdView: withForm(
       record({
@@ -220,10 +331,27 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
   };
 }
 
-function responses(): Json {
-  const problem = (description: string, headers: Json = {}): Json => ({
+const REQUEST_ID_SCHEMA = { type: 'string', pattern: '^[A-Za-z0-9._~:@=+/-]{1,128}$' };
+
+function correlationHeaders(): Json {
+  return {
+    RequestId: {
+      required: true,
+      description: 'that of the request, else a new one; name it when you report a problem',
+      schema: REQUEST_ID_SCHEMA,
+    },
+    TraceParent: {
+      required: true,
+      description: 'the trace of the request, else a new one',
+      schema: { type: 'string', pattern: '^00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]$' },
+    },
+  };
+}
+
+function responses(): OpenApiDocument['components']['responses'] {
+  const problem = (description: string, headers: Json = {}): Response & Json => ({
     description,
-    headers,
+    headers: { ...headers, ...CORRELATION.headers },
     content: { [PROBLEM_TYPE]: { schema: ref('schemas', 'Problem') } },
   });
   const retryAfter = { 'Retry-After': { required: true, schema: { type: 'integer' }, description: 'seconds' } };
@@ -235,7 +363,7 @@ function responses(): Json {
     _403: problem('The token lacks the right keyed-decode, which decoding from and to the keyed forms needs'),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
-      'The caller exceeded API_RATE_LIMIT, its share of keys or of connections, or the address had too many 401',
+      'The caller exceeded API_RATE_LIMIT, its share of keys or of connections, or the address had too many 401 or documents',
       retryAfter,
     ),
     _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),

@@ -60,9 +60,21 @@ export function maxCountIn(form: RequestedForm | undefined, maxCount: number): n
   return form?.keyed === true ? Math.min(maxCount, MAX_KEYED_IDS) : maxCount;
 }
 
+/** How a response has its IDs: one by one with their fields, or as ranges. */
+export type Encoding = 'ids' | 'ranges';
+
+/** `encoding` of a query, ids without one. Throws 400 MALFORMED_REQUEST for another one, and for ranges with a form. */
+export function encodingOf({ encoding = 'ids', form }: Raw): Encoding {
+  if (encoding !== 'ids' && encoding !== 'ranges') throw malformed('encoding must be given once, as ids or ranges');
+  if (encoding === 'ranges' && form !== undefined) {
+    throw malformed('encoding=ranges has no forms: leave out form, or use encoding=ids');
+  }
+  return encoding;
+}
+
 /** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
 export function countParameter(query: Raw, maxCount: number): number {
-  requireNoOthers(query, ['count', ...FORM_PARAMETERS]);
+  requireNoOthers(query, ['count', 'encoding', ...FORM_PARAMETERS]);
   const text = query.count;
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);
@@ -95,7 +107,9 @@ export function idempotencyKeyOf(values: readonly string[]): string | undefined 
 /** POST takes no body; clients that always send one may send an empty JSON object. Throws 400 MALFORMED_REQUEST. */
 export function requireEmpty(body: string): void {
   const text = body.trim();
-  if (text !== '' && !/^\{\s*\}$/.test(text)) throw malformed('the body must be absent, or an empty JSON object: {}');
+  if (text !== '' && !/^\{\s*\}$/.test(text)) {
+    throw malformed('the body must be absent, or an empty JSON object, {}: parameters belong into the query');
+  }
 }
 
 export function malformed(detail: string): Problem {

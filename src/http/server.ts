@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Connections } from './connections.ts';
+import { correlationOf } from './correlation.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
@@ -57,12 +58,12 @@ export function boundedServer(handler: Handler, options: ServerOptions): Server 
     else connections.requestComplete(socket, response);
     return handler(request, response);
   });
-  server.on('checkExpectation', (_request, response: ServerResponse) => {
+  server.on('checkExpectation', ({ headers: sent }: IncomingMessage, response: ServerResponse) => {
     const problem = new Problem(417, 'the only supported expectation is 100-continue');
     refused(problem.status);
     const body = Buffer.from(problem.body());
-    const headers = { 'content-type': PROBLEM_TYPE, 'content-length': body.length, connection: 'close' };
-    response.writeHead(problem.status, headers).end(body);
+    const headers = { ...correlationOf(sent), 'content-type': PROBLEM_TYPE, 'content-length': body.length };
+    response.writeHead(problem.status, { ...headers, connection: 'close' }).end(body);
   });
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => {
     const [first, ...others] = connections.responsesInProgress(socket);
@@ -122,6 +123,7 @@ function rawResponse(problem: Problem): string {
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Cache-Control: no-store',
     'Connection: close',
+    ...Object.entries(correlationOf({})).map(([name, value]) => `${name}: ${value}`),
   ];
   return `${lines.join('\r\n')}\r\n\r\n${body}`;
 }

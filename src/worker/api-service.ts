@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import { renewed } from '../core/renewed.ts';
 import { createApi } from '../http/api.ts';
 import { ApiListener } from '../http/api-listener.ts';
-import { identifyBy } from '../http/callers.ts';
+import { identifyBy, visitorLimit } from '../http/callers.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
 import { RateLimit } from '../http/rate-limit.ts';
@@ -44,6 +44,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
     mutualTls: api.tls?.clientCa !== undefined,
     monotonicMs,
   });
+  const admitVisitor = visitorLimit(monotonicMs);
   const { formKeys } = api;
   const keys =
     formKeys &&
@@ -68,12 +69,14 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
         limits: api,
         tls,
         identify,
+        admitVisitor,
         formKeys: keys,
         observe: ({ route, status, caller, milliseconds }) => {
           metrics.addHttpRequest(route, status, caller, milliseconds);
         },
         onShed: () => metrics.addShedConnection('api'),
-        onError: (error) => log.error({ err: error }, 'internal error while serving an HTTP request'),
+        onError: (error, requestId) =>
+          log.error({ err: error, requestId }, 'internal error while serving an HTTP request'),
       }),
     log: (level, message, fields) => log[level](fields, message),
   });

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { decompose } from '../../src/core/layout.ts';
 import type { Api } from '../../src/http/api.ts';
@@ -58,11 +59,87 @@ describe('GET /api/v1/ids', () => {
     expect(stage.issued).toBe(105_202);
   });
 
-  test('rejects HEAD, which would waste IDs', async () => {
+  test.each(['GET', 'POST'] as const)('as %s, returns ranges of the same IDs', async (method) => {
     const { app, stage } = start();
-    const response = await app.inject({ method: 'HEAD', url: '/api/v1/ids' });
-    expect([response.statusCode, response.headers.allow]).toEqual([405, 'GET']);
+    const key = { 'idempotency-key': 'k' };
+    const url = '/api/v1/ids?count=10000';
+    const all = await app.inject({ method, url, headers: key });
+    const short = await app.inject({ method, url: `${url}&encoding=ranges`, headers: key });
+    const { ranges, step } = short.json();
+    expect(short.json()).toEqual({ ranges, step: '1', generated_at: all.json().generated_at });
+    const expanded = ranges.flatMap(({ first, count }: { first: string; count: number }) =>
+      Array.from({ length: count }, (_, k) => String(BigInt(first) + BigInt(k) * BigInt(step))),
+    );
+    expect(expanded).toEqual(all.json().ids.map((id: { value_string: string }) => id.value_string));
+    expect(short.body.length).toBeLessThan(1_024);
+    expect((await app.inject({ method, url: `${url}&encoding=ids`, headers: key })).body).toBe(all.body);
+    expect(stage.issued).toBe(10_000);
+  });
+
+  test.each([
+    ['encoding=both', 'ids or ranges'],
+    ['encoding=', 'ids or ranges'],
+    ['encoding=RANGES', 'ids or ranges'],
+    ['encoding=ids&encoding=ranges', 'once'],
+    ['encoding=ranges&form=ulid', 'no forms'],
+    ['encoding=ranges&count=100001', '100000'],
+    ['coding=ranges', "'coding'"],
+  ])('refuses %s, and uses no ID', async (query, detail) => {
+    const { app, stage } = start();
+    for (const method of ['GET', 'HEAD', 'POST'] as const) {
+      const response = await app.inject({ method, url: `/api/v1/ids?${query}` });
+      expect(response.statusCode).toBe(400);
+      if (method !== 'HEAD') expect(response.json().detail).toContain(detail);
+    }
     expect(stage.issued).toBe(0);
+  });
+});
+
+describe('HEAD /api/v1/ids', () => {
+  test('has the type of the GET and no length, and uses no ID', async () => {
+    const { app, stage } = start();
+    const response = await app.inject({ method: 'HEAD', url: '/api/v1/ids?count=100000' });
+    expect([response.statusCode, response.body]).toEqual([200, '']);
+    expect(response.headers).toMatchObject({ 'cache-control': 'no-store', 'content-type': /^application\/json/ });
+    expect(response.headers).not.toHaveProperty('content-length');
+    expect(stage.issued).toBe(0);
+  });
+
+  test('is the status of a GET: 400 for its faults, 503 while the gate is closed', async () => {
+    const { app, stage } = start();
+    const head = async (query: string) =>
+      (await app.inject({ method: 'HEAD', url: `/api/v1/ids?${query}` })).statusCode;
+    expect([await head('count=0'), await head('count=1')]).toEqual([400, 200]);
+    stage.reason = 'LEASE_SUSPENDED';
+    expect([await head('count=0'), await head('count=1')]).toEqual([400, 503]);
+  });
+});
+
+describe('POST /api/v1/ids', () => {
+  test('returns what GET does', async () => {
+    const { app, stage } = start();
+    const response = await app.inject({ method: 'POST', url: '/api/v1/ids?count=150', payload: {} });
+    expect([response.statusCode, response.json().ids.length, stage.issued]).toEqual([200, 150, 150]);
+  });
+
+  test.each([
+    ['parameters in its body', '{"count":2}', 'application/json', 400],
+    ['an array', '[]', 'application/json', 400],
+    ['text', 'count=2', 'application/x-www-form-urlencoded', 415],
+  ])('refuses %s, and uses no ID', async (_, payload, type, status) => {
+    const { app, stage } = start();
+    const headers = { 'content-type': type };
+    const response = await app.inject({ method: 'POST', url: '/api/v1/ids', payload, headers });
+    expect([response.statusCode, stage.issued]).toEqual([status, 0]);
+    if (status === 400) expect(response.json().detail).toContain('query');
+  });
+
+  test('does not unpack a compressed body', async () => {
+    const { app, stage } = start();
+    const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
+    const payload = gzipSync('{}');
+    const response = await app.inject({ method: 'POST', url: '/api/v1/ids', payload, headers });
+    expect([response.statusCode, stage.issued]).toEqual([400, 0]);
   });
 });
 
@@ -138,6 +215,7 @@ describe('an idempotency key', () => {
     await getIds(app, 2, { 'idempotency-key': 'k' });
     for (const response of [
       await getIds(app, 3, { 'idempotency-key': 'k' }),
+      await app.inject({ method: 'POST', url: '/api/v1/ids?count=2', headers: { 'idempotency-key': 'k' } }),
       await postId(app, { 'idempotency-key': 'k' }),
     ]) {
       expect([response.statusCode, response.json().code]).toEqual([422, 'CONFLICT']);
@@ -200,11 +278,12 @@ describe('503', () => {
   });
 });
 
-test('an internal error is a 500 without details, and is logged', async () => {
+test('an internal error is a 500 without details, and is logged with the ID of its request', async () => {
   const { app, stage } = start();
   stage.before = () => Promise.reject(new TypeError('secret'));
-  const response = await postId(app);
+  const response = await postId(app, { 'x-request-id': 'req-1' });
   expect([response.statusCode, response.headers['content-type']]).toEqual([500, PROBLEM]);
+  expect([response.headers['x-request-id'], stage.faultyIds]).toEqual(['req-1', ['req-1']]);
   expect(response.body).not.toContain('secret');
   expect(stage.faults).toEqual([new TypeError('secret')]);
 });
@@ -216,6 +295,7 @@ test('requests are counted by route and status, each from a closed set', async (
     '/api/v1/ids?count=x',
     '/api/v1/ids/7',
     '/api/v1/openapi.json',
+    '/docs',
     '/a',
     '/api/v1/%zz',
   ]) {
@@ -227,6 +307,7 @@ test('requests are counted by route and status, each from a closed set', async (
     '/api/v1/ids 400',
     '/api/v1/ids/{id} 200',
     '/api/v1/openapi.json 200',
+    '/docs 200',
     'other 404',
     'other 400',
     '/api/v1/id 200',

@@ -30,10 +30,19 @@ function start(options: ConstructorParameters<typeof ApiStage>[0] = { tokens: TO
 }
 
 describe('a token', () => {
-  test('is required on every route; every token of a name is accepted', async () => {
-    const { ask } = start();
-    for (const url of ['/api/v1/ids', '/api/v1/ids/7', '/api/v1/openapi.json', '/']) {
+  test('is required on every route but the documents; every token of a name is accepted', async () => {
+    const { app, ask } = start();
+    for (const url of ['/api/v1/ids', '/api/v1/ids/7', '/', '/docs/', '/docs/x', '/api/v1/openapi.json/x']) {
       expect((await ask(undefined, {}, url)).statusCode).toBe(401);
+    }
+    for (const url of ['/api/v1/openapi.json', '/docs']) {
+      const answers = [await ask(undefined, {}, url), await ask('unknown', {}, url), await ask(ORDERS, {}, url)];
+      expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
+      expect((await app.inject({ method: 'HEAD', url })).statusCode).toBe(200);
+      expect((await app.inject({ method: 'POST', url })).statusCode).toBe(401);
+    }
+    for (const method of ['HEAD', 'POST'] as const) {
+      expect((await app.inject({ method, url: '/api/v1/ids' })).statusCode).toBe(401);
     }
     for (const token of [ORDERS, ORDERS_2, BILLING]) expect((await ask(token)).statusCode).toBe(200);
   });
@@ -133,6 +142,20 @@ describe('failed logins', () => {
     for (let nth = 0; nth < 8; nth += 1) login('10.0.0.1');
     expect(login('::ffff:10.0.0.1')).toMatchObject({ 'retry-after': '1' });
   });
+});
+
+test('documents above ten a second for an address are a 429, with a token or without, and IDs are not affected', async () => {
+  const { stage, ask } = start();
+  stage.standsAtMs = performance.now();
+  const read = async (url: string, token?: string) => (await ask(token, {}, url)).statusCode;
+  for (let nth = 0; nth < 5; nth += 1) {
+    expect([await read('/docs'), await read('/api/v1/openapi.json')]).toEqual([200, 200]);
+  }
+  expect([await read('/docs'), await read('/docs', ORDERS), await read('/api/v1/ids', ORDERS)]).toEqual([
+    429, 429, 200,
+  ]);
+  stage.aheadMs += 100;
+  expect([await read('/docs'), await read('/docs')]).toEqual([200, 429]);
 });
 
 test('a caller with half of the connections in progress gets 429, and others are answered', async () => {

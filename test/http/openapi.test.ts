@@ -1,10 +1,14 @@
+import { createHash } from 'node:crypto';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, describe, expect, test } from 'vitest';
 import { presetLayout } from '../../src/core/presets.ts';
+import { docsPage } from '../../src/http/docs-page.ts';
+import { openApiDocument } from '../../src/http/openapi.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 interface Operation {
+  readonly operationId: string;
   readonly responses: Readonly<Record<string, { readonly content?: object; readonly $ref?: string }>>;
 }
 
@@ -31,7 +35,7 @@ describe('the OpenAPI document', () => {
   });
 
   test('has exactly the routes of the API', async () => {
-    const methods = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
+    const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
     for (const [path, item] of Object.entries<Record<string, Operation>>(document.paths)) {
       for (const method of methods) {
         const { statusCode } = await app.inject({ method, url: path.replace('{id}', '7') });
@@ -53,9 +57,38 @@ describe('the OpenAPI document', () => {
   });
 });
 
+describe('the page of the document', () => {
+  test('has each operation, parameter and status, and runs and loads nothing', async () => {
+    const { headers, body } = await app.inject('/docs');
+    expect(headers['content-type']).toBe('text/html; charset=utf-8');
+    expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-/);
+    expect(body).not.toMatch(/<script|<link|<img|undefined|\[object/i);
+    for (const [path, { parameters: _, ...methods }] of Object.entries<Record<string, Operation>>(document.paths)) {
+      for (const [method, { operationId }] of Object.entries(methods)) {
+        expect(body).toContain(`<section id="${operationId}"><h2><code>${method.toUpperCase()} ${path}</code></h2>`);
+      }
+    }
+    for (const { name } of Object.values<{ name: string }>(document.components.parameters)) {
+      expect(body).toContain(`<code>${name}</code>`);
+    }
+    const [, style = ''] = /<style>(.*)<\/style>/s.exec(body) ?? [];
+    const hash = createHash('sha256').update(style).digest('base64');
+    expect(headers['content-security-policy']).toContain(`'sha256-${hash}'`);
+  });
+
+  test('shows text as text, whatever it contains', () => {
+    const info = { title: '<b>"a" & \'b\'</b>', description: '<script>' };
+    const page = docsPage({ ...openApiDocument(presetLayout('default'), 10), info });
+    expect(page).toContain('<h1>&#60;b&#62;&#34;a&#34; &#38; &#39;b&#39;&#60;/b&#62;: HTTP API</h1>');
+    expect(page).not.toContain('<script>');
+  });
+});
+
 describe('the responses match the document', () => {
   test.each([
     ['Ids', '/api/v1/ids?count=150', 'GET'],
+    ['Ids', '/api/v1/ids?count=2', 'POST'],
+    ['Ranges', '/api/v1/ids?count=9000&encoding=ranges', 'GET'],
     ['Id', '/api/v1/id', 'POST'],
     ['IdView', '/api/v1/ids/00c48e86f8092000', 'GET'],
     ['Ids', '/api/v1/ids?count=2&form=ulid', 'GET'],
@@ -71,6 +104,12 @@ describe('the responses match the document', () => {
   test('and a number in place of a string does not', () => {
     expect(matches('Id', { id: 7 })).toBe(false);
     expect(matches('Ids', { ids: [], generated_at: 'now' })).toBe(false);
+    const range = { first: '7', count: 1 };
+    const at = { step: '1', generated_at: '2026-01-01T00:00:00.000Z' };
+    expect(matches('Ranges', { ranges: [range], ...at })).toBe(true);
+    for (const ranges of [[], [{ ...range, first: 7 }], [{ ...range, count: 0 }], [{ first: '7' }]]) {
+      expect(matches('Ranges', { ranges, ...at })).toBe(false);
+    }
   });
 });
 
@@ -83,6 +122,9 @@ describe('a worker whose IDs are JavaScript numbers', () => {
     other.addSchema((await numbers.inject('/api/v1/openapi.json')).json(), 'api');
     const of = (name: string, body: unknown) => other.validate({ $ref: `api#/components/schemas/${name}` }, body);
     const many = (await numbers.inject('/api/v1/ids?count=150')).json();
+    const ranges = (await numbers.inject('/api/v1/ids?count=150&encoding=ranges')).json();
+    expect(of('Ranges', ranges)).toBe(true);
+    expect(String(ranges.ranges[0].first_number)).toBe(ranges.ranges[0].first);
     const one = (await numbers.inject({ method: 'POST', url: '/api/v1/id' })).json();
     const view = (await numbers.inject(`/api/v1/ids/${one.id_number}`)).json();
     expect([of('Ids', many), of('Id', one), of('IdView', view)]).toEqual([true, true, true]);

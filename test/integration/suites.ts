@@ -160,6 +160,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'connections and log of a quiet worker, also while its broker restarts',
   },
   'index-lost': { project: 'long', seconds: 31, shows: 'a deleted and a damaged index; also simulated' },
+  install: {
+    project: 'long',
+    seconds: 90,
+    shows: 'the page for installing: the tarball, and the verified systemd unit',
+  },
   'interop-go': { project: 'long', seconds: 7, shows: 'the Go example' },
   'interop-java': { project: 'long', seconds: 61, shows: 'the Java example' },
   'interop-kcat': { project: 'long', seconds: 18, shows: 'the kcat example' },
@@ -238,6 +243,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 36,
     shows: 'the servers of the tests do what the tests of faults expect of them',
+  },
+  site: {
+    project: 'long',
+    seconds: 150,
+    shows: 'the site of the pages in Chromium, at the width of a phone and of desktops',
   },
   shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {

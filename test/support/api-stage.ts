@@ -5,7 +5,7 @@ import type { Layout } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
 import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts';
-import { identifyBy } from '../../src/http/callers.ts';
+import { identifyBy, visitorLimit } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
 import { RateLimit } from '../../src/http/rate-limit.ts';
@@ -37,6 +37,8 @@ export class ApiStage {
   readonly answered: HandledRequest[] = [];
   shed = 0;
   readonly faults: unknown[] = [];
+  /** The IDs of the requests with internal errors. */
+  readonly faultyIds: string[] = [];
   /** Lines of name:token, if the stage was created with tokens. */
   tokens: string;
   formKeys: FormKeys | undefined;
@@ -94,11 +96,15 @@ export class ApiStage {
         mutualTls: pem?.clientCa !== undefined,
         monotonicMs,
       }),
+      admitVisitor: visitorLimit(monotonicMs),
       observe: (answered) => this.answered.push(answered),
       onShed: () => {
         this.shed += 1;
       },
-      onError,
+      onError: (error, requestId) => {
+        onError(error);
+        this.faultyIds.push(requestId);
+      },
     });
   }
 }

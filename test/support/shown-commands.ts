@@ -28,6 +28,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
   ['docs/how-to/datacenters.md', 'test/integration/datacenters.test.ts'],
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
+  ['docs/operations/install.md', 'test/integration/install.test.ts'],
 ]);
 
 /** Pages that no test follows line by line, with the test that uses the same commands and snippets. */
@@ -78,11 +79,18 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
+  ['npm run docs:drawings', { file: 'test/docs/drawings.test.ts', by: 'svgOf(' }],
+  ['npm run docs:site', { file: 'test/integration/site.test.ts', by: 'ops/site/build.mjs' }],
   ['npm run schemas', { file: 'test/codec/schemas.test.ts', by: 'renderSchemas()' }],
   ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
+  [
+    'npm install --prefix /opt/idalloc --omit=peer --ignore-scripts --no-audit --no-fund ./idalloc-*.tgz',
+    { file: 'test/integration/install.test.ts', by: 'npm install --prefix /opt/idalloc' },
+  ],
+  ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',

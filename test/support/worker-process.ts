@@ -53,11 +53,14 @@ export class WorkerProcess implements AsyncDisposable {
   /** Resolves when the process has exited and all its output was read. */
   readonly exit: Promise<Exit>;
 
-  /** Starts the process with these variables and no others. Without INDEX_DIR it gets a temporary index directory. */
-  constructor(env: Env) {
+  /**
+   * Starts the process with these variables and no others. Without INDEX_DIR it gets a temporary index directory. `program`: an
+   * installed worker in place of that of the sources.
+   */
+  constructor(env: Env, program: readonly string[] = [process.execPath, MAIN, 'worker']) {
     this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));
     this.hasFakedClock = env.FAKETIME_TIMESTAMP_FILE !== undefined;
-    this.#child = spawn('/bin/sh', [GUARD, process.execPath, MAIN, 'worker'], {
+    this.#child = spawn('/bin/sh', [GUARD, ...program], {
       env: {
         ...bareEnv(),
         OPS_HOST: '127.0.0.1',
