@@ -36,7 +36,7 @@ export function idBody(layout: Layout, batch: Allocated, form?: string): string 
  * The response body for the ranges of a batch: the k-th ID of a range, from 0, is first + k × step. It has at most one range for
  * each tick of the IDs.
  */
-export function rangesBody({ step, fitsNumber }: Layout, { ranges, generatedAt }: IdBatch): string {
+export function rangesBody({ step, fitsNumber }: Layout, { ranges, generatedAt }: Allocated): string {
   return JSON.stringify({
     ranges: ranges.map(({ first, count }) => ({
       first: String(first),
