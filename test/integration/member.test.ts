@@ -29,6 +29,24 @@ async function describeGroup(groupId: string) {
 const commit = ({ member }: Process, partition: number, offset: number) =>
   vi.waitFor(() => member.commit(new Map([[partition, { offset, metadata: `of ${offset}` }]])), { timeout: 60_000 });
 
+/** A kafkajs consumer in the group of this name, of the topic of this name. */
+async function foreignConsumer(groupId: string) {
+  const { brokers } = suiteServers();
+  const kafka = new kafkajs.Kafka({ brokers: [...brokers], logLevel: kafkajs.logLevel.NOTHING });
+  const consumer = kafka.consumer({ groupId, sessionTimeout: SESSION_MS, heartbeatInterval: HEARTBEAT_MS });
+  const [joined, crash] = [Promise.withResolvers<void>(), Promise.withResolvers<Error>()];
+  consumer.on(consumer.events.GROUP_JOIN, () => joined.resolve());
+  consumer.on(consumer.events.CRASH, ({ payload }) => crash.resolve(payload.error));
+  await consumer.connect();
+  await consumer.subscribe({ topic: groupId });
+  await consumer.run({ autoCommit: false, eachBatch: async () => {} });
+  return {
+    joined: joined.promise,
+    crash: crash.promise,
+    [Symbol.asyncDispose]: () => consumer.disconnect(),
+  };
+}
+
 const ms = (value: number) => `${Math.round(value)} ms`;
 
 describe('members of a group on real brokers', () => {
@@ -131,33 +149,29 @@ describe('members of a group on real brokers', () => {
     await stage.when(() => thief.held.length === PARTITIONS, 'the partitions with the later process');
   });
 
-  test('share with a kafkajs consumer, like that of an earlier release, and keep their partitions when it leaves', async () => {
+  test('do not notice a consumer with another assigner, which the brokers reject', async () => {
     await using stage = await openStage(cluster);
     const a = new Process(stage);
     await stage.shared();
-    const { brokers } = suiteServers();
-    const kafka = new kafkajs.Kafka({ brokers: [...brokers], logLevel: kafkajs.logLevel.NOTHING });
-    const old = kafka.consumer({
-      groupId: stage.id,
-      sessionTimeout: SESSION_MS,
-      heartbeatInterval: HEARTBEAT_MS,
-      maxWaitTimeInMs: 100,
+    const { generation } = a.member;
+    await using foreign = await foreignConsumer(stage.id);
+    expect(await foreign.crash).toMatchObject({ type: 'INCONSISTENT_GROUP_PROTOCOL' });
+    expect([a.held.length, a.member.generation, a.lost]).toEqual([PARTITIONS, generation, []]);
+  });
+
+  test('are rejected while a consumer with another assigner has the group, and join once it has left', async () => {
+    await using stage = await openStage(cluster);
+    const foreign = await foreignConsumer(stage.id);
+    await foreign.joined;
+    const refused = Promise.withResolvers<string>();
+    const a = new Process(stage, {
+      log: (_, fields) => 'errorCode' in fields && refused.resolve(`${fields.errorCode}`),
     });
-    const joins: (readonly number[])[] = [];
-    old.on(old.events.GROUP_JOIN, ({ payload }) => joins.push(payload.memberAssignment[stage.id] ?? []));
-    await old.connect();
-    await old.subscribe({ topic: stage.id });
-    await old.run({ autoCommit: false, eachBatch: async () => {} });
-    await stage.when(() => a.held.length === 6, 'an old member');
-    const b = new Process(stage);
-    await stage.when(() => a.held.length === 4 && b.held.length === 4 && joins.at(-1)?.length === 4, 'three members');
-    const held = [...a.held, ...b.held];
-    expect([...held, ...(joins.at(-1) ?? [])].sort((x, y) => x - y)).toEqual(Array.from({ length: 12 }, (_, i) => i));
-    const removed = [...a.removed, ...b.removed];
-    await old.disconnect();
+    expect(await refused.promise).toBe('INCONSISTENT_GROUP_PROTOCOL');
+    expect(a.held).toEqual([]);
+    await foreign[Symbol.asyncDispose]();
     await stage.shared();
-    expect([...a.removed, ...b.removed]).toEqual(removed);
-    expect([...a.lost, ...b.lost]).toEqual([]);
+    expect(a.held).toHaveLength(PARTITIONS);
   });
 
   test('are an ordinary consumer group to other tools, with offsets', async () => {
