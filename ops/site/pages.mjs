@@ -1,7 +1,8 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 
-const LINK = /\]\(([^)\s#]+)(#[^)\s]*)?\)/g;
+/** A picture's `!`, the path and the anchor. */
+const LINK = /(!?)(\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)/g;
 
 /** Paths of all pages, from the root of the checkout. */
 export function pagesOf(root) {
@@ -11,19 +12,23 @@ export function pagesOf(root) {
 
 /**
  * Copies the pages to `target`, each README as the index of its folder, and the other files that they link to to
- * `target`/public. Pages keep their places, so that their links need no change but for that.
+ * `target`/public. Pages and their pictures keep their places, so that their links need no change but for that.
  *
  * @throws Error for a link to a file that does not exist, or to a folder, which a static site can't list.
  */
 export function stagePages(root, target) {
   rmSync(target, { recursive: true, force: true });
   for (const page of pagesOf(root)) {
-    const text = readFileSync(join(root, page), 'utf8').replaceAll(LINK, (whole, path, anchor = '') => {
+    const text = readFileSync(join(root, page), 'utf8').replaceAll(LINK, (whole, mark, name, path, anchor = '') => {
       if (/^[a-z]+:/.test(path)) return whole;
       const file = relative(root, join(root, dirname(page), path));
-      if (file.endsWith('.md')) return `](${path.replace(/README\.md$/, 'index.md')}${anchor})`;
+      if (file.endsWith('.md')) return `${name}(${path.replace(/README\.md$/, 'index.md')}${anchor})`;
+      if (mark === '!') {
+        write(join(target, file), readFileSync(join(root, file)));
+        return whole;
+      }
       write(join(target, 'public', file), readFileSync(join(root, file)));
-      return `](${path}){target=_blank}`;
+      return `${name}(${path}){target=_blank}`;
     });
     write(join(target, page.replace(/README\.md$/, 'index.md')), text);
   }
@@ -42,7 +47,7 @@ export function sidebarOf(root) {
     { text: 'Concepts', link: '/docs/concepts' },
     { text: 'Glossary', link: '/docs/glossary' },
   ];
-  return [
+  const groups = [
     { text: 'Start', items: start },
     ...parts.map((part) => ({
       text: part.split('\n', 1)[0],
@@ -52,4 +57,5 @@ export function sidebarOf(root) {
       })),
     })),
   ];
+  return groups.filter(({ items }) => items.length > 0);
 }

@@ -74,6 +74,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
+  ['npm run docs:drawings', { file: 'test/docs/drawings.test.ts', by: 'svgOf(' }],
   ['npm run schemas', { file: 'test/codec/schemas.test.ts', by: 'renderSchemas()' }],
   ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
