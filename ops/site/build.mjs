@@ -2,9 +2,10 @@
 // VitePress and TypeDoc have a separate lockfile here, and are installed beside the site, so that no other command installs them.
 // TypeDoc brings a TypeScript of its own, because that of the project has no interface for other programs.
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { PLACES } from '../release/places.ts';
 import { API_FOLDER, API_SIDEBAR, apiOptions } from './api.mjs';
 import { sidebarOf, stagePages } from './pages.mjs';
 
@@ -23,8 +24,14 @@ function run(command, args) {
 mkdirSync(OUT, { recursive: true });
 for (const name of ['package.json', 'package-lock.json']) cpSync(join(import.meta.dirname, name), join(OUT, name));
 cpSync(join(import.meta.dirname, 'vitepress'), join(OUT, '.vitepress'), { recursive: true });
-writeFileSync(join(OUT, '.vitepress/sidebar.json'), JSON.stringify([...sidebarOf(ROOT), API_SIDEBAR]));
+const facts = {
+  version: JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version,
+  repository: PLACES.repository.url.replace(/^git\+|\.git$/g, ''),
+  sidebar: [...sidebarOf(ROOT), API_SIDEBAR],
+};
+writeFileSync(join(OUT, '.vitepress/facts.json'), JSON.stringify(facts));
 stagePages(ROOT, join(OUT, 'pages'));
+cpSync(join(import.meta.dirname, 'logo.svg'), join(OUT, 'pages/public/logo.svg'));
 run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund']);
 run(process.execPath, ['node_modules/typedoc/bin/typedoc', ...apiOptions(ROOT, join(OUT, 'pages', API_FOLDER))]);
 run(process.execPath, ['node_modules/vitepress/bin/vitepress.js', 'build', '.']);

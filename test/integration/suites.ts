@@ -238,6 +238,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 36,
     shows: 'the servers of the tests do what the tests of faults expect of them',
   },
+  site: {
+    project: 'long',
+    seconds: 150,
+    shows: 'the site of the pages in Chromium, at the width of a phone and of desktops',
+  },
   shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {
     project: 'long',
