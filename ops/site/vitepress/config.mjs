@@ -25,6 +25,12 @@ function nameCells(md) {
   });
 }
 
+/** Lets long names break after an underscore first. */
+function breakNames(md) {
+  const render = md.renderer.rules.code_inline;
+  md.renderer.rules.code_inline = (...given) => render(...given).replaceAll('_', '_<wbr>');
+}
+
 function textOf({ children }) {
   return children.map(({ content }) => content).join('');
 }
@@ -40,7 +46,7 @@ export default {
   outDir: 'html',
   ignoreDeadLinks: false,
   head: [['link', { rel: 'icon', type: 'image/svg+xml', href: '/logo.svg' }]],
-  markdown: { anchor: { slugify }, config: nameCells },
+  markdown: { anchor: { slugify }, config: (md) => md.use(nameCells).use(breakNames) },
   // The reference of the client's API is made from the code: there is no page to edit.
   transformPageData: ({ relativePath, frontmatter }) => {
     if (relativePath.startsWith('docs/reference/api/')) return { frontmatter: { ...frontmatter, editLink: false } };
