@@ -6,7 +6,12 @@ export const MAX_URL_LENGTH = 2_048;
 
 /** All values of a header as sent. Node itself joins repeated headers, or keeps only the first. */
 export function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
-  return rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name);
+  const values: string[] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const sent = rawHeaders[at] ?? '';
+    if (sent.length === name.length && sent.toLowerCase() === name) values.push(rawHeaders[at + 1] ?? '');
+  }
+  return values;
 }
 
 /**
