@@ -12,10 +12,10 @@ const PARTS_AT_ONCE = 3;
  */
 export class PartLanes {
   readonly #lanes: readonly Lane[];
-  readonly #busy = new Set<Lane>();
+  /** The part in progress in each lane. */
+  readonly #parts: (Promise<void> | undefined)[] = [];
   /** The number of parts begun. */
   #begun = 0;
-  #onRoom: (() => void) | undefined;
 
   constructor(options: LaneOptions) {
     this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new Lane(options));
@@ -31,33 +31,23 @@ export class PartLanes {
    * called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
-    const lane = this.#next;
-    if (this.#busy.has(lane)) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    const at = this.#begun % PARTS_AT_ONCE;
+    if (this.#parts[at] !== undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
     this.#begun += 1;
-    this.#busy.add(lane);
-    void this.#finish(lane, answer);
-    if (!this.#busy.has(this.#next)) return;
-    await new Promise<void>((resolve) => {
-      this.#onRoom = resolve;
-    });
+    this.#parts[at] = this.#finish(at, answer);
+    await this.#parts[this.#begun % PARTS_AT_ONCE];
   }
 
-  /** The lane of the next part. */
-  get #next(): Lane {
-    return this.#lanes[this.#begun % PARTS_AT_ONCE] as Lane;
-  }
-
-  async #finish(lane: Lane, answer: () => Promise<void>): Promise<void> {
+  async #finish(at: number, answer: () => Promise<void>): Promise<void> {
     let isDue = true;
-    await lane.finish(
+    await (this.#lanes[at] as Lane).finish(
       () => isDue,
       async () => {
         await answer();
         isDue = false;
       },
     );
-    this.#busy.delete(lane);
-    if (lane === this.#next) this.#onRoom?.();
+    this.#parts[at] = undefined;
   }
 
   pause(): void {
