@@ -1,4 +1,4 @@
-import { type LaneOptions, RetryingLane } from './lane.ts';
+import { RetryingLane, type LaneOptions } from './lane.ts';
 
 /** More would not help: while one part is decided, the others wait for that or for their replies. */
 const PARTS_AT_ONCE = 3;
@@ -12,10 +12,10 @@ const PARTS_AT_ONCE = 3;
  */
 export class PartLanes {
   readonly #lanes: readonly RetryingLane[];
-  readonly #busy = new Set<RetryingLane>();
+  /** The part in progress in each lane. */
+  readonly #parts: (Promise<void> | undefined)[] = [];
   /** The number of parts begun. */
   #begun = 0;
-  #onRoom: (() => void) | undefined;
 
   constructor(options: LaneOptions) {
     this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new RetryingLane(options));
@@ -31,33 +31,23 @@ export class PartLanes {
    * called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
-    const lane = this.#next;
-    if (this.#busy.has(lane)) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    const at = this.#begun % PARTS_AT_ONCE;
+    if (this.#parts[at] !== undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
     this.#begun += 1;
-    this.#busy.add(lane);
-    void this.#finish(lane, answer);
-    if (!this.#busy.has(this.#next)) return;
-    await new Promise<void>((resolve) => {
-      this.#onRoom = resolve;
-    });
+    this.#parts[at] = this.#finish(at, answer);
+    await this.#parts[this.#begun % PARTS_AT_ONCE];
   }
 
-  /** The lane of the next part. */
-  get #next(): RetryingLane {
-    return this.#lanes[this.#begun % PARTS_AT_ONCE] as RetryingLane;
-  }
-
-  async #finish(lane: RetryingLane, answer: () => Promise<void>): Promise<void> {
+  async #finish(at: number, answer: () => Promise<void>): Promise<void> {
     let isDue = true;
-    await lane.finish(
+    await (this.#lanes[at] as RetryingLane).finish(
       () => isDue,
       async () => {
         await answer();
         isDue = false;
       },
     );
-    this.#busy.delete(lane);
-    if (lane === this.#next) this.#onRoom?.();
+    this.#parts[at] = undefined;
   }
 
   pause(): void {

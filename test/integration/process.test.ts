@@ -45,8 +45,8 @@ async function sendUntil(realm: Realm, ended: AbortSignal): Promise<number> {
   let sent = 0;
   for (let isLast = false; !isLast; sent += AT_ONCE) {
     isLast = ended.aborted;
-    const first = sent;
-    await realm.send(Array.from({ length: AT_ONCE }, (_, i) => ({ correlationId: `r${first + i}`, count: 10 })));
+    const ids = Array.from({ length: AT_ONCE }, (_, i) => `r${sent + i}`);
+    await realm.send(ids.map((correlationId) => ({ correlationId, count: 10 })));
   }
   return sent;
 }

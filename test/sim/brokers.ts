@@ -288,8 +288,8 @@ export class Brokers {
   }
 
   /** The brokers that lead a request partition of the first pair and its part of the ledger. */
-  leadersOf(partition: number): ReadonlySet<number> {
-    return new Set((['requests', 'ledger'] as const).map((what) => this.#partition(what, partition).leadership.leader));
+  leadersOf(partition: number): readonly number[] {
+    return (['requests', 'ledger'] as const).map((what) => this.#partition(what, partition).leadership.leader);
   }
 
   /** Records how often leaders and members changed. */

@@ -17,7 +17,7 @@ export class HandOverWatch {
   readonly #place: Place;
   readonly #process: Process;
   /** For how long the process has owned a partition that it does not reach while another member could own it. */
-  readonly #keptMs = new Map<number, number>();
+  #keptMs: ReadonlyMap<number, number> = new Map();
 
   constructor(place: Place, process: Process) {
     this.#place = place;
@@ -35,19 +35,19 @@ export class HandOverWatch {
   #look(): void {
     const { brokers, history, world } = this.#place;
     const { name, cut } = this.#process;
-    const before = new Map(this.#keptMs);
-    this.#keptMs.clear();
+    const kept = new Map<number, number>();
     for (const partition of brokers.shareOf(name).partitions) {
-      const node = [...brokers.leadersOf(partition)].find((leader) => cut.has(`kafka:${leader}`));
+      const node = brokers.leadersOf(partition).find((leader) => cut.has(`kafka:${leader}`));
       if (node === undefined || !this.#isOtherReaching(node)) continue;
-      const keptMs = (before.get(partition) ?? 0) + LOOK_MS;
-      this.#keptMs.set(partition, keptMs);
+      const keptMs = (this.#keptMs.get(partition) ?? 0) + LOOK_MS;
+      kept.set(partition, keptMs);
       if (keptMs <= HANDED_OVER_WITHIN_MS) continue;
       const when = `${name} at ${world.nowMs.toFixed(0)} ms`;
       history.keptUnreached.push(
         `${when} had owned partition ${partition} for ${keptMs} ms without reaching its leader`,
       );
     }
+    this.#keptMs = kept;
   }
 
   /** Whether another member has reached the broker for long enough to take a partition over. */
