@@ -1,4 +1,4 @@
-import { RetryingLane, type LaneOptions } from './lane.ts';
+import { type LaneOptions, RetryingLane } from './lane.ts';
 
 /** More would not help: while one part is decided, the others wait for that or for their replies. */
 const PARTS_AT_ONCE = 3;
