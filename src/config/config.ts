@@ -24,7 +24,14 @@ import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { ConfigErrors, type Environment, misspelled, parseTable, type Source } from './parse.ts';
 import { kafkaPlaintextWarnings, workerPlaintextWarnings } from './plaintext-checks.ts';
 import type { ReadText, SecretFile } from './secret-file.ts';
-import { FORM_VARIABLES, KAFKA_VARIABLES, type LogLevel, VARIABLES, WORKER_VARIABLES } from './variables.ts';
+import {
+  FORM_VARIABLES,
+  KAFKA_VARIABLES,
+  type LogFormat,
+  type LogLevel,
+  VARIABLES,
+  WORKER_VARIABLES,
+} from './variables.ts';
 import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
 
 /** The part of the configuration that every command needs that connects to Kafka. */
@@ -39,6 +46,7 @@ export interface KafkaConfig {
   /** The registry for the schemas of requests in Confluent framing, if any. */
   readonly registry?: RegistrySettings;
   readonly logLevel: LogLevel;
+  readonly logFormat: LogFormat;
   /** Probable mistakes that do not prevent the start. */
   readonly warnings: readonly string[];
   /** Read again while the process runs. */
@@ -178,6 +186,7 @@ function kafkaConfig(source: Source): KafkaConfig {
     clockMarginMs: values.BROKER_CLOCK_MARGIN_MS,
     ...(registry === undefined ? {} : { registry }),
     logLevel: values.LOG_LEVEL,
+    logFormat: values.LOG_FORMAT,
     warnings: [
       ...misspelled(VARIABLES, env),
       ...kafkaPlaintextWarnings({ kafka, ...(registry === undefined ? {} : { registry }) }),
