@@ -1,4 +1,6 @@
+import { createRequire } from 'node:module';
 import { type DestinationStream, destination, type Logger, pino } from 'pino';
+import type { PinoPretty } from 'pino-pretty';
 import type { Runtime } from './async/runtime.ts';
 import { Throttle } from './async/throttle.ts';
 import { describeError } from './errors.ts';
@@ -28,14 +30,37 @@ export interface LogOptions {
   readonly level: string;
   /** Where the lines go: a worker writes to stdout; a command that prints its result there logs to stderr. */
   readonly destination: 'stdout' | 'stderr' | DestinationStream;
+  /** Text for people, in colours unless that says no; without it JSON lines. */
+  readonly text?: { readonly colours: boolean } | undefined;
 }
 
 /**
- * A logger of JSON lines. It writes synchronously, so that the last lines before an exit are not lost.
+ * A logger of JSON lines, or of text. It writes synchronously, so that the last lines before an exit are not lost.
  */
-export function createLogger({ level, destination: target }: LogOptions): Log {
+export function createLogger({ level, destination: target, text }: LogOptions): Log {
   const stream = typeof target === 'string' ? destination({ dest: target === 'stdout' ? 1 : 2, sync: true }) : target;
-  return pino({ level, redact: { paths: secretPaths(), censor: '[secret]' } }, stream);
+  const lines = text === undefined ? stream : asText(stream, text.colours);
+  return pino({ level, redact: { paths: secretPaths(), censor: '[secret]' } }, lines);
+}
+
+/** Loads the package at the first line: most commands write none. A `require` does not make the writer wait, as an import would. */
+function asText(stream: DestinationStream, colours: boolean): DestinationStream {
+  let format: ((line: string) => string | undefined) | undefined;
+  const load = () => {
+    const { prettyFactory } = createRequire(import.meta.url)('pino-pretty') as typeof PinoPretty;
+    return prettyFactory({
+      colorize: colours,
+      translateTime: 'SYS:HH:MM:ss.l',
+      ignore: 'pid,hostname',
+      singleLine: true,
+    });
+  };
+  return {
+    write: (line) => {
+      format ??= load();
+      stream.write(format(line) ?? line);
+    },
+  };
 }
 
 function secretPaths(): string[] {

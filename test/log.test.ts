@@ -11,6 +11,28 @@ function recorder(level = 'debug'): { log: Log; lines: () => Line[] } {
   return { log, lines: () => texts.map((text) => JSON.parse(text) as Line) };
 }
 
+describe('the log as text', () => {
+  const lineOf = (colours: boolean) => {
+    const texts: string[] = [];
+    const destination = { write: (text: string) => void texts.push(text) };
+    createLogger({ level: 'info', destination, text: { colours } }).warn(
+      { reason: 'LEASE_LOST', password: 'x' },
+      'gate closed',
+    );
+    return texts.join('');
+  };
+
+  test('has a readable time and level, the fields, and no secret', () => {
+    expect(lineOf(false)).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] WARN: gate closed \{.*"reason":"LEASE_LOST".*\}\n$/);
+    expect(lineOf(false)).toContain('[secret]');
+  });
+
+  test('has colours only where they are asked for', () => {
+    expect(lineOf(true)).toContain('\u001b[33m');
+    expect(lineOf(false)).not.toContain('\u001b');
+  });
+});
+
 describe('the log of etcd', () => {
   test('a failed endpoint is a warning once in 10 s for each endpoint', () => {
     const { log, lines } = recorder('warn');

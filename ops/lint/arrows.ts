@@ -47,7 +47,7 @@ const NO_TIME_NO_WAITING = { ...NO_TIME, Promise: OTHERS_WAIT, queueMicrotask: O
 
 export const ROOMS: readonly Room[] = merged([
   { room: 'errors.ts' },
-  { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino'] },
+  { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino', 'pino-pretty', 'node:module'] },
   { room: 'metrics.ts', packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', process: true, imports: ['main.ts'] },

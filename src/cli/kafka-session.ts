@@ -9,6 +9,7 @@ import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
 import { createLogger, wireLog } from '../log.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { CliContext } from './context.ts';
+import { logText } from './terminal.ts';
 
 type Waiting = Pick<CliContext, 'stop' | 'err' | 'env'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
 
@@ -37,7 +38,8 @@ export async function withCluster<T>(
 ): Promise<T> {
   const { stop, env } = context;
   const level = env.LOG_LEVEL === undefined || env.LOG_LEVEL === '' ? 'error' : config.logLevel;
-  const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr' })) });
+  const text = logText(context, config.logFormat, 'errors');
+  const cluster = new Cluster({ ...wire, log: wireLog(createLogger({ level, destination: 'stderr', text })) });
   const source = { cluster, runtime: wire.runtime };
   try {
     await unlessStopped(stop, () => requireResponse(source, context, config));

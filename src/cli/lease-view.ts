@@ -44,7 +44,9 @@ export interface NamespaceView {
 export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean): NamespaceView {
   const stored = snapshot.descriptor;
   if (stored === undefined) {
-    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: the first worker to start creates it`);
+    const remedy =
+      'the first worker to start creates it; if there are workers, set DATACENTER_ID and ETCD_PREFIX as they do';
+    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: ${remedy}`);
   }
   const descriptor = decodeDescriptor(stored.value);
   const layout = layoutOfDescriptor(descriptor);

@@ -1,3 +1,4 @@
+import type { LogFormat } from '../config/variables.ts';
 import { IdallocError } from '../errors.ts';
 import type { CliContext } from './context.ts';
 
@@ -5,12 +6,27 @@ type Paint = (text: string) => string;
 
 /** Colours for stdout; plain text if it is not a terminal, or with NO_COLOR or TERM=dumb. */
 export function palette({ terminal, env }: Pick<CliContext, 'terminal' | 'env'>): Record<Colour, Paint> {
-  const plain = !terminal.output || (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
+  const plain = !terminal.output || isPlain(env);
   const paint = (code: number): Paint => (plain ? (text) => text : (text) => `\u001b[${code}m${text}\u001b[0m`);
   return { bold: paint(1), dim: paint(2), red: paint(31), green: paint(32), yellow: paint(33) };
 }
 
 type Colour = 'bold' | 'dim' | 'red' | 'green' | 'yellow';
+
+/** The log on a stream as text, if LOG_FORMAT asks for it, or the stream is a terminal and LOG_FORMAT is not set. */
+export function logText(
+  { terminal, env }: { readonly terminal: Partial<CliContext['terminal']>; readonly env: CliContext['env'] },
+  format: LogFormat,
+  stream: 'output' | 'errors',
+): { readonly colours: boolean } | undefined {
+  const isTerminal = terminal[stream] === true;
+  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return undefined;
+  return { colours: isTerminal && !isPlain(env) };
+}
+
+function isPlain(env: CliContext['env']): boolean {
+  return (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb';
+}
 
 /**
  * Asks before something that can't be undone. `yes` skips the question, for scripts.

@@ -8,6 +8,7 @@ import { createMetrics } from '../metrics.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
+import { logText } from './terminal.ts';
 
 /** Releasing the lease after the drain takes a few calls to etcd; after this time the lease is left to expire. */
 const RELEASE_MS = 10_000;
@@ -16,7 +17,8 @@ const RELEASE_MS = 10_000;
 export async function runWorker(context: CliContext): Promise<void> {
   const loaded = loadWorkerConfig(context.env, undefined, context.now());
   const config: Config = { ...loaded, workerIp: loaded.workerIp ?? context.hostIp() };
-  const log = createLogger({ level: config.logLevel, destination: 'stdout' });
+  const text = logText(context, config.logFormat, 'output');
+  const log = createLogger({ level: config.logLevel, destination: 'stdout', text });
   for (const warning of config.warnings) log.warn(warning);
   let worker: Worker | undefined;
   const metrics = createMetrics(() => worker?.vitals());

@@ -69,7 +69,7 @@ async function countPartitions(cluster: Cluster, requestTopic: string, replyTopi
     refused.filter(({ errorCode = '' }) => errorCodes.includes(errorCode)).map(({ name }) => name);
   const missing = having('UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION');
   if (missing.length > 0) {
-    const message = `no topic ${missing.join(', ')}: create it: idalloc topics init --reply-topic ${replyTopic}`;
+    const message = `no topic ${missing.join(', ')}: correct its name, or create it: idalloc topics init --reply-topic ${replyTopic}`;
     throw new IdallocError('TOPIC_INVALID', message);
   }
   const hidden = having('TOPIC_AUTHORIZATION_FAILED');

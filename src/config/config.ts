@@ -121,6 +121,7 @@ function kafkaConfig(source: VariableSource) {
     /** The registry for the schemas of requests in Confluent framing, if any. */
     registry,
     logLevel: values.LOG_LEVEL,
+    logFormat: values.LOG_FORMAT,
     /** Probable mistakes that do not prevent the start. */
     warnings: [...misspelled(VARIABLES, env), ...kafkaPlaintextWarnings(kafka, registry)],
     /** Read again while the process runs. */

@@ -10,6 +10,7 @@ import { describeTable, lines, optional, pem, required, secret, type Values, wit
 
 const DAY_MS = 86_400_000;
 const SASL = ['plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer', 'aws-msk-iam'] as const;
+const LOG_FORMATS = ['json', 'text'] as const;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
 
 const oneOf = <const T extends readonly string[]>(values: T) =>
@@ -153,6 +154,11 @@ export const KAFKA_VARIABLES = {
   REPLY_TOPIC_HEADER: withDefault(name, 'header', 'kafka_replyTopic', 'header of the reply topic'),
   REPLY_PARTITION_HEADER: withDefault(name, 'header', 'kafka_replyPartition', 'header of the reply partition'),
   LOG_LEVEL: withDefault(oneOf(LEVELS), LEVELS.join(' | '), 'info', 'lowest level that is logged'),
+  LOG_FORMAT: optional(
+    oneOf(LOG_FORMATS),
+    LOG_FORMATS.join(' | '),
+    'how log lines look: JSON, or text with readable times and levels; unset: text at a terminal, else JSON',
+  ),
 } as const;
 
 /** The variables of every command that writes or reads keyed forms. */
@@ -294,6 +300,7 @@ export const VARIABLES = { ...KAFKA_VARIABLES, ...WORKER_VARIABLES } as const;
 export type KafkaValues = Values<typeof KAFKA_VARIABLES>;
 export type LayoutValues = Values<typeof LAYOUT_VARIABLES>;
 export type WorkerValues = Values<typeof WORKER_VARIABLES>;
+export type LogFormat = KafkaValues['LOG_FORMAT'];
 
 /** All variables as text, one per line. */
 export function describeVariables(): string {

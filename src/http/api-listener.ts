@@ -44,7 +44,7 @@ export class ApiListener {
     try {
       await listener.#listen();
     } catch (error) {
-      const message = `API_HOST, API_PORT: cannot listen on ${options.host}:${options.port}: ${describeError(error)}`;
+      const message = `cannot listen on ${options.host}:${options.port} (${describeError(error)}): set API_PORT to a free port, or correct API_HOST`;
       throw new IdallocError('CONFIG_INVALID', message, { cause: error });
     }
     return listener;

@@ -80,7 +80,7 @@ export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsO
   try {
     await server.listen({ host, port });
   } catch (error) {
-    const message = `OPS_HOST, OPS_PORT: cannot listen on ${host}:${port}: ${describeError(error)}`;
+    const message = `cannot listen on ${host}:${port} (${describeError(error)}): set OPS_PORT to a free port, or correct OPS_HOST`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   }
   const address = server.server.address();

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { CliContext } from '../../src/cli/context.ts';
-import { confirm, Progress, palette } from '../../src/cli/terminal.ts';
+import { confirm, logText, Progress, palette } from '../../src/cli/terminal.ts';
 
 const SOMEBODY = { input: true, output: true, errors: true };
 const NOBODY = { input: false, output: false, errors: false };
@@ -66,4 +66,15 @@ test('progress without a terminal is a line at intervals', () => {
   progress.end();
   expect(printed().split('\n')).toHaveLength(3);
   expect(printed()).not.toContain('\r');
+});
+
+test.each([
+  ['at a terminal is text in colours', SOMEBODY, undefined, {}, { colours: true }],
+  ['elsewhere is JSON', NOBODY, undefined, {}, undefined],
+  ['at a terminal is JSON with LOG_FORMAT=json', SOMEBODY, 'json', {}, undefined],
+  ['elsewhere is text without colours with LOG_FORMAT=text', NOBODY, 'text', {}, { colours: false }],
+  ['has no colours with NO_COLOR', SOMEBODY, undefined, { NO_COLOR: '1' }, { colours: false }],
+] as const)('a log line %s', (_, terminal, format, env, expected) => {
+  expect(logText({ terminal, env }, format, 'output')).toEqual(expected);
+  expect(logText({ terminal, env }, format, 'errors')).toEqual(expected);
 });

@@ -144,7 +144,7 @@ test.each<[string, Partial<IdClientOptions>, RegExp]>([
   [
     'the reply topic',
     { replyTopic: 'id.replies.none' },
-    /no topic 'id.replies.none': create it: idalloc topics init --reply-topic id.replies.none$/,
+    /no topic 'id.replies.none': correct its name, or create it: idalloc topics init --reply-topic id.replies.none$/,
   ],
   ['both topics', { replyTopic: 'none', requestTopic: 'no' }, /no topic 'no', 'none'/],
   ['the partition', { partition: 2 }, /'id.replies.a' has no partition 2: it has 2/],

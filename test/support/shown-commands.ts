@@ -90,7 +90,6 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
     'npm install --prefix /opt/idalloc --omit=peer --ignore-scripts --no-audit --no-fund ./idalloc-*.tgz',
     { file: 'test/integration/install.test.ts', by: 'npm install --prefix /opt/idalloc' },
   ],
-  ['npm install', { file: 'test/support/packed-projects.ts', by: "['install'" }],
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',
@@ -131,7 +130,6 @@ export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['npm run quick', 'ops/dev/quick.ts'],
   ['npm run fix', 'biome.json'],
   ['npm run arrows', 'ops/lint/arrows.ts'],
-  ['npm run docs:site', 'ops/site/build.mjs'],
   ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
   ['npm run sim -- --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
   ['npm run model:sequence', 'test/model/sequence/main.ts'],
