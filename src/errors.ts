@@ -19,6 +19,10 @@ export const ERRORS = {
   FORGOTTEN: { retryable: false, deadLetter: false },
   QUOTA_EXCEEDED: { retryable: true, deadLetter: false },
   UNKNOWN_SEQUENCE: { retryable: false, deadLetter: false },
+  SEQUENCE_CLOSED: { retryable: false, deadLetter: false },
+  SEQUENCE_EXHAUSTED: { retryable: false, deadLetter: false },
+  SEQUENCE_FORGOTTEN: { retryable: false, deadLetter: false },
+  OVERTAKEN: { retryable: true, deadLetter: false },
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
   NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },

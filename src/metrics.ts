@@ -10,6 +10,8 @@ type RequestResult = 'issued' | 'replayed' | 'refused';
 export interface Metrics {
   /** IDs of settled batches that were sent for the first time. */
   addIds(count: number): void;
+  /** Numbers of sequences that were given out for the first time. */
+  addNumbers(count: number): void;
   addRequests(result: RequestResult, count?: number): void;
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
@@ -118,6 +120,7 @@ export function createMetrics(
     });
 
   const ids = counter('ids', 'IDs in new batches');
+  const numbers = counter('sequence_numbers', 'Numbers of sequences given out for the first time');
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
@@ -263,6 +266,7 @@ export function createMetrics(
 
   return {
     addIds: (count) => ids.inc(count),
+    addNumbers: (count) => numbers.inc(count),
     addRequests(result, count = 1) {
       requests.inc({ result }, count);
       if (result === 'replayed') replays.inc(count);

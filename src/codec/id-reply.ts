@@ -31,7 +31,7 @@ const schema = loadSchema('id-reply', MAX_REPLY_BYTES);
 /** With numbers. The body of any other reply is the same in both. */
 const wideSchema = loadSchema('id-reply-2', MAX_REPLY_BYTES);
 export const ID_REPLY_FINGERPRINT = schema.fingerprint;
-export const WIDE_REPLY_HEADER = wideSchema.header;
+export const WIDE_REPLY_FINGERPRINT = wideSchema.fingerprint;
 
 /** The result union, whose branches avsc identifies by their full names. */
 type WireResult =

@@ -6,7 +6,7 @@ import type { Framing } from './framing.ts';
 import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
 import { toSafeNumber } from './long.ts';
 import { checkCorrelationId } from './request-checks.ts';
-import { decodeSequenceEntry, encodeSequenceEntry, type SequenceEntry } from './sequence-entry.ts';
+import { decodeSequenceEntry, encodeSequenceEntry, type LedgerNumbers, type SequenceEntry } from './sequence-entry.ts';
 
 /** First byte of the key of an entry of IDs; ledger-key has the others. */
 export const LEDGER_KEY_VERSION = 1;
@@ -38,6 +38,9 @@ export interface LedgerBatchEntry extends Position {
 interface LedgerMarker extends Position {
   readonly kind: 'marker';
 }
+
+/** An entry that may decide a request. */
+export type DecidingEntry = LedgerBatchEntry | LedgerNumbers;
 
 export type LedgerEntry = LedgerBatchEntry | LedgerMarker | SequenceEntry;
 

@@ -1,18 +1,23 @@
+import type { NumberRun, Statement } from '../core/sequence.ts';
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
 import { MAX_FORMAT_CHARS, RENEWAL, SEQUENCE_ENTRY_HEADER } from './sequence-entry.ts';
 
-/** The part of an entry that the index needs: the state of its writer's index, and the offset of its request. */
-export interface LedgerPosition {
+/** The state of the index of an entry's writer. */
+interface WriterPosition {
   readonly end: number;
   readonly through: number;
-  /** For a batch and for numbers. */
-  readonly requestOffset?: number | undefined;
-  /** For a record of a sequence: the offset at which it counts; RENEWAL for anywhere. */
-  readonly at?: number | undefined;
 }
 
+/** The part of an entry that the index needs: the state of its writer's index, the offset of its request, and what a sequence becomes. */
+export type LedgerPosition = WriterPosition &
+  (
+    | { readonly kind?: 'batch' | 'marker'; readonly requestOffset?: number | undefined; readonly at?: undefined }
+    | ({ readonly kind: 'numbers'; readonly requestOffset: number; readonly at: number } & NumberRun)
+    | ({ readonly kind: 'statement'; readonly requestOffset?: undefined; readonly at: number } & Statement)
+  );
+
 /** Whether a record at this offset counts: one of a sequence only where it was written for, every other one anywhere. */
-export function countsAt({ at }: LedgerPosition, offset: number): boolean {
+export function countsAt({ at }: { readonly end: number; readonly at?: number | undefined }, offset: number): boolean {
   return at === undefined || at === RENEWAL || at === offset;
 }
 
@@ -103,7 +108,9 @@ class Walk {
     const step = this.#long(STEP_BYTES, 1);
     const isShort = this.#ascii() <= MAX_FORMAT_CHARS;
     const isWhole = isShort && first + (count - 1) * step <= MAX_WALKED_NUMBER && this.#at === this.#bytes.length;
-    return isWhole && !this.#error ? { end, through, requestOffset, at } : undefined;
+    return isWhole && !this.#error
+      ? { kind: 'numbers', end, through, at, requestOffset, first, count, step }
+      : undefined;
   }
 
   /** One block of ranges, as our encoder writes them; returns their number of IDs. */

@@ -58,6 +58,11 @@ export function requestIdOf({ requestId, correlationId }: Pick<FullRequest, 'req
   return requestId ?? correlationId;
 }
 
+/** What decides the home partition: the sequence's name, since its numbers are given out in one place; else what names the request. */
+export function homeKeyOf(request: Pick<FullRequest, 'requestId' | 'correlationId' | 'sequence'>): Buffer {
+  return request.sequence === undefined ? requestIdOf(request) : Buffer.from(request.sequence, 'latin1');
+}
+
 /**
  * Merges value and headers of a record. A field that is in both must agree. An empty or null value is a request if the
  * count header is present. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT, INVALID_CORRELATION_ID

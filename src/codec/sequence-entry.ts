@@ -1,3 +1,4 @@
+import type { NumberRun, Statement } from '../core/sequence.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
 import { toSafeNumber } from './long.ts';
@@ -17,10 +18,7 @@ interface SequencePosition {
 }
 
 /** Numbers of a sequence: first, first + step, … The last one is at most 2^53 - 1. */
-export interface Numbers {
-  readonly first: number;
-  readonly count: number;
-  readonly step: number;
+export interface Numbers extends NumberRun {
   /** How readers write a number; empty for plain digits. */
   readonly format: string;
 }
@@ -39,15 +37,8 @@ export interface LedgerNumbers extends SequencePosition, Numbers {
 }
 
 /** What a sequence is from here on, if the record counts. */
-export interface LedgerStatement extends SequencePosition {
+export interface LedgerStatement extends SequencePosition, Statement {
   readonly kind: 'statement';
-  /** 0..max + step. */
-  readonly next: number;
-  readonly step: number;
-  /** The largest number that may be given out; at most 2^53 - 1 - step. */
-  readonly max: number;
-  readonly format: string;
-  readonly closed: boolean;
 }
 
 export type SequenceEntry = LedgerNumbers | LedgerStatement;
@@ -170,7 +161,7 @@ function fromWire(wire: Wire): SequenceEntry {
   };
 }
 
-function statementOf(fields: WireStatement): Omit<LedgerStatement, 'kind' | keyof SequencePosition> {
+function statementOf(fields: WireStatement): Statement {
   const step = toSafeNumber(fields.step, 'step', 1);
   const max = toSafeNumber(fields.max, 'max', 0, Number.MAX_SAFE_INTEGER - step);
   const next = toSafeNumber(fields.next, 'next', 0, max + step);

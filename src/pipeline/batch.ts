@@ -1,5 +1,5 @@
 import type { ReplyPolicy } from '../codec/reply-policy.ts';
-import { type ReplyAddress, requestIdOf } from '../codec/request.ts';
+import { homeKeyOf, type ReplyAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type Answer, answersOf } from './answers.ts';
@@ -44,11 +44,12 @@ interface PipelineObserver {
   forwarded(requests: number): void;
 }
 
-/** How many requests got a new batch, how many their batch again, and how many IDs the new batches hold. */
+/** How many requests got a new batch or new numbers, how many theirs again, and how many IDs and numbers the new ones hold. */
 interface Served {
   readonly issued: number;
   readonly replayed: number;
   readonly ids: number;
+  readonly numbers: number;
 }
 
 /** How a session observes and stops the work on its batch. */
@@ -147,12 +148,13 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[])
 }
 
 /**
- * How many IDs a request may take here: none if another partition decides it. The same at every reading, since the lane of
+ * How many IDs a request may take here: none if another partition decides it, or for numbers of a sequence. The same at every reading, since the lane of
  * a request depends on it.
  */
 function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
   return ({ request }) => {
-    return request.count > maxCount || homeOf(requestIdOf(request)) !== partition ? 0 : request.count;
+    if (request.sequence !== undefined || request.count > maxCount) return 0;
+    return homeOf(homeKeyOf(request)) === partition ? request.count : 0;
   };
 }
 
@@ -190,7 +192,7 @@ async function missingTopics(
 ): Promise<ReadonlySet<string>> {
   const named = new Set<string>();
   for (const { request } of part) {
-    if (!named.has(request.replyTopic) && homeOf(requestIdOf(request)) === partition) named.add(request.replyTopic);
+    if (!named.has(request.replyTopic) && homeOf(homeKeyOf(request)) === partition) named.add(request.replyTopic);
   }
   const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
   return new Set(missing.flat());
@@ -225,13 +227,14 @@ async function prepare(
 }
 
 function countServed(answers: readonly Answer[]): Served {
-  const served = { issued: 0, replayed: 0, ids: 0 };
+  const served = { issued: 0, replayed: 0, ids: 0, numbers: 0 };
   for (const { decision } of answers) {
     if (decision.kind !== 'batch') continue;
     if (decision.replayed) served.replayed += 1;
     else {
       served.issued += 1;
-      served.ids += decision.entry.count;
+      if (decision.entry.kind === 'numbers') served.numbers += decision.entry.count;
+      else served.ids += decision.entry.count;
     }
   }
   return served;

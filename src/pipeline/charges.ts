@@ -1,4 +1,4 @@
-import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import type { Layout } from '../core/layout.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Accepted } from './intake.ts';
@@ -26,10 +26,13 @@ export function chargeOf(
   deps: ChargeDeps,
   partition: number,
   { record, request }: Accepted,
-  entry?: LedgerBatchEntry,
+  entry?: DecidingEntry,
 ): Charge {
   const { sequencesPerTick, sequenceStartBelow } = deps.layout;
-  const ranges = entry?.batch.ranges.length ?? 1 + request.count / (sequencesPerTick - sequenceStartBelow + 1);
+  const ranges =
+    entry?.kind === 'batch'
+      ? entry.batch.ranges.length
+      : 1 + request.count / (sequencesPerTick - sequenceStartBelow + 1);
   return {
     partition,
     offset: record.offset,
@@ -50,7 +53,7 @@ export function charged(
   deps: ChargeDeps,
   partition: number,
   accepted: Accepted,
-  entry?: LedgerBatchEntry,
+  entry?: DecidingEntry,
 ): Refused | undefined {
   const { replyTopic } = accepted.request;
   if (deps.missing?.has(replyTopic) === true) {

@@ -1,12 +1,14 @@
-import { encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
-import { requestIdOf } from '../codec/request.ts';
+import type { DecidingEntry } from '../codec/ledger-entry.ts';
+import { homeKeyOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
+import { type Draft, type EntryDraft, renewalOf, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
 import type { Ledger } from './ledger.ts';
+import { doubtOf, Numbering } from './numbering.ts';
 import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
 
 /** The dependencies of `decide`. */
@@ -18,14 +20,18 @@ export interface DecisionDeps extends ChargeDeps {
   readonly ledger: Ledger;
   readonly allocator: Allocator;
   readonly now: () => WallMs;
-  /** The home partition of a request ID. */
-  readonly homeOf: (requestId: Buffer) => number;
+  /** The home partition of what `homeKeyOf` returns. */
+  readonly homeOf: (homeKey: Buffer) => number;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
   /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
   readonly clockMarginMs: number;
+  /** Rests for a random time before numbers are drafted again, so that two owners don't keep each other void. */
+  readonly rest: (tries: number) => Promise<void>;
 }
 
+/** How often numbers are drafted in a turn: each time, another writer's append came between. */
+const MAX_DRAFTS = 6;
 /** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
 
@@ -33,7 +39,7 @@ const MAX_HOPS = 3;
 export type Decision =
   | {
       readonly kind: 'batch';
-      readonly entry: LedgerBatchEntry;
+      readonly entry: DecidingEntry;
       readonly appendedAtMs: number;
       readonly replayed: boolean;
     }
@@ -41,21 +47,22 @@ export type Decision =
   /** Another partition decides; the request is unknown here. */
   | { readonly kind: 'elsewhere'; readonly home: number };
 
-/** The state of the index when the keys of a part were looked up. */
-interface View {
-  readonly end: number;
-  readonly through: number;
-}
-
 /** IDs that were taken for requests before their partition's turn, by the offset of the request. */
 export type Prepared = Map<number, Allocation>;
+
+/** A request and its place in the part. */
+interface Due {
+  readonly at: number;
+  readonly accepted: Accepted;
+}
 
 /**
  * Decides a bounded number of requests of one partition: look up, admit, allocate, append, settle. Runs in the
  * partition's turn; returns one decision for each request, in order.
  *
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
- * after settling, never what this worker tried to write.
+ * after settling, never what this worker tried to write. Numbers of a sequence that turn out void are drafted again; rejects
+ * with OVERTAKEN when that was in vain several times.
  */
 export async function decide(
   deps: DecisionDeps,
@@ -63,35 +70,65 @@ export async function decide(
   part: readonly Accepted[],
   prepared?: Prepared,
 ): Promise<Decision[]> {
+  const decisions = new Array<Decision | undefined>(part.length);
+  let due: readonly Due[] = part.map((accepted, at) => ({ at, accepted }));
+  for (let tries = 1; ; tries += 1) {
+    await decideDue(deps, partition, due, decisions, prepared);
+    due = due.filter(({ at }) => decisions[at] === undefined);
+    if (due.length === 0) return decisions as Decision[];
+    if (tries === MAX_DRAFTS) throw overtaken(partition, due);
+    await deps.rest(tries);
+  }
+}
+
+/** Decides all but those whose numbers turn out void. */
+async function decideDue(
+  deps: DecisionDeps,
+  partition: number,
+  due: readonly Due[],
+  decisions: (Decision | undefined)[],
+  prepared: Prepared | undefined,
+): Promise<void> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const numbering = new Numbering(deps.index, partition, due);
   const epoch = deps.ledger.epoch(partition);
   const known = await deps.ledger.decided(
     partition,
-    part.map(({ key }) => key),
+    due.map(({ accepted }) => accepted.key),
   );
-  const decisions = new Array<Decision | undefined>(part.length);
   const drafted = new Set<string>();
   const drafts: Draft[] = [];
   const renewals = new Map<string, EntryDraft>();
-  part.forEach((accepted, at) => {
+  for (const { at, accepted } of due) {
     const name = nameOf(accepted.key);
     const decided = known.get(name);
+    decisions[at] = doubtOf(deps.index, partition, accepted);
+    if (decisions[at] !== undefined || drafted.has(name)) continue;
     if (decided !== undefined) {
       if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
-      return;
+      continue;
     }
-    if (drafted.has(name)) return;
-    decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted);
-    if (decisions[at] !== undefined) return;
+    decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted, numbering);
+    if (decisions[at] !== undefined) continue;
     drafted.add(name);
-    drafts.push({ at, name, accepted });
-  });
+    const { sequence, count } = accepted.request;
+    const numbers = sequence === undefined ? undefined : numbering.take(sequence, count);
+    drafts.push({ at, name, accepted, numbers });
+  }
   const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
   const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
-  return part.map(
-    (accepted, at) => decisions[at] ?? settled(deps, partition, accepted, found, written.offsets.get(at)),
-  );
+  const places = new Map(drafts.map(({ at, numbers }, i) => [at, numbers === undefined ? undefined : view.end + i]));
+  for (const { at, accepted } of due) {
+    const own = { offset: written.offsets.get(at), wanted: places.get(at) };
+    decisions[at] ??= doubtOf(deps.index, partition, accepted) ?? settled(deps, partition, accepted, found, own);
+  }
+}
+
+function overtaken(partition: number, due: readonly Due[]): IdallocError {
+  const names = [...new Set(due.map(({ accepted }) => accepted.request.sequence))].join(', ');
+  const message = `other appends to ledger partition ${partition} came before each of ${MAX_DRAFTS} appends of numbers of ${names}: they are drafted again; two workers may both serve the partition for a moment`;
+  return new IdallocError('OVERTAKEN', message);
 }
 
 /** The requests that will get IDs, as it looks now: the first ones of their keys that are unknown and not refused. */
@@ -110,19 +147,12 @@ export async function withoutDecision(
     .map(([, accepted]) => accepted);
 }
 
-/** A request that gets an entry, its place in the part, and the name of its key. */
-interface Draft {
-  readonly at: number;
-  readonly name: string;
-  readonly accepted: Accepted;
-}
-
 /**
  * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
  * one ledger partition, and the first entry there decides.
  */
 function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepted): Decision | undefined {
-  const home = homeOf(requestIdOf(request));
+  const home = homeOf(homeKeyOf(request));
   if (home === partition) return undefined;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
@@ -130,7 +160,7 @@ function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepte
 }
 
 /** The checks for requests without an entry. */
-function admit(deps: DecisionDeps, partition: number, accepted: Accepted): Decision | undefined {
+function admit(deps: DecisionDeps, partition: number, accepted: Accepted, numbering: Numbering): Decision | undefined {
   const { request, record } = accepted;
   const largest = tooMany(deps, request.count);
   if (largest !== undefined) return largest;
@@ -144,8 +174,10 @@ function admit(deps: DecisionDeps, partition: number, accepted: Accepted): Decis
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
     return { kind: 'refused', code: 'EXPIRED', message };
   }
+  const { sequence, count } = request;
+  const refusal = sequence === undefined ? undefined : numbering.refuse(sequence, count);
   // Last, because passing takes from the quota.
-  return charged(deps, partition, accepted);
+  return refusal ?? charged(deps, partition, accepted);
 }
 
 /**
@@ -163,13 +195,6 @@ function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefine
   return { kind: 'refused', code: 'INVALID_COUNT', message };
 }
 
-/** An entry to append. */
-interface EntryDraft {
-  readonly key: Buffer;
-  readonly value: Buffer;
-  readonly entry: LedgerBatchEntry;
-}
-
 /**
  * Whether the ledger may forget a decision while a request that it answers can still be read again. Entries are kept
  * longer than requests by more than `renewAfterMs`, so a later read of the request finds this entry or its renewal.
@@ -183,104 +208,25 @@ function needsRenewal(
   return record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
-/** The same decision again, for a later request. It has no effect while an earlier entry exists. */
-function renewalOf({ key, record }: Accepted, decided: Decided, view: View): EntryDraft {
-  const entry = { ...decided.entry, requestOffset: record.offset, ...view };
-  return { key, value: encodeLedgerEntry(entry), entry };
+/** The entry that a request just got, if any: its offset, and for numbers the one that it was written for. */
+interface Own {
+  readonly offset: number | undefined;
+  readonly wanted: number | undefined;
 }
 
-/** What a look-up was based on. */
-interface LookUp {
-  readonly view: View;
-  readonly epoch: number;
-}
-
-interface Written {
-  /** The offset of each entry, by the position of its request in the part. */
-  readonly offsets: ReadonlyMap<number, number>;
-  /** The entries known to be the first of their keys. */
-  readonly firsts: ReadonlyMap<string, Decided>;
-}
-
-/** Allocates for the drafts that hold no IDs yet, and commits their entries, and the renewals with them. */
-async function write(
-  deps: DecisionDeps,
-  partition: number,
-  { view, epoch }: LookUp,
-  drafts: readonly Draft[],
-  renewals: readonly EntryDraft[],
-  prepared: Prepared | undefined,
-): Promise<Written> {
-  const offsets = new Map<number, number>();
-  const firsts = new Map<string, Decided>();
-  if (drafts.length + renewals.length === 0) return { offsets, firsts };
-  const allocations = await allocate(deps, drafts, prepared);
-  const entries = drafts.map(({ accepted }, i): EntryDraft => {
-    const allocation = allocations[i];
-    if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
-    const entry = entryOf(deps, accepted, allocation, view);
-    return { key: accepted.key, value: encodeLedgerEntry(entry), entry };
-  });
-  const settled = await deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] });
-  drafts.forEach(({ at, name }, i) => {
-    const offset = settled.baseOffset + i;
-    offsets.set(at, offset);
-    const { entry } = entries[i] as EntryDraft;
-    const { appendedAtMs } = settled;
-    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
-  });
-  return { offsets, firsts };
-}
-
-/** One allocation for each draft, in order. Those prepared in an earlier term are not used: their time has passed. */
-async function allocate(
-  { allocator }: DecisionDeps,
-  drafts: readonly Draft[],
-  prepared: Prepared | undefined,
-): Promise<readonly (Allocation | undefined)[]> {
-  const held = drafts.map(({ accepted }) => prepared?.get(accepted.record.offset));
-  const due = drafts.filter((_, i) => held[i] === undefined || !allocator.holds(held[i]));
-  if (due.length === 0) return held;
-  const taken = await allocator.allocate(due.map(({ accepted }) => accepted.request.count));
-  const fresh = new Map(due.map(({ name }, i) => [name, taken[i]]));
-  return drafts.map(({ name }, i) => fresh.get(name) ?? held[i]);
-}
-
-function entryOf(deps: DecisionDeps, accepted: Accepted, allocation: Allocation, view: View): LedgerBatchEntry {
-  const { request, record, hash } = accepted;
-  return {
-    kind: 'batch',
-    requestHash: hash,
-    count: request.count,
-    replyTopic: request.replyTopic,
-    requestOffset: record.offset,
-    batch: {
-      ranges: allocation.ranges,
-      step: deps.layout.step,
-      datacenterId: deps.datacenterId,
-      workerId: allocation.workerId,
-      fence: allocation.fence,
-      epochMs: deps.layout.epochMs,
-      layoutFingerprint: deps.layout.fingerprint,
-      generatedAtMs: allocation.generatedAt,
-    },
-    framing: request.framing,
-    schemaFingerprint: request.schemaFingerprint,
-    ...view,
-  };
-}
-
-/** The decision that the ledger holds. `ownOffset` is the offset of the request's own entry, if it just got one. */
+/** The decision that the ledger holds; undefined for a request for numbers whose entry is void, and for its equals. */
 function settled(
   deps: DecisionDeps,
   partition: number,
   accepted: Accepted,
   found: Decisions,
-  ownOffset: number | undefined,
-): Decision {
+  own: Own,
+): Decision | undefined {
   const winner = found.get(nameOf(accepted.key));
   if (winner === FORGOTTEN) return forgotten(accepted);
   if (winner === undefined) {
+    const isVoid = own.offset === undefined || own.offset !== own.wanted;
+    if (accepted.request.sequence !== undefined && isVoid) return undefined;
     throw new IdallocError(
       'LEDGER_TRUNCATED',
       `ledger partition ${partition} has no entry for a request that was just settled: restoring the index from the log`,
@@ -288,7 +234,7 @@ function settled(
   }
   const { entry, appendedAtMs, offset } = winner;
   if (entry.requestHash.equals(accepted.hash)) {
-    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== ownOffset };
+    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== own.offset };
   }
   // An error that does not depend on the ledger must be the same whenever the record is read.
   return (
@@ -307,7 +253,7 @@ function forgotten(accepted: Accepted): Decision {
 }
 
 /** Names what differs, but not the other request's values: it may be another requester's. */
-function conflict(entry: LedgerBatchEntry, accepted: Accepted): string {
+function conflict(entry: DecidingEntry, accepted: Accepted): string {
   const { request } = accepted;
   const differing = [
     ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),

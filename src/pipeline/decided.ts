@@ -1,11 +1,12 @@
-import { decodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { type DecidingEntry, decodeLedgerEntry, LEDGER_KEY_VERSION } from '../codec/ledger-entry.ts';
+import { countsAt } from '../codec/ledger-position.ts';
 import { IdallocError } from '../errors.ts';
 import type { LedgerEntries, LedgerFollower, LedgerIndex, LedgerRecord } from './ports.ts';
 
 /** The ledger's decision for a key: the deciding entry and its offset. */
 export interface Decided {
   readonly offset: number;
-  readonly entry: LedgerBatchEntry;
+  readonly entry: DecidingEntry;
   readonly appendedAtMs: number;
   /**
    * When the newest entry with this decision was appended: retention counts from here. A later entry whose writer did not
@@ -86,7 +87,8 @@ async function readEntries(
 
 /**
  * The first entry of a key in log order decides. Retention may have removed it while the index still remembers it; then
- * a later entry decides whose writer had read everything before it, because it renewed the decision.
+ * a later entry decides whose writer had read everything before it, because it renewed the decision. Numbers that count, and their
+ * renewals, decide by themselves.
  *
  * Undefined when all the entries at these offsets have other keys.
  */
@@ -109,8 +111,8 @@ function firstOf(
     }
     if (record !== undefined) {
       const { appendedAtMs } = record;
-      const entry = entryOf(partition, record);
-      if (entry.end >= origin && entry.end > before) {
+      const entry = entryOf(deps, partition, record);
+      if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {
         decider ??= { offset, entry, appendedAtMs };
         newestMs = appendedAtMs;
       }
@@ -127,15 +129,23 @@ function firstOf(
  */
 function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
   if (key !== null && index.placesOf(partition, key).includes(offset)) return;
-  const cause = `the entry at offset ${offset} differs from the one that was indexed`;
-  follower.invalidate(partition, cause);
-  throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+  throw differs(follower, partition, offset);
 }
 
-function entryOf(partition: number, { offset, value }: LedgerRecord): LedgerBatchEntry {
+function differs(follower: DecidedDeps['follower'], partition: number, offset: number): IdallocError {
+  const cause = `the entry at offset ${offset} differs from the one that was indexed`;
+  follower.invalidate(partition, cause);
+  return new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+}
+
+function entryOf({ follower }: DecidedDeps, partition: number, { offset, key, value }: LedgerRecord): DecidingEntry {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
-  if (entry?.kind === 'batch') return entry;
-  const what = entry === undefined ? 'no value' : `a ${entry.kind === 'numbers' ? 'record of numbers' : entry.kind}`;
+  const kind = key?.[0] === LEDGER_KEY_VERSION ? 'batch' : 'numbers';
+  if (entry?.kind === kind) {
+    if (countsAt(entry, offset)) return entry as DecidingEntry;
+    throw differs(follower, partition, offset);
+  }
+  const what = entry === undefined ? 'no value' : `a record of the kind '${entry.kind}'`;
   throw new IdallocError(
     'LEDGER_UNREADABLE',
     `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,

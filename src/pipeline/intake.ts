@@ -1,5 +1,6 @@
 import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
+import { encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
 import { type FullRequest, mergeRequest, type ReplyAddress, requestIdOf, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
@@ -65,10 +66,10 @@ function readIntake(
     const request = unwrapped === undefined ? merged : { ...merged, framing };
     const refusal = replyTopicViolation(request.replyTopic, policy);
     if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
-    if (request.sequence !== undefined)
-      return reject(record, request, 'UNKNOWN_SEQUENCE', noSequence(request.sequence));
+    if (request.sequence !== undefined && framing === 'CONFLUENT')
+      return reject(record, request, 'MALFORMED_REQUEST', SEQUENCE_IN_CONFLUENT_FRAMING);
     const hash = requestHash(request.count, request.replyTopic);
-    return { kind: 'accepted', record, request, key: encodeLedgerKey(requestIdOf(request)), hash };
+    return { kind: 'accepted', record, request, key: ledgerKeyOf(request), hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
     // The request may be served when it is sent again, so it must not get an error reply now.
@@ -84,10 +85,16 @@ function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, m
   return { kind: 'rejected', record, address, code, message };
 }
 
-/** Numbers can't be served yet, and IDs must not be taken for them. */
-function noSequence(name: string): string {
-  return `there is no sequence ${name}: this worker serves IDs only; request IDs without a sequence`;
+function ledgerKeyOf(request: FullRequest): Buffer {
+  const { sequence } = request;
+  return sequence === undefined
+    ? encodeLedgerKey(requestIdOf(request))
+    : encodeNumbersKey(sequence, requestIdOf(request));
 }
+
+/** The registry has no schema for replies with numbers. */
+const SEQUENCE_IN_CONFLUENT_FRAMING =
+  'numbers of a sequence are not served in Confluent framing: send the request in single-object encoding, or with an empty value and headers';
 
 /** Decoding is pure, so any error is caused by the record and would recur. */
 function rejectionOf(error: unknown): { code: ErrorCode; message: string } {

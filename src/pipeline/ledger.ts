@@ -1,5 +1,8 @@
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
+import { encodeStatementKey } from '../codec/ledger-key.ts';
+import type { SequenceRow, Statement } from '../core/sequence.ts';
+import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
 import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
@@ -8,8 +11,28 @@ import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } 
 export interface Draft {
   readonly end: number;
   readonly epoch: number;
-  readonly entries: readonly { readonly key: Buffer | null; readonly value: Buffer; readonly entry: LedgerEntry }[];
+  readonly entries: readonly DraftedEntry[];
 }
+
+interface DraftedEntry {
+  readonly key: Buffer | null;
+  readonly value: Buffer;
+  readonly entry: LedgerEntry;
+}
+
+/** What a ledger is built on. */
+export interface LedgerOptions {
+  readonly log: LedgerLog;
+  readonly entries: LedgerEntries;
+  readonly index: LedgerIndex;
+  readonly follower: LedgerFollower;
+  /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
+  readonly restateAfterMs: number;
+  readonly now: () => WallMs;
+}
+
+/** Statements in one append: each has about 130 bytes. What is left follows with the next one. */
+const MAX_STATEMENTS = 2_000;
 
 /** Settled entries: their offsets, and which of them decide. */
 export interface Settled extends Appended {
@@ -31,11 +54,15 @@ export class Ledger {
   readonly #entries: LedgerEntries;
   readonly #index: LedgerIndex;
   readonly #follower: LedgerFollower;
+  readonly #restateAfterMs: number;
+  readonly #now: () => WallMs;
   readonly #turns = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor(log: LedgerLog, entries: LedgerEntries, index: LedgerIndex, follower: LedgerFollower) {
+  constructor({ log, entries, index, follower, restateAfterMs, now }: LedgerOptions) {
+    this.#restateAfterMs = restateAfterMs;
+    this.#now = now;
     this.#log = log;
     this.#entries = entries;
     this.#index = index;
@@ -58,17 +85,36 @@ export class Ledger {
   }
 
   /**
+   * Writes again what the sequences of a partition are, where that is due, without a marker: for a standby, which may know more than
+   * an owner that lost its copy. Rejects as `commit` does.
+   */
+  restate(partition: number): Promise<void> {
+    return this.#inTurn(partition, async () => {
+      if (this.#index.horizon(partition) === undefined) return; // restored from the log, so all it knows is there
+      const [end, through] = [this.#index.end(partition), this.#index.through(partition)];
+      const entries = this.#statementsDue(partition, { end, through }, end);
+      if (entries.length > 0) await this.commit(partition, { end, epoch: this.epoch(partition), entries });
+    });
+  }
+
+  /**
    * Runs `work` when all earlier work on the partition has ended, successfully or not. Rejects with INDEX_RESTORING or
    * LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
    */
-  async inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
-    const turns = this.#turns.get(partition) ?? new Mutex();
-    this.#turns.set(partition, turns);
-    return turns.run(async () => {
-      this.#requireTrusted(partition);
+  inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
+    return this.#inTurn(partition, async () => {
       if (this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined) {
         await this.#writeMarker(partition);
       }
+      return work();
+    });
+  }
+
+  #inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
+    const turns = this.#turns.get(partition) ?? new Mutex();
+    this.#turns.set(partition, turns);
+    return turns.run(() => {
+      this.#requireTrusted(partition);
       return work();
     });
   }
@@ -140,13 +186,28 @@ export class Ledger {
     // Never less than the index shows: requests may have arrived and been decided since the broker answered.
     const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
     const through = Math.max(atLeast, this.#index.through(partition));
-    const entry = { kind: 'marker', end, through } as const;
-    await this.commit(partition, { end, epoch, entries: [{ key: null, value: encodeLedgerEntry(entry), entry }] });
+    const marker = { kind: 'marker', end, through } as const;
+    const statements = this.#statementsDue(partition, { end, through }, end + 1);
+    const entries = [{ key: null, value: encodeLedgerEntry(marker), entry: marker }, ...statements];
+    await this.commit(partition, { end, epoch, entries });
     if (this.#index.horizon(partition) === undefined) {
       const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);
     }
-    this.#markerDue.delete(partition);
+    if (statements.length < MAX_STATEMENTS) this.#markerDue.delete(partition);
+  }
+
+  /** Statements of what is known for certain, to be appended from the offset `at` on. */
+  #statementsDue(partition: number, view: { end: number; through: number }, at: number): DraftedEntry[] {
+    const dueMs = this.#now() - this.#restateAfterMs;
+    const drafts: DraftedEntry[] = [];
+    for (const [name, row] of this.#index.sequences(partition)) {
+      if (drafts.length === MAX_STATEMENTS) break;
+      if (!isCertain(row) || row.stated.appendedAtMs > dueMs) continue;
+      const entry = { kind: 'statement', ...view, at: at + drafts.length, ...row.known } as const;
+      drafts.push({ key: encodeStatementKey(name), value: encodeLedgerEntry(entry), entry });
+    }
+    return drafts;
   }
 
   #requireTrusted(partition: number): void {
@@ -166,6 +227,8 @@ export class Ledger {
       return await this.#log.append(partition, draft.entries);
     } catch (error) {
       release();
+      // Whatever of a sequence is still under way is void behind a marker: so what is refused from now on gets no number later.
+      if (draft.entries.some(({ entry }) => isOfSequence(entry))) this.requireMarker(partition);
       await this.#catchUp(partition, error);
       throw error;
     }
@@ -183,4 +246,15 @@ export class Ledger {
       );
     }
   }
+}
+
+function isOfSequence({ kind }: LedgerEntry): boolean {
+  return kind === 'numbers' || kind === 'statement';
+}
+
+function isCertain(row: SequenceRow): row is SequenceRow & {
+  readonly known: Statement;
+  readonly stated: NonNullable<SequenceRow['stated']>;
+} {
+  return row.known !== undefined && row.stated !== undefined && row.floor === undefined;
 }

@@ -1,9 +1,9 @@
 import { DEAD_LETTER_HEADERS, RANGE_HEADERS, RECORD_LEFT_OUT, runsText } from '../codec/dead-letter.ts';
 import { asConfluent, type Framing } from '../codec/framing.ts';
-import { encodeIdReply } from '../codec/id-reply.ts';
-import type { LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { encodeIdReply, type IdReply } from '../codec/id-reply.ts';
+import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import { nestReplyTopic } from '../codec/reply-policy.ts';
-import { type FullRequest, type ReplyAddress, requestIdOf } from '../codec/request.ts';
+import { type FullRequest, homeKeyOf, type ReplyAddress } from '../codec/request.ts';
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import { routeHeaders } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -28,20 +28,19 @@ export interface OutgoingContext {
  */
 export function batchReply(
   accepted: Accepted,
-  entry: LedgerBatchEntry,
+  entry: DecidingEntry,
   settled: { readonly appendedAtMs: number; readonly replayed: boolean },
   context: OutgoingContext,
 ): OutgoingRecord {
   const { request } = accepted;
-  const reply = encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }, request.encoding);
-  const value = inFraming(request.framing, reply, context);
+  const value = inFraming(request.framing, encodeIdReply(replyOf(request, entry), request.encoding), context);
   const { customLayout } = context;
   const headers = replyHeaders({
     names: context.names,
     correlationId: request.correlationId,
     requestId: request.requestId,
     replayed: settled.replayed,
-    layout: customLayout?.fingerprint === entry.batch.layoutFingerprint ? customLayout.text : undefined,
+    layout: isOf(customLayout, entry) ? customLayout?.text : undefined,
     trace: request.trace,
     nest: request.replyTopic === nestReplyTopic(context.requestTopic),
   });
@@ -50,16 +49,28 @@ export function batchReply(
   return replyPartition === undefined ? record : { ...record, partition: replyPartition };
 }
 
-/** Upper bounds, in bytes: the parts of a reply whose size does not depend on the request, an ID and a range in Avro. */
-const REPLY_BYTES = { fixed: 200, id: 10, range: 13 } as const;
+function replyOf({ correlationId, sequence }: FullRequest, entry: DecidingEntry): IdReply {
+  if (entry.kind === 'batch') return { correlationId, batch: entry.batch };
+  if (sequence === undefined) throw new RangeError('numbers decide a request for IDs');
+  const { first, count, step, format } = entry;
+  return { correlationId, numbers: { sequence, first, count, step, format } };
+}
+
+function isOf(layout: OutgoingContext['customLayout'], entry: DecidingEntry): boolean {
+  return entry.kind === 'batch' && layout?.fingerprint === entry.batch.layoutFingerprint;
+}
+
+/** Upper bounds, in bytes: the parts of a reply whose size does not depend on the request, an ID, a range and numbers in Avro. */
+const REPLY_BYTES = { fixed: 200, id: 10, range: 13, numbers: 160 } as const;
 
 /** About the size of the reply with a batch of so many ranges, in bytes; known before it is encoded. */
 export function estimatedReplyBytes(
-  { count, correlationId, requestId, encoding, trace }: FullRequest,
+  { count, correlationId, requestId, encoding, trace, sequence }: FullRequest,
   ranges: number,
   { customLayout }: Pick<OutgoingContext, 'customLayout'>,
 ): number {
-  const listed = encoding === 'IDS' ? count * REPLY_BYTES.id : ranges * REPLY_BYTES.range;
+  const ids = encoding === 'IDS' ? count * REPLY_BYTES.id : ranges * REPLY_BYTES.range;
+  const listed = sequence === undefined ? ids : REPLY_BYTES.numbers;
   const copied = [requestId, trace.traceparent, trace.tracestate].reduce(
     (sum, header) => sum + (header?.length ?? 0),
     0,
@@ -106,7 +117,7 @@ export function forwarded(
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
   const route = routeHeaders(origin ?? own, hops + 1, originalBulk(record) !== undefined);
   const headers = Object.assign(headersOf(record), route);
-  return { topic, partition: to.home, key: requestIdOf(request), value: record.value, headers };
+  return { topic, partition: to.home, key: homeKeyOf(request), value: record.value, headers };
 }
 
 /** A copy of the record as it came, with the reason in its headers. */

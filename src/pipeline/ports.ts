@@ -1,6 +1,7 @@
 import type { LedgerEntry } from '../codec/ledger-entry.ts';
 import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { IdRange } from '../core/generator.ts';
+import type { SequenceRow } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import type { IdallocError } from '../errors.ts';
 
@@ -153,6 +154,10 @@ export interface LedgerIndex {
    * applied entry shows it.
    */
   since(partition: number): number | undefined;
+  /** What the applied entries say of a sequence; undefined if they don't mention it, or only in numbers. */
+  sequence(partition: number, name: string): SequenceRow | undefined;
+  /** All such sequences of the partition. */
+  sequences(partition: number): Iterable<readonly [name: string, row: SequenceRow]>;
   /** The last applied entry, by which the log is recognised; undefined when none was applied since the wipe. */
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
 }

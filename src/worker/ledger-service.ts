@@ -5,6 +5,7 @@ import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
+import { wallMs } from '../core/units.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { Follower } from '../pipeline/follower.ts';
@@ -15,6 +16,8 @@ import type { WorkerContext } from './context.ts';
 import { KeptCopies } from './copies.ts';
 import { RestoreLog } from './restore-log.ts';
 
+/** What a sequence is, is written again at this share of the ledger's retention: three more tries fit before it is forgotten. */
+const RESTATE_AFTER = 1 / 4;
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
 
@@ -81,7 +84,14 @@ export class LedgerService implements Disposable {
       readClock: () => clock.read().reading,
       onDriftSample: (sample) => clock.recordDrift(sample),
     });
-    this.ledger = new Ledger(this.log, entries, index, this.#follower);
+    this.ledger = new Ledger({
+      log: this.log,
+      entries,
+      index,
+      follower: this.#follower,
+      restateAfterMs: config.topics.ledgerRetentionMs * RESTATE_AFTER,
+      now: () => wallMs(runtime.wallMs()),
+    });
     this.#copies = new KeptCopies({
       index,
       runtime,

@@ -29,6 +29,10 @@ import { requestQuotas } from './request-quotas.ts';
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
+/** The longest rest before numbers of a sequence are drafted again: about that of some appends, doubled each time. */
+const FIRST_REST_MS = 10;
+const MAX_REST_MS = 200;
+
 /** The dependencies of serving requests, besides the context. */
 export interface RequestParts {
   readonly ledger: LedgerService;
@@ -172,6 +176,7 @@ export class RequestService implements Disposable {
     else this.#ready.delete(partition);
     this.#group?.refresh(partition);
     if (isOwn && isReady) this.#mark(partition);
+    if (!isOwn && isReady && !wasReady) this.#restate(partition);
     if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
     this.#rejoinWhenWarm();
     this.#announce();
@@ -220,18 +225,21 @@ export class RequestService implements Disposable {
     });
   }
 
+  /** A standby writes what its sequences are, if the log no longer has it; the owner may have lost it. */
+  #restate(partition: number): void {
+    this.#parts.ledger.ledger.restate(partition).catch((error) => this.#complain(partition, 'sequences', error));
+  }
+
   /** Writes a marker; on failure it stays due. */
   #mark(partition: number): void {
-    const { log } = this.#context;
-    const { ledger } = this.#parts.ledger;
-    ledger.mark(partition).catch((error) => {
-      if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
-      const lasting = error instanceof IdallocError && !error.retryable;
-      log[lasting ? 'error' : 'warn'](
-        { partition, error: describeError(error) },
-        'could not write a marker to the ledger partition',
-      );
-    });
+    this.#parts.ledger.ledger.mark(partition).catch((error) => this.#complain(partition, 'a marker', error));
+  }
+
+  #complain(partition: number, what: string, error: unknown): void {
+    if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
+    const isLasting = error instanceof IdallocError && !error.retryable;
+    const fields = { partition, error: describeError(error) };
+    this.#context.log[isLasting ? 'error' : 'warn'](fields, `could not write ${what} to the ledger partition`);
   }
 }
 
@@ -269,8 +277,9 @@ function pipelineDeps(
     ledger: parts.ledger.ledger,
     allocator: parts.allocator,
     now: () => wallMs(runtime.wallMs()),
+    rest: (tries) => runtime.sleep(runtime.random() * Math.min(MAX_REST_MS, FIRST_REST_MS * 2 ** tries)),
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
-    homeOf: (requestId) => partitionFor(requestId, parts.ledger.partitions, () => 0),
+    homeOf: (homeKey) => partitionFor(homeKey, parts.ledger.partitions, () => 0),
     renewAfterMs: config.renewAfterMs,
     clockMarginMs: config.clockMarginMs,
     requestTopic: topics.requests,
@@ -283,10 +292,11 @@ function pipelineDeps(
     customLayout: customLayoutOf(layout),
     ...publishers,
     observe: {
-      served: ({ issued, replayed, ids }) => {
+      served: ({ issued, replayed, ids, numbers }) => {
         metrics.addRequests('issued', issued);
         metrics.addRequests('replayed', replayed);
         metrics.addIds(ids);
+        metrics.addNumbers(numbers);
       },
       replied: (replies) => metrics.addReplies(replies),
       failed: (code) => {

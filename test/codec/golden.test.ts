@@ -2,7 +2,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import avro from 'avsc';
 import { describe, expect, it } from 'vitest';
 import { canonicalForm, loadSchema } from '../../src/codec/avro.ts';
-import { decodeIdReply, encodeIdReply, ID_REPLY_FINGERPRINT, WIDE_REPLY_HEADER } from '../../src/codec/id-reply.ts';
+import {
+  decodeIdReply,
+  encodeIdReply,
+  ID_REPLY_FINGERPRINT,
+  WIDE_REPLY_FINGERPRINT,
+} from '../../src/codec/id-reply.ts';
 import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
@@ -61,7 +66,7 @@ const NUMBERS_ENTRY = {
   replyTopic: REPLY_TOPIC,
   requestOffset: 1_000_000,
   framing: 'SINGLE_OBJECT' as const,
-  schemaFingerprint: WIDE_REPLY_HEADER.subarray(2),
+  schemaFingerprint: WIDE_REPLY_FINGERPRINT,
   end: 2_000_000,
   through: 999_999,
   at: 2_000_003,

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { frame, HEADER_BYTES } from '../../src/codec/framing.ts';
-import { decodeIdReply, encodeIdReply, WIDE_REPLY_HEADER } from '../../src/codec/id-reply.ts';
+import { decodeIdReply, encodeIdReply, WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, LEDGER_ENTRY_HEADER } from '../../src/codec/ledger-entry.ts';
 import { readLedgerPosition } from '../../src/codec/ledger-position.ts';
 import {
@@ -24,7 +24,7 @@ const NUMBERS: LedgerNumbers = {
   replyTopic: 'id.replies.a',
   requestOffset: 4,
   framing: 'SINGLE_OBJECT',
-  schemaFingerprint: WIDE_REPLY_HEADER.subarray(2),
+  schemaFingerprint: WIDE_REPLY_FINGERPRINT,
   first: 10,
   count: 3,
   step: 2,
@@ -87,7 +87,16 @@ describe('a record of a sequence', () => {
       Object.assign(fields.content['idalloc.ledger.SequenceNumbers'] ?? {}, change);
       return frame(SEQUENCE_ENTRY_HEADER, plain.toBuffer(fields));
     };
-    expect(readLedgerPosition(body({}))).toEqual({ end: 7, through: 3, at: 8, requestOffset: 4 });
+    expect(readLedgerPosition(body({}))).toEqual({
+      kind: 'numbers',
+      end: 7,
+      through: 3,
+      at: 8,
+      requestOffset: 4,
+      first: 10,
+      count: 3,
+      step: 2,
+    });
     for (const change of [
       { count: 0 },
       { count: -1 },
@@ -157,7 +166,7 @@ describe('a reply with numbers', () => {
     const numbers = { sequence: 'a', first: 1, count: 1, step: 1, format: '' };
     const value = encodeIdReply({ correlationId: CORRELATION_ID, numbers }, 'RANGES');
     const plainReply = encodeIdReply({ correlationId: CORRELATION_ID, error: { code: 'X', message: '' } }, 'RANGES');
-    expect(value.subarray(0, HEADER_BYTES)).toEqual(WIDE_REPLY_HEADER);
+    expect(value.subarray(2, HEADER_BYTES)).toEqual(WIDE_REPLY_FINGERPRINT);
     const forged = Buffer.concat([plainReply.subarray(0, HEADER_BYTES), value.subarray(HEADER_BYTES)]);
     expect(() => decodeIdReply(forged)).toThrow(expect.objectContaining({ code: 'MALFORMED_REPLY' }));
     expect(() => encodeIdReply({ correlationId: CORRELATION_ID, numbers: { ...numbers, count: 0 } }, 'RANGES')).toThrow(

@@ -18,10 +18,10 @@ describe('equal requests that are read together', () => {
     const { worker, served, gists } = world();
     await worker.serve([request(0, 'a', { count: 5 }), request(1, 'b'), request(2, 'a', { count: 5 })]);
     expect(gists()).toEqual(['a 0+5', 'b 5+1']);
-    expect(served).toEqual([{ issued: 2, replayed: 1, ids: 6 }]);
+    expect(served).toEqual([{ issued: 2, replayed: 1, ids: 6, numbers: 0 }]);
     await worker.serve([3, 4, 5].map((offset) => request(offset, 'a', { count: 5 })));
     expect(gists().slice(2)).toEqual(['a 0+5']);
-    expect(served.slice(1)).toEqual([{ issued: 0, replayed: 3, ids: 0 }]);
+    expect(served.slice(1)).toEqual([{ issued: 0, replayed: 3, ids: 0, numbers: 0 }]);
     expect(worker.events.filter((event) => event.startsWith('resolved'))).toEqual(['resolved 2', 'resolved 5']);
   });
 

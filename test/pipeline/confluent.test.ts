@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { encodeIdRequest, ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -61,13 +62,13 @@ describe('a request in Confluent framing', () => {
 
   it('of the second schema is read by that schema', async () => {
     const { worker } = start();
-    const wide = encodeIdRequest({ count: 1, sequence: 'invoices' });
+    const wide = encodeIdRequest({ count: 1, requestId: Buffer.from('order') });
     const headers = { kafka_correlationId: 'a', kafka_replyTopic: REPLIES };
     const record = { ...request(0, 'a'), headers };
     await worker.serve([{ ...record, value: asConfluent(WIDE_REQUEST_ID, wide) }]);
-    expect(worker.errors).toEqual(['UNKNOWN_SEQUENCE']);
+    expect([worker.errors, worker.index.placesOf(0, encodeLedgerKey(Buffer.from('order')))]).toEqual([[], [0]]);
     await worker.serve([{ ...record, offset: 1, value: asConfluent(REQUEST_ID, wide) }]);
-    expect(worker.errors).toEqual(['UNKNOWN_SEQUENCE', 'MALFORMED_REQUEST']);
+    expect(worker.errors).toEqual(['MALFORMED_REQUEST']);
   });
 
   it('under the ID of another schema is a dead letter', async () => {

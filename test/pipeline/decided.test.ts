@@ -16,7 +16,8 @@ function world(ids: readonly string[]) {
   const deps = { index: at.index, follower: at.follower, entries: at.topic.entries };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
     const found = (await readDecided({ ...deps, ...over }, 0, [key(id)])).get(nameOf(key(id)));
-    return found === undefined || found === FORGOTTEN ? found : Number(found.entry.batch.ranges[0]?.first);
+    if (found === undefined || found === FORGOTTEN) return found;
+    return Number(found.entry.kind === 'batch' ? found.entry.batch.ranges[0]?.first : found.entry.first);
   };
   return { ...at, deps, decided };
 }

@@ -6,6 +6,7 @@ import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory
 import { MemoryIndex } from '../support/memory-index.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
+import { WITHOUT_RESTATING } from '../support/memory-worker.ts';
 
 describe('an own entry that was settled before it was read', () => {
   it('is compared when reading passes it: another entry at its offset invalidates the copy', () => {
@@ -37,8 +38,9 @@ describe('an own entry that was settled before it was read', () => {
     reader.catchUp(0);
     const mine = entry('x', { first: 1n });
     const log = topic.producer();
-    const ledger = new Ledger(
-      {
+    const ledger = new Ledger({
+      ...WITHOUT_RESTATING,
+      log: {
         ...log,
         append: async () => {
           const appended = topic.land(0, [entry('x', { first: 2n })]);
@@ -46,10 +48,10 @@ describe('an own entry that was settled before it was read', () => {
           return appended;
         },
       },
-      topic.entries,
+      entries: topic.entries,
       index,
       follower,
-    );
+    });
     const drafted = { ...mine, entry: decodeLedgerEntry(mine.value) };
     expect((await ledger.commit(0, { end: 0, epoch: ledger.epoch(0), entries: [drafted] })).firsts).toEqual(new Set());
   });

@@ -3,7 +3,7 @@ import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { Ledger } from '../../src/pipeline/ledger.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
-import { MemoryWorker } from '../support/memory-worker.ts';
+import { MemoryWorker, WITHOUT_RESTATING } from '../support/memory-worker.ts';
 
 /** A worker about to write a marker: its query for the request topic's end was executed, but the answer is pending. */
 function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; answer: () => void } {
@@ -19,7 +19,9 @@ function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; ans
       return end;
     },
   };
-  return { worker, ledger: new Ledger(slow, topic.entries, worker.index, worker.follower), answer: held.resolve };
+  const { index, follower } = worker;
+  const ledger = new Ledger({ ...WITHOUT_RESTATING, log: slow, entries: topic.entries, index, follower });
+  return { worker, ledger, answer: held.resolve };
 }
 
 const lastOf = (topic: MemoryLedger) => decodeLedgerEntry(topic.read(0, topic.bounds(0).high - 1)[0]?.value as Buffer);

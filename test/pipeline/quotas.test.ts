@@ -248,7 +248,7 @@ describe('a replay', () => {
     const late = { ...request(1, 'a'), timestampMs: 1_700_000_000_000 + RENEW_AFTER_MS };
     await serve(late);
     expect(worker.replies().map(gist)).toEqual(['0+1', 'QUOTA_EXCEEDED']);
-    expect(parts.at(-1)).toEqual({ issued: 0, replayed: 0, ids: 0 });
+    expect(parts.at(-1)).toEqual({ issued: 0, replayed: 0, ids: 0, numbers: 0 });
     expect([its.exceeded, appends()]).toEqual([[REPLIES], ['append 1', 'append 1']]);
   });
 

@@ -4,7 +4,7 @@ import { HOPS } from '../../src/codec/request-origin.ts';
 import { estimatedReplyBytes } from '../../src/pipeline/outgoing.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
-import { numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
+import { REPLIES, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const REQUESTS = 'id.requests';
@@ -152,15 +152,6 @@ describe('a request for numbers of a sequence', () => {
     expect(worker.errors).toEqual(['UNKNOWN_SEQUENCE']);
     expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
     expect([worker.allocator.asked, await ends(topic, 1)]).toEqual([[], [0]]);
-  });
-
-  it('gets the error, and requests for IDs their batches, also where the ledger has records of sequences', async () => {
-    const topic = new MemoryLedger(1, () => NOW_MS);
-    topic.land(0, [statement(0), numbers('a', { at: 1, requestOffset: 4 }), numbers('b', { at: 0, requestOffset: 9 })]);
-    const worker = new MemoryWorker({ topic });
-    await worker.serve([request(10, 'a', { sequence: 'invoices' }), request(11, 'a'), request(12, 'b')]);
-    expect(worker.replies().map(gist)).toEqual(['UNKNOWN_SEQUENCE', '0+1', '1+1']);
-    expect(worker.index.through(0)).toBe(12);
   });
 
   it('gets no error on a topic that is not allowed', async () => {

@@ -6,9 +6,13 @@ import {
   grantOf,
   issuedOf,
   letterOf,
+  numbersOf,
+  numbersReplyOf,
+  numbersRequest,
   opened,
   replyOf,
   request,
+  statementOf,
   takeOver,
 } from './good-history.ts';
 import type { History } from './history.ts';
@@ -108,6 +112,44 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a request that does not expire got EXPIRED': { replies: [replyOf('EXPIRED')] },
     'a reply went to another topic': { replies: [replyOf(batchOf(100n), { topic: 'id.replies.b' })] },
     'a reply answers nothing': { replies: [replyOf(batchOf(100n), { offset: 7 })] },
+  },
+  gapless: {
+    'a number is left out': {
+      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 4, correlationId: 't' })],
+    },
+    'a number is given out again': {
+      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 2, correlationId: 't' })],
+    },
+    'numbers are given out before the sequence is stated': { statements: [statementOf({ order: 40, offset: 25 })] },
+    'numbers go on after the end': { statements: [statementOf({ max: 1 })] },
+    'numbers go on after the sequence is closed': { statements: [statementOf({ closed: true })] },
+    'a statement sets the sequence back': {
+      statements: [statementOf(), statementOf({ order: 40, offset: 25, next: 2 })],
+    },
+    'the sequence is served in another partition': {
+      numbers: [numbersOf({ partition: 1 - numbersOf().partition })],
+    },
+  },
+  'numbers decided once': {
+    'a correlation ID has two records that count': {
+      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 3 })],
+    },
+    'its first record is gone, but a renewal is not': {
+      numbers: [
+        numbersOf(),
+        numbersOf({ order: 32, offset: 22, at: -1 }),
+        numbersOf({ order: 34, offset: 23, first: 3 }),
+      ],
+      trims: [{ order: 33, partition: numbersOf().partition, low: 22 }],
+    },
+  },
+  'numbers replied': {
+    'other numbers were sent': { replies: [numbersReplyOf(2)] },
+    'void numbers were sent': { numbers: [numbersOf({ at: 20 })] },
+    'they were sent before they were decided': { replies: [numbersReplyOf(1, { sent: 30 })] },
+    'a known request was refused': { replies: [numbersReplyOf('UNKNOWN_SEQUENCE')] },
+    'IDs were sent': { replies: [replyOf(batchOf(300n), { partition: numbersRequest.partition, offset: 3 })] },
+    'CONFLICT without another request': { replies: [numbersReplyOf('CONFLICT')] },
   },
   'one answer': {
     'a request got two batches while an entry kept the first': {

@@ -1,6 +1,9 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { BULK } from '../../src/codec/request-origin.ts';
 import type { Config } from '../../src/config/config.ts';
+import type { Statement } from '../../src/core/sequence.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
@@ -14,10 +17,11 @@ import type { Partition } from '../support/fake-kafka/partition.ts';
 import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
-import { configOf, FIRST, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
+import { configOf, FIRST, homeOf, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
 import { allOf, type Draft, Recorder, requestOf, TAG } from './recorder.ts';
 import { serverClock } from './runtime.ts';
-import { configFor, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
+import { rowsOf } from './sequence-checks.ts';
+import { configFor, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCE, SEQUENCES } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
@@ -74,6 +78,7 @@ export class Brokers {
     cluster.groups.onCommit = (request) => this.recorder.committed(request);
     this.#createTopics(FIRST);
     for (const [i, name] of REPLY_TOPICS.entries()) this.#makeReplyTopic(name, i + 1);
+    if (hasSequences(world.seed)) for (const name of SEQUENCES) this.#state(name, SEQUENCE);
   }
 
   get cluster(): Cluster {
@@ -195,6 +200,26 @@ export class Brokers {
     const [letter] = recordsOf(rng.pick(letters));
     const draft = this.recorder.draftOf(String(letter?.headers?.[TAG]));
     if (draft !== undefined) this.send(partition, [draft]);
+  }
+
+  /** Changes a sequence as an operator does, behind all that is known of it: announces a gap, or changes its step. */
+  redefineSequence(): void {
+    const { rng } = this.#world;
+    const name = rng.pick(SEQUENCES);
+    const row = rowsOf(this.#history).get(name);
+    if (row === undefined) return;
+    const next = Math.min(row.next + 1 + rng.below(20), row.max + row.step);
+    const change = rng.chance(0.5) ? { next } : { step: row.step + rng.below(3) };
+    this.#state(name, { ...SEQUENCE, ...row, ...change });
+  }
+
+  /** Appends a statement for the end of the log, as the command does that reads the log to its end. */
+  #state(name: string, what: Statement): void {
+    const at = this.#partition('ledger', homeOf(name, FIRST));
+    if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
+    const entry = { kind: 'statement', end: 0, through: -1, at: at.log.end, ...what } as const;
+    const record = { key: encodeStatementKey(name), value: encodeLedgerEntry(entry) };
+    this.cluster.sendBatch(at.topic, at.number, batchOf([record], { timestampMs: this.nowMs() }));
   }
 
   makeLateTopic(): void {

@@ -21,6 +21,7 @@ import {
 } from './forgetting.ts';
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
+import { gapless, numbersDecidedOnce, numbersReplied } from './sequence-checks.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC, LIMITED_TOPICS } from './setting.ts';
 import {
@@ -60,6 +61,9 @@ export const CHECKS = {
   'no false alarm': noFalseAlarm,
   'one home': oneHome,
   replay,
+  gapless,
+  'numbers decided once': numbersDecidedOnce,
+  'numbers replied': numbersReplied,
   'one answer': oneAnswer,
   'renewed in time': renewedInTime,
   'honest entries': honestEntries,
@@ -133,7 +137,7 @@ function replay(history: History): string | undefined {
   for (const record of history.replies) {
     const request = requests.get(placeName(record));
     if (request === undefined) return `a reply for ${placeName(record)}, which was never sent`;
-    if (mayBeLost(history, request, record.landed)) continue;
+    if (request.sequence !== undefined || mayBeLost(history, request, record.landed)) continue;
     const fault = wrongReply(record, request, deciders.get(nameOf(request)) ?? [], history);
     if (fault !== undefined)
       return `request ${placeName(record)} (${request.correlationId}) was answered with ${fault}`;
@@ -246,6 +250,7 @@ function decidedBeforeReplied(history: History): string | undefined {
     const { reply } = record;
     if ('error' in reply && reply.error.code !== 'CONFLICT') continue;
     const request = requests.get(placeName(record));
+    if (request?.sequence !== undefined) continue; // 'numbers replied' checks them
     if (request !== undefined && mayBeLost(history, request, record.landed)) continue;
     const known = (request && deciders.get(nameOf(request))) ?? [];
     const there = known.some(

@@ -2,7 +2,7 @@ import type { Brokers } from './brokers.ts';
 import type { History, SentRequest } from './history.ts';
 import { FIRST, homeOf, type Pair, pairAt, partitionsOf } from './pairs.ts';
 import type { Draft } from './recorder.ts';
-import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, REPLY_TOPICS } from './setting.ts';
+import { FOREIGN_TOPIC, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCES } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Most batches are small; some take many ticks of the small layout. */
@@ -10,6 +10,8 @@ const COUNTS = [1, 3, 16, 40, 170] as const;
 const REPEAT_MS = 8_000;
 /** One of so many seeds has requests with request IDs: the others then show what they showed without. */
 const SEEDS_WITH_REQUEST_IDS = 8;
+/** In others one of three new requests wants numbers, of one of these sequences. */
+const SEQUENCES_EVERY = 3;
 /** The lifetimes of expiring requests. */
 const EXPIRES_MS = { from: -2_000, to: 12_000 } as const;
 
@@ -63,14 +65,16 @@ export class Clients {
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     const junk = rng.chance(0.03) ? Array.from({ length: 2 + rng.below(6) }, () => this.#bad()) : [];
     const inTransaction = rng.chance(0.08);
-    if (this.isPlain) for (const draft of [first, ...more]) this.#send(homeOf(draft.correlationId, FIRST), [draft]);
+    if (this.isPlain)
+      for (const draft of [first, ...more]) this.#send(homeOf(draft.sequence ?? draft.correlationId, FIRST), [draft]);
     else this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction });
   }
 
   /** A new request, sent to its home partition. */
   sendTo(partition: number): void {
     let draft = this.#fresh();
-    while (homeOf(draft.correlationId, pairAt(partition)) !== partition) draft = this.#fresh();
+    const isElsewhere = () => homeOf(draft.correlationId, pairAt(partition)) !== partition;
+    while (draft.sequence !== undefined || isElsewhere()) draft = this.#fresh();
     this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
   }
 
@@ -86,7 +90,9 @@ export class Clients {
     this.#names += 1;
     const correlationId = `c${this.#names}`;
     this.#firstSentMs.set(correlationId, this.#brokers.nowMs());
-    return { ...this.#named(correlationId), ...this.#demand() };
+    const wantsNumbers = hasSequences(this.#world.seed) && this.#names % SEQUENCES_EVERY === 0;
+    const sequence = wantsNumbers ? this.#world.rng.pick(SEQUENCES) : undefined;
+    return { ...this.#named(correlationId), ...this.#demand(), ...(wantsNumbers && { sequence }) };
   }
 
   /** In some simulations two of three clients can't choose their correlation IDs, so that they send a request ID. */
@@ -103,14 +109,15 @@ export class Clients {
   }
 
   /** The same request, or one that abuses the correlation ID of another. Half of the clients say when they sent it first. */
-  #again({ correlationId, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
-    if (!isSame) return { ...this.#named(correlationId), ...this.#demand() };
+  #again({ correlationId, sequence, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
+    const wanted = { ...this.#named(correlationId), ...(sequence !== undefined && { sequence }) };
+    if (!isSame) return { ...wanted, ...this.#demand() };
     const says = Number(correlationId.slice(1)) % 2 === 0;
     const firstSentMs = says ? this.#firstSentMs.get(correlationId) : undefined;
-    return { ...this.#named(correlationId), count, replyTopic, expiresAtMs, firstSentMs };
+    return { ...wanted, count, replyTopic, expiresAtMs, firstSentMs };
   }
 
-  #demand(): Omit<Draft, 'correlationId' | 'triedAs'> {
+  #demand(): Omit<Draft, 'correlationId' | 'triedAs' | 'sequence'> {
     const { rng } = this.#world;
     const dice = rng.next();
     const replyTopic = dice < 0.02 ? FOREIGN_TOPIC : dice < 0.04 ? LATE_REPLY_TOPIC : rng.pick(REPLY_TOPICS);

@@ -10,6 +10,8 @@ export function emptyHistory(): History {
     grants: [],
     ceilings: [],
     entries: [],
+    numbers: [],
+    statements: [],
     marks: [],
     appends: [],
     trims: [],

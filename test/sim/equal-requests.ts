@@ -1,6 +1,6 @@
 import type { Letter, ReplyRecord, SentRequest } from './history.ts';
 
-type Content = Pick<SentRequest, 'correlationId' | 'triedAs' | 'count' | 'replyTopic' | 'expiresAtMs'>;
+type Content = Pick<SentRequest, 'correlationId' | 'triedAs' | 'sequence' | 'count' | 'replyTopic' | 'expiresAtMs'>;
 type Sending = Pick<ReplyRecord, 'sent' | 'landed'>;
 
 /**
@@ -30,8 +30,8 @@ export class EqualRequests {
   }
 }
 
-function batchName({ correlationId, triedAs, count, replyTopic }: Content): string {
-  return [count, replyTopic, triedAs, correlationId].join(' ');
+function batchName({ correlationId, triedAs, sequence, count, replyTopic }: Content): string {
+  return [count, replyTopic, triedAs, correlationId, ...(sequence === undefined ? [] : [sequence])].join(' ');
 }
 
 function refusalName(content: Content): string {

@@ -9,7 +9,7 @@ import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
-import { SESSION_MS } from './setting.ts';
+import { hasSequences, SESSION_MS } from './setting.ts';
 import { TailLosses } from './tail-losses.ts';
 import { TakeOvers } from './take-overs.ts';
 
@@ -26,6 +26,8 @@ const AGING_MS = 1_000;
 const LOST_TAIL_MS = 6_000;
 /** How often a worker is cut off from one broker in that scenario, and for how long at most. */
 const CUT_OFF_MS = 5_000;
+/** How often an operator changes a sequence. */
+const REDEFINE_MS = 6_000;
 const LONG_CUT_MS = 60_000;
 /** The pool of one machine in the scenario with different configurations. */
 const OTHER_POOL = { first: 0, last: 2 } as const;
@@ -114,6 +116,7 @@ export class Faults implements Disposable {
         faults,
       );
     }
+    if (hasSequences(world.seed)) this.#repeat(REDEFINE_MS, () => place.brokers.redefineSequence());
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks')

@@ -1,4 +1,6 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
+import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { isLarge } from '../../src/pipeline/parts.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
@@ -22,7 +24,7 @@ import { CLOCK_MARGIN_MS, layout, shortHashOf } from './setting.ts';
  *   remembers the highest request only.
  */
 export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
-  const { partition, offset, correlationId, origin } = request;
+  const { partition, offset, origin } = request;
   // In the partition where a request first arrived, another entry may have had its hash.
   if (history.sharesHashes && origin !== undefined && origin.partition !== partition) {
     const there = { ...request, partition: origin.partition, offset: origin.offset, origin: undefined };
@@ -32,13 +34,13 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const reach = Math.max(0, ...lows);
   const by = <T extends Pick<Mark, 'partition' | 'order'>>(marks: readonly T[]) =>
     marks.filter((mark) => mark.partition === partition && mark.order < order);
-  const entries = by(history.entries);
+  const entries = by(decidingIn(history));
   const trims = isLarge(layout, request.count) ? by(history.trims) : [];
   const passed = entries.filter((entry) => entry.requestOffset >= offset);
   if (trims.some((trim) => passed.some((entry) => entry.order > trim.order))) return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
   if (born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
-  const isKey = (entry: Entry) => nameOf(history, entry.correlationId) === nameOf(history, correlationId);
+  const isKey = (entry: Deciding) => nameOf(history, entry) === nameOf(history, request);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
   const isCovered = (low: number): boolean => {
@@ -59,9 +61,21 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
 }
 
 /** The hash by which an index distinguishes keys. */
-function nameOf({ sharesHashes }: History, correlationId: string): string {
-  return sharesHashes ? shortHashOf(encodeLedgerKey(Buffer.from(correlationId, 'latin1'))) : correlationId;
+function nameOf({ sharesHashes }: History, { correlationId, sequence }: Pick<Deciding, 'correlationId' | 'sequence'>) {
+  const requestId = Buffer.from(correlationId, 'latin1');
+  const key = sequence === undefined ? encodeLedgerKey(requestId) : encodeNumbersKey(sequence, requestId);
+  return sharesHashes ? shortHashOf(key) : key.toString('latin1');
 }
+
+/** The batches, and the numbers that count, with their renewals. */
+function decidingIn({ entries, numbers }: History): readonly Deciding[] {
+  return [...entries, ...numbers.filter(({ at, offset }) => at === RENEWAL || at === offset)];
+}
+
+/** An entry that may decide. */
+type Deciding = Pick<Entry, 'order' | 'partition' | 'offset' | 'end' | 'requestOffset' | 'correlationId'> & {
+  readonly sequence?: string | undefined;
+};
 
 /** The append time of the first record after the log's lost head; nothing is known about older requests. */
 function reachMs(marks: readonly Mark[], reach: number): number {
@@ -78,19 +92,21 @@ const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINIT
  * A record of the ledger that claims to know of more requests than its writer can have known. A marker may claim all
  * there are, if the writer's index began after the log's lost head and found no anchor.
  */
-export function falseClaim({ marks, entries, trims, losses }: History): Mark | undefined {
+export function falseClaim(history: History): Mark | undefined {
+  const { marks, entries, numbers, trims, losses } = history;
   // Offsets repeat after a lost tail; orders do not.
-  const requestOf = new Map(entries.map(({ order, requestOffset }) => [order, requestOffset]));
+  const forRequests = new Set([...entries, ...numbers].map(({ order }) => order));
+  const requestOf = new Map(decidingIn(history).map(({ order, requestOffset }) => [order, requestOffset]));
   return marks.find((mark) => {
     const { partition, end, through, order } = mark;
     if (losses.some((loss) => loss.partition === partition && loss.order < order)) return false;
     const read = marks.filter((other) => other.partition === partition && other.offset < end && other.order < order);
     const known = read.map((other) => Math.max(other.through, requestOf.get(other.order) ?? -1));
     if (through <= Math.max(-1, ...known)) return false;
-    const isBatch = requestOf.has(order);
+    const isForRequest = forRequests.has(order);
     const lows = trims.filter((trim) => trim.partition === partition && trim.order < order && trim.low > 0);
     const hasAnchor = (low: number) => read.some((other) => other.offset >= low && other.offset === other.end);
-    return isBatch || !lows.some(({ low }) => !hasAnchor(low));
+    return isForRequest || !lows.some(({ low }) => !hasAnchor(low));
   });
 }
 
@@ -98,7 +114,9 @@ export function falseClaim({ marks, entries, trims, losses }: History): Mark | u
  * A marker that claims to know of more requests than there were while its writer asked for their end: such a writer must refuse
  * to serve. It may know what was decided meanwhile, even if that is lost already.
  */
-export function claimBeyondRequests({ appends, entries, requestEnds }: History): Append | undefined {
+export function claimBeyondRequests(history: History): Append | undefined {
+  const { appends, requestEnds } = history;
+  const deciding = decidingIn(history);
   return appends.find(({ partition, sent, claim }) => {
     if (claim === undefined || claim.asked === 0) return false;
     const ends = requestEnds.filter((one) => one.partition === partition && one.order < sent);
@@ -106,7 +124,9 @@ export function claimBeyondRequests({ appends, entries, requestEnds }: History):
       0,
       ends.findLastIndex(({ order }) => order < claim.asked),
     );
-    const decided = entries.filter((one) => one.partition === partition && one.order > claim.asked && one.order < sent);
+    const decided = deciding.filter(
+      (one) => one.partition === partition && one.order > claim.asked && one.order < sent,
+    );
     const most = Math.max(
       0,
       ...ends.slice(since).map(({ end }) => end),

@@ -1,4 +1,5 @@
 import type { IndexEvents } from '../../src/adapters/index/sqlite-index.ts';
+import type { SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
@@ -71,6 +72,14 @@ class Opened implements LedgerCopies {
 
   origin(partition: number): number {
     return this.#index.origin(partition);
+  }
+
+  sequence(partition: number, name: string): SequenceRow | undefined {
+    return this.#index.sequence(partition, name);
+  }
+
+  sequences(partition: number): Iterable<readonly [string, SequenceRow]> {
+    return this.#index.sequences(partition);
   }
 
   held(): readonly number[] {

@@ -1,7 +1,19 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { emptyHistory } from './empty-history.ts';
-import type { CopyEvent, Entry, Grant, History, Issued, Letter, ReplyRecord } from './history.ts';
-import { layout } from './setting.ts';
+import type {
+  CopyEvent,
+  Entry,
+  Grant,
+  History,
+  Issued,
+  Letter,
+  NumbersEntry,
+  ReplyRecord,
+  SentRequest,
+  StatementEntry,
+} from './history.ts';
+import { FIRST, homeOf } from './pairs.ts';
+import { layout, SEQUENCE, SEQUENCES } from './setting.ts';
 
 const REPLIES = 'id.replies.a';
 export const DECIDED_MS = 1_700_000_000_000;
@@ -23,6 +35,43 @@ export function entryOf(fields: Partial<Entry> = {}): Entry {
   const place = { order: 10, partition: 0, offset: 5, correlationId: 'c', end: 5, through: -1, requestOffset: 0 };
   const append = { process: 'm0.1', sent: 9, appendedAtMs: DECIDED_MS };
   return { ...place, ...append, count: 2, replyTopic: REPLIES, batch: batchOf(100n), ...fields };
+}
+
+const [SEQUENCE_NAME] = SEQUENCES;
+const HOME = homeOf(SEQUENCE_NAME, FIRST);
+
+/** A statement that counts, unless the fields say otherwise. */
+export function statementOf(fields: Partial<StatementEntry> = {}): StatementEntry {
+  const place = { order: 30, partition: HOME, offset: 20, at: fields.offset ?? 20, end: 0, through: -1 };
+  return { ...place, appendedAtMs: DECIDED_MS, sequence: SEQUENCE_NAME, ...SEQUENCE, ...fields };
+}
+
+/** Numbers that count, unless the fields say otherwise. */
+export function numbersOf(fields: Partial<NumbersEntry> = {}): NumbersEntry {
+  const place = { order: 31, partition: HOME, offset: 21, at: fields.offset ?? 21, end: 21, through: -1 };
+  const append = { process: 'm0.1', sent: 29, appendedAtMs: DECIDED_MS, requestOffset: 3, replyTopic: REPLIES };
+  return { ...place, ...append, sequence: SEQUENCE_NAME, correlationId: 's', first: 1, count: 2, step: 1, ...fields };
+}
+
+/** The request that they are for, and its reply. */
+export const numbersRequest: SentRequest = {
+  order: 28,
+  tag: 'r9',
+  timestampMs: DECIDED_MS,
+  partition: HOME,
+  offset: 3,
+  correlationId: 's',
+  sequence: SEQUENCE_NAME,
+  count: 2,
+  replyTopic: REPLIES,
+};
+
+export function numbersReplyOf(result: number | string, fields: Partial<ReplyRecord> = {}): ReplyRecord {
+  const correlationId = Buffer.from('s');
+  const error = { code: String(result), message: 'because' };
+  const numbers = { sequence: SEQUENCE_NAME, first: Number(result), count: 2, step: 1, format: '' };
+  const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, numbers };
+  return replyOf('', { partition: HOME, offset: 3, key: 's', sent: 35, landed: 36, reply, ...fields });
 }
 
 export function issuedOf(fields: Partial<Issued> = {}): Issued {
@@ -63,14 +112,16 @@ export const request = {
 export function good(): History {
   return {
     ...emptyHistory(),
-    requests: [request],
+    requests: [request, numbersRequest],
     issued: [issuedOf()],
     grants: [grantOf()],
     ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
     entries: [entryOf()],
-    marks: [entryOf()],
+    statements: [statementOf()],
+    numbers: [numbersOf()],
+    marks: [entryOf(), statementOf(), numbersOf()],
     appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],
-    replies: [replyOf(batchOf(100n))],
+    replies: [replyOf(batchOf(100n)), numbersReplyOf(1)],
     commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
     healedMs: 5,
   };

@@ -1,6 +1,7 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import type { IdReply } from '../../src/codec/id-reply.ts';
 import type { Origin } from '../../src/codec/request-origin.ts';
+import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
 
 /**
  * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events, which
@@ -14,6 +15,9 @@ export interface History {
   readonly grants: Grant[];
   readonly ceilings: CeilingChange[];
   readonly entries: Entry[];
+  /** Records of numbers, void ones and renewals as well, and statements of sequences. */
+  readonly numbers: NumbersEntry[];
+  readonly statements: StatementEntry[];
   readonly marks: Mark[];
   readonly appends: Append[];
   readonly trims: Trim[];
@@ -130,6 +134,8 @@ export interface SentRequest extends RequestPlace {
   readonly correlationId: string;
   /** The correlation ID of this try, if that does not name the request. */
   readonly triedAs?: string | undefined;
+  /** Set if numbers of a sequence are wanted. */
+  readonly sequence?: string | undefined;
   readonly count: number;
   readonly replyTopic: string;
   readonly expiresAtMs?: number | undefined;
@@ -206,6 +212,22 @@ export interface Entry extends Mark {
   /** The process that wrote it, and when it was sent. */
   readonly process: string;
   readonly sent: number;
+}
+
+/** A record of numbers in the ledger. */
+export interface NumbersEntry extends Mark, Pick<LedgerNumbers, 'at' | 'first' | 'count' | 'step'> {
+  readonly sequence: string;
+  readonly correlationId: string;
+  readonly replyTopic: string;
+  readonly requestOffset: number;
+  /** The process that wrote it, and when it was sent. */
+  readonly process: string;
+  readonly sent: number;
+}
+
+/** A statement of a sequence in the ledger. */
+export interface StatementEntry extends Mark, Pick<LedgerStatement, 'at' | 'next' | 'step' | 'max' | 'closed'> {
+  readonly sequence: string;
 }
 
 /** One append of a process, from sending until the process knew the outcome or gave up. */

@@ -8,6 +8,7 @@ import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
+import { SEQUENCE_MUTANTS } from './mutants-sequences.ts';
 import { TAIL_MUTANTS } from './mutants-tails.ts';
 import type { simulate } from './simulation.ts';
 
@@ -18,6 +19,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...KAFKA_MUTANTS,
   ...GROWTH_MUTANTS,
   ...TAIL_MUTANTS,
+  ...SEQUENCE_MUTANTS,
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

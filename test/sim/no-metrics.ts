@@ -5,6 +5,7 @@ const nothing = (): void => {};
 /** Counts nothing. */
 export const NO_METRICS: Metrics = {
   addIds: nothing,
+  addNumbers: nothing,
   addRequests: nothing,
   addReplies: nothing,
   addDeadLetters: nothing,

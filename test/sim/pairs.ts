@@ -63,7 +63,7 @@ export function partitionsOf({ first, partitions }: Pair): number[] {
   return Array.from({ length: partitions }, (_, i) => first + i);
 }
 
-/** The home partition of a correlation ID in a pair, as numbered in the history. */
-export function homeOf(correlationId: string, { first, partitions }: Pair): number {
-  return first + partitionFor(Buffer.from(correlationId, 'latin1'), partitions, () => 0);
+/** The home partition of a correlation ID, or of the sequence that a request wants numbers of, in a pair, as numbered in the history. */
+export function homeOf(named: string, { first, partitions }: Pair): number {
+  return first + partitionFor(Buffer.from(named, 'latin1'), partitions, () => 0);
 }

@@ -2,6 +2,7 @@ import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
 import type { ListOffsetsRequest, OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
@@ -236,6 +237,15 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
+    if (entry.kind === 'numbers' || entry.kind === 'statement') {
+      const read = readLedgerKey(key as Buffer);
+      if (read.kind === 'batch') throw new RangeError('a record of a sequence under the key of IDs');
+      const { sequence } = read;
+      if (entry.kind === 'statement') this.#history.statements.push({ ...entry, ...mark, sequence });
+      if (entry.kind !== 'numbers' || read.kind !== 'numbers') return;
+      const correlationId = read.requestId.toString('latin1');
+      this.#history.numbers.push({ ...entry, ...mark, ...sent, sequence, correlationId });
+    }
     if (entry.kind !== 'batch') return;
     const { count, replyTopic, batch, requestOffset } = entry;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
@@ -255,7 +265,10 @@ export class Recorder implements PartitionObserver {
     const draft = this.#drafts.get(String(headers?.[TAG]));
     if (draft !== undefined) this.#equals.replied(draft, record);
     const { reply } = what;
-    this.#world.note(() => `${topic}: reply to ${name}, ${'error' in reply ? reply.error.code : 'a batch'}`);
+    this.#world.note(
+      () =>
+        `${topic}: reply to ${name}, ${'error' in reply ? reply.error.code : 'batch' in reply ? 'a batch' : 'numbers'}`,
+    );
   }
 
   /** A range letter names the places of its requests; one for a single request is a copy of it. */
@@ -292,12 +305,12 @@ export class Recorder implements PartitionObserver {
 }
 
 /** The record of a request. */
-export function requestOf({ count, correlationId, triedAs, replyTopic, expiresAtMs, firstSentMs }: Draft) {
+export function requestOf({ count, correlationId, triedAs, sequence, replyTopic, expiresAtMs, firstSentMs }: Draft) {
   const key = Buffer.from(triedAs ?? correlationId);
-  const expires = expiresAtMs === undefined ? {} : { expiresAtMs };
+  const wanted = { ...(expiresAtMs !== undefined && { expiresAtMs }), ...(sequence !== undefined && { sequence }) };
   const headers: Record<string, string> = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
   if (triedAs !== undefined) headers[DEFAULT_HEADER_NAMES.requestId] = correlationId;
-  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...expires }), headers };
+  return { key, value: encodeIdRequest({ count, correlationId: key, replyTopic, ...wanted }), headers };
 }
 
 /** An observer that calls all of these. */

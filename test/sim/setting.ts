@@ -17,6 +17,14 @@ export const LATE_REPLY_TOPIC = 'id.replies.late';
 export const LIMITED_TOPICS: readonly string[] = [REPLY_TOPICS[1], LATE_REPLY_TOPIC];
 /** A topic that is not allowed for replies. */
 export const FOREIGN_TOPIC = 'somebody.elses';
+/** The sequences of some simulations: named so that both partitions are the home of one. */
+export const SEQUENCES = ['invoices', 'tickets'] as const;
+/** The numbers end within reach. */
+export const SEQUENCE = { next: 1, step: 1, max: 600, format: '', closed: false } as const;
+const SEEDS_WITH_SEQUENCES = 5;
+export function hasSequences(seed: number): boolean {
+  return seed % SEEDS_WITH_SEQUENCES === 3;
+}
 /** A shorter lease than the default, so that more terms start and end in the same time. */
 export const timing: LeaseTiming = {
   ttlMs: 12_000,

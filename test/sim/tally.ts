@@ -1,3 +1,4 @@
+import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { renewalsIn } from './answer-checks.ts';
 import { placeName, requestsByPlace } from './decisions.ts';
 import type { History } from './history.ts';
@@ -24,6 +25,9 @@ export interface Tally {
   readonly requestTruncations: number;
   /** Requests that clients sent again, with the time of the first. */
   readonly dated: number;
+  /** Requests that got numbers of a sequence, and records of numbers that are void. */
+  readonly numbered: number;
+  readonly voids: number;
   /** Replies to requests with a request ID that had their batch under another correlation ID before. */
   readonly triedAgain: number;
   /** Decisions that were renewed for a later request, and fetches that read entries back. */
@@ -62,6 +66,8 @@ export const NOTHING: Tally = {
   requestTrims: 0,
   requestTruncations: 0,
   dated: 0,
+  numbered: 0,
+  voids: 0,
   triedAgain: 0,
   renewals: 0,
   readBacks: 0,
@@ -100,6 +106,8 @@ export function tallyOf(history: History): Tally {
     truncations: losses.length,
     requestTrims: requestTrims.filter(({ low }) => low > 0).length,
     requestTruncations: history.requestLosses.length,
+    numbered: replies.filter(({ reply }) => 'numbers' in reply).length,
+    voids: history.numbers.filter(({ at, offset }) => at !== offset && at !== RENEWAL).length,
     dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
     triedAgain: triedAgainIn(history),
     renewals,

@@ -1,6 +1,9 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { countsAt } from '../../src/codec/ledger-position.ts';
+import { RENEWAL } from '../../src/codec/sequence-entry.ts';
+import { afterLoss, afterNumbers, afterStatement, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 
@@ -22,6 +25,7 @@ interface Partition {
   since: number | undefined;
   appendedAtMs: number;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
+  readonly sequences: Map<string, SequenceRow>;
 }
 
 /** The ledger index without a disk; it passes the same tests as the real one. */
@@ -82,6 +86,14 @@ export class MemoryIndex implements LedgerCopies {
     return this.#of(partition).last;
   }
 
+  sequence(partition: number, name: string): SequenceRow | undefined {
+    return this.#of(partition).sequences.get(name);
+  }
+
+  sequences(partition: number): Iterable<readonly [string, SequenceRow]> {
+    return this.#of(partition).sequences;
+  }
+
   placesOf(partition: number, key: Buffer): readonly number[] {
     const stored = this.#of(partition).entries.get(this.#hashOf(key)) ?? [];
     return stored.map(({ offset }) => offset);
@@ -94,6 +106,7 @@ export class MemoryIndex implements LedgerCopies {
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
     for (const { record, key, end, requestOffset, through } of fresh) {
+      readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
         const hash = this.#hashOf(key);
@@ -128,6 +141,11 @@ export class MemoryIndex implements LedgerCopies {
   wipe(partition: number, from: number): void {
     if (!this.#loaded.has(partition)) throw notLoaded(partition);
     const through = this.#partitions.get(partition)?.through ?? -1;
+    const sequences = new Map<string, SequenceRow>();
+    for (const [name, row] of this.#partitions.get(partition)?.sequences ?? []) {
+      const left = afterLoss(row);
+      if (left !== undefined) sequences.set(name, left);
+    }
     this.#partitions.set(partition, {
       entries: new Map(),
       origin: from,
@@ -138,6 +156,7 @@ export class MemoryIndex implements LedgerCopies {
       since: from === 0 && through === -1 ? 0 : undefined,
       appendedAtMs: this.#partitions.get(partition)?.appendedAtMs ?? 0,
       last: undefined,
+      sequences,
     });
   }
 
@@ -178,6 +197,17 @@ interface Read {
   readonly requestOffset: number;
 }
 
+/** Applies a record of a sequence, if it counts. */
+function readSequence(rows: Map<string, SequenceRow>, { key, value, offset, appendedAtMs }: LedgerRecord): void {
+  const entry = value === null ? undefined : decodeLedgerEntry(value);
+  if (entry?.kind !== 'numbers' && entry?.kind !== 'statement') return;
+  const read = key === null ? undefined : readLedgerKey(key);
+  if (read === undefined || read.kind === 'batch' || !countsAt(entry, offset) || entry.at === RENEWAL) return;
+  const row = rows.get(read.sequence);
+  if (entry.kind === 'statement') rows.set(read.sequence, afterStatement(row, entry, { offset, appendedAtMs }));
+  else if (row !== undefined) rows.set(read.sequence, afterNumbers(row, entry));
+}
+
 function readEntry({ key, value, offset }: LedgerRecord): Read {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
   const isForRequest = entry?.kind === 'batch' || entry?.kind === 'numbers';
@@ -185,7 +215,10 @@ function readEntry({ key, value, offset }: LedgerRecord): Read {
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is not an idalloc entry`);
   }
   const { end, through } = entry;
-  if (entry.kind === 'numbers' && countsAt(entry, offset)) return { end, through, requestOffset: entry.requestOffset };
-  if (entry.kind !== 'batch') return { end, through, requestOffset: -1 };
+  const isOfSequence = entry.kind === 'numbers' || entry.kind === 'statement';
+  if (isOfSequence && readLedgerKey(key ?? Buffer.alloc(0)).kind !== entry.kind)
+    throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
+  const isDecision = isForRequest && countsAt(entry, offset);
+  if (!isDecision) return { end, through, requestOffset: -1 };
   return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset };
 }

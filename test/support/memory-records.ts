@@ -1,4 +1,4 @@
-import { ID_REPLY_FINGERPRINT, WIDE_REPLY_HEADER } from '../../src/codec/id-reply.ts';
+import { ID_REPLY_FINGERPRINT, WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
 import {
   encodeLedgerEntry,
@@ -69,18 +69,18 @@ export function entry(
   return { key: encodeLedgerKey(Buffer.from(id)), value };
 }
 
-/** A record of numbers of a sequence, as a later release would write it. */
+/** A record of numbers of the sequence `invoices`, as another worker would write it. */
 export function numbers(
   id: string,
-  fields: Partial<Pick<LedgerNumbers, 'requestOffset' | 'end' | 'through' | 'at' | 'first' | 'count'>> = {},
+  fields: Partial<Pick<LedgerNumbers, 'requestOffset' | 'end' | 'through' | 'at' | 'first' | 'count' | 'step'>> = {},
 ): { readonly key: Buffer; readonly value: Buffer } {
   const value = encodeLedgerEntry({
     kind: 'numbers',
-    requestHash: requestHash(1, REPLIES),
+    requestHash: requestHash(fields.count ?? 1, REPLIES),
     replyTopic: REPLIES,
     requestOffset: 0,
     framing: 'SINGLE_OBJECT',
-    schemaFingerprint: WIDE_REPLY_HEADER.subarray(2),
+    schemaFingerprint: WIDE_REPLY_FINGERPRINT,
     end: 0,
     through: -1,
     at: 0,
@@ -93,8 +93,8 @@ export function numbers(
   return { key: encodeNumbersKey('invoices', Buffer.from(id)), value };
 }
 
-/** A statement of a sequence. */
-export function statement(at: number, fields: Partial<Pick<LedgerStatement, 'end' | 'through'>> = {}) {
+/** A statement of the sequence `invoices`. */
+export function statement(at: number, fields: Partial<Omit<LedgerStatement, 'kind' | 'at'>> = {}) {
   const what = { next: 1, step: 1, max: 1_000, format: '', closed: false };
   const value = encodeLedgerEntry({ kind: 'statement', end: 0, through: -1, at, ...what, ...fields });
   return { key: encodeStatementKey('invoices'), value };

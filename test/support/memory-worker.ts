@@ -7,7 +7,7 @@ import type { ErrorCode } from '../../src/errors.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { Follower } from '../../src/pipeline/follower.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
-import { Ledger } from '../../src/pipeline/ledger.ts';
+import { Ledger, type LedgerOptions } from '../../src/pipeline/ledger.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
@@ -27,6 +27,8 @@ export const POLICY: ReplyPolicy = {
   requestTopic: REQUESTS,
   ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
 };
+/** A ledger that writes no statements of its own. */
+export const WITHOUT_RESTATING = { restateAfterMs: Number.POSITIVE_INFINITY, now: () => wallMs(0) };
 /** Timers that fire only when the test says so. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
@@ -63,6 +65,8 @@ export interface MemoryWorkerOptions {
   readonly junkRate?: JunkRate;
   /** The home partition of a correlation ID; without it, every request is served where it is. */
   readonly homeOf?: (correlationId: Buffer) => number;
+  /** When sequences are stated again; never by default. */
+  readonly ledger?: Pick<LedgerOptions, 'restateAfterMs' | 'now'>;
 }
 
 /** The real pipeline of one worker over topics in memory. `events` lists what happened, in order. */
@@ -104,7 +108,14 @@ export class MemoryWorker {
     }
     this.reader = new MemoryReader(topic, this.follower);
     const log = this.#recorded(topic.producer(options.link));
-    this.ledger = new Ledger(log, options.entries ?? topic.entries, this.index, this.follower);
+    this.ledger = new Ledger({
+      ...WITHOUT_RESTATING,
+      log,
+      entries: options.entries ?? topic.entries,
+      index: this.index,
+      follower: this.follower,
+      ...options.ledger,
+    });
     this.publisher.onEvent = (what, records) => {
       for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
     };
@@ -137,6 +148,7 @@ export class MemoryWorker {
       homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
+      rest: async () => this.catchUp(),
     };
     this.#homeOf = options.homeOf;
     this.#partitions = partitions;

@@ -7,6 +7,7 @@ import { loadRun, type SealedRun } from './run-rows.ts';
 import type { RunShape } from './run-shape.ts';
 import { RunTables, tablesOf } from './run-tables.ts';
 import { requireContiguous, SealedRuns } from './sealed-runs.ts';
+import { SequenceTable } from './sequence-table.ts';
 import { inTransaction } from './store.ts';
 
 export interface CopyOptions {
@@ -56,7 +57,9 @@ function* openParts(
   );
   const open = new OpenRun(db, partition, shape.placesAt(0), runs.at(-1)?.end ?? state.origin);
   open.load(state.end);
-  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed }, seed);
+  const sequences = new SequenceTable(db, partition);
+  sequences.load(state.sequences);
+  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed, sequences }, seed);
 }
 
 /** Fails if tables exist without a state: then the state of the partition was lost. */

@@ -1,12 +1,16 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
+import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { RENEWAL } from '../../codec/sequence-entry.ts';
+import { afterLoss, afterNumbers, afterStatement } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
+import type { SequenceTable } from './sequence-table.ts';
 import { inTransaction } from './store.ts';
 
 /** The loaded parts of a partition. */
@@ -17,6 +21,7 @@ export interface PartitionParts {
   readonly open: OpenRun;
   /** From the origin on. */
   readonly runs: SealedRuns;
+  readonly sequences: SequenceTable;
 }
 
 /**
@@ -30,9 +35,11 @@ export class PartitionIndex {
   readonly #saved: SavedState;
   readonly #open: OpenRun;
   readonly #runs: SealedRuns;
+  readonly #sequences: SequenceTable;
   #state: State;
 
-  constructor(db: DatabaseSync, partition: number, { state, saved, open, runs }: PartitionParts, seed: HashSeed) {
+  constructor(db: DatabaseSync, partition: number, parts: PartitionParts, seed: HashSeed) {
+    const { state, saved, open, runs, sequences } = parts;
     this.#db = db;
     this.#partition = partition;
     this.#seed = seed;
@@ -40,6 +47,7 @@ export class PartitionIndex {
     this.#saved = saved;
     this.#open = open;
     this.#runs = runs;
+    this.#sequences = sequences;
   }
 
   get end(): number {
@@ -67,6 +75,10 @@ export class PartitionIndex {
     return digest === undefined ? undefined : { offset: end - 1, digest };
   }
 
+  get sequences(): Pick<SequenceTable, 'get' | 'all'> {
+    return this.#sequences;
+  }
+
   placesOf(key: Buffer): readonly number[] {
     const hash = hashKey(key, this.#seed);
     const found: number[] = [];
@@ -90,6 +102,7 @@ export class PartitionIndex {
     const last = fresh.at(-1);
     if (last === undefined) return {};
     const positions = fresh.map((record) => positionOf(this.#partition, record));
+    const changes = changesBy(positions, fresh);
     this.#requireWhole(fresh);
     this.#commit(() => {
       for (let at = 0; at < fresh.length; ) {
@@ -97,6 +110,7 @@ export class PartitionIndex {
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
         at += left;
       }
+      for (const change of changes) this.#change(change);
       this.#state = { ...this.#state, digest: digestEntry(last), appended: last.appendedAtMs };
     });
     const lost = fresh.findLast(({ offset }, i) => (positions[i] as LedgerPosition).end > offset);
@@ -126,7 +140,8 @@ export class PartitionIndex {
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
       // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
-      const requestOffset = countsAt(position, record.offset) ? (position.requestOffset ?? -1) : -1;
+      const isDecision = position.requestOffset !== undefined && countsAt(position, record.offset);
+      const requestOffset = isDecision ? position.requestOffset : -1;
       if (coversLoss(position, record.offset, anchored)) {
         horizon = Math.max(horizon, position.through);
         anchored = true;
@@ -138,8 +153,6 @@ export class PartitionIndex {
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
       end += 1;
-      // Numbers are not looked up yet.
-      const isDecision = position.requestOffset !== undefined && position.at === undefined;
       if (!isDecision || record.key === null) continue;
       opened ??= record.appendedAtMs;
       this.#open.add(hashKey(record.key, this.#seed), record.offset);
@@ -154,11 +167,18 @@ export class PartitionIndex {
     this.#state = { ...this.#state, recent: -1, opened: undefined };
   }
 
+  #change({ name, position, place }: SequenceChange): void {
+    const row = this.#sequences.get(name);
+    if (position.kind === 'statement') this.#sequences.set(name, afterStatement(row, position, place));
+    else if (row !== undefined) this.#sequences.set(name, afterNumbers(row, position));
+  }
+
   wipe(from: number): void {
     const { through, appended } = this.#state;
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
+      this.#sequences.replaceAll(afterLoss);
       const since = from === 0 && through === -1 ? 0 : undefined;
       const known = { through, horizon: through, anchored: from === 0, since, appended };
       this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
@@ -190,6 +210,8 @@ export class PartitionIndex {
   #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
+      this.#sequences.save();
+      this.#state = { ...this.#state, sequences: this.#sequences.size };
       this.#saved.save(this.#state);
     });
   }
@@ -201,6 +223,35 @@ export class PartitionIndex {
  */
 function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);
+}
+
+/** A record that changes what is known of a sequence. */
+interface SequenceChange {
+  readonly name: string;
+  readonly position: Extract<LedgerPosition, { readonly kind: 'numbers' | 'statement' }>;
+  readonly place: { readonly offset: number; readonly appendedAtMs: number };
+}
+
+/** The changes by records that count, in order. */
+function changesBy(positions: readonly LedgerPosition[], records: readonly LedgerRecord[]): readonly SequenceChange[] {
+  const changes: SequenceChange[] = [];
+  for (const [i, record] of records.entries()) {
+    const change = changeBy(positions[i] as LedgerPosition, record);
+    if (change !== undefined) changes.push(change);
+  }
+  return changes;
+}
+
+/** Undefined for entries of IDs, void records and renewals. Throws LEDGER_UNREADABLE for a key that fits no record of a sequence. */
+function changeBy(position: LedgerPosition, { key, offset, appendedAtMs }: LedgerRecord): SequenceChange | undefined {
+  if (position.kind !== 'numbers' && position.kind !== 'statement') return undefined;
+  const read = key === null ? undefined : readLedgerKey(key);
+  if (read?.kind !== position.kind) {
+    const message = `the entry at offset ${offset} has ${position.kind} of a sequence under another key: another program writes to the ledger topic`;
+    throw new IdallocError('LEDGER_UNREADABLE', message);
+  }
+  const isChange = countsAt(position, offset) && position.at !== RENEWAL;
+  return isChange ? { name: read.sequence, position, place: { offset, appendedAtMs } } : undefined;
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {

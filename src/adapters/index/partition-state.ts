@@ -19,6 +19,8 @@ export interface State {
   readonly recent: number;
   /** When the first entry since the last sealed run, not counting markers, was appended; undefined for none. */
   readonly opened: number | undefined;
+  /** How many sequences are known. */
+  readonly sequences: number;
 }
 
 /** The state of a partition before anything of it was read. */
@@ -33,6 +35,7 @@ export const EMPTY_STATE: State = {
   appended: 0,
   recent: -1,
   opened: undefined,
+  sequences: 0,
 };
 
 const WHAT = 'the state of a partition';
@@ -48,15 +51,15 @@ export class SavedState {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
     this.#find.setReturnArrays(true);
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
 
   /** `dropped`: the rest of the partition is being deleted. */
   save(state: State, dropped = false): void {
-    const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened } = state;
+    const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened, sequences } = state;
     const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
-    const fields = [this.#partition, ...known, appended, recent, opened ?? null, Number(dropped)];
+    const fields = [this.#partition, ...known, appended, recent, opened ?? null, sequences, Number(dropped)];
     this.#put.run(...fields, checksumOf(...fields));
   }
 
@@ -64,11 +67,9 @@ export class SavedState {
   find(): State | 'dropped' | undefined {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
-    const [, end, through, digest, origin, horizon, anchored, since, appended, recent, opened, dropped] = requireSum(
-      stored,
-      WHAT,
-    );
-    if (dropped === 1) return 'dropped';
+    const fields = requireSum(stored, WHAT);
+    const [, end, through, digest, origin, horizon, anchored, since, appended, recent, opened, sequences] = fields;
+    if (fields.at(-1) === 1) return 'dropped';
     return {
       end: Number(end),
       through: Number(through),
@@ -80,6 +81,7 @@ export class SavedState {
       appended: Number(appended),
       recent: Number(recent),
       opened: numberIn(opened),
+      sequences: Number(sequences),
     };
   }
 

@@ -2,6 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
+import { SEQUENCE_COLUMNS, sequenceTableOf } from './sequence-table.ts';
 import { asBuffer, checksumOf, requireIntact, requireSum } from './store.ts';
 
 /** Describes a run: the entries at the offsets [first, end). */
@@ -32,6 +33,7 @@ export function tablesOf(partition: number): readonly TableFacts[] {
     { name: `open_${partition}`, columns: `${blobs}, "end" INTEGER NOT NULL`, rowsAStep: 512 },
     { name: `run_${partition}`, columns: `id INTEGER PRIMARY KEY, ${facts}, sum INTEGER`, rowsAStep: 512 },
     { name: `filter_${partition}`, columns: blobs, rowsAStep: 8 },
+    { name: sequenceTableOf(partition), columns: SEQUENCE_COLUMNS, rowsAStep: 512 },
     ...items.map((name) => ({ name, columns: blobs, rowsAStep: 512 })),
   ];
 }

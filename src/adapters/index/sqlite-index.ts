@@ -1,3 +1,4 @@
+import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../pipeline/ports.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
@@ -7,7 +8,7 @@ import { RUN_ENTRIES, RunShape } from './run-shape.ts';
 import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
-const FORMAT = 9;
+const FORMAT = 10;
 
 /** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {
@@ -123,6 +124,14 @@ export class SqliteIndex implements LedgerCopies {
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     return this.#of(partition).last;
+  }
+
+  sequence(partition: number, name: string): SequenceRow | undefined {
+    return this.#of(partition).sequences.get(name);
+  }
+
+  sequences(partition: number): Iterable<readonly [string, SequenceRow]> {
+    return this.#of(partition).sequences.all();
   }
 
   placesOf(partition: number, key: Buffer): readonly number[] {

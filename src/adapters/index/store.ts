@@ -197,7 +197,7 @@ function create(db: DatabaseSync, identity: string): HashSeed {
   const seed = randomBytes(8);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
-      horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, dropped INTEGER,
+      horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, sequences INTEGER, dropped INTEGER,
       sum INTEGER)`);
   db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, checksumOf(identity, seed));
   db.exec('COMMIT');

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
 import { entry, numbers, statement } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
@@ -127,19 +128,68 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect(index.apply(0, lossy)).toEqual({ lossAt: 3 });
   });
 
-  it('passes over records of sequences: no key of theirs has a place, and what their writers knew counts', () => {
+  it('has a place for numbers that count and for renewals, and none for void ones and statements', () => {
     const index = make();
     const records = [
       at(0, statement(0)),
       at(1, numbers('a', { at: 1 })),
       at(2, entry('a')),
       at(3, statement(9, { through: 5 })),
+      at(4, numbers('void', { at: 3 })),
+      at(5, numbers('a', { at: RENEWAL })),
     ];
     index.apply(0, records);
-    expect([index.end(0), index.through(0)]).toEqual([4, 5]);
-    expect(records.map(({ key }) => index.placesOf(0, key as Buffer))).toEqual([[], [], [2], []]);
-    expect(index.firsts(0, records)).toEqual(new Set([2]));
-    expect(index.apply(0, [at(4, numbers('b', { at: 4, end: 7 }))])).toEqual({ lossAt: 4 });
+    expect([index.end(0), index.through(0)]).toEqual([6, 5]);
+    expect(records.map(({ key }) => index.placesOf(0, key as Buffer))).toEqual([[], [1, 5], [2], [], [], [1, 5]]);
+    expect(index.firsts(0, records)).toEqual(new Set([1, 2]));
+    expect(index.apply(0, [at(6, numbers('b', { at: 6, end: 9 }))])).toEqual({ lossAt: 6 });
+  });
+
+  it('knows of a sequence what its statements and numbers that count say', () => {
+    const index = make();
+    const known = () => index.sequence(0, 'invoices');
+    index.apply(0, [at(0, numbers('early', { at: 0, first: 40 }))]);
+    expect(known()).toBeUndefined();
+    index.apply(0, [at(1, statement(1, { next: 7, step: 2, format: 'INV-{number:6}' }))]);
+    expect(known()?.known).toEqual({ next: 7, step: 2, max: 1_000, format: 'INV-{number:6}', closed: false });
+    expect(known()?.stated).toEqual({ offset: 1, appendedAtMs: expect.any(Number) });
+    index.apply(0, [
+      at(2, numbers('a', { at: 2, first: 7, count: 3, step: 2 })),
+      at(3, numbers('b', { at: 2, first: 7, count: 5, step: 2 })),
+      at(4, numbers('a', { at: RENEWAL, first: 7, count: 3, step: 2 })),
+      at(5, statement(4, { next: 500 })),
+    ]);
+    expect(known()).toMatchObject({ known: { next: 13 }, stated: { offset: 1 }, floor: undefined });
+    expect([...index.sequences(0)].map(([name]) => name)).toEqual(['invoices']);
+  });
+
+  it('keeps the highest number of a sequence as its floor when the log has to be read again', () => {
+    const index = make();
+    index.apply(0, [at(0, statement(0)), at(1, numbers('a', { at: 1, count: 30 }))]);
+    index.wipe(0, 0);
+    expect(index.sequence(0, 'invoices')).toEqual({ known: undefined, stated: undefined, floor: 31 });
+    index.apply(0, [at(0, statement(0))]);
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 1 }, floor: 31 });
+    index.apply(0, [at(1, statement(1, { next: 31 }))]);
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 31 }, floor: undefined });
+  });
+
+  it('keeps what it knows of sequences when their records expire', () => {
+    const index = make();
+    index.apply(0, [at(0, statement(0)), ...[1, 2, 3, 4].map((place) => at(place, marker(place)))]);
+    while (index.expire(0, 4));
+    expect([index.origin(0), index.sequence(0, 'invoices')?.known?.next]).toEqual([4, 1]);
+  });
+
+  it('refuses a record of a sequence under a key of another kind', () => {
+    const index = make();
+    for (const wrong of [
+      { ...numbers('a'), key: encodeLedgerKey(Buffer.from('a')) },
+      { ...statement(0), key: numbers('a').key },
+    ]) {
+      expect(() => index.apply(0, [at(0, wrong)])).toThrow(expect.objectContaining({ code: 'LEDGER_UNREADABLE' }));
+    }
+    expect([index.end(0), [...index.sequences(0)]]).toEqual([0, []]);
   });
 
   it('counts the requests of numbers that count or are renewed as decided, and not those of void ones', () => {

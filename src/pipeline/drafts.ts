@@ -1,0 +1,159 @@
+import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
+import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { type LedgerNumbers, RENEWAL } from '../codec/sequence-entry.ts';
+import type { DecisionDeps, Prepared } from './decide.ts';
+import type { Decided } from './decided.ts';
+import type { Accepted } from './intake.ts';
+import type { Drafted } from './numbering.ts';
+import type { Allocation } from './ports.ts';
+
+/** The state of the index when the keys of a part were looked up. */
+export interface View {
+  readonly end: number;
+  readonly through: number;
+}
+
+/** What a look-up was based on. */
+export interface LookUp {
+  readonly view: View;
+  readonly epoch: number;
+}
+
+/** A request that gets an entry, its place in the part, the name of its key, and its numbers if it wants some. */
+export interface Draft {
+  readonly at: number;
+  readonly name: string;
+  readonly accepted: Accepted;
+  readonly numbers: Drafted | undefined;
+}
+
+/** An entry to append. */
+export interface EntryDraft {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly entry: DecidingEntry;
+}
+
+interface Written {
+  /** The offset of each entry, by the position of its request in the part. */
+  readonly offsets: ReadonlyMap<number, number>;
+  /** The entries known to be the first of their keys. */
+  readonly firsts: ReadonlyMap<string, Decided>;
+}
+
+/** Allocates for the drafts that hold no IDs yet, and commits their entries, and the renewals with them. */
+export async function write(
+  deps: DecisionDeps,
+  partition: number,
+  { view, epoch }: LookUp,
+  drafts: readonly Draft[],
+  renewals: readonly EntryDraft[],
+  prepared: Prepared | undefined,
+): Promise<Written> {
+  const offsets = new Map<number, number>();
+  const firsts = new Map<string, Decided>();
+  if (drafts.length + renewals.length === 0) return { offsets, firsts };
+  const allocations = await allocate(deps, drafts, prepared);
+  const entries = drafts.map((draft, i): EntryDraft => {
+    const { key } = draft.accepted;
+    const entry = entryOf(deps, draft, allocations.get(draft.name), view, view.end + i);
+    return { key, value: encodeLedgerEntry(entry), entry };
+  });
+  const settled = await deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] });
+  drafts.forEach(({ at, name }, i) => {
+    const offset = settled.baseOffset + i;
+    offsets.set(at, offset);
+    const { entry } = entries[i] as EntryDraft;
+    const { appendedAtMs } = settled;
+    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
+  });
+  return { offsets, firsts };
+}
+
+/** The same decision again, for a later request. It has no effect while an earlier entry exists. */
+export function renewalOf({ key, record }: Accepted, decided: Decided, view: View): EntryDraft {
+  const again = { requestOffset: record.offset, ...view };
+  const entry: DecidingEntry =
+    decided.entry.kind === 'numbers' ? { ...decided.entry, ...again, at: RENEWAL } : { ...decided.entry, ...again };
+  return { key, value: encodeLedgerEntry(entry), entry };
+}
+
+/** The IDs of each draft that needs some, by its name. Those prepared in an earlier term are not used: their time has passed. */
+async function allocate(
+  { allocator }: DecisionDeps,
+  drafts: readonly Draft[],
+  prepared: Prepared | undefined,
+): Promise<ReadonlyMap<string, Allocation>> {
+  const allocations = new Map<string, Allocation>();
+  const due: Draft[] = [];
+  for (const draft of drafts) {
+    if (draft.numbers !== undefined) continue;
+    const held = prepared?.get(draft.accepted.record.offset);
+    if (held !== undefined && allocator.holds(held)) allocations.set(draft.name, held);
+    else due.push(draft);
+  }
+  if (due.length === 0) return allocations;
+  const taken = await allocator.allocate(due.map(({ accepted }) => accepted.request.count));
+  due.forEach(({ name }, i) => {
+    const allocation = taken[i];
+    if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
+    allocations.set(name, allocation);
+  });
+  return allocations;
+}
+
+function entryOf(
+  deps: DecisionDeps,
+  { accepted, numbers }: Draft,
+  allocation: Allocation | undefined,
+  view: View,
+  at: number,
+): DecidingEntry {
+  if (numbers !== undefined) return numbersEntry(accepted, numbers, view, at);
+  if (allocation === undefined) throw new RangeError('a draft without IDs');
+  return batchEntry(deps, accepted, allocation, view);
+}
+
+/** `at`: the offset for which it is written, behind everything that the look-up saw and the entries before it in the append. */
+function numbersEntry(accepted: Accepted, numbers: Drafted, view: View, at: number): LedgerNumbers {
+  const { request, record, hash } = accepted;
+  return {
+    kind: 'numbers',
+    requestHash: hash,
+    replyTopic: request.replyTopic,
+    requestOffset: record.offset,
+    framing: request.framing,
+    schemaFingerprint: WIDE_REPLY_FINGERPRINT,
+    ...numbers,
+    ...view,
+    at,
+  };
+}
+
+function batchEntry(
+  { layout, datacenterId }: DecisionDeps,
+  { request, record, hash }: Accepted,
+  allocation: Allocation,
+  view: View,
+): LedgerBatchEntry {
+  return {
+    kind: 'batch',
+    requestHash: hash,
+    count: request.count,
+    replyTopic: request.replyTopic,
+    requestOffset: record.offset,
+    batch: {
+      ranges: allocation.ranges,
+      step: layout.step,
+      datacenterId,
+      workerId: allocation.workerId,
+      fence: allocation.fence,
+      epochMs: layout.epochMs,
+      layoutFingerprint: layout.fingerprint,
+      generatedAtMs: allocation.generatedAt,
+    },
+    framing: request.framing,
+    schemaFingerprint: request.schemaFingerprint,
+    ...view,
+  };
+}

@@ -1,0 +1,63 @@
+import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow } from '../core/sequence.ts';
+import type { Refused } from './charges.ts';
+import type { Accepted } from './intake.ts';
+import type { LedgerIndex } from './ports.ts';
+
+type Rows = Pick<LedgerIndex, 'sequence'>;
+
+/** Numbers for one request, and how readers write them. */
+export interface Drafted extends NumberRun {
+  readonly format: string;
+}
+
+/**
+ * Numbers for the drafts of one append: the rows of its sequences when the keys were looked up, moved on by each draft. The
+ * rows and the end of the index must be of one moment, that of the look-up; create it in the same synchronous step.
+ */
+export class Numbering {
+  readonly #rows = new Map<string, SequenceRow | undefined>();
+
+  constructor(index: Rows, partition: number, part: readonly { readonly accepted: Accepted }[]) {
+    for (const { accepted } of part) {
+      const { sequence } = accepted.request;
+      if (sequence !== undefined) this.#rows.set(sequence, index.sequence(partition, sequence));
+    }
+  }
+
+  /** Why a new request gets no numbers; undefined if it gets some. Takes none. */
+  refuse(sequence: string, count: number): Refused | undefined {
+    const known = this.#rows.get(sequence)?.known;
+    const code = refusalOf(known, count);
+    if (code === undefined) return undefined;
+    return { kind: 'refused', code, message: messageOf(code, sequence, known) };
+  }
+
+  /** The next numbers. Only for a request that was not refused. */
+  take(sequence: string, count: number): Drafted {
+    const row = this.#rows.get(sequence);
+    if (row?.known === undefined) throw new RangeError(`numbers of the unknown sequence ${sequence}`);
+    const { next, step, format } = row.known;
+    this.#rows.set(sequence, { ...row, known: { ...row.known, next: next + count * step } });
+    return { first: next, count, step, format };
+  }
+}
+
+/** The refusal of everything of a sequence whose numbers are in doubt; undefined if they are not. */
+export function doubtOf(index: Rows, partition: number, { request }: Accepted): Refused | undefined {
+  const { sequence } = request;
+  const floor = sequence === undefined ? undefined : index.sequence(partition, sequence)?.floor;
+  if (floor === undefined) return undefined;
+  const message = `the ledger has lost entries of the sequence ${sequence}, of which numbers up to ${floor - 1} may have been given out: an operator continues it with 'idalloc sequence restart ${sequence} --at ${floor}', or a higher number`;
+  return { kind: 'refused', code: 'SEQUENCE_FORGOTTEN', message };
+}
+
+function messageOf(code: SequenceRefusal, sequence: string, known: SequenceRow['known']): string {
+  switch (code) {
+    case 'UNKNOWN_SEQUENCE':
+      return `there is no sequence ${sequence}: create it with 'idalloc sequence create ${sequence}'`;
+    case 'SEQUENCE_CLOSED':
+      return `the sequence ${sequence} is closed and gives out no more numbers: use another one`;
+    case 'SEQUENCE_EXHAUSTED':
+      return `the sequence ${sequence} ends at ${known?.max} and continues at ${known?.next}: request fewer numbers, or raise its end with 'idalloc sequence redefine ${sequence} --max N'`;
+  }
+}

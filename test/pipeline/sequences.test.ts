@@ -1,0 +1,315 @@
+import { describe, expect, it } from 'vitest';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { wallMs } from '../../src/core/units.ts';
+import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
+import { entry, numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
+import {
+  DEAD_LETTERS,
+  gist,
+  MemoryWorker,
+  type MemoryWorkerOptions,
+  RENEW_AFTER_MS,
+} from '../support/memory-worker.ts';
+
+const NOW_MS = 1_700_000_000_000;
+
+/** A worker over a ledger that has the sequence `invoices`, from 1. */
+function world(options: Partial<MemoryWorkerOptions> = {}, fields: Parameters<typeof statement>[1] = {}) {
+  const topic = new MemoryLedger(1, () => NOW_MS);
+  topic.land(0, [statement(0, fields)]);
+  const worker = new MemoryWorker({ topic, ...options });
+  return { topic, worker };
+}
+
+function wanted(offset: number, id: string, count = 1, sequence = 'invoices') {
+  return request(offset, id, { sequence, count });
+}
+
+const entriesOf = (topic: MemoryLedger) =>
+  topic.read(0, topic.bounds(0).low).map(({ offset, value }) => ({ offset, ...decodeLedgerEntry(value as Buffer) }));
+const gists = (worker: MemoryWorker) => worker.replies().map(gist);
+
+describe('numbers of a sequence', () => {
+  it('follow each other without a gap, within a part and from part to part', async () => {
+    const { worker } = world();
+    await worker.serve([wanted(0, 'a', 3), wanted(1, 'b'), wanted(2, 'c', 2)]);
+    await worker.serve([wanted(3, 'd', 4)]);
+    expect(gists(worker)).toEqual(['1+3', '4+1', '5+2', '7+4']);
+    expect(worker.allocator.asked).toEqual([]);
+  });
+
+  it('come with the step and the format of the sequence', async () => {
+    const { worker } = world({}, { next: 10, step: 5, format: 'INV-{number:6}' });
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'b')]);
+    const same = { sequence: 'invoices', step: 5, format: 'INV-{number:6}' };
+    expect(worker.replies()).toMatchObject([
+      { numbers: { ...same, first: 10, count: 2 } },
+      { numbers: { ...same, first: 20, count: 1 } },
+    ]);
+  });
+
+  it('are the same again for the same request, with the same bytes, by any worker', async () => {
+    const { worker, topic } = world();
+    const both = [wanted(0, 'a', 3), wanted(1, 'b', 2)];
+    await worker.serve(both);
+    await worker.serve(both);
+    const other = new MemoryWorker({ topic, workerId: 1 });
+    await other.serve(both);
+    const [a, b, again, againB] = worker.replies();
+    expect([again?.bytes, againB?.bytes]).toEqual([a?.bytes, b?.bytes]);
+    expect(other.replies().map(({ bytes }) => bytes)).toEqual([a?.bytes, b?.bytes]);
+    expect(worker.replies().map(({ replayed }) => replayed)).toEqual([false, false, true, true]);
+    expect(topic.bounds(0).high).toBe(3);
+  });
+
+  it('are given once to requests of one correlation ID in a part', async () => {
+    const { worker } = world();
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'a', 2), wanted(2, 'b')]);
+    expect(gists(worker)).toEqual(['1+2', '3+1']);
+  });
+
+  it('are CONFLICT for another count under the same correlation ID, which takes none', async () => {
+    const { worker } = world();
+    await worker.serve([wanted(0, 'a', 2)]);
+    await worker.serve([wanted(1, 'a', 3), wanted(2, 'b')]);
+    expect(gists(worker)).toEqual(['1+2', 'CONFLICT', '3+1']);
+  });
+
+  it('share an append with IDs, and each counts all entries before it', async () => {
+    const { worker, topic } = world();
+    await worker.serve([request(0, 'a'), wanted(1, 'a', 2), request(2, 'b'), wanted(3, 'b')]);
+    expect(gists(worker)).toEqual(['0+1', '1+2', '1+1', '3+1']);
+    const ats = entriesOf(topic).flatMap((one) => (one.kind === 'numbers' ? [[one.offset, one.at]] : []));
+    expect(ats).toEqual([
+      [2, 2],
+      [4, 4],
+    ]);
+  });
+
+  it('are those of their sequence alone', async () => {
+    const { worker, topic } = world();
+    const other = statement(1, { next: 500 });
+    topic.land(0, [{ ...other, key: Buffer.concat([Buffer.of(3), Buffer.from('tickets')]) }]);
+    worker.catchUp();
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'a', 3, 'tickets'), wanted(2, 'b'), wanted(3, 'b', 1, 'tickets')]);
+    expect(gists(worker)).toEqual(['1+2', '500+3', '3+1', '503+1']);
+  });
+
+  it('are for a request without a value as well', async () => {
+    const { worker } = world();
+    const headers = { 'idalloc-sequence': 'invoices', 'idalloc-count': '2' };
+    await worker.serve([record(0, null, { ...headers, kafka_correlationId: 'a', kafka_replyTopic: REPLIES })]);
+    expect(gists(worker)).toEqual(['1+2']);
+  });
+
+  it('belong to the request ID, where there is one', async () => {
+    const { worker } = world();
+    const tries = ['x', 'y'].map((id, i) => request(i, id, { sequence: 'invoices', requestId: Buffer.from('order') }));
+    for (const one of tries) await worker.serve([one]);
+    expect(worker.replies().map((reply) => [reply.id, gist(reply)])).toEqual([
+      ['x', '1+1'],
+      ['y', '1+1'],
+    ]);
+  });
+
+  it('are decided where the name of the sequence has its home, whatever the correlation ID', async () => {
+    const { worker } = world({ homeOf: (key) => (key.toString() === 'invoices' ? 1 : 0) });
+    await worker.serve([wanted(0, 'a')]);
+    expect(worker.publisher.on('id.requests')).toMatchObject([{ partition: 1, key: Buffer.from('invoices') }]);
+    expect(worker.replies()).toEqual([]);
+  });
+});
+
+describe('a request for numbers that gets none', () => {
+  it.each([
+    ['UNKNOWN_SEQUENCE', {}, wanted(0, 'a', 1, 'other')],
+    ['SEQUENCE_CLOSED', { closed: true }, wanted(0, 'a')],
+    ['SEQUENCE_EXHAUSTED', { next: 9, max: 10 }, wanted(0, 'a', 3)],
+  ])('gets %s, takes no number, and is no dead letter', async (code, fields, refused) => {
+    const { worker, topic } = world({}, fields);
+    await worker.serve([refused]);
+    expect(gists(worker)).toEqual([code]);
+    expect([topic.bounds(0).high, worker.publisher.on(DEAD_LETTERS)]).toEqual([1, []]);
+  });
+
+  it('leaves the numbers to those after it', async () => {
+    const { worker } = world({}, { max: 3 });
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'b', 2), wanted(2, 'c')]);
+    expect(gists(worker)).toEqual(['1+2', 'SEQUENCE_EXHAUSTED', '3+1']);
+  });
+
+  it('gets its numbers again when the sequence is closed since', async () => {
+    const { worker, topic } = world();
+    await worker.serve([wanted(0, 'a')]);
+    topic.land(0, [statement(2, { next: 2, closed: true })]);
+    worker.catchUp();
+    await worker.serve([wanted(0, 'a'), wanted(1, 'b')]);
+    expect(gists(worker)).toEqual(['1+1', '1+1', 'SEQUENCE_CLOSED']);
+  });
+
+  it('gets MALFORMED_REQUEST in Confluent framing, for which there is no reply schema', async () => {
+    const { value } = wanted(0, 'a');
+    const schemas = { learn: async () => {}, requestHeader: () => (value as Buffer).subarray(0, 10), replyId: () => 7 };
+    const { worker } = world({ schemas });
+    const framed = Buffer.concat([Buffer.from([0, 0, 0, 0, 5]), (value as Buffer).subarray(10)]);
+    await worker.serve([record(0, framed)]);
+    expect(worker.errors).toEqual(['MALFORMED_REQUEST']);
+  });
+});
+
+describe('numbers of an append that came behind another writer', () => {
+  /** Lands entries just before the next append of the worker. */
+  function beaten(...appends: (readonly { key: Buffer; value: Buffer }[])[]) {
+    const topic = new MemoryLedger(1, () => NOW_MS);
+    topic.land(0, [statement(0)]);
+    const link = async () => {
+      const landing = appends.shift();
+      if (landing !== undefined) topic.land(0, landing);
+      return { fate: 'pass' as const };
+    };
+    return { topic, worker: new MemoryWorker({ topic, link }) };
+  }
+
+  it('are void, and drafted again behind it in the same turn', async () => {
+    const { worker, topic } = beaten([numbers('theirs', { at: 1, count: 5, requestOffset: 9 })]);
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'b')]);
+    expect(gists(worker)).toEqual(['6+2', '8+1']);
+    expect(worker.index.placesOf(0, numbers('a').key)).toEqual([4]);
+    expect(topic.bounds(0).high).toBe(6);
+  });
+
+  it('keep the IDs of the same append, which count wherever they lie', async () => {
+    const { worker } = beaten([entry('other')]);
+    await worker.serve([request(0, 'a'), wanted(1, 'b', 2)]);
+    expect(gists(worker)).toEqual(['0+1', '1+2']);
+    expect(worker.allocator.asked).toEqual([1]);
+  });
+
+  it('are those of the other writer where that served the same request', async () => {
+    const { worker } = beaten([numbers('a', { at: 1, count: 2 })]);
+    await worker.serve([wanted(0, 'a', 2), wanted(1, 'a', 2)]);
+    expect(gists(worker)).toEqual(['1+2']);
+    expect(worker.replies()[0]?.replayed).toBe(true);
+  });
+
+  it('are OVERTAKEN after six times, and tried again from memory', async () => {
+    const { worker } = beaten(...Array.from({ length: 6 }, (_, i) => [entry(`other-${i}`)]));
+    await expect(worker.serve([wanted(0, 'a')])).rejects.toMatchObject({ code: 'OVERTAKEN', retryable: true });
+    expect(worker.replies()).toEqual([]);
+    await worker.serve([wanted(0, 'a')]);
+    expect(gists(worker)).toEqual(['1+1']);
+  });
+});
+
+describe('an append of numbers without an answer', () => {
+  it('is followed by a marker, behind which late numbers are void', async () => {
+    const { worker, topic } = world({ link: linkOf('late') });
+    await expect(worker.serve([wanted(0, 'a')])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([wanted(1, 'b')]);
+    topic.deliverLate();
+    worker.catchUp();
+    await worker.serve([wanted(0, 'a')]);
+    expect(gists(worker)).toEqual(['1+1', '2+1']);
+    expect(entriesOf(topic).map(({ kind }) => kind)).toEqual(['statement', 'marker', 'numbers', 'numbers', 'numbers']);
+  });
+
+  it('has decided them if it arrived', async () => {
+    const { worker } = world({ link: linkOf('answer lost') });
+    await expect(worker.serve([wanted(0, 'a', 3)])).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+    await worker.serve([wanted(0, 'a', 3), wanted(1, 'b')]);
+    expect(gists(worker)).toEqual(['1+3', '4+1']);
+  });
+});
+
+describe('a sequence whose log lost entries', () => {
+  it('answers nothing, known requests included, until an operator continues it', async () => {
+    const { worker, topic } = world();
+    await worker.serve([wanted(0, 'a', 3)]);
+    topic.truncate(0, 1);
+    worker.follower.invalidate(0, 'the log is shorter');
+    worker.catchUp();
+    await worker.serve([wanted(0, 'a', 3), request(1, 'x')]);
+    expect(gists(worker).slice(1)).toEqual(['SEQUENCE_FORGOTTEN', '0+1']);
+    expect(worker.replies()[1]).toMatchObject({
+      error: { message: expect.stringContaining('restart invoices --at 4') },
+    });
+    const { high } = topic.bounds(0);
+    topic.land(0, [statement(high, { next: 4 })]);
+    worker.catchUp();
+    await worker.serve([wanted(2, 'b')]);
+    expect(gists(worker).slice(3)).toEqual(['4+1']);
+  });
+});
+
+describe('what a sequence is', () => {
+  const HOUR_MS = 3_600_000;
+  let nowMs = NOW_MS;
+  const ledger = { restateAfterMs: HOUR_MS, now: () => wallMs(nowMs) };
+
+  it('is stated again with a marker when its statement is old, in the same append', async () => {
+    nowMs = NOW_MS;
+    const { worker, topic } = world({ ledger });
+    await worker.serve([wanted(0, 'a', 2)]);
+    await worker.ledger.mark(0);
+    expect(entriesOf(topic)).toHaveLength(3);
+    nowMs += HOUR_MS;
+    await worker.ledger.mark(0);
+    expect(entriesOf(topic).slice(3)).toMatchObject([
+      { kind: 'marker' },
+      { kind: 'statement', at: 4, offset: 4, next: 3, max: 1_000 },
+    ]);
+    expect(worker.index.sequence(0, 'invoices')?.stated?.offset).toBe(4);
+  });
+
+  it('is stated again by a standby without a marker, when that is due', async () => {
+    nowMs = NOW_MS;
+    const { worker, topic } = world({ ledger });
+    await worker.ledger.restate(0);
+    expect(entriesOf(topic)).toHaveLength(1);
+    nowMs += HOUR_MS;
+    await worker.ledger.restate(0);
+    expect(entriesOf(topic).slice(1)).toMatchObject([{ kind: 'statement', at: 1, next: 1 }]);
+  });
+
+  it('is not stated again while it is in doubt', async () => {
+    nowMs = NOW_MS;
+    const { worker, topic } = world({ ledger }, { next: 9 });
+    topic.land(0, [statement(1, { next: 2 })]);
+    worker.catchUp();
+    nowMs += HOUR_MS;
+    await worker.ledger.mark(0);
+    expect(entriesOf(topic).slice(2)).toMatchObject([{ kind: 'marker' }]);
+  });
+
+  it('outlives the end of its log in a copy that is kept, and is unknown to one that is not', async () => {
+    nowMs = NOW_MS;
+    const { worker, topic } = world({ ledger });
+    await worker.serve([wanted(0, 'a', 2)]);
+    nowMs += HOUR_MS;
+    worker.catchUp();
+    topic.trim(0, 2);
+    const restored = new MemoryWorker({ topic, workerId: 1, ledger });
+    await restored.serve([wanted(1, 'b')]);
+    expect(gists(restored)).toEqual(['FORGOTTEN']);
+    worker.catchUp();
+    await worker.ledger.restate(0);
+    restored.catchUp();
+    await restored.serve([wanted(2_000_000, 'c')]);
+    expect(gists(restored)).toEqual(['FORGOTTEN', '3+1']);
+  });
+});
+
+describe('a decision about numbers', () => {
+  it('is renewed when an old one answers a request, and the renewal decides when the first is trimmed', async () => {
+    const { worker, topic } = world();
+    await worker.serve([wanted(0, 'a', 2)]);
+    const later = { ...wanted(5, 'a', 2), timestampMs: NOW_MS + RENEW_AFTER_MS };
+    await worker.serve([later]);
+    expect(entriesOf(topic).slice(2)).toMatchObject([{ kind: 'numbers', at: -1, first: 1, requestOffset: 5 }]);
+    topic.land(0, [statement(3, { next: 3 })]);
+    topic.trim(0, 2);
+    const restored = new MemoryWorker({ topic, workerId: 1 });
+    await restored.serve([later]);
+    expect([gists(worker), gists(restored)]).toEqual([['1+2', '1+2'], ['1+2']]);
+  });
+});

@@ -1,0 +1,86 @@
+import { type Mutant, patch } from './mutant.ts';
+
+const DECIDE = 'src/pipeline/decide.ts';
+const DRAFTS = 'src/pipeline/drafts.ts';
+
+/** Mistakes about the numbers of sequences. */
+export const SEQUENCE_MUTANTS: readonly Mutant[] = [
+  {
+    name: 'numbers count wherever they lie',
+    patches: [
+      patch(
+        'src/codec/ledger-position.ts',
+        'return at === undefined || at === RENEWAL || at === offset;',
+        'return true;',
+      ),
+    ],
+  },
+  {
+    name: 'the requests of an append get the same numbers',
+    patches: [
+      patch(
+        'src/pipeline/numbering.ts',
+        '    this.#rows.set(sequence, { ...row, known: { ...row.known, next: next + count * step } });\n',
+        '',
+      ),
+    ],
+  },
+  {
+    name: 'numbers are written for the end of the index as it is after the look-up',
+    patches: [
+      patch(
+        DECIDE,
+        `  const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const numbering = new Numbering(deps.index, partition, due);
+`,
+        '',
+      ),
+      patch(
+        DECIDE,
+        '  const drafted = new Set<string>();\n',
+        `  const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const numbering = new Numbering(deps.index, partition, due);
+  const drafted = new Set<string>();
+`,
+      ),
+    ],
+  },
+  {
+    name: 'the home of a sequence is that of its requests',
+    patches: [
+      patch(
+        'src/codec/request.ts',
+        "  return request.sequence === undefined ? requestIdOf(request) : Buffer.from(request.sequence, 'latin1');",
+        '  return requestIdOf(request);',
+      ),
+    ],
+  },
+  {
+    name: 'numbers are replied as they were sent',
+    patches: [
+      patch(
+        DRAFTS,
+        'if (settled.firsts.has(offset)) firsts.set(',
+        "if (entry.kind === 'numbers' || settled.firsts.has(offset)) firsts.set(",
+      ),
+    ],
+  },
+  {
+    name: 'a renewal counts as new numbers',
+    patches: [patch(DRAFTS, '...again, at: RENEWAL }', '...again, at: view.end }')],
+  },
+  {
+    name: 'numbers beyond the largest one',
+    patches: [
+      patch(
+        'src/core/sequence.ts',
+        "return known.next + (count - 1) * known.step > known.max ? 'SEQUENCE_EXHAUSTED' : undefined;",
+        'return undefined;',
+      ),
+    ],
+  },
+  {
+    name: 'a decision about numbers needs a writer that had read what is gone',
+    patches: [patch('src/pipeline/decided.ts', "entry.kind === 'numbers' || (entry.end", '(entry.end')],
+  },
+];
