@@ -14,6 +14,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   range: async () => (await import('./range.ts')).rangeCommand,
   layout: async () => (await import('./layout.ts')).layoutCommand,
   audit: async () => (await import('./audit/audit.ts')).auditCommand,
+  sequence: async () => (await import('./sequence/sequence.ts')).sequenceCommand,
   trace: async () => (await import('./trace/trace.ts')).traceCommand,
   replay: async () => (await import('./replay/replay.ts')).replayCommand,
   leases: async () => (await import('./leases.ts')).leasesCommand,

@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
+import { checkCorrelationId, checkReplyTopic, checkSequence, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
@@ -13,8 +13,9 @@ import { type ClientMetrics, MetricsRecorder } from './metrics.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, expiryOf, invalidCount, noBuffer } from './refusals.ts';
-import { type BatchReply, bytesOf, Requester } from './requester.ts';
+import { clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId } from './refusals.ts';
+import { type BatchReply, type BatchRequest, bytesOf, Requester } from './requester.ts';
+import { type Sequence, type TakeNumbersOptions, type TakenNumbers, takenNumbers } from './sequence.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { Waits } from './waits.ts';
@@ -182,6 +183,11 @@ export class IdClient implements IdSource, AsyncDisposable {
     return { correlationId, batch, layout, replayed };
   }
 
+  sequence(name: string): Sequence {
+    checkSequence(name);
+    return { name, take: (count, options) => this.#takeNumbers(name, count, options) };
+  }
+
   metrics(): ClientMetrics {
     return {
       buffered: this.buffered,
@@ -222,23 +228,47 @@ export class IdClient implements IdSource, AsyncDisposable {
   }
 
   async #request(options: RequestOptions): Promise<BatchReply> {
-    const { count, correlationId, replyTopic, timeoutMs, signal, encoding, expiresAt } = options;
+    const request = this.#requestFor(options);
+    const reply = await this.#requester.request(request);
+    this.#layout = reply.layout;
+    this.#noteReply(request, reply);
+    return reply;
+  }
+
+  async #takeNumbers(sequence: string, count: number, options: TakeNumbersOptions): Promise<TakenNumbers> {
+    const correlationId = options?.correlationId;
+    if (correlationId === undefined) throw noCorrelationId(sequence);
+    const request = { ...this.#requestFor({ ...options, count }), sequence };
+    const reply = await this.#metrics.counted(this.#requester.requestNumbers(request));
+    this.#noteReply(request, reply);
+    return takenNumbers({ correlationId, sequence, replayed: reply.replayed }, reply.numbers);
+  }
+
+  #requestFor({
+    count,
+    correlationId,
+    replyTopic,
+    timeoutMs,
+    signal,
+    encoding,
+    expiresAt,
+  }: RequestOptions): BatchRequest {
     if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
-    const id = bytesOf(correlationId ?? this.#runtime.uuid());
-    const reply = await this.#requester.request({
+    return {
       count,
-      correlationId: checkCorrelationId(id),
+      correlationId: checkCorrelationId(bytesOf(correlationId ?? this.#runtime.uuid())),
       replyTopic: checkReplyTopic(replyTopic ?? this.#replyTopic),
       encoding: encoding ?? 'RANGES',
       expiresAtMs: expiryOf(expiresAt),
       timeoutMs: timeoutMs ?? this.#settings.timeoutMs,
       signal,
-    });
+    };
+  }
+
+  #noteReply({ correlationId, count }: BatchRequest, reply: Pick<BatchReply, 'latencyMs' | 'replayed'>): void {
     const { latencyMs, replayed } = reply;
-    this.#layout = reply.layout;
     this.#metrics.noteReply(reply);
-    callHook(this.#settings.hooks, 'onReply', { correlationId: id.toString(), count, latencyMs, replayed });
-    return reply;
+    callHook(this.#settings.hooks, 'onReply', { correlationId: correlationId.toString(), count, latencyMs, replayed });
   }
 
   #filled(count: number): void {

@@ -1,6 +1,7 @@
 import type { Layout } from '../core/layout.ts';
 import type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 import type { ClientMetrics } from './metrics.ts';
+import type { Sequence } from './sequence.ts';
 
 /**
  * Where a service gets its IDs from. IdClient is one; a service that names this type instead of the class can be given any
@@ -65,6 +66,12 @@ export interface IdSource {
    * MALFORMED_REPLY; the signal's reason.
    */
   request(options: RequestOptions): Promise<RequestedBatch>;
+  /**
+   * A named sequence, whose numbers follow each other without a gap. An operator creates it (`idalloc sequence create`).
+   *
+   * @throws IdallocError MALFORMED_REQUEST for a text that is not a name.
+   */
+  sequence(name: string): Sequence;
   /** What the client has done since it was opened, and how it is now. Never throws. */
   metrics(): ClientMetrics;
   /** Rejects all waiting calls with CLIENT_CLOSED and closes all connections. IDs in the buffer are discarded. Never rejects. */

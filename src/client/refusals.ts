@@ -46,3 +46,8 @@ export function reservedForWaiting(): IdallocError {
 export function noBuffer(): IdallocError {
   return new IdallocError('BUFFER_EMPTY', 'there is no buffer (prefetch: false): use request()');
 }
+
+export function noCorrelationId(sequence: string): IdallocError {
+  const message = `numbers of ${sequence} need a correlation ID of yours, such as that of the document: without one, a retry would take others and leave a gap`;
+  return new IdallocError('INVALID_CORRELATION_ID', message);
+}

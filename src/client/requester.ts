@@ -1,7 +1,8 @@
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { decodeIdReply } from '../codec/id-reply.ts';
-import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
+import { type Encoding, encodeIdRequest, type IdRequest } from '../codec/id-request.ts';
+import type { Numbers } from '../codec/sequence-entry.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
@@ -9,8 +10,9 @@ import { noReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type WaitingCaller, wait } from './waiting.ts';
 
-/** A request to the workers. */
+/** A request to the workers, for IDs, or for numbers of a sequence. */
 export interface BatchRequest {
+  readonly sequence?: string | undefined;
   readonly count: number;
   readonly correlationId: Buffer;
   readonly replyTopic: string;
@@ -22,17 +24,28 @@ export interface BatchRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A batch as it was delivered. */
-export interface BatchReply {
-  readonly batch: IdBatch;
-  /** The layout of its IDs; undefined when this version knows no layout with the batch's fingerprint. */
-  readonly layout: Layout | undefined;
-  /** True when the batch was decided for an earlier copy of this request. */
+/** How a reply was delivered. */
+interface Delivered {
+  /** True when its content was decided for an earlier copy of this request. */
   readonly replayed: boolean;
   /** Monotonic time of the first send. */
   readonly sentAtMs: number;
   readonly latencyMs: number;
 }
+
+/** A batch as it was delivered. */
+export interface BatchReply extends Delivered {
+  readonly batch: IdBatch;
+  /** The layout of its IDs; undefined when this version knows no layout with the batch's fingerprint. */
+  readonly layout: Layout | undefined;
+}
+
+/** Numbers of a sequence as they were delivered. */
+export interface NumbersReply extends Delivered {
+  readonly numbers: Numbers;
+}
+
+type Reply = BatchReply | NumbersReply;
 
 /** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
 export class RequestRefused extends IdallocError {
@@ -65,7 +78,7 @@ const RETRY_UNSENT_MS = 500;
 interface PendingRequest {
   readonly request: BatchRequest;
   readonly value: Buffer;
-  readonly callers: Set<WaitingCaller<BatchReply>>;
+  readonly callers: Set<WaitingCaller<Reply>>;
   readonly sentAtMs: number;
   attempts: number;
   /** Wall milliseconds of the first send that may have reached the brokers. */
@@ -99,6 +112,15 @@ export class Requester {
    * progress for a different request, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
    */
   async request(request: BatchRequest): Promise<BatchReply> {
+    return (await this.#answered(request)) as BatchReply; // readReply has seen to it
+  }
+
+  /** Likewise for numbers of `request.sequence`. */
+  async requestNumbers(request: BatchRequest): Promise<NumbersReply> {
+    return (await this.#answered(request)) as NumbersReply;
+  }
+
+  #answered(request: BatchRequest): Promise<Reply> {
     const timeoutError = () => this.#timeoutError(request);
     return wait(this.#options.runtime, { ...request, timeoutError }, (caller) => this.#join(request, caller));
   }
@@ -124,11 +146,14 @@ export class Requester {
     const pending = this.#pending.get(keyOf(key));
     if (pending === undefined) return;
     const { sentAtMs, request } = pending;
-    let settle: (caller: WaitingCaller<BatchReply>) => void;
+    let settle: (caller: WaitingCaller<Reply>) => void;
     try {
-      const batch = readReply(request, value);
-      const layout = this.#layoutOf(batch, layoutText);
-      const reply = { batch, layout, replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
+      const content = readReply(request, value);
+      const delivered = { replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
+      const reply: Reply =
+        'numbers' in content
+          ? { ...content, ...delivered }
+          : { ...content, layout: this.#layoutOf(content.batch, layoutText), ...delivered };
       settle = (caller) => caller.resolve(reply);
     } catch (error) {
       settle = (caller) => caller.reject(error);
@@ -141,14 +166,15 @@ export class Requester {
     for (const { callers } of this.#pending.values()) for (const caller of callers) caller.reject(reason);
   }
 
-  #join(request: BatchRequest, caller: WaitingCaller<BatchReply>): () => void {
+  #join(request: BatchRequest, caller: WaitingCaller<Reply>): () => void {
     if (this.#closed !== undefined) throw this.#closed;
     const key = keyOf(request.correlationId);
     const pending = this.#pending.get(key) ?? this.#begin(key, request);
-    if (pending.request.count !== request.count || pending.request.replyTopic !== request.replyTopic) {
+    const isSame = (['count', 'replyTopic', 'sequence'] as const).every((of) => pending.request[of] === request[of]);
+    if (!isSame) {
       throw new IdallocError(
         'CONFLICT',
-        'a request with this correlation ID and another count or reply topic is in progress',
+        'a request with this correlation ID and another count, reply topic or sequence is in progress',
       );
     }
     pending.callers.add(caller);
@@ -168,7 +194,7 @@ export class Requester {
     const nowMs = runtime.monotonicMs();
     const pending: PendingRequest = {
       request,
-      value: encodeIdRequest(request),
+      value: encodeIdRequest(requestBody(request)),
       callers: new Set(),
       sentAtMs: nowMs,
       lastSentAtMs: nowMs,
@@ -223,17 +249,29 @@ function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
 }
 
-function readReply({ correlationId, count }: BatchRequest, value: Buffer): IdBatch {
+function requestBody({ sequence, ...request }: BatchRequest): IdRequest {
+  return sequence === undefined ? request : { ...request, sequence };
+}
+
+function readReply(
+  { correlationId, count, sequence }: BatchRequest,
+  value: Buffer,
+): { readonly batch: IdBatch } | { readonly numbers: Numbers } {
   const reply = decodeIdReply(value);
   if (!reply.correlationId.equals(correlationId)) {
     throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
   }
   if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
-  if (!('batch' in reply))
-    throw new IdallocError('MALFORMED_REPLY', 'the reply has numbers of a sequence instead of IDs');
-  const got = countIds(reply.batch.ranges);
-  if (got !== count) throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} IDs, but ${count} were requested`);
-  return reply.batch;
+  const what = 'batch' in reply ? undefined : reply.numbers.sequence;
+  if (what !== sequence) {
+    const nameOf = (name: string | undefined) => (name === undefined ? 'IDs' : `numbers of ${name}`);
+    throw new IdallocError('MALFORMED_REPLY', `the reply has ${nameOf(what)} instead of ${nameOf(sequence)}`);
+  }
+  const got = 'batch' in reply ? countIds(reply.batch.ranges) : reply.numbers.count;
+  const kind = sequence === undefined ? 'IDs' : 'numbers';
+  if (got !== count)
+    throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} ${kind}, but ${count} were requested`);
+  return reply;
 }
 
 /**

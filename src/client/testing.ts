@@ -2,6 +2,7 @@ import type { Timer } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import { decodeIdRequest, type IdRequest } from '../codec/id-request.ts';
+import type { Numbers } from '../codec/sequence-entry.ts';
 import type { IdRange } from '../core/generator.ts';
 import { compose, type Layout, toTicks } from '../core/layout.ts';
 import { presetLayout } from '../core/presets.ts';
@@ -44,6 +45,7 @@ const FENCE = 1n;
 export class MemoryWorkers {
   readonly #options: Required<MemoryWorkersOptions>;
   readonly #decided = new Map<string, IdBatch>();
+  readonly #sequences = new Map<string, MemorySequence>();
   readonly #links = new Set<MemoryLink>();
   readonly #requests: SeenRequest[] = [];
   /** Requests that are read once the workers run again. */
@@ -91,6 +93,11 @@ export class MemoryWorkers {
     const fills = options.prefetch !== false && this.#mode.kind === 'serving' && this.#delayMs === 0;
     if (fills) await client.ready();
     return client;
+  }
+
+  /** Creates a sequence that starts at `start`, by default 1. */
+  createSequence(name: string, { start = 1, step = 1, format = '' } = {}): void {
+    this.#sequences.set(name, { next: start, step, format, decided: new Map() });
   }
 
   /** The requests that the workers have read, in their order; for assertions. */
@@ -157,11 +164,17 @@ export class MemoryWorkers {
       replyTopic: request.replyTopic ?? REPLY_TOPIC,
       expiresAt: expiresAtMs === undefined ? undefined : new Date(expiresAtMs),
     });
-    const replayed = this.#decided.has(correlationId.toString('latin1'));
+    const key = correlationId.toString('latin1');
+    const { sequence } = request;
+    const decided = sequence === undefined ? this.#decided : this.#sequences.get(sequence)?.decided;
+    const replayed = decided?.has(key) === true;
     const encoding = request.encoding ?? 'RANGES';
     try {
-      const batch = this.#decide(request, correlationId.toString('latin1'), mode);
-      return { delayMs: this.#delayMs, value: encodeIdReply({ correlationId, batch }, encoding), replayed };
+      const content =
+        sequence === undefined
+          ? { batch: this.#decide(request, key, mode) }
+          : { numbers: { sequence, ...this.#number(request, sequence, key, mode) } };
+      return { delayMs: this.#delayMs, value: encodeIdReply({ correlationId, ...content }, encoding), replayed };
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const reply = { correlationId, error: { code: error.code, message: error.message } };
@@ -169,19 +182,43 @@ export class MemoryWorkers {
     }
   }
 
-  #decide({ count, expiresAtMs }: IdRequest, key: string, mode: Mode): IdBatch {
+  #number(request: IdRequest, name: string, key: string, mode: Mode): Numbers {
+    const { count } = request;
+    const sequence = this.#sequences.get(name);
+    const known = sequence?.decided.get(key);
+    if (known !== undefined) {
+      if (known.count === count) return known;
+      throw new IdallocError('CONFLICT', `this correlation ID has numbers of another count than ${count}`);
+    }
+    this.#admit(request, mode);
+    if (sequence === undefined)
+      throw new IdallocError('UNKNOWN_SEQUENCE', `see MemoryWorkers.createSequence('${name}')`);
+    const { next: first, step, format } = sequence;
+    sequence.next += count * step;
+    const numbers = { first, count, step, format };
+    sequence.decided.set(key, numbers);
+    return numbers;
+  }
+
+  /** Throws why a new request is refused. */
+  #admit({ count, expiresAtMs }: IdRequest, mode: Mode): void {
     const { layout, clock } = this.#options;
+    if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message);
+    if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', `count ${count} is above ${layout.maxCount}`);
+    if (expiresAtMs !== undefined && expiresAtMs <= clock()) {
+      throw new IdallocError('EXPIRED', 'the request had expired when the workers read it');
+    }
+  }
+
+  #decide(request: IdRequest, key: string, mode: Mode): IdBatch {
+    const { count } = request;
     const known = this.#decided.get(key);
     if (known !== undefined) {
       const before = known.ranges.reduce((sum, range) => sum + range.count, 0);
       if (before === count) return known;
       throw new IdallocError('CONFLICT', `this correlation ID has a batch of another count than ${count}`);
     }
-    if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message);
-    if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', `count ${count} is above ${layout.maxCount}`);
-    if (expiresAtMs !== undefined && expiresAtMs <= clock()) {
-      throw new IdallocError('EXPIRED', 'the request had expired when the workers read it');
-    }
+    this.#admit(request, mode);
     const batch = this.#allocate(count);
     this.#decided.set(key, batch);
     return batch;
@@ -212,6 +249,13 @@ export class MemoryWorkers {
     const about = { datacenterId, workerId, fence: FENCE, epochMs, layoutFingerprint: fingerprint };
     return { ranges, step, ...about, generatedAtMs: nowMs };
   }
+}
+
+interface MemorySequence {
+  next: number;
+  readonly step: number;
+  readonly format: string;
+  readonly decided: Map<string, Numbers>;
 }
 
 interface MemoryReply {

@@ -36,6 +36,11 @@ export interface Bound {
   readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
 }
 
+/** Remembers that a sequence was created, for longer than its ledger does. Only the command line reads it. */
+export function sequenceKey(root: string, ledger: string, name: string): string {
+  return `${root}sequences/${ledger}/${name}`;
+}
+
 /** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
 /** Most characters shown of a foreign value. */

@@ -1,0 +1,222 @@
+import { formatNumber } from '../../codec/sequence-format.ts';
+import { type Config, loadKafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import type { SequenceRow, Statement } from '../../core/sequence.ts';
+import { IdallocError } from '../../errors.ts';
+import { sequenceKey } from '../../identity/bindings.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
+import type { EtcdPort } from '../../identity/ports.ts';
+import type { CliContext } from '../context.ts';
+import { withEtcd } from '../etcd-session.ts';
+import { withCluster } from '../kafka-session.ts';
+import { table, timeText } from '../table.ts';
+import { confirm, Progress } from '../terminal.ts';
+import type { ChangeFlags, CloseFlags, CreateFlags, Json, RestartFlags } from './sequence.ts';
+import { SequenceLog } from './sequence-log.ts';
+
+/** What --json prints of a sequence. */
+interface SequenceView {
+  readonly sequence: string;
+  readonly partition: number;
+  readonly next: number;
+  readonly step: number;
+  readonly max: number;
+  readonly format: string;
+  readonly closed: boolean;
+  readonly stated_at: string;
+  /** Set while workers answer SEQUENCE_FORGOTTEN: the lowest number at which it may go on. */
+  readonly forgotten_below?: number;
+}
+
+/** Sequences of a partition that workers keep in memory. */
+const MAX_SEQUENCES = 10_000;
+
+/** Creates a sequence. */
+export async function createSequence(context: CliContext, name: string, flags: CreateFlags): Promise<void> {
+  const config = loadWorkerConfig(context.env);
+  const created = definition(name, { next: flags.start, step: 1, max: Number.NaN, format: '', closed: false }, flags);
+  await withEtcd(config, (etcd) => remember(etcd, config, name, flags.again === true));
+  await inLog(context, async (log) => {
+    const partition = await log.homeOf(name);
+    await log.read(partition, { name });
+    const others = [...log.rows.values()].filter((one) => one.partition === partition).length;
+    if (others >= MAX_SEQUENCES) {
+      throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
+    }
+    await log.state(name, partition, (row) => {
+      const least = leastOf(row);
+      if (least === undefined) return created;
+      if (flags.again !== true) throw exists(name, row);
+      if (created.next < least) throw tooLow(name, least);
+      return created;
+    });
+    print(context, flags, viewOf(log, name));
+  });
+}
+
+/** etcd has every name that was ever created, under a key that nothing deletes. */
+async function remember(etcd: EtcdPort, config: Config, name: string, again: boolean): Promise<void> {
+  const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  const key = sequenceKey(root, config.topics.ledger, name);
+  const { succeeded } = await etcd.transact(
+    [{ key, createRevision: 0n }],
+    [{ put: key, value: Buffer.from('created') }],
+  );
+  if (succeeded || again) return;
+  throw new IdallocError(
+    'CONFLICT',
+    `the sequence ${name} was created before: 'idalloc sequence show ${name}' shows it; if nothing is left of it, create it with --again --start N, above every number that was received`,
+  );
+}
+
+/** Lists all sequences. */
+export async function listSequences(context: CliContext, flags: Json): Promise<void> {
+  await inLog(context, async (log) => {
+    await log.read(undefined, { everything: true });
+    const names = [...log.rows.keys()].sort();
+    const views = names.map((name) => viewOf(log, name));
+    if (flags.json === true) context.out(`${JSON.stringify({ sequences: views })}\n`);
+    else context.out(views.length === 0 ? 'no sequences\n' : tableOf(views));
+  });
+}
+
+/** Shows one sequence. */
+export async function showSequence(context: CliContext, name: string, flags: Json): Promise<void> {
+  await inLog(context, async (log) => {
+    await log.read(await log.homeOf(name), { name });
+    print(context, flags, viewOf(log, name));
+  });
+}
+
+/** Continues a sequence at a higher number. */
+export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
+  await change(context, name, flags, (known, least) => {
+    if (flags.at < least) throw tooLow(name, least);
+    return definition(name, { ...known, next: flags.at }, {});
+  });
+}
+
+/** Changes the definition of a sequence. */
+export async function redefineSequence(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
+  await change(context, name, flags, (known) => definition(name, known, flags));
+}
+
+/** Closes a sequence. */
+export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
+  await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
+  await change(context, name, flags, (known) => ({ ...known, closed: true }));
+}
+
+async function change(
+  context: CliContext,
+  name: string,
+  flags: Json,
+  changed: (known: Statement, least: number) => Statement,
+): Promise<void> {
+  await inLog(context, async (log) => {
+    const partition = await log.homeOf(name);
+    await log.read(partition, { name });
+    await log.state(name, partition, (row) => {
+      if (row?.known === undefined) throw unknown(name);
+      if (row.known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
+      return changed(row.known, leastOf(row) ?? 0);
+    });
+    print(context, flags, viewOf(log, name));
+  });
+}
+
+/** The lowest number that does not repeat one; undefined if nothing of the sequence is known. */
+function leastOf(row: SequenceRow | undefined): number | undefined {
+  if (row?.known === undefined) return row?.floor;
+  return Math.max(row.floor ?? 0, row.known.next);
+}
+
+/** @throws IdallocError CONFIG_INVALID for a sequence whose numbers would not be exact, or that is over. */
+function definition(name: string, before: Statement, { step, max, format }: ChangeFlags): Statement {
+  const steps = step ?? before.step;
+  const largest = max ?? (Number.isNaN(before.max) ? Number.MAX_SAFE_INTEGER - steps : before.max);
+  if (largest > Number.MAX_SAFE_INTEGER - steps) {
+    const most = Number.MAX_SAFE_INTEGER - steps;
+    throw new IdallocError(
+      'CONFIG_INVALID',
+      `with a step of ${steps} the largest number of ${name} is at most ${most}`,
+    );
+  }
+  if (before.next > largest + steps) {
+    throw new IdallocError(
+      'CONFIG_INVALID',
+      `${name} continues at ${before.next}, which is beyond its largest number ${largest}`,
+    );
+  }
+  return { ...before, step: steps, max: largest, format: format ?? before.format };
+}
+
+async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<void>): Promise<void> {
+  const config = loadKafkaConfig(context.env);
+  await withCluster(context, config, async (source) => {
+    let progress: Progress | undefined;
+    const onProgress = (done: number, total: number) => {
+      progress ??= new Progress(context, 'reading the ledger', total);
+      progress.show(done);
+    };
+    await use(new SequenceLog({ source, config, signal: context.stop, onProgress }));
+    progress?.end();
+  });
+}
+
+function viewOf(log: SequenceLog, name: string): SequenceView {
+  const found = log.rows.get(name);
+  const { known, stated, floor } = found?.row ?? {};
+  if (found === undefined || known === undefined || stated === undefined) throw unknown(name);
+  return {
+    sequence: name,
+    partition: found.partition,
+    ...known,
+    stated_at: timeText(stated.appendedAtMs),
+    ...(floor !== undefined && { forgotten_below: floor }),
+  };
+}
+
+function print(context: CliContext, { json }: Json, view: SequenceView): void {
+  context.out(json === true ? `${JSON.stringify(view)}\n` : tableOf([view]));
+}
+
+function tableOf(views: readonly SequenceView[]): string {
+  const columns = [
+    { title: 'sequence' },
+    { title: 'partition', right: true },
+    { title: 'next', right: true },
+    { title: 'step', right: true },
+    { title: 'largest', right: true },
+    { title: 'written as' },
+    { title: 'state' },
+  ];
+  const rows = views.map(({ sequence, partition, next, step, max, format, closed, forgotten_below: floor }) => [
+    sequence,
+    String(partition),
+    String(next),
+    String(step),
+    String(max),
+    formatNumber(format, next),
+    floor === undefined ? (closed ? 'closed' : 'open') : `forgotten: restart it at ${floor} or above`,
+  ]);
+  return table(columns, rows);
+}
+
+function unknown(name: string): IdallocError {
+  return new IdallocError(
+    'NOT_FOUND',
+    `the ledger has no sequence ${name}: create it with 'idalloc sequence create ${name}', or check LEDGER_TOPIC`,
+  );
+}
+
+function exists(name: string, row: SequenceRow | undefined): IdallocError {
+  const state = row?.known?.closed === true ? 'is closed' : `continues at ${row?.known?.next ?? row?.floor}`;
+  return new IdallocError('CONFLICT', `there is a sequence ${name} already, which ${state}`);
+}
+
+function tooLow(name: string, least: number): IdallocError {
+  return new IdallocError(
+    'CONFIG_INVALID',
+    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
+  );
+}
