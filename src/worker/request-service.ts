@@ -224,7 +224,9 @@ export class RequestService implements Disposable {
   #mark(partition: number): void {
     const { log } = this.#context;
     const { ledger } = this.#parts.ledger;
-    ledger.mark(partition).catch((error) => {
+    // A worker may be ready only now.
+    const marked = ledger.mark(partition).then(() => this.#announce());
+    marked.catch((error) => {
       if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
       const lasting = error instanceof IdallocError && !error.retryable;
       log[lasting ? 'error' : 'warn'](
