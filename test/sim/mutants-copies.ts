@@ -21,7 +21,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a renewal written for the first request',
-    firstSeed: 282,
+    scenario: 'retention',
     patches: [
       patch(
         'src/pipeline/decide.ts',
