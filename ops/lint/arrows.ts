@@ -101,7 +101,7 @@ export const ROOMS: readonly Room[] = merged([
   },
   {
     room: 'cli',
-    folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'topics', 'trace'],
+    folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[
         ...WAITING,

@@ -145,8 +145,11 @@ export class LedgerService implements Disposable {
     this.#copies.keepAll();
   }
 
+  /** A copy restored from a log without its head is not complete before a marker: until then new requests may be FORGOTTEN. */
   progress(partition: number): CopyProgress {
-    return this.#follower.progress(partition);
+    const progress = this.#follower.progress(partition);
+    const isUnsure = progress.state === 'following' && this.index.horizon(partition) === undefined;
+    return isUnsure ? { ...progress, state: 'restoring' } : progress;
   }
 
   /** All copies that this worker keeps now. */

@@ -232,7 +232,9 @@ export class RequestService implements Disposable {
 
   /** Writes a marker; on failure it stays due. */
   #mark(partition: number): void {
-    this.#parts.ledger.ledger.mark(partition).catch((error) => this.#complain(partition, 'a marker', error));
+    // A worker may be ready only now.
+    const marked = this.#parts.ledger.ledger.mark(partition).then(() => this.#announce());
+    marked.catch((error) => this.#complain(partition, 'a marker', error));
   }
 
   #complain(partition: number, what: string, error: unknown): void {

@@ -74,10 +74,22 @@ test('a whole topic that is replayed yields the same batches, and the audit find
   await again.stop();
 });
 
-test('every command of the help was run', async () => {
+/** The commands that the help lists. */
+async function listed(): Promise<string[]> {
   const { stdout } = await runIdalloc(['--help'], {});
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(stdout) ?? [];
-  const names = [...list.matchAll(/^ {2}(\w+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+  return [...list.matchAll(/^ {2}(\w+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+}
+
+test('the script for a shell has every command of the help', async () => {
+  tried.add('completion');
+  const { code, stdout } = await runIdalloc(['completion', 'bash'], {});
+  expect(code).toBe(0);
+  expect((await listed()).filter((name) => !stdout.includes(name))).toEqual([]);
+});
+
+test('every command of the help was run', async () => {
+  const names = await listed();
   expect(names.length).toBeGreaterThan(10);
   expect([...tried].toSorted()).toEqual(names.toSorted());
 });

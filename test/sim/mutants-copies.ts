@@ -21,15 +21,15 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a renewal written for the first request',
-    firstSeed: 282,
+    scenario: 'retention',
     patches: [
       patch(
-        'src/pipeline/decide.ts',
-        '{ ...decided.entry, requestOffset: record.offset, ...view }',
-        '{ ...decided.entry, ...view }',
+        'src/pipeline/drafts.ts',
+        'const again = { requestOffset: record.offset, ...view };',
+        'const again = view;',
       ),
       patch(
-        'src/pipeline/decide.ts',
+        'src/pipeline/drafts.ts',
         'function renewalOf({ key, record }: Accepted',
         'function renewalOf({ key }: Accepted',
       ),
@@ -53,8 +53,8 @@ export const COPY_MUTANTS: readonly Mutant[] = [
       patch('src/pipeline/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(
         'src/pipeline/decided.ts',
-        '      if (entry.end >= origin && entry.end > before) {',
-        '      newestMs = appendedAtMs;\n      if (entry.end >= origin && entry.end > before) {',
+        "      if (entry.kind === 'numbers' || (entry",
+        "      newestMs = appendedAtMs;\n      if (entry.kind === 'numbers' || (entry",
       ),
     ],
   },

@@ -82,7 +82,13 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: "a loser near the log's start applied",
     scenario: 'retention',
-    patches: [patch('src/pipeline/decided.ts', 'if (entry.end >= origin && entry.end > before) {', '{')],
+    patches: [
+      patch(
+        'src/pipeline/decided.ts',
+        "if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {",
+        '{',
+      ),
+    ],
   },
   {
     name: 'a restore overtaken by retention continues',
@@ -188,7 +194,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/decide.ts',
-        'const home = homeOf(requestIdOf(request));',
+        'const home = homeOf(homeKeyOf(request));',
         'const home = homeOf(request.correlationId);',
       ),
     ],
@@ -199,8 +205,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/intake.ts',
-        'key: encodeLedgerKey(requestIdOf(request))',
-        'key: encodeLedgerKey(request.correlationId)',
+        'encodeLedgerKey(requestIdOf(request))',
+        'encodeLedgerKey(request.correlationId)',
       ),
     ],
   },
@@ -221,8 +227,13 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/outgoing.ts',
-        'encodeIdReply({ correlationId: request.correlationId, batch: entry.batch }',
-        'encodeIdReply({ correlationId: requestIdOf(request), batch: entry.batch }',
+        'function replyOf({ correlationId, sequence }: FullRequest',
+        'function replyOf({ correlationId: own, requestId, sequence }: FullRequest',
+      ),
+      patch(
+        'src/pipeline/outgoing.ts',
+        "  if (entry.kind === 'batch') return { correlationId,",
+        "  const correlationId = requestId ?? own;\n  if (entry.kind === 'batch') return { correlationId,",
       ),
     ],
   },

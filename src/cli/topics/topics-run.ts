@@ -35,7 +35,9 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
 
 /** By subject, the id of the first schema, which all workers read and most requesters write. */
 function schemasJson(registered: readonly RegisteredSchema[]): Readonly<Record<string, number>> {
-  return Object.fromEntries(registered.toReversed().map(({ subject, id }) => [subject, id]));
+  const ids: Record<string, number> = {};
+  for (const { subject, id } of registered) ids[subject] ??= id;
+  return ids;
 }
 
 /** Checks the topics. */
