@@ -4,6 +4,7 @@ import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/pla
 import type { RequestedBatch } from '../client/calls.ts';
 import { IdClient } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
+import type { TakenNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
@@ -35,6 +36,7 @@ export async function runRequest(context: CliContext, options: RequestFlags, com
   const correlationId = options.correlationId ?? randomUUID();
   try {
     const reply = await ask(context, config, correlationId, options);
+    if ('sequence' in reply) return printNumbers(context, correlationId, reply, options);
     const view = viewBatch(context, correlationId, reply, options);
     context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
   } catch (error) {
@@ -50,22 +52,36 @@ async function ask(
   config: KafkaConfig,
   correlationId: string,
   options: RequestFlags,
-): Promise<RequestedBatch> {
+): Promise<RequestedBatch | TakenNumbers> {
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
-  const { count, encoding, timeoutMs } = options;
+  const { count, encoding, timeoutMs, sequence } = options;
   const expiry = options.expiresAt === undefined ? {} : { expiresAt: new Date(options.expiresAt) };
   const kafka = { brokers: config.kafka.brokers, ...connectionOf(config.kafka) };
   return withCluster(context, config, async () => {
     const { headers } = config;
     const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
     try {
-      return await client.request({ correlationId, count, encoding, timeoutMs, ...expiry });
+      if (sequence === undefined) return await client.request({ correlationId, count, encoding, timeoutMs, ...expiry });
+      return await client.sequence(sequence).take(count, { correlationId, timeoutMs, ...expiry });
     } finally {
       await client.close();
     }
   });
+}
+
+function printNumbers({ out }: CliContext, correlationId: string, taken: TakenNumbers, { json }: RequestFlags): void {
+  const { sequence, count, replayed } = taken;
+  const texts = taken.texts();
+  const numbers = taken.numbers().map((value, i) => ({ value, text: texts[i] ?? String(value) }));
+  if (json === true) {
+    out(`${JSON.stringify({ correlation_id: correlationId, sequence, count, numbers, replayed })}\n`);
+    return;
+  }
+  const again = replayed ? ', the same numbers as before' : '';
+  const lines = numbers.map(({ text }) => `${text}\n`).join('');
+  out(`${lines}${count} of ${sequence} for correlation ID ${printable(correlationId)}${again}\n`);
 }
 
 /** A refusal is a result: scripts get it on stdout, people on stderr. */

@@ -3,10 +3,12 @@ import type { Encoding } from '../codec/id-request.ts';
 import type { CliContext } from './context.ts';
 import { type FormFlags, withFormOptions } from './form-options.ts';
 import { wholeNumber } from './numbers.ts';
+import { sequenceName } from './sequence/sequence.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
 export interface RequestFlags extends FormFlags {
   readonly count: number;
+  readonly sequence?: string;
   readonly correlationId?: string;
   readonly replyTopic?: string;
   readonly encoding: Encoding;
@@ -25,18 +27,21 @@ topic it is a CONFLICT.
 With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
 or, without a batch, {"correlation_id","error":{"code","message"}}. IDs and the fence are strings. --form adds a
-"value_form" to each ID, a layout of 53 bits a "value_number".
+"value_form" to each ID, a layout of 53 bits a "value_number". With --sequence the line is
+  {"correlation_id","sequence","count","numbers":[{"value","text"}],"replayed"}
 
 Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request
   KAFKA_BROKERS=localhost:9092 idalloc request --form prefixed --prefix ord
-  KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json`;
+  KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json
+  KAFKA_BROKERS=localhost:9092 idalloc request --sequence invoices/2027 --correlation-id order-4711`;
 
 /** `idalloc request`: sends one request over Kafka and prints its reply. */
 export function requestCommand(context: CliContext): Command {
   const command = new Command('request').description('Send one request over Kafka and print the reply.');
   return withFormOptions(command, 'form in which the IDs are printed as well')
     .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_COUNT), 1)
+    .option('--sequence <name>', 'numbers of this sequence instead of IDs', sequenceName)
     .option('--correlation-id <text>', '1 to 256 bytes (default: a random UUID)', correlationId)
     .option('--reply-topic <topic>', "topic of the reply (default: REPLY_TOPIC_PREFIX followed by 'cli')")
     .addOption(
@@ -47,6 +52,10 @@ export function requestCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON')
     .addHelpText('after', EXAMPLES)
     .action(async (options: RequestFlags) => {
+      const ofIds = (['form', 'prefix'] as const).find((flag) => options[flag] !== undefined);
+      if (options.sequence !== undefined && ofIds !== undefined) {
+        command.error(`error: --${ofIds} is for IDs, and --sequence for numbers: give one of them`);
+      }
       const { runRequest } = await import('./request-run.ts');
       await runRequest(context, options, command);
     });

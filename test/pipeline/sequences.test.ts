@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { wallMs } from '../../src/core/units.ts';
+import type { LedgerEntries } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
 import {
@@ -190,6 +191,24 @@ describe('numbers of an append that came behind another writer', () => {
     await worker.serve([wanted(0, 'a', 2), wanted(1, 'a', 2)]);
     expect(gists(worker)).toEqual(['1+2']);
     expect(worker.replies()[0]?.replayed).toBe(true);
+  });
+
+  it('are void also if it came while an entry was read back after the look-up', async () => {
+    const { topic, worker: first } = world();
+    await first.serve([wanted(0, 'known', 2)]);
+    let landing: readonly { key: Buffer; value: Buffer }[] = [numbers('b', { at: 2, first: 3, count: 4 })];
+    const entries: LedgerEntries = {
+      read: async (partition, offsets) => {
+        topic.land(0, landing);
+        landing = [];
+        worker.catchUp();
+        return await topic.entries.read(partition, offsets);
+      },
+    };
+    const worker = new MemoryWorker({ topic, workerId: 1, entries });
+    await worker.serve([wanted(0, 'known', 2), wanted(1, 'b', 4), wanted(2, 'c')]);
+    expect(gists(worker)).toEqual(['1+2', '3+4', '7+1']);
+    expect(worker.replies()[1]?.replayed).toBe(true);
   });
 
   it('are OVERTAKEN after six times, and tried again from memory', async () => {

@@ -1,6 +1,5 @@
 import { type Mutant, patch } from './mutant.ts';
 
-const DECIDE = 'src/pipeline/decide.ts';
 const DRAFTS = 'src/pipeline/drafts.ts';
 
 /** Mistakes about the numbers of sequences. */
@@ -22,26 +21,6 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
         'src/pipeline/numbering.ts',
         '    this.#rows.set(sequence, { ...row, known: { ...row.known, next: next + count * step } });\n',
         '',
-      ),
-    ],
-  },
-  {
-    name: 'numbers are written for the end of the index as it is after the look-up',
-    patches: [
-      patch(
-        DECIDE,
-        `  const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
-  const numbering = new Numbering(deps.index, partition, due);
-`,
-        '',
-      ),
-      patch(
-        DECIDE,
-        '  const drafted = new Set<string>();\n',
-        `  const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
-  const numbering = new Numbering(deps.index, partition, due);
-  const drafted = new Set<string>();
-`,
       ),
     ],
   },
