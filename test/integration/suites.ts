@@ -249,6 +249,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 150,
     shows: 'the site of the pages in Chromium, at the width of a phone and of desktops',
   },
+  sequences: {
+    project: 'long',
+    seconds: 60,
+    shows:
+      'numbers without a gap from three workers, one of which is killed; the commands of sequences. Also simulated',
+  },
   shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {
     project: 'long',

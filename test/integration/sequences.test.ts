@@ -1,0 +1,142 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { IdClient } from '../../src/client/client.ts';
+import type { TakenNumbers } from '../../src/client/sequence.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { type LogLine, runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
+
+const PARTITIONS = 3;
+const REQUESTS = 400;
+const CLIENTS = 3;
+const IN_FLIGHT = 20;
+const FORMAT = 'INV-{number:6}';
+
+let realm: Realm;
+let clients: readonly IdClient[];
+/** Served as long as the realm. */
+let workers: WorkerProcess[];
+const taken = new Map<string, TakenNumbers>();
+
+beforeAll(async () => {
+  realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: SHORT_SESSION });
+  workers = Array.from({ length: 3 }, () => realm.worker());
+  await Promise.all(workers.map((worker) => worker.hasPartitions(1)));
+  const [replyTopic, requestTopic] = [realm.replyTopic, realm.requestTopic];
+  const options = { brokers: suiteServers().brokers, replyTopic, requestTopic, prefetch: false, timeoutMs: 120_000 };
+  clients = await Promise.all(Array.from({ length: CLIENTS }, () => IdClient.connect(options)));
+});
+
+afterAll(async () => {
+  for (const client of clients ?? []) await client.close();
+  await realm?.[Symbol.asyncDispose]();
+});
+
+async function sequence(...args: readonly string[]) {
+  const { code, stdout, stderr } = await runIdalloc(['sequence', ...args, '--json'], realm.env);
+  return { code, view: stdout === '' ? undefined : JSON.parse(stdout), stderr };
+}
+
+const countOf = (nth: number) => 1 + (nth % 7);
+
+/** Takes numbers for some requests, a few at a time from each client. */
+async function takeAll(from: number, to: number): Promise<void> {
+  let next = from;
+  const one = async (client: IdClient) => {
+    for (let nth = next++; nth < to; nth = next++) {
+      const correlationId = `order-${nth}`;
+      taken.set(correlationId, await client.sequence('invoices').take(countOf(nth), { correlationId }));
+    }
+  };
+  await Promise.all(clients.flatMap((client) => Array.from({ length: IN_FLIGHT }, () => one(client))));
+}
+
+const allNumbers = () => [...taken.values()].flatMap((one) => one.numbers()).toSorted((a, b) => a - b);
+const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
+
+test('a sequence is created once, and shown', async () => {
+  const { code, view } = await sequence('create', 'invoices', '--format', FORMAT);
+  expect(code).toBe(0);
+  expect(view).toMatchObject({ sequence: 'invoices', next: 1, step: 1, format: FORMAT, closed: false });
+  expect((await sequence('show', 'invoices')).view).toEqual(view);
+  expect(await sequence('create', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('CONFLICT') });
+  expect(await sequence('show', 'other')).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
+});
+
+test('its numbers have no gap and no double while a worker is killed and another one comes', async () => {
+  await takeAll(0, REQUESTS / 2);
+  const rest = takeAll(REQUESTS / 2, REQUESTS);
+  const { partition } = (await sequence('show', 'invoices')).view;
+  const owner = workers.find((worker) => worker.lines.some((line) => owns(line, partition)));
+  owner?.kill('SIGKILL');
+  workers.push(realm.worker());
+  await rest;
+  expect(taken.size).toBe(REQUESTS);
+  const last = upTo(REQUESTS).reduce((sum, nth) => sum + countOf(nth - 1), 0);
+  expect(allNumbers()).toEqual(upTo(last));
+  expect((await sequence('show', 'invoices')).view).toMatchObject({ next: last + 1 });
+});
+
+function owns({ msg, partitions }: LogLine, partition: number): boolean {
+  return msg === 'joined the request group' && Array.isArray(partitions) && partitions.includes(partition);
+}
+
+test('a request that is repeated gets its numbers again, in the format of the sequence', async () => {
+  const [client] = clients;
+  for (const [correlationId, before] of [...taken].slice(0, 20)) {
+    const again = await client?.sequence('invoices').take(before.count, { correlationId });
+    expect([again?.numbers(), again?.replayed]).toEqual([before.numbers(), true]);
+  }
+  const first = [...taken.values()].find((one) => one.first === 1);
+  expect(first?.texts()[0]).toBe('INV-000001');
+  await expect(client?.sequence('invoices').take(9, { correlationId: 'order-0' })).rejects.toMatchObject({
+    code: 'CONFLICT',
+  });
+});
+
+test('`request --sequence` prints numbers, and an unknown sequence is an error', async () => {
+  const ask = (name: string, id: string) =>
+    runIdalloc(
+      ['request', '--sequence', name, '--correlation-id', id, '--reply-topic', realm.replyTopic, '--json'],
+      realm.env,
+    );
+  const { next } = (await sequence('show', 'invoices')).view;
+  const { stdout } = await ask('invoices', 'by hand');
+  const text = `INV-${String(next).padStart(6, '0')}`;
+  expect(JSON.parse(stdout)).toMatchObject({ sequence: 'invoices', numbers: [{ value: next, text }], replayed: false });
+  const refused = await ask('nothing', 'by hand');
+  expect([refused.code, JSON.parse(refused.stdout).error.code]).toEqual([1, 'UNKNOWN_SEQUENCE']);
+});
+
+test('a sequence is restarted at a higher number, redefined, and closed for good', async () => {
+  const [client] = clients as [IdClient];
+  const { next } = (await sequence('show', 'invoices')).view;
+  expect(await sequence('restart', 'invoices', '--at', '1')).toMatchObject({ code: 78 });
+  expect((await sequence('restart', 'invoices', '--at', String(next + 100))).view).toMatchObject({ next: next + 100 });
+  const { view } = await sequence('redefine', 'invoices', '--step', '10', '--max', String(next + 115));
+  expect(view).toMatchObject({ step: 10, max: next + 115 });
+  const numbers = (correlationId: string, count: number) => client.sequence('invoices').take(count, { correlationId });
+  expect((await numbers('stepped', 2)).numbers()).toEqual([next + 100, next + 110]);
+  await expect(numbers('beyond', 1)).rejects.toMatchObject({ code: 'SEQUENCE_EXHAUSTED' });
+  expect((await sequence('close', 'invoices', '--yes')).view).toMatchObject({ closed: true });
+  await expect(numbers('late', 1)).rejects.toMatchObject({ code: 'SEQUENCE_CLOSED' });
+  expect((await numbers('stepped', 2)).replayed).toBe(true);
+  expect((await sequence('list')).view.sequences).toMatchObject([{ sequence: 'invoices', closed: true }]);
+});
+
+test('a whole topic that is replayed gives every request the same numbers, and the audit finds nothing wrong', async () => {
+  const replies = await realm.follow();
+  const numbersIn = (seen: typeof replies.seen) => seen.filter(({ message }) => message.key?.toString() === 'order-7');
+  await Promise.all(workers.map((worker) => worker.stop()));
+  const before = numbersIn(replies.seen).length;
+  const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
+  await replay.printed(/start the workers now/);
+  const again = realm.worker();
+  const { code, stdout, stderr } = await replay.ended;
+  expect(code, stderr).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ findings: [] });
+  await replies.until('the request is answered again', (seen) => numbersIn(seen).length > before);
+  const values = new Set(numbersIn(replies.seen).map(({ message }) => message.value?.toString('hex')));
+  expect(values.size).toBe(1);
+  expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });
+  await again.stop();
+});
