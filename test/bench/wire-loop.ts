@@ -38,7 +38,9 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
   const positions = Array.from({ length: partitions }, () => 0);
   for (;;) {
     const asked = positions.map((offset, partition) => ({ topic, partition, offset, maxBytes: PARTITION_BYTES }));
-    const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.fetch({ ...FETCH, partitions: asked }));
+    const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) =>
+      link.call('fetch', { ...FETCH, partitions: asked }),
+    );
     for (const fetched of answer.partitions) {
       if (fetched.errorCode !== undefined) throw new Error(`${topic}: ${fetched.errorCode}`);
       const from = positions[fetched.partition] ?? 0;
@@ -52,7 +54,7 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
 async function append(topic: string, partition: number, lane: Lane, records: readonly NewRecord[]): Promise<void> {
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const request = { topic, partition, batch, acks: -1, timeoutMs: TIMEOUT_MS } as const;
-  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.produce(request));
+  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.call('produce', request));
   if (errorCode !== undefined) throw new Error(`${topic}: ${errorCode}`);
 }
 

@@ -107,7 +107,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
     const requestedAtMs = runtime.monotonicMs();
     const { response } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
-      link.fetch(request),
+      link.call('fetch', request),
     );
     const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
     if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);

@@ -36,7 +36,7 @@ export async function append(
   const batch = 'batch' in appending ? appending.batch : encodeBatch(appending.records, runtime.wallMs());
   const { response, node } = await callLeader(cluster, runtime, appending, (link, leftMs) => {
     const timeoutMs = Math.round(Math.max(1, Math.min(replicationTimeoutMs, leftMs - RESPONSE_MARGIN_MS)));
-    return link.produce({ topic, partition, batch, acks: -1, timeoutMs });
+    return link.call('produce', { topic, partition, batch, acks: -1, timeoutMs });
   });
   const { errorCode, baseOffset, appendedAtMs, logStartOffset } = response;
   if (errorCode !== undefined) throw partitionError(cluster, appending, errorCode);

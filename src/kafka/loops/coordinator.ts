@@ -1,8 +1,9 @@
 import type { Runtime } from '../../async/runtime.ts';
+import type { BrokerResponse } from '../wire/api.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { Lane } from '../wire/lane.ts';
-import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
+import type { BrokerLink } from '../wire/port.ts';
 
 /** The part of a cluster that a group needs. */
 export type GroupCluster = Pick<Cluster, 'coordinator' | 'forgetCoordinator' | 'call'>;
@@ -68,7 +69,7 @@ export class Coordinator {
     if (this.#runtime.monotonicMs() - this.#respondedMs < RECENT_MS) return;
     const nonMember = { groupId: this.groupId, generation: -1, memberId: '' };
     try {
-      await this.call('control', timeoutMs, (link) => link.heartbeat(nonMember));
+      await this.call('control', timeoutMs, (link) => link.call('heartbeat', nonMember));
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (errorCode === undefined || isUnanswered(errorCode)) throw error;

@@ -1,7 +1,7 @@
 import { Backoff } from '../../async/backoff.ts';
 import type { Runtime } from '../../async/runtime.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { MemberRequest } from '../wire/port.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
 
 export interface HeartbeatsOptions {
@@ -51,7 +51,7 @@ export class Heartbeats {
     const { coordinator, onResponse, onSilence } = this.#options;
     let errorCode: KafkaErrorCode | undefined;
     try {
-      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(member));
+      await coordinator.call('control', this.#limitMs(), (link) => link.call('heartbeat', member));
     } catch (error) {
       errorCode = kafkaErrorCode(error);
       if (errorCode === undefined || isUnanswered(errorCode)) {

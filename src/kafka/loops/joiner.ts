@@ -1,7 +1,9 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
+import type { BrokerResponse } from '../wire/api.ts';
+import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
-import type { BrokerLink, BrokerResponse, JoinGroupResponse, MemberRequest } from '../wire/port.ts';
+import type { BrokerLink } from '../wire/port.ts';
 import type { Claims, Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
@@ -87,7 +89,7 @@ export class Joiner {
     // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
     const assignments = this.#leadership.assign(joined);
     const sentMs = this.#runtime.monotonicMs();
-    const { assignment } = await this.#wait((link) => link.syncGroup({ ...member, assignments }));
+    const { assignment } = await this.#wait((link) => link.call('syncGroup', { ...member, assignments }));
     this.#leadership.confirm();
     return { generation, share: this.#shareOf(assignment), sentMs };
   }
@@ -108,7 +110,7 @@ export class Joiner {
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
-      return await this.#wait((link) => link.joinGroup(request));
+      return await this.#wait((link) => link.call('joinGroup', request));
     } finally {
       this.#requestsId = false;
     }

@@ -1,7 +1,8 @@
 import type { Runtime } from '../../async/runtime.ts';
+import type { BrokerResponse } from '../wire/api.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
+import type { BrokerLink } from '../wire/port.ts';
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;

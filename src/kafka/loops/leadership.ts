@@ -1,5 +1,5 @@
 import { describeError } from '../../errors.ts';
-import type { JoinGroupResponse, SyncGroupRequest } from '../wire/port.ts';
+import type { JoinGroupResponse, SyncGroupRequest } from '../wire/group-apis.ts';
 import type { Candidate, Claims, Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
 import { encodeAssignment } from './group-protocol.ts';

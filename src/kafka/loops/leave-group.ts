@@ -1,5 +1,5 @@
 import { describeError } from '../../errors.ts';
-import type { MemberRequest } from '../wire/port.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import type { Coordinator } from './coordinator.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
@@ -13,7 +13,7 @@ export async function leaveGroup(
   if (memberId === '' && instanceId === undefined) return;
   const leaving = { groupId, memberId, instanceId };
   try {
-    await coordinator.call('control', limitMs, (link) => link.leaveGroup(leaving));
+    await coordinator.call('control', limitMs, (link) => link.call('leaveGroup', leaving));
   } catch (error) {
     log.debug({ groupId, error: describeError(error) }, 'leaving the group failed');
   }

@@ -1,8 +1,8 @@
 import { atMost } from '../../async/at-most.ts';
 import { Backoff } from '../../async/backoff.ts';
 import { describeError } from '../../errors.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { MemberRequest } from '../wire/port.ts';
 import type { Claims } from './assigner.ts';
 import { Coordinator } from './coordinator.ts';
 import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';

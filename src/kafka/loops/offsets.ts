@@ -1,7 +1,7 @@
 import type { Runtime } from '../../async/runtime.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
-import type { FetchRequest } from '../wire/port.ts';
+import type { FetchRequest } from '../wire/record-apis.ts';
 import { callLeader, type LeaderCall, partitionError } from './leader-call.ts';
 
 export interface OffsetQuery extends Omit<LeaderCall, 'lane'> {
@@ -33,7 +33,7 @@ export async function offsetAt(
   const { topic, partition, isolation } = query;
   const partitions = [{ topic, partition, timestampMs }];
   const { response } = await callLeader(cluster, runtime, { ...query, lane: 'control' }, (link) =>
-    link.listOffsets({ isolation, partitions }),
+    link.call('listOffsets', { isolation, partitions }),
   );
   const found = response.partitions.find((one) => one.topic === topic && one.partition === partition);
   if (found === undefined)

@@ -3,7 +3,7 @@ import type { FetchedRecord } from '../records/record.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { Cluster, Lane } from '../wire/cluster.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
-import type { FetchRequest } from '../wire/port.ts';
+import type { FetchRequest } from '../wire/record-apis.ts';
 import type { PartitionBounds } from './offsets.ts';
 
 export interface TailOptions {

@@ -1,11 +1,12 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { Throttle } from '../../async/throttle.ts';
 import { describeError } from '../../errors.ts';
+import type { BrokerResponse } from './api.ts';
 import { Connection } from './connection.ts';
 import { closedError, type Deadlines } from './deadlines.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import { idleMsOf, type Lane } from './lane.ts';
-import type { BrokerAddress, BrokerLink, BrokerResponse, Dialer } from './port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
 

@@ -1,19 +1,13 @@
 import type { Runtime } from '../../async/runtime.ts';
+import type { BrokerResponse } from './api.ts';
 import { Broker, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
 import { firstResponse } from './first-response.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { Lane } from './lane.ts';
-import type {
-  BrokerAddress,
-  BrokerLink,
-  BrokerResponse,
-  Dialer,
-  FindCoordinatorResponse,
-  MetadataResponse,
-  TopicMetadata,
-} from './port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 import { Refresher } from './refresher.ts';
+import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
 import { Topology } from './topology.ts';
 
 export type { Lane } from './lane.ts';
@@ -206,7 +200,7 @@ export class Cluster {
 
   async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataResponse> {
     const requestNumber = this.#topology.nextRequestNumber();
-    const response = await this.#callAny(deadlineMs, (link) => link.metadata({ topics }));
+    const response = await this.#callAny(deadlineMs, (link) => link.call('metadata', { topics }));
     const led = this.#leadingSuspects();
     this.#topology.update(requestNumber, response);
     this.#closeUseless(led);
@@ -215,7 +209,7 @@ export class Cluster {
   }
 
   async #findCoordinator(groupId: string, deadlineMs: number): Promise<number> {
-    const found: FindCoordinatorResponse = await this.#callAny(deadlineMs, (link) => link.findCoordinator({ groupId }));
+    const found = await this.#callAny(deadlineMs, (link) => link.call('findCoordinator', { groupId }));
     this.#topology.addBroker(found.nodeId, found);
     return found.nodeId;
   }

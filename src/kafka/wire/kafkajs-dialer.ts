@@ -1,7 +1,6 @@
 import type { ConnectionConfig } from './connection-config.ts';
 import { closedError } from './deadlines.ts';
 import { dialError, type Stage } from './dial-error.ts';
-import { Calls } from './kafkajs-calls.ts';
 import { WireConnection } from './kafkajs-connection.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
 import type { InnerLogger } from './kafkajs-modules.ts';
@@ -41,7 +40,7 @@ async function dial(
     connection.setVersions(versions);
     connection.setSupportAuthenticationProtocol(true);
     await connection.authenticate();
-    return new KafkajsLink(connection, new Calls(connection, versions, `${address.host}:${address.port}`));
+    return new KafkajsLink(connection, versions, `${address.host}:${address.port}`);
   } catch (error) {
     const failure = signal.aborted ? closedError() : dialError(error, stage, address, connection, config);
     connection.end(failure);

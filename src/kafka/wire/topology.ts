@@ -1,5 +1,6 @@
 import { KafkaError } from './kafka-error.ts';
-import type { BrokerAddress, MetadataResponse, TopicMetadata } from './port.ts';
+import type { BrokerAddress } from './port.ts';
+import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
 
 /** A topic that was not used for this long is forgotten. */
 const IN_USE_MS = 60_000;

@@ -6,7 +6,7 @@ import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/g
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
 import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
-import type { JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
+import type { JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 
 const TOPIC = 'id.requests';
 const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups: [] };

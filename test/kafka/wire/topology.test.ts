@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { MetadataResponse } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse } from '../../../src/kafka/wire/topic-apis.ts';
 import { Topology } from '../../../src/kafka/wire/topology.ts';
 
 /** An answer with these brokers, and the leader of the only partition of each topic. */
