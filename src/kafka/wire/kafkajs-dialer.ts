@@ -51,7 +51,8 @@ async function dial(
   }
 }
 
-function loggerTo(debug: DebugLog = () => undefined): InnerLogger {
+/** By default a logger to nowhere. */
+export function loggerTo(debug: DebugLog = () => undefined): InnerLogger {
   const line = (message: string, fields: object = {}) => debug(fields, message);
   const logger: InnerLogger = { namespace: () => logger, debug: line, info: line, warn: line, error: line };
   return logger;

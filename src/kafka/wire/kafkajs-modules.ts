@@ -83,7 +83,7 @@ interface ConnectionOptions {
   readonly socketFactory: SocketFactory;
   readonly ssl: TlsOptions | null;
   readonly sasl: ConnectionConfig['sasl'] | null;
-  readonly clientId?: string;
+  readonly clientId?: string | null;
   readonly connectionTimeout: number;
   readonly requestTimeout: number;
   readonly enforceRequestTimeout: false;

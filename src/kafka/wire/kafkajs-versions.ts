@@ -18,13 +18,14 @@ const GREETING_VERSION = 2;
 
 /** Requests the versions that a broker supports. Throws UNSUPPORTED_VERSION if an API that is used has none. */
 export async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions> {
-  const supported = await supportedBy(connection);
+  const supported = await versionsOf(connection, GREETING_VERSION);
   for (const api of Object.values(APIS)) requireSupported(supported, api);
   return supported;
 }
 
-async function supportedBy(connection: WireConnection): Promise<ApiVersions> {
-  const greeting = definitionOf('ApiVersions').protocol({ version: GREETING_VERSION })({});
+/** Requests them in this version of ApiVersions. */
+export async function versionsOf(connection: WireConnection, version: number): Promise<ApiVersions> {
+  const greeting = definitionOf('ApiVersions').protocol({ version })({});
   const { request, response } = greeting as Protocol<DecodedVersions>;
   const asDecoded = { decode: response.decode, parse: async (decoded: DecodedVersions) => decoded };
   const { errorCode, apiVersions } = await connection.send({ request, response: asDecoded, logResponseError: false });

@@ -105,12 +105,17 @@ interface DecodedConfigs extends Decoded {
   }[];
 }
 
+interface DecodedResult {
+  readonly errorCode: number;
+  readonly errorMessage?: string | null;
+}
+
 interface CreatedTopics extends Decoded {
-  readonly topicErrors: readonly {
-    readonly topic: string;
-    readonly errorCode: number;
-    readonly errorMessage?: string | null;
-  }[];
+  readonly topicErrors: readonly (DecodedResult & { readonly topic: string })[];
+}
+
+interface CreatedAcls extends Decoded {
+  readonly creationResponses: readonly DecodedResult[];
 }
 
 export const TOPIC_APIS = {
@@ -175,13 +180,28 @@ export const TOPIC_APIS = {
     decode: decodeOperations,
   }),
   /** Creates the rules; one that already exists is not an error. */
-  createAcls: api<{ readonly rules: readonly AclRule[] }, CreateAclsResponse>({
+  createAcls: api<{ readonly rules: readonly AclRule[] }, CreateAclsResponse, CreatedAcls>({
     name: 'CreateAcls',
     key: 30,
     version: 1,
     isOptional: true,
-    encode: encodeRules,
-    decode: (decoder) => ({ throttleMs: decoder.readInt32(), rules: decoder.readArray(readRule) }),
+    make: ({ rules }) => ({
+      creations: rules.map(({ resource, name, pattern, principal, host, operation }) => ({
+        resourceType: RESOURCES[resource],
+        resourceName: name,
+        resourcePatternType: PATTERNS[pattern],
+        principal,
+        host,
+        operation: OPERATIONS[operation],
+        permissionType: ALLOW,
+      })),
+    }),
+    read: ({ creationResponses }) => ({
+      rules: creationResponses.map(({ errorCode, errorMessage }) => ({
+        errorCode: errorCodeOf(errorCode),
+        message: errorMessage ?? undefined,
+      })),
+    }),
   }),
 };
 
@@ -242,24 +262,4 @@ function skipPartition(decoder: Decoder): void {
 function operationsIn(bits: number): ReadonlySet<Operation> {
   const names = Object.keys(OPERATIONS) as Operation[];
   return new Set(names.filter((name) => (bits & (1 << OPERATIONS[name])) !== 0));
-}
-
-/**
- * ```
- * request   => [rule]
- * rule      => resource int8, name string, pattern int8, principal string, host string, operation int8, permission int8
- * response  => throttle int32, [error int16, message string]
- * ```
- */
-function encodeRules({ rules }: { readonly rules: readonly AclRule[] }): Encoder {
-  const encoder = new Encoder().writeInt32(rules.length);
-  for (const { resource, name, pattern, principal, host, operation } of rules) {
-    encoder.writeInt8(RESOURCES[resource]).writeString(name).writeInt8(PATTERNS[pattern]);
-    encoder.writeString(principal).writeString(host).writeInt8(OPERATIONS[operation]).writeInt8(ALLOW);
-  }
-  return encoder;
-}
-
-function readRule(decoder: Decoder): CreateAclsResponse['rules'][number] {
-  return { errorCode: errorCodeOf(decoder.readInt16()), message: decoder.readString() ?? undefined };
 }
