@@ -1,7 +1,8 @@
 import type { Tail } from '../../src/kafka/loops/tail.ts';
 import type { TailChunk, TailSink } from '../../src/kafka/loops/tail-port.ts';
 import type { BrokerResponse } from '../../src/kafka/wire/api.ts';
-import { Cluster, type Lane } from '../../src/kafka/wire/cluster.ts';
+import type { Lane } from '../../src/kafka/wire/broker.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import type { BrokerLink } from '../../src/kafka/wire/port.ts';
 import type { FetchRequest, FetchResponse, ProduceRequest } from '../../src/kafka/wire/record-apis.ts';
 import { type FakeKafkaOptions, fakeKafka } from './fake-kafka/fake-kafka.ts';

@@ -4,12 +4,12 @@ import type { BrokerResponse } from '../wire/api.ts';
 import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
-import type { Claims, Share } from './assigner.ts';
+import { type Claims, NOTHING, type Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
 import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
-import { encodeJoining, STICKY } from './member-claims.ts';
+import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
 import { type MemberSettings, memberTimingOf, planSettingsOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
@@ -23,8 +23,6 @@ export interface Joined {
 
 /** A call that waits for other members fails this long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
-const NO_GENERATION = -1;
-const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 /**
  * JoinGroup and SyncGroup, which the coordinator holds until the other members have joined. They have their own

@@ -3,7 +3,7 @@ import { BatchDecoder } from '../records/decode.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { FetchedPartition } from '../wire/record-apis.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
-import { boundsOf, type PartitionBounds } from './offsets.ts';
+import { boundsOf, type PartitionBounds } from './leader-calls.ts';
 import { TailErrorLog } from './tail-error-log.ts';
 import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';

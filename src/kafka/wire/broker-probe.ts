@@ -1,7 +1,6 @@
 import { APIS } from './apis.ts';
 import { WireConnection } from './kafkajs-connection.ts';
-import { loggerTo } from './kafkajs-dialer.ts';
-import { versionsOf } from './kafkajs-versions.ts';
+import { loggerTo, versionsOf } from './kafkajs-dialer.ts';
 import type { BrokerAddress } from './port.ts';
 
 /** The result of probing one broker without a login. */

@@ -1,16 +1,13 @@
 import type { Runtime } from '../../async/runtime.ts';
 import type { BrokerResponse } from './api.ts';
-import { Broker, type WireLog } from './broker.ts';
+import { Broker, type Lane, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
 import { firstResponse } from './first-response.ts';
 import { KafkaError } from './kafka-error.ts';
-import type { Lane } from './lane.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 import { Refresher } from './refresher.ts';
 import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
 import { Topology } from './topology.ts';
-
-export type { Lane } from './lane.ts';
 
 export interface ClusterOptions {
   readonly dialer: Dialer;
@@ -297,10 +294,5 @@ export class Cluster {
   }
 }
 
-function keyOf({ host, port }: BrokerAddress): string {
-  return `${host}:${port}`;
-}
-
-function noResponse(): KafkaError {
-  return new KafkaError('NO_RESPONSE', 'no broker answered in time');
-}
+const keyOf = ({ host, port }: BrokerAddress) => `${host}:${port}`;
+const noResponse = () => new KafkaError('NO_RESPONSE', 'no broker answered in time');

@@ -1,3 +1,4 @@
+import type { CoordinatorMetadata, GroupDescription } from 'kafkajs';
 import {
   api,
   type BrokerResponse,
@@ -111,29 +112,14 @@ interface DecodedJoin extends Decoded {
   }[];
 }
 
-interface DecodedGroups extends Decoded {
-  readonly groups: readonly {
-    readonly errorCode: number;
-    readonly groupId: string;
-    readonly state: string;
-    readonly members: readonly {
-      readonly memberId: string;
-      readonly clientId: string;
-      readonly clientHost: string;
-      readonly memberAssignment: Buffer | null;
-    }[];
-  }[];
-}
+/** As kafkajs decodes it. */
+type DecodedGroups = Decoded & { readonly groups: readonly (GroupDescription & { readonly errorCode: number })[] };
 
 const group = ({ groupId }: OfGroup) => groupId;
 const MEMBERS = { operation: 'Read', group } as const;
 
 export const GROUP_APIS = {
-  findCoordinator: api<
-    OfGroup,
-    FindCoordinatorResponse,
-    Decoded & { coordinator: Omit<FindCoordinatorResponse, 'throttleMs'> }
-  >({
+  findCoordinator: api<OfGroup, FindCoordinatorResponse, Decoded & CoordinatorMetadata>({
     name: 'GroupCoordinator',
     key: 10,
     right: { operation: 'Describe', group },

@@ -1,3 +1,4 @@
+import type { BrokerMetadata, DescribeConfigResponse, PartitionMetadata as KafkajsPartition } from 'kafkajs';
 import { api, type BrokerResponse, type Decoded, type Result } from './api.ts';
 import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf } from './kafkajs-errors.ts';
@@ -79,31 +80,8 @@ export interface CreateAclsResponse extends BrokerResponse {
   readonly rules: readonly (Result & { readonly message?: string | undefined })[];
 }
 
-interface DecodedMetadata extends Decoded {
-  readonly brokers: MetadataResponse['brokers'];
-  readonly clusterId: string | null;
-  readonly controllerId: number;
-  readonly topicMetadata: readonly {
-    readonly topicErrorCode: number;
-    readonly topic: string;
-    readonly partitionMetadata: readonly DecodedPartition[];
-  }[];
-}
-
-interface DecodedPartition {
-  readonly partitionId: number;
-  readonly leader: number;
-  readonly replicas: readonly number[];
-  readonly isr: readonly number[];
-}
-
-interface DecodedConfigs extends Decoded {
-  readonly resources: readonly {
-    readonly errorCode: number;
-    readonly resourceName: string;
-    readonly configEntries: readonly { readonly configName: string; readonly configValue: string | null }[];
-  }[];
-}
+/** As kafkajs decodes it. */
+type DecodedMetadata = Decoded & BrokerMetadata & { readonly clusterId: string | null; readonly controllerId: number };
 
 interface DecodedResult {
   readonly errorCode: number;
@@ -158,7 +136,7 @@ export const TOPIC_APIS = {
       })),
     }),
   }),
-  describeConfigs: api<OfTopics, DescribeConfigsResponse, DecodedConfigs>({
+  describeConfigs: api<OfTopics, DescribeConfigsResponse, Decoded & DescribeConfigResponse>({
     name: 'DescribeConfigs',
     key: 32,
     make: ({ topics }) => ({ resources: topics.map((name) => ({ type: RESOURCES.topic, name })) }),
@@ -206,7 +184,7 @@ export const TOPIC_APIS = {
 };
 
 /** Sorted by number; a partition's error adds nothing to its leader and replicas, so it is ignored. */
-function inOrder(topic: string, partitions: readonly DecodedPartition[]): PartitionMetadata[] {
+function inOrder(topic: string, partitions: readonly KafkajsPartition[]): PartitionMetadata[] {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
   return sorted.map(({ partitionId, leader, replicas, isr }, at) => {
     if (partitionId !== at) throw new KafkaError('MALFORMED_RESPONSE', `topic ${topic} has no partition ${at}`);
