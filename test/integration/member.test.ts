@@ -1,7 +1,7 @@
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import { connect, HEARTBEAT_MS, openStage, PARTITIONS, Process, SESSION_MS } from '../support/group-processes.ts';
 import { suiteServers } from '../support/servers.ts';
 

@@ -1,13 +1,13 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
+import { decodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 import { type Claims, NOTHING, type Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
-import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
 import { type MemberSettings, memberTimingOf, planSettingsOf } from './member-options.ts';

@@ -1,8 +1,8 @@
 import { describeError } from '../../errors.ts';
+import { encodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, SyncGroupRequest } from '../wire/group-apis.ts';
 import { type Candidate, type Claims, NOTHING, type Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
-import { encodeAssignment } from './group-protocol.ts';
 import { decodeJoining } from './member-claims.ts';
 import { type Plan, type PlanSettings, planGroup } from './planner.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';

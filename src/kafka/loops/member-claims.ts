@@ -1,6 +1,6 @@
+import { decodeSubscription, encodeSubscription } from '../wire/consumer-protocol.ts';
 import type { Claims } from './assigner.ts';
 import { decodeMemberReport, encodeMemberReport, type Report } from './copies-format.ts';
-import { decodeSubscription, encodeSubscription } from './group-protocol.ts';
 
 /** The only assigner that members offer: the coordinator rejects a consumer without it, and a member where one is. */
 export const STICKY = 'idalloc-sticky';

@@ -1,4 +1,4 @@
-import type { CoordinatorMetadata, GroupDescription } from 'kafkajs';
+import type { CoordinatorMetadata, GroupDescription, GroupMember } from 'kafkajs';
 import {
   api,
   type BrokerResponse,
@@ -100,19 +100,13 @@ export interface DescribeGroupsResponse extends BrokerResponse {
   })[];
 }
 
-interface DecodedJoin extends Decoded {
-  readonly generationId: number;
-  readonly groupProtocol: string | null;
-  readonly leaderId: string | null;
-  readonly memberId: string | null;
-  readonly members: readonly {
-    readonly memberId: string;
-    readonly groupInstanceId?: string | null;
-    readonly memberMetadata: Buffer;
-  }[];
-}
-
 /** As kafkajs decodes it. */
+type DecodedJoin = Decoded &
+  Readonly<Record<'groupProtocol' | 'leaderId' | 'memberId', string | null>> & {
+    readonly generationId: number;
+    readonly members: readonly (GroupMember & { readonly groupInstanceId?: string | null })[];
+  };
+
 type DecodedGroups = Decoded & { readonly groups: readonly (GroupDescription & { readonly errorCode: number })[] };
 
 const group = ({ groupId }: OfGroup) => groupId;

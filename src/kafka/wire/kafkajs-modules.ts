@@ -34,7 +34,9 @@ export interface Encoder {
   writeInt64(value: number): this;
   writeBoolean(value: boolean): this;
   writeString(value: string | null): this;
-  writeBytes(value: Buffer): this;
+  writeBytes(value: Buffer | null): this;
+  /** What was written. */
+  readonly buffer: Buffer;
 }
 
 export const Encoder = typed<new (initialBytes?: number) => Encoder>(encoderModule);

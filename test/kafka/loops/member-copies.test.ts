@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Copy, CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
-import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';

@@ -1,5 +1,5 @@
-import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { STICKY } from '../../../src/kafka/loops/member-claims.ts';
+import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';
