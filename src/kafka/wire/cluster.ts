@@ -93,7 +93,7 @@ export class Cluster {
    */
   silence(topic: string, partition: number): Silence | undefined {
     const node = this.#topology.lastLeader(topic, partition);
-    const address = node === undefined ? undefined : this.#topology.address(node);
+    const address = node === undefined ? undefined : this.#topology.brokers.get(node);
     const broker = address && this.#brokers.get(keyOf(address));
     return node === undefined || broker === undefined || broker.silentMs === 0
       ? undefined
@@ -117,7 +117,7 @@ export class Cluster {
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
     const deadlineMs = this.#now() + timeoutMs;
-    const address = this.#topology.address(node) ?? (await this.#lookUpAddress(node, timeoutMs));
+    const address = this.#topology.brokers.get(node) ?? (await this.#lookUpAddress(node, timeoutMs));
     return this.#broker(address).call(lane, deadlineMs, use);
   }
 
@@ -185,7 +185,7 @@ export class Cluster {
 
   async #lookUpAddress(node: number, timeoutMs: number): Promise<BrokerAddress> {
     await this.#refreshed(timeoutMs);
-    const address = this.#topology.address(node);
+    const address = this.#topology.brokers.get(node);
     if (address === undefined) throw new KafkaError('UNREACHABLE', `no broker has the node ID ${node}`);
     return address;
   }
