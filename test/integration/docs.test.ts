@@ -87,7 +87,7 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
     'idalloc namespace rebuild': { before: stopWorker },
     'idalloc replay --from 2h': {
       when: [
-        /start the workers now/,
+        /restart the workers now/,
         () => {
           worker = realm.worker();
           serves = true;

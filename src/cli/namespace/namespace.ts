@@ -37,7 +37,7 @@ export interface RebuildFlags {
 /** `idalloc namespace`: inspects and rebuilds what the workers of a datacenter share. */
 export function namespaceCommand(context: CliContext): Command {
   const show = new Command('show')
-    .description('Show what etcd and the witness topic hold, and whether etcd was set back.')
+    .description('Show what etcd and the witness topic hold, and whether etcd was rolled back.')
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
     .action(async (options: { json?: true }) => {
