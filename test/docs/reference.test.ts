@@ -27,11 +27,12 @@ describe('the generated reference', () => {
     expect(served.filter((name) => !page.includes(`| \`${name}\` |`))).toEqual([]);
   });
 
-  test('has what each error code means and what to do', () => {
+  test('has the flags of each error code, and one sentence that says what it means', () => {
     const rows = renderReference('error-codes.md').split('\n');
-    const poor = Object.keys(ERRORS).filter((code) => {
+    const poor = Object.entries(ERRORS).filter(([code, { retryable, deadLetter }]) => {
       const row = rows.find((line) => line.startsWith(`| [\`${code}\`]`)) ?? '';
-      return !/ \| [^|]{10,}<br>\*\*Do:\*\* [^|]{5,} \|$/.test(row);
+      const [, flags = ''] = /^\| \[`\w+`\]\(\S+\) \| ([^|]+) \| [^|]{10,130}\. \|$/.exec(row) ?? [];
+      return flags === '' || flags.includes('retry') !== retryable || flags.includes('dead letter') !== deadLetter;
     });
     expect(poor).toEqual([]);
   });
@@ -46,6 +47,7 @@ describe('the generated reference', () => {
     ]) {
       expect(page).toContain(heading);
     }
-    expect(page).toMatch(/^\| `--dry-run` \| only show what would be read again/m);
+    expect(page).toMatch(/^- `--dry-run`: only show what would be read again/m);
+    expect(page.match(/`--sequence-bits <n>`/g)).toHaveLength(1);
   });
 });

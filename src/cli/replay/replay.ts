@@ -21,7 +21,7 @@ export interface ReplayOptions {
 
 const EXAMPLES = `
 Stop all workers first: the command refuses while the group has members. It shows what would be read again, asks, and
-resets the group's offsets, never forward. Start the workers when it asks for it: it waits until they have reached their former
+resets the group's offsets, never forward. Restart the workers when prompted: it waits until they have reached their former
 offsets, and have answered what they forwarded meanwhile. Then it compares every reply with the ledger and with the
 earlier reply. The exit code is 1 if one differs.
 
