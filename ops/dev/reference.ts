@@ -140,7 +140,7 @@ function commandPart(command: Command): string {
     `## ${pathOf(command)}`,
     cell(command.description()),
     ...(lines.length === 0 ? [] : [lines.join('\n')]),
-    ...helpAfter(command),
+    ...explanation(command),
   ].join('\n\n');
 }
 
@@ -155,18 +155,22 @@ const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */
-function helpAfter(command: Command): string[] {
+function helpAfter(command: Command): string {
   let shown = '';
   command.configureOutput({ writeOut: (text) => (shown += text) });
   command.outputHelp();
-  const whole = shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE);
-  const after = whole.trim();
-  return after === '' ? [] : [`\`\`\`text\n${after}\n\`\`\``];
+  return shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE).trim();
+}
+
+/** What the help explains after the options; its examples are left to --help. */
+function explanation(command: Command): string[] {
+  const [text = ''] = helpAfter(command).split(/^Examples:/m);
+  return text.trim() === '' ? [] : [`\`\`\`text\n${text.trim()}\n\`\`\``];
 }
 
 /** The commands that can be run: a command with commands below it is one only if it has examples of its own. */
 function runnable(command: Command): Command[] {
-  const own = command.commands.length === 0 || helpAfter(command).join().includes('Examples:');
+  const own = command.commands.length === 0 || helpAfter(command).includes('Examples:');
   return [...(own ? [command] : []), ...command.commands.flatMap(runnable)];
 }
 
@@ -179,7 +183,7 @@ function commandLine(): string {
     `# Command line
 
 Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
-output. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
+output, and \`--help\` of a command has examples. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
 Servers and topics come from the [configuration](configuration.md).
 
 ${IN_CHECKOUT}`,
