@@ -53,10 +53,10 @@ export function renderReference(page: ReferencePage): string {
 function variables(table_: Readonly<Record<string, Variable<unknown>>>): string {
   const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
     const names = secret ? `\`${name}\`, \`${name}_FILE\`` : `\`${name}\``;
-    const otherwise = fallback === undefined ? '–' : `\`${fallback}\``;
-    return [names, cell(meaning), cell(unit), required ? 'required' : otherwise];
+    const otherwise = required ? ', required' : fallback === undefined ? '' : `, \`${fallback}\``;
+    return [names, cell(meaning), `${cell(unit)}${otherwise}`];
   });
-  return table(['variable', 'meaning', 'unit', 'default'], rows);
+  return table(['variable', 'meaning', 'unit, default'], rows);
 }
 
 function configuration(): string {
@@ -109,12 +109,15 @@ function optionLine(option: Option): string {
   const choices = option.argChoices?.map((choice) => `\`${choice}\``).join(', ');
   const isForm = option.argChoices?.join() === FORMS;
   const notes = [
-    cell(option.description).replace(cell(TIME_HELP), '[a time](#times)'),
+    cell(option.description)
+      .replace(cell(TIME_HELP), '[a time](#times)')
+      .replace(/^print one line of JSON(: |, |$)/, ''),
     isForm ? '[a form](forms.md#the-forms)' : choices === undefined ? '' : `one of ${choices}`,
     option.mandatory ? 'required' : '',
     defaultOf(option),
   ];
-  return `- \`${option.flags}\`: ${notes.filter(Boolean).join('; ')}`;
+  const text = notes.filter(Boolean).join('; ');
+  return `- \`${option.flags}\`${text === '' ? '' : `: ${text}`}`;
 }
 
 function defaultOf({ defaultValue, negate, flags }: Option): string {
@@ -184,7 +187,7 @@ function commandLine(): string {
 
 Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
 output, and \`--help\` of a command has examples. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
-Servers and topics come from the [configuration](configuration.md).
+Servers and topics come from the [configuration](configuration.md). \`--json\` prints one line of JSON, here with its fields.
 
 ${IN_CHECKOUT}`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
@@ -209,8 +212,9 @@ function metrics(): string {
     .filter(({ name }) => name.startsWith('idalloc_'))
     .map((metric) => {
       const { name, help, labelNames } = metric;
-      const labels = labelNames.filter((label) => label !== 'le').map((label) => `\`${label}\``);
-      return [`\`${name}\``, metric.constructor.name.toLowerCase(), labels.join(', ') || '–', cell(help)];
+      const labels = labelNames.filter((label) => label !== 'le');
+      const shown = labels.length === 0 ? name : `${name}{${labels.join(', ')}}`;
+      return [`\`${shown}\``, metric.constructor.name.toLowerCase(), cell(help)];
     });
   return pageOf(
     `# Metrics
@@ -218,7 +222,7 @@ function metrics(): string {
 For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
 most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
     table(
-      ['metric', 'type', 'labels', 'meaning'],
+      ['metric', 'type', 'meaning'],
       rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other)),
     ),
     `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`.`,
