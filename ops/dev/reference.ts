@@ -154,7 +154,7 @@ function argumentText(argument: Argument): string {
 }
 
 /** On each page that shows calls of idalloc. */
-const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
+const IN_CHECKOUT = 'In a checkout, `idalloc` is `npm run idalloc --`.';
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */
@@ -236,8 +236,7 @@ function meanings(): ReadonlyMap<string, string> {
   const parts = readFileSync(RUNBOOK, 'utf8').split(/^### /m).slice(1);
   return new Map(
     parts.map((text) => {
-      const [, code = '', meaning = ''] =
-        /^(.*)\n[\s\S]*?^- \*\*Meaning\*\*: ([\s\S]*?)(?=\n- |\n\n)/m.exec(text) ?? [];
+      const [, code = '', meaning = ''] = /^(.*)\n[\s\S]*?^\*\*Meaning\*\*: ([\s\S]*?)\n\n/m.exec(text) ?? [];
       const [first = ''] = meaning
         .replace('† ', '')
         .replaceAll(/\s+/g, ' ')

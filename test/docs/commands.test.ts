@@ -52,7 +52,7 @@ const CALLS = MENTIONED.flatMap(({ page, command }) => {
 });
 
 /** What a page tells those who have a checkout, once. */
-const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
+const IN_CHECKOUT = 'In a checkout, `idalloc` is `npm run idalloc --`.';
 /** Pages that only mention a command, and that nobody works through. */
 const IN_PASSING = new Set(['docs/glossary.md', 'docs/internals/reach-by-time.md']);
 const isCall = (command: string) => /^idalloc (?!ready\b|form )/.test(command);

@@ -4,7 +4,7 @@ import { ERRORS } from '../../src/errors.ts';
 import { readPage } from '../support/docs.ts';
 
 const CODES = new Set<string>([...Object.keys(ERRORS), ...UNREADY_REASONS]);
-const ALWAYS = /^- \*\*Meaning\*\*: \S[\s\S]*^- \*\*Check\*\*: \S[\s\S]*^- \*\*Remedy\*\*: \S/m;
+const ALWAYS = /^\*\*Meaning\*\*: \S[\s\S]*^\*\*Check\*\*: \S[\s\S]*^\*\*Remedy\*\*: \S/m;
 
 /** The text under each heading of the third level, with what its section says before the first of them. */
 const ENTRIES = new Map(
@@ -22,8 +22,8 @@ describe('the runbook', () => {
   });
 
   it.for([...ENTRIES])('says for %s, or for its section, what one sees and how to verify', ([, { intro, entry }]) => {
-    expect(/^- \*\*Symptom\*\*: \S/m.test(entry) || /^The symptom is /m.test(intro)).toBe(true);
-    expect(/^- \*\*Verify\*\*: \S/m.test(entry) || /\bVerify (that|by) /.test(intro)).toBe(true);
+    expect(/^\*\*Symptom\*\*: \S/m.test(entry) || /^The symptom is /m.test(intro)).toBe(true);
+    expect(/^\*\*Verify\*\*: \S/m.test(entry) || /\bVerify (that|by) /.test(intro)).toBe(true);
   });
 
   it('has an entry for each code', () => {
