@@ -13,7 +13,7 @@ import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics.ts';
-import { cell, pageOf, table } from './markdown.ts';
+import { cell, list, pageOf, table } from './markdown.ts';
 import { ROOT } from './paths.ts';
 import { realServerTests } from './real-server-tests.ts';
 
@@ -51,19 +51,19 @@ export function renderReference(page: ReferencePage): string {
 // --- configuration
 
 function variables(table_: Readonly<Record<string, Variable<unknown>>>): string {
-  const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
+  const items = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
     const names = secret ? `\`${name}\`, \`${name}_FILE\`` : `\`${name}\``;
     const otherwise = required ? ', required' : fallback === undefined ? '' : `, \`${fallback}\``;
-    return [names, cell(meaning), `${cell(unit)}${otherwise}`];
+    return [names, `${cell(unit)}${otherwise}`, cell(meaning)] as const;
   });
-  return table(['variable', 'meaning', 'unit, default'], rows);
+  return list(items);
 }
 
 function configuration(): string {
   return pageOf(
     `# Configuration
 
-For operators: every variable of workers and commands, with its unit and default. All configuration comes from environment variables. An
+For operators: every variable of workers and commands, with its unit and its default. All configuration comes from environment variables. An
 empty variable counts as not set. All errors are reported together, each with the name of its variable, and the process exits with code 78.
 
 A secret can also be a file, which \`…_FILE\` names. The file is read for each use, so replacing it rotates the secret without a
@@ -214,17 +214,14 @@ function metrics(): string {
       const { name, help, labelNames } = metric;
       const labels = labelNames.filter((label) => label !== 'le');
       const shown = labels.length === 0 ? name : `${name}{${labels.join(', ')}}`;
-      return [`\`${shown}\``, metric.constructor.name.toLowerCase(), cell(help)];
+      return [`\`${shown}\``, metric.constructor.name.toLowerCase(), cell(help)] as const;
     });
   return pageOf(
     `# Metrics
 
 For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
 most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
-    table(
-      ['metric', 'type', 'meaning'],
-      rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other)),
-    ),
+    list(rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other))),
     `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`.`,
   );
 }
@@ -261,7 +258,7 @@ function errorCodes(): string {
   const [meaning, http] = [meanings(), statuses()];
   const row = (code: string, ...flags: readonly (string | false)[]) => {
     const shown = [...flags, http.get(code)].filter(Boolean).join(', ');
-    return [`[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`, shown || '–', meaning.get(code) ?? ''];
+    return [`[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`, shown, meaning.get(code) ?? ''] as const;
   };
   const codes = Object.keys(ERRORS) as ErrorCode[];
   const reasons = UNREADY_REASONS.filter((reason) => !(reason in ERRORS));
@@ -275,17 +272,11 @@ problem, and the last line of a command. Each links to its entry in the [runbook
 - **retry**: the same call may succeed later without any change.
 - **dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
 - **A number** is the status with which the [HTTP API](http.md) returns the code.`,
-    table(
-      ['code', 'flags', 'meaning'],
-      codes.map((code) => row(code, ERRORS[code].retryable && 'retry', ERRORS[code].deadLetter && 'dead letter')),
-    ),
+    list(codes.map((code) => row(code, ERRORS[code].retryable && 'retry', ERRORS[code].deadLetter && 'dead letter'))),
     `## Further reasons of readiness
 
 \`/readyz\` also has these. With a status they are reasons of the gate, in \`idalloc_gate{reason}\` too; with the others the gate is open.`,
-    table(
-      ['reason', 'flags', 'meaning'],
-      reasons.map((reason) => row(reason)),
-    ),
+    list(reasons.map((reason) => row(reason))),
   );
 }
 
