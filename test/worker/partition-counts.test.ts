@@ -52,7 +52,7 @@ test('a running worker names added partitions within seconds, once, and is still
   expect(errors()).toHaveLength(1);
 });
 
-test('requests of the partitions from before are served on, over rebalances and at their homes of before', async () => {
+test('requests of the partitions from before are still served, over rebalances and at their homes of before', async () => {
   stage.start({}, 'second');
   await stage.pass(START_MS);
   const known = idsOf('known', 3);
