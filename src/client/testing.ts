@@ -175,7 +175,7 @@ export class MemoryWorkers {
     if (known !== undefined) {
       const before = known.ranges.reduce((sum, range) => sum + range.count, 0);
       if (before === count) return known;
-      throw new IdallocError('CONFLICT', `this correlation ID has a batch of another count than ${count}`);
+      throw new IdallocError('CONFLICT', `this correlation ID has a batch with another count than ${count}`);
     }
     if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message);
     if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', `count ${count} is above ${layout.maxCount}`);

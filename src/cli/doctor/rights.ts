@@ -61,7 +61,7 @@ export function judgeRights(
     const detail = `no topic begins with '${replyPrefix}', so the right to write replies can't be checked`;
     return warn(NAME, detail, 'create a reply topic (idalloc topics init --reply-topic), and run this again');
   }
-  return ok(NAME, `a worker's, ${counted(replies, 'reply topic')} included`);
+  return ok(NAME, `all worker rights granted, including ${counted(replies, 'reply topic')}`);
 }
 
 function isAbout({ resource, pattern, name }: Right, topic: string): boolean {

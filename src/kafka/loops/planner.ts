@@ -169,7 +169,7 @@ function inPreference(able: readonly Place[], partition: number, owner: Candidat
     .map(({ place }) => place);
 }
 
-/** By the first numbers that differ. */
+/** Lexicographic order. */
 function compareAll(one: readonly number[], other: readonly number[]): number {
   const at = one.findIndex((value, i) => value !== other[i]);
   return at < 0 ? 0 : (one[at] ?? 0) - (other[at] ?? 0);
