@@ -71,7 +71,7 @@ for (const [signal, number] of [
 }
 
 /**
- * npx passes a SIGTERM on to its shell only, which ends: a worker would serve on, with nobody to stop it. It stops when its parent is
+ * npx passes a SIGTERM on to its shell only, which ends: a worker would keep serving, with nobody to stop it. It stops when its parent is
  * gone.
  */
 function stopWithShell(): void {

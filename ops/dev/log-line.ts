@@ -5,7 +5,7 @@ const LEVELS: ReadonlyMap<number, string> = new Map([
 ]);
 const WARN = 40;
 /** The `info` lines that show whether the worker serves. */
-const STATES: ReadonlySet<unknown> = new Set(['gate open', 'gate still closed']);
+const STATES: ReadonlySet<unknown> = new Set(['gate open', 'gate closed, reason changed']);
 const HIDDEN: ReadonlySet<string> = new Set(['level', 'time', 'pid', 'hostname', 'name', 'msg']);
 const LONGEST = 300;
 

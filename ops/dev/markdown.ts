@@ -6,6 +6,11 @@ export function cell(text: string): string {
   return line.replaceAll(/`[^`]*`|</g, (found) => (found === '<' ? '&lt;' : found));
 }
 
+/** Items of a list: each with a name, what is in parentheses after it, and its meaning. */
+export function list(items: readonly (readonly [name: string, note: string, meaning: string])[]): string {
+  return items.map(([name, note, meaning]) => `- ${name}${note === '' ? '' : ` (${note})`}: ${meaning}`).join('\n');
+}
+
 /** A table of Markdown. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');

@@ -1,16 +1,19 @@
 // Writes the pages that follow from the code. Usage: npm run docs:reference
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Command, Option } from 'commander';
+import { type Argument, Command, type Option } from 'commander';
 import { Registry } from 'prom-client';
 import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
+import { withLayoutOptions } from '../../src/cli/layout-options.ts';
 import { program } from '../../src/cli/program.ts';
+import { TIME_HELP } from '../../src/cli/times.ts';
+import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import type { Variable } from '../../src/config/variable.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics.ts';
-import { cell, pageOf, table } from './markdown.ts';
+import { cell, list, pageOf, table } from './markdown.ts';
 import { ROOT } from './paths.ts';
 import { realServerTests } from './real-server-tests.ts';
 
@@ -48,23 +51,23 @@ export function renderReference(page: ReferencePage): string {
 // --- configuration
 
 function variables(table_: Readonly<Record<string, Variable<unknown>>>): string {
-  const rows = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
+  const items = Object.entries(table_).map(([name, { meaning, unit, fallback, required, secret }]) => {
     const names = secret ? `\`${name}\`, \`${name}_FILE\`` : `\`${name}\``;
-    const otherwise = fallback === undefined ? '–' : `\`${fallback}\``;
-    return [names, cell(meaning), cell(unit), required ? 'required' : otherwise];
+    const otherwise = required ? ', required' : fallback === undefined ? '' : `, \`${fallback}\``;
+    return [names, `${cell(unit)}${otherwise}`, cell(meaning)] as const;
   });
-  return table(['variable', 'meaning', 'unit', 'default'], rows);
+  return list(items);
 }
 
 function configuration(): string {
   return pageOf(
     `# Configuration
 
-For operators: every variable of workers and commands, with its unit and default. All configuration comes from environment variables. An
+For operators: every variable of workers and commands, with its unit and its default. All configuration comes from environment variables. An
 empty variable counts as not set. All errors are reported together, each with the name of its variable, and the process exits with code 78.
 
 A secret can also be a file, which \`…_FILE\` names. The file is read for each use, so replacing it rotates the secret without a
-restart; see [Log in to etcd](../how-to/etcd-logins.md) and [Log in to Kafka](../how-to/kafka-logins.md).`,
+restart; see [Log in to Kafka and etcd](../how-to/logins.md).`,
     `## Kafka and topics
 
 Read by every command that talks to Kafka.\n\n${variables(KAFKA_VARIABLES)}`,
@@ -97,13 +100,24 @@ function pathOf(command: Command): string {
   return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }
 
-function optionRow(option: Option): readonly string[] {
+const LAYOUT_COMMAND = withLayoutOptions(new Command());
+const LAYOUT_FLAGS: ReadonlySet<string> = new Set(LAYOUT_COMMAND.options.map(({ flags }) => flags));
+const FORMS = FORM_NAMES.join();
+
+/** An option with its meaning. How a time and a form are written is said once, elsewhere. */
+function optionLine(option: Option): string {
+  const choices = option.argChoices?.map((choice) => `\`${choice}\``).join(', ');
+  const isForm = option.argChoices?.join() === FORMS;
   const notes = [
-    option.argChoices === undefined ? '' : `one of ${option.argChoices.map((choice) => `\`${choice}\``).join(', ')}`,
+    cell(option.description)
+      .replace(cell(TIME_HELP), '[a time](#times)')
+      .replace(/^print one line of JSON(: |, |$)/, ''),
+    isForm ? '[a form](forms.md#the-forms)' : choices === undefined ? '' : `one of ${choices}`,
     option.mandatory ? 'required' : '',
     defaultOf(option),
   ];
-  return [cell(`\`${option.flags}\``), cell(option.description), notes.filter(Boolean).join('; ')];
+  const text = notes.filter(Boolean).join('; ');
+  return `- \`${option.flags}\`${text === '' ? '' : `: ${text}`}`;
 }
 
 function defaultOf({ defaultValue, negate, flags }: Option): string {
@@ -111,42 +125,55 @@ function defaultOf({ defaultValue, negate, flags }: Option): string {
   return flags.includes('--temp-dir') ? 'default: the temporary directory' : `default: \`${String(defaultValue)}\``;
 }
 
-/** Usage, options and the help text after them, of a command that has an action. */
+/** A command's own options, and one line for those that choose a layout. */
+function optionLines(command: Command): readonly string[] {
+  const shown = command.options.filter(({ hidden }) => !hidden);
+  const own = shown.filter(({ flags }) => !LAYOUT_FLAGS.has(flags));
+  const rest = own.length === shown.length ? [] : ['- [layout options](#layout-options)'];
+  return [...rest, ...own.map(optionLine)];
+}
+
+/** Arguments, options and the help text after them, of a command that has an action. */
 function commandPart(command: Command): string {
-  const usage = `${pathOf(command)} ${command.usage()}`.trim();
-  const args = command.registeredArguments.map((argument) => [
-    `\`${argument.name()}\``,
-    cell(argument.description),
-    argument.required ? 'required' : '',
-  ]);
-  const options = command.options.filter(({ hidden }) => !hidden).map(optionRow);
-  const rows = [...args, ...options];
+  const args = command.registeredArguments.map(
+    (argument) => `- \`${argumentText(argument)}\`: ${cell(argument.description)}`,
+  );
+  const lines = [...args, ...optionLines(command)];
   return [
     `## ${pathOf(command)}`,
     cell(command.description()),
-    `\`\`\`text\n${usage}\n\`\`\``,
-    ...(rows.length === 0 ? [] : [table(['option', 'meaning', ''], rows)]),
-    ...helpAfter(command),
+    ...(lines.length === 0 ? [] : [lines.join('\n')]),
+    ...explanation(command),
   ].join('\n\n');
 }
 
+/** An argument as the usage shows it: `<id...>` for one or more, `[name]` for one that may be left out. */
+function argumentText(argument: Argument): string {
+  const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
+  return argument.required ? `<${name}>` : `[${name}]`;
+}
+
 /** On each page that shows calls of idalloc. */
-const IN_CHECKOUT = 'In a checkout, write `npm run idalloc --` for `idalloc`.';
+const IN_CHECKOUT = 'In a checkout, `idalloc` is `npm run idalloc --`.';
 const VARIABLES_ELSEWHERE = '  (the table of Configuration)';
 
 /** commander does not expose the help text after the options, so it is cut from the whole help. */
-function helpAfter(command: Command): string[] {
+function helpAfter(command: Command): string {
   let shown = '';
   command.configureOutput({ writeOut: (text) => (shown += text) });
   command.outputHelp();
-  const whole = shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE);
-  const after = whole.trim();
-  return after === '' ? [] : [`\`\`\`text\n${after}\n\`\`\``];
+  return shown.slice(command.helpInformation().length).replace(describeVariables(), VARIABLES_ELSEWHERE).trim();
+}
+
+/** What the help explains after the options; its examples are left to --help. */
+function explanation(command: Command): string[] {
+  const [text = ''] = helpAfter(command).split(/^Examples:/m);
+  return text.trim() === '' ? [] : [`\`\`\`text\n${text.trim()}\n\`\`\``];
 }
 
 /** The commands that can be run: a command with commands below it is one only if it has examples of its own. */
 function runnable(command: Command): Command[] {
-  const own = command.commands.length === 0 || helpAfter(command).join().includes('Examples:');
+  const own = command.commands.length === 0 || helpAfter(command).includes('Examples:');
   return [...(own ? [command] : []), ...command.commands.flatMap(runnable)];
 }
 
@@ -159,11 +186,13 @@ function commandLine(): string {
     `# Command line
 
 Every command with its options and exit codes; [Use the command line](../how-to/command-line.md) shows what each one is for, with its
-output. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
-Servers and topics come from the [configuration](configuration.md).
+output, and \`--help\` of a command has examples. Results go to stdout, everything else to stderr. Colours and a progress bar appear on a terminal only; \`NO_COLOR\` is respected.
+Servers and topics come from the [configuration](configuration.md). \`--json\` prints one line of JSON, here with its fields.
 
 ${IN_CHECKOUT}`,
     `## Exit codes\n\n${table(['exit code', 'meaning'], exits)}`,
+    `## Layout options\n\nFor IDs of another layout, with every command that reads IDs.\n\n${LAYOUT_COMMAND.options.map(optionLine).join('\n')}`,
+    `## Times\n\nA time is ${cell(TIME_HELP)}.`,
     ...COMMAND_LINE.commands.flatMap(runnable).map(commandPart),
   );
 }
@@ -183,48 +212,35 @@ function metrics(): string {
     .filter(({ name }) => name.startsWith('idalloc_'))
     .map((metric) => {
       const { name, help, labelNames } = metric;
-      const labels = labelNames.filter((label) => label !== 'le').map((label) => `\`${label}\``);
-      return [`\`${name}\``, metric.constructor.name.toLowerCase(), labels.join(', ') || '–', cell(help)];
+      const labels = labelNames.filter((label) => label !== 'le');
+      const shown = labels.length === 0 ? name : `${name}{${labels.join(', ')}}`;
+      return [`\`${shown}\``, metric.constructor.name.toLowerCase(), cell(help)] as const;
     });
   return pageOf(
     `# Metrics
 
 For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
 most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
-    table(
-      ['metric', 'type', 'labels', 'meaning'],
-      rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other)),
-    ),
+    list(rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other))),
     `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`.`,
   );
 }
 
 // --- error codes
 
-/** The entries of the runbook: by heading, the first sentence of what it means and of what to do. */
-function runbookEntries(): ReadonlyMap<string, { readonly means: string; readonly remedy: string }> {
+/** What each code means: the first sentence of its entry in the runbook. */
+function meanings(): ReadonlyMap<string, string> {
   const parts = readFileSync(RUNBOOK, 'utf8').split(/^### /m).slice(1);
   return new Map(
     parts.map((text) => {
-      const [heading = ''] = text.split('\n');
-      return [heading, { means: firstSentence(text, 'Means'), remedy: firstSentence(text, 'Do') }];
+      const [, code = '', meaning = ''] = /^(.*)\n[\s\S]*?^\*\*Meaning\*\*: ([\s\S]*?)\n\n/m.exec(text) ?? [];
+      const [first = ''] = meaning
+        .replace('† ', '')
+        .replaceAll(/\s+/g, ' ')
+        .split(/(?<=\.) /);
+      return [code, cell(first.startsWith('etcd') ? first : `${first.charAt(0).toUpperCase()}${first.slice(1)}`)];
     }),
   );
-}
-
-/** The first sentence of a part of an entry; "nothing once" is too short, so the next sentence is added. */
-function firstSentence(text: string, label: string): string {
-  const end = '(?=\\n- \\*\\*|\\n\\n|$(?![\\s\\S]))';
-  const [, part = ''] = new RegExp(`^- \\*\\*${label}\\*\\* ([\\s\\S]*?)${end}`, 'm').exec(text) ?? [];
-  const sentences = part
-    .replaceAll('†', '')
-    .replaceAll(/\s+/g, ' ')
-    .trim()
-    .split(/(?<=[^.]\.) (?=[A-Z(`[])/);
-  const [first = ''] = sentences;
-  const line = sentences.slice(0, /^nothing\b/i.test(first) ? 2 : 1).join(' ');
-  const capital = line.startsWith('etcd') ? line : `${line.charAt(0).toUpperCase()}${line.slice(1)}`;
-  return cell(capital).replaceAll('](#', '](../operations/runbook.md#');
 }
 
 /** The HTTP statuses of codes: those in the API's sources, and 503 for reasons why a worker does not serve. */
@@ -239,40 +255,28 @@ function statuses(): ReadonlyMap<string, string> {
 }
 
 function errorCodes(): string {
-  const [entries, http] = [runbookEntries(), statuses()];
-  const row = (code: string, ...flags: readonly string[]) => {
-    const { means = '', remedy = '' } = entries.get(code) ?? {};
-    const link = `[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`;
-    return [link, ...flags, http.get(code) ?? '–', `${means}<br>**Do:** ${remedy}`];
+  const [meaning, http] = [meanings(), statuses()];
+  const row = (code: string, ...flags: readonly (string | false)[]) => {
+    const shown = [...flags, http.get(code)].filter(Boolean).join(', ');
+    return [`[\`${code}\`](../operations/runbook.md#${code.toLowerCase()})`, shown, meaning.get(code) ?? ''] as const;
   };
-  const yes = (flag: boolean) => (flag ? 'yes' : 'no');
   const codes = Object.keys(ERRORS) as ErrorCode[];
   const reasons = UNREADY_REASONS.filter((reason) => !(reason in ERRORS));
   return pageOf(
     `# Error codes
 
-For everyone who sees a code. The set is closed: every error that a requester, an operator or a log reader can meet has one of these
-codes. It is in the \`IdError\` of a reply, the \`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line,
-\`idalloc_errors_total{code}\`, the \`code\` of an HTTP problem, and the last line of a command. Each links to its entry in the
-[runbook](../operations/runbook.md).
+For everyone who sees a code. The set is closed: every error has one of these codes. It is in the \`IdError\` of a reply, the
+\`kafka_dlt-exception-fqcn\` header of a dead letter, the field \`code\` of a log line, \`idalloc_errors_total{code}\`, the \`code\` of an HTTP
+problem, and the last line of a command. Each links to its entry in the [runbook](../operations/runbook.md), which has the remedy.
 
-${IN_CHECKOUT}
-
-- **Retryable**: the same call may succeed later without any change.
-- **Dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
-- **HTTP**: the status with which the HTTP API returns it. [HTTP API](http.md) has the statuses without a code.`,
-    table(
-      ['code', 'retryable', 'dead letter', 'HTTP', 'meaning and remedy'],
-      codes.map((code) => row(code, yes(ERRORS[code].retryable), yes(ERRORS[code].deadLetter))),
-    ),
+- **retry**: the same call may succeed later without any change.
+- **dead letter**: the request can't be served as it stands; its record goes to the dead-letter topic.
+- **A number** is the status with which the [HTTP API](http.md) returns the code.`,
+    list(codes.map((code) => row(code, ERRORS[code].retryable && 'retry', ERRORS[code].deadLetter && 'dead letter'))),
     `## Further reasons of readiness
 
-\`/readyz\` also has these. Those with an HTTP status are reasons of the gate: \`idalloc_gate{reason}\` has them too, and the HTTP API
-returns them as the \`code\` of its 503. With the others the gate is open.`,
-    table(
-      ['reason', 'HTTP', 'meaning and remedy'],
-      reasons.map((reason) => row(reason)),
-    ),
+\`/readyz\` also has these. With a status they are reasons of the gate, in \`idalloc_gate{reason}\` too; with the others the gate is open.`,
+    list(reasons.map((reason) => row(reason))),
   );
 }
 

@@ -13,15 +13,15 @@ export interface EvictOptions {
 }
 
 const LIST_HELP = `
-A ceiling is the time below which a worker ID may have been used; its next holder starts there. It never falls.
+A ceiling is the time below which a worker ID may have been used; its next holder starts there.
 
 Examples:
   idalloc leases
   idalloc leases --all --json`;
 
 const EVICT_HELP = `
-Deletes the owner key and revokes its lease. The ceiling stays, so no ID can be allocated twice. The worker notices at its
-next heartbeat, stops allocating and takes another worker ID. Use it for a worker that can't be reached; stop others instead.
+For a worker that can't be reached; stop others instead. Its ceiling stays, so no ID can be allocated twice. The worker
+notices at its next heartbeat, stops allocating and takes another worker ID.
 
 Examples:
   idalloc leases evict 7

@@ -23,8 +23,7 @@ const MAX_COUNT = 2 ** 31 - 1;
 
 const EXAMPLES = `
 The same correlation ID gets the same batch while the ledger keeps it, 26 h by default; with another count or reply
-topic it is a CONFLICT.
-With --json, stdout has one line:
+topic it is a CONFLICT. With --json, stdout has one line:
   {"correlation_id","count","ids":[{"value_string","value_hex","breakdown"}],"datacenter_id","worker_id","fence","replayed"}
 or, without a batch, {"correlation_id","error":{"code","message"}}. IDs and the fence are strings. --form adds a
 "value_form" to each ID, a layout of 53 bits a "value_number". With --sequence the line is

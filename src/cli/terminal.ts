@@ -36,7 +36,7 @@ function isPlain(env: CliContext['env']): boolean {
 export async function confirm(context: CliContext, question: string, yes: boolean): Promise<void> {
   if (yes) return;
   if (!context.terminal.input || !context.terminal.errors) {
-    throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to ask on: confirm with --yes`);
+    throw new IdallocError('NOT_CONFIRMED', `${question} There is no terminal to prompt on: confirm with --yes`);
   }
   const answer = await context.ask(`${question} [y/N] `);
   if (!/^y(es)?$/i.test(answer.trim())) throw new IdallocError('NOT_CONFIRMED', 'nothing was changed');

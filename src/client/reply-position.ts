@@ -1,7 +1,7 @@
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import { END, offsetAt } from '../kafka/loops/offsets.ts';
+import { END, offsetAt } from '../kafka/loops/leader-calls.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 

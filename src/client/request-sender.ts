@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import { append } from '../kafka/loops/append.ts';
+import { append } from '../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import type { NewRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';

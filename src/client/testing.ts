@@ -216,7 +216,7 @@ export class MemoryWorkers {
     if (known !== undefined) {
       const before = known.ranges.reduce((sum, range) => sum + range.count, 0);
       if (before === count) return known;
-      throw new IdallocError('CONFLICT', `this correlation ID has a batch of another count than ${count}`);
+      throw new IdallocError('CONFLICT', `this correlation ID has a batch with another count than ${count}`);
     }
     this.#admit(request, mode);
     const batch = this.#allocate(count);

@@ -9,7 +9,7 @@ import { type Ticks, ticks } from '../core/units.ts';
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
  * is part of the key, since after a rebuild etcd may restart its revisions, and so the fences. So is the lease, which is
- * random for each claim: an etcd that was set back to just before a claim gives the same fence to the next claim.
+ * random for each claim: an etcd that was rolled back to just before a claim gives the same fence to the next claim.
  */
 export interface Witness {
   /** The UUID in the namespace's descriptor. */

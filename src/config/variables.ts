@@ -140,7 +140,7 @@ export const KAFKA_VARIABLES = {
     integer(0, 3_600_000),
     'ms',
     '120000',
-    "twice the largest difference between the brokers' clocks: a forwarded or resent request that is newer than the ledger's horizon by less than this is FORGOTTEN, and an audit does not miss the decision of a reply that is newer than the oldest entry by less than this",
+    "twice the largest difference between the brokers' clocks: forwarded or resent requests that are newer than the ledger's horizon by less are FORGOTTEN, and an audit needs no decision for replies that are newer than the oldest entry by less",
   ),
   ALLOW_WEAK_LEDGER: withDefault(flag, '0 or 1', '0', 'accept a ledger on fewer than 3 brokers; development only'),
   SCHEMA_REGISTRY_URL: optional(
@@ -215,7 +215,7 @@ export const WORKER_VARIABLES = {
     integer(100, 30_000),
     'ms',
     '5000',
-    "a reservation ends this long before the lease can expire: a successor whose clock is behind a crashed worker's by no more takes its worker ID without waiting",
+    'a reservation ends this long before the lease can expire: a successor whose clock is behind by no more need not wait',
   ),
   INDEX_DIR: withDefault(
     z.string().max(4_096),
@@ -245,7 +245,7 @@ export const WORKER_VARIABLES = {
   QUOTAS: lines(
     'quotas',
     parseQuotas,
-    "'prefix IDs/s requests/s; …', each with a third number for the bytes/s of its replies if the default does not fit: limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
+    "'prefix IDs/s requests/s bytes/s; …', the last one optional: limits for requests whose reply topic has this prefix, across all workers of the group; unset: no limit",
   ),
   KAFKA_SESSION_TIMEOUT_MS: withDefault(
     integer(1_000, 300_000),

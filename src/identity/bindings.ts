@@ -75,7 +75,7 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
         `The request topic '${requests}' was created with ${stored} partitions, but REQUEST_PARTITIONS is ${requestPartitions}: ` +
         'the count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
         `Set REQUEST_PARTITIONS=${stored}. For more partitions, or after partitions were added, create a second pair of ` +
-        'topics: docs/how-to/more-partitions.md.',
+        'topics: docs/how-to/pair-of-topics.md.',
     },
     {
       key: `${root}request-topics/${requests}/ledger`,

@@ -27,7 +27,7 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
 
 /**
  * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
- * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was set back, NAMESPACE_MISMATCH or
+ * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was rolled back, NAMESPACE_MISMATCH or
  * NAMESPACE_DAMAGED when the namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
@@ -70,7 +70,7 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
 
 /**
  * The transaction that raises our ceiling, if we still own the worker ID and the ceiling has not changed. An etcd that
- * was set back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
+ * was rolled back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
  */
 export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
@@ -136,7 +136,7 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
   }
 }
 
-/** Whether etcd was found to be set back. No worker exits because of that, since a rebuild fixes it. */
+/** Whether etcd was found to be rolled back. No worker exits because of that, since a rebuild fixes it. */
 export function isRestored(error: unknown): error is IdallocError {
   return error instanceof IdallocError && error.code === 'RESTORED';
 }

@@ -51,7 +51,7 @@ export async function readStoredNamespace(
 }
 
 /**
- * Makes a namespace usable again after its etcd was set back, wiped or damaged, with every ceiling at a floor above all
+ * Makes a namespace usable again after its etcd was rolled back, wiped or damaged, with every ceiling at a floor above all
  * that was ever reserved. No worker ID may be held. Safe to repeat after any interruption, and even if a worker runs
  * that should not.
  *

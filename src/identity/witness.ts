@@ -3,7 +3,7 @@ import { IdallocError } from '../errors.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
- * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being set back, by a restored
+ * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being rolled back, by a restored
  * backup or a lost data directory. Each term writes its reservations to the witness topic before it uses them, so at
  * every acquire etcd must show at least that much for each worker ID.
  *
@@ -102,7 +102,7 @@ const OTHERS =
 function restored(what: string, otherwise = ''): IdallocError {
   return new IdallocError(
     'RESTORED',
-    `etcd was set back: ${what}. New IDs could repeat old ones, so none are allocated: stop the workers of this datacenter that ` +
+    `etcd was rolled back: ${what}. New IDs could repeat old ones, so none are allocated: stop the workers of this datacenter that ` +
       `still serve (those that refuse can keep running and recover), and run 'idalloc namespace rebuild'.${otherwise}`,
   );
 }

@@ -26,7 +26,7 @@ export interface AllocatorOptions {
   readonly onTaken?: (ranges: readonly IdRange[]) => void;
 }
 
-/** A batch that gets no ID for this long fails: the clock or the raises of the ceiling are in trouble. */
+/** A batch that gets no ID for this long fails: the clock stands still, or ceiling raises are failing. */
 const MAX_WAIT_MS = 5_000;
 /** The part of all IDs that the oldest large request gets, however many IDs smaller requests take. */
 const LARGE_SHARE = 1 / 8;

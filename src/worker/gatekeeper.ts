@@ -61,7 +61,7 @@ export class Gatekeeper {
     const { log } = this.#options;
     if (reason === undefined) log.info('gate open');
     else if (before === undefined) log.warn({ reason, detail }, 'gate closed');
-    else log.info({ reason, detail }, 'gate still closed');
+    else log.info({ reason, detail }, 'gate closed, reason changed');
     for (const listener of this.#listeners) listener(reason);
   }
 }

@@ -179,7 +179,7 @@ export class IdentityHolder implements AsyncDisposable {
     } else this.#refuse(refusal?.code ?? 'NO_IDENTITY', refusal?.message);
   }
 
-  /** An etcd that was set back is logged as an error, once: only an operator's rebuild fixes it. */
+  /** An etcd that was rolled back is logged as an error, once: only an operator's rebuild fixes it. */
   #refuse(code: GateReason, message?: string): void {
     const { gate, log } = this.#options;
     if (code === 'RESTORED' && !this.#alarmed) {

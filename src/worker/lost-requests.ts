@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto';
 import type { Runtime } from '../async/runtime.ts';
 import type { LastRead } from '../codec/request-position.ts';
 import { wallMs } from '../core/units.ts';
-import { offsetAt, type PartitionBounds } from '../kafka/loops/offsets.ts';
+import { type LeaderCluster, offsetAt, type PartitionBounds } from '../kafka/loops/leader-calls.ts';
 import { ShortLog } from '../kafka/loops/short-log.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
-import type { Cluster } from '../kafka/wire/cluster.ts';
 
 export interface LostRequestsOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly topic: string;
   readonly partition: number;

@@ -58,7 +58,7 @@ export class PartitionCounts implements Disposable {
     const changes = [...this.#added].map(([topic, added]) => changed(topics[topic], partitions + added, partitions));
     if (changes.length === 0) return undefined;
     const waiting = this.#added.has('requests') ? '; requests in the added partitions wait' : '';
-    return `${changes.join(', ')}: the first ${partitions} are served on, no worker can start${waiting}; create a second pair of topics, see docs/how-to/more-partitions.md`;
+    return `${changes.join(', ')}: workers keep serving the first ${partitions}, but none can start${waiting}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
   }
 
   #schedule(): void {

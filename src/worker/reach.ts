@@ -129,7 +129,7 @@ export class Reach implements Disposable {
     this.#probed.add(node);
     const { cluster, topics } = this.#options;
     cluster
-      .call(node, 'control', PROBE_TIMEOUT_MS, (link) => link.metadata({ topics: [topics.requests] }))
+      .call(node, 'control', PROBE_TIMEOUT_MS, (link) => link.call('metadata', { topics: [topics.requests] }))
       .catch((error: unknown) => {
         if (kafkaErrorCode(error) === undefined) throw error;
       })

@@ -9,9 +9,9 @@ import {
 } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Copy } from '../kafka/loops/copies.ts';
+import type { PartitionBounds } from '../kafka/loops/leader-calls.ts';
 import { Member } from '../kafka/loops/member.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
-import type { PartitionBounds } from '../kafka/loops/offsets.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import type { Followed } from '../kafka/loops/tail-port.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';

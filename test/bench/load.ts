@@ -178,7 +178,7 @@ export class Load implements AsyncDisposable {
         maxBytes: PARTITION_BYTES,
       }));
       const answer = await this.#stage.cluster.call(node, 'replies', FETCH_TIMEOUT_MS, (link) =>
-        link.fetch({ ...FETCH, partitions: asked }),
+        link.call('fetch', { ...FETCH, partitions: asked }),
       );
       for (const fetched of answer.partitions) {
         if (fetched.errorCode !== undefined) throw new Error(`replies can't be read: ${fetched.errorCode}`);

@@ -11,7 +11,7 @@ import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
-import type { ListOffsetsResponse } from '../../src/kafka/wire/port.ts';
+import type { ListOffsetsResponse } from '../../src/kafka/wire/record-apis.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { startProcessServers } from '../support/process-servers.ts';
@@ -118,7 +118,9 @@ export class Stage implements AsyncDisposable {
     const batch = encodeBatch(records, RUNTIME.wallMs());
     const node = await this.cluster.leader(topic, partition, CALL_TIMEOUT_MS);
     const request = { topic, partition, batch, acks: -1, timeoutMs: REPLICATION_TIMEOUT_MS } as const;
-    const { errorCode } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+    const { errorCode } = await this.cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) =>
+      link.call('produce', request),
+    );
     if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
   }
 
@@ -133,7 +135,7 @@ export class Stage implements AsyncDisposable {
       [...byLeader].map(([node, its]) => {
         const asked = its.map((partition) => ({ topic, partition, timestampMs: -1 }));
         const request = { isolation: 'read_uncommitted', partitions: asked } as const;
-        return this.cluster.call(node, 'control', CALL_TIMEOUT_MS, (link) => link.listOffsets(request));
+        return this.cluster.call(node, 'control', CALL_TIMEOUT_MS, (link) => link.call('listOffsets', request));
       }),
     );
     return answers.flatMap((answer) => answer.partitions);

@@ -2,7 +2,8 @@ import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { FetchedRecord, NewRecord } from '../../src/kafka/records/record.ts';
-import { Cluster, type Lane } from '../../src/kafka/wire/cluster.ts';
+import type { Lane } from '../../src/kafka/wire/broker.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 
@@ -38,7 +39,9 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
   const positions = Array.from({ length: partitions }, () => 0);
   for (;;) {
     const asked = positions.map((offset, partition) => ({ topic, partition, offset, maxBytes: PARTITION_BYTES }));
-    const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.fetch({ ...FETCH, partitions: asked }));
+    const answer = await cluster.call(leader, lane, TIMEOUT_MS, (link) =>
+      link.call('fetch', { ...FETCH, partitions: asked }),
+    );
     for (const fetched of answer.partitions) {
       if (fetched.errorCode !== undefined) throw new Error(`${topic}: ${fetched.errorCode}`);
       const from = positions[fetched.partition] ?? 0;
@@ -52,7 +55,7 @@ async function follow(topic: string, lane: Lane, take: (partition: number, recor
 async function append(topic: string, partition: number, lane: Lane, records: readonly NewRecord[]): Promise<void> {
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const request = { topic, partition, batch, acks: -1, timeoutMs: TIMEOUT_MS } as const;
-  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.produce(request));
+  const { errorCode } = await cluster.call(leader, lane, TIMEOUT_MS, (link) => link.call('produce', request));
   if (errorCode !== undefined) throw new Error(`${topic}: ${errorCode}`);
 }
 

@@ -39,7 +39,11 @@ describe('a batch of a term that was suspended', () => {
   });
 
   it('is wrong if it was allocated during the suspension, whatever the reason became', () => {
-    const paused = [...lines.slice(0, 2), line(3_000, 'gate still closed', { reason: 'PROCESS_PAUSED' }), open(5_000)];
+    const paused = [
+      ...lines.slice(0, 2),
+      line(3_000, 'gate closed, reason changed', { reason: 'PROCESS_PAUSED' }),
+      open(5_000),
+    ];
     for (const log of [lines, paused]) {
       for (const ms of [2_001, 4_999])
         expect(faults(log, allocated(ms))).toEqual([expect.stringContaining('was closed')]);
@@ -85,7 +89,10 @@ describe('a batch of a term that has ended', () => {
   });
 
   it('is wrong if a step of the clock ended the term during a suspension', () => {
-    const ended = line(1_500, 'gate still closed', { reason: 'CLOCK_BACKWARD', detail: 'went back by 500.5 ms' });
+    const ended = line(1_500, 'gate closed, reason changed', {
+      reason: 'CLOCK_BACKWARD',
+      detail: 'went back by 500.5 ms',
+    });
     const lines = [acquired(1_000), closed(2_000, 'LEASE_SUSPENDED'), ended, open(4_000)];
     expect(faults(lines, allocated(2_500))).toEqual([
       expect.stringContaining('was closed'),

@@ -41,7 +41,7 @@ function start({ atTerminal = true, use = async () => 'done' }: Options = {}) {
         link.close = () => undefined;
         ended.resolve();
       },
-      metadata: async () => metadataAnswer([]),
+      call: async () => metadataAnswer([]),
     } as unknown as { close: () => void };
     return link as unknown as BrokerLink;
   };

@@ -4,7 +4,8 @@ import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, ProduceRequest, ProduceResponse } from '../../src/kafka/wire/port.ts';
+import type { ProduceRequest, ProduceResponse } from '../../src/kafka/wire/record-apis.ts';
+import { scriptedLink } from '../support/scripted-link.ts';
 import { FakeRuntime, turns } from './stage.ts';
 
 const PARTITIONS = 2;
@@ -21,7 +22,7 @@ interface Call {
 /** A sender whose broker answers when the test says so. */
 function staged() {
   const calls: Call[] = [];
-  const link = {
+  const link = scriptedLink({
     produce: async (request: ProduceRequest) => {
       const answered = Promise.withResolvers<ProduceResponse>();
       const batches = { records: request.batch, aborted: [] };
@@ -31,7 +32,7 @@ function staged() {
       calls.push({ request, lane, keys: records.map(({ key }) => String(key)), answer });
       return answered.promise;
     },
-  } as Partial<BrokerLink> as BrokerLink;
+  });
   let lane = '';
   const doubts: string[] = [];
   const cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'partitions'> = {

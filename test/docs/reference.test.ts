@@ -13,8 +13,8 @@ describe('the generated reference', () => {
   test('has every variable, with its default', () => {
     const page = renderReference('configuration.md');
     const missing = Object.entries(VARIABLES).filter(([name, { fallback }]) => {
-      const row = page.split('\n').find((line) => line.startsWith(`| \`${name}\``)) ?? '';
-      return row === '' || (fallback !== undefined && !row.endsWith(`| \`${fallback}\` |`));
+      const row = page.split('\n').find((line) => line.startsWith(`- \`${name}\``)) ?? '';
+      return row === '' || (fallback !== undefined && !row.includes(`, \`${fallback}\`): `));
     });
     expect(missing).toEqual([]);
   });
@@ -24,14 +24,16 @@ describe('the generated reference', () => {
     const served = [...body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name);
     expect(served.length).toBeGreaterThan(20);
     const page = renderReference('metrics.md');
-    expect(served.filter((name) => !page.includes(`| \`${name}\` |`))).toEqual([]);
+    expect(served.filter((name) => !new RegExp(`^- \`${name}[\`{]`, 'm').test(page))).toEqual([]);
   });
 
-  test('has what each error code means and what to do', () => {
+  test('has the flags of each error code, and one sentence that says what it means', () => {
     const rows = renderReference('error-codes.md').split('\n');
-    const poor = Object.keys(ERRORS).filter((code) => {
-      const row = rows.find((line) => line.startsWith(`| [\`${code}\`]`)) ?? '';
-      return !/ \| [^|]{10,}<br>\*\*Do:\*\* [^|]{5,} \|$/.test(row);
+    const poor = Object.entries(ERRORS).filter(([code, { retryable, deadLetter }]) => {
+      const row = rows.find((line) => line.startsWith(`- [\`${code}\`]`)) ?? '';
+      const shown = /^- \[`\w+`\]\(\S+\)(?: \(([^)]+)\))?: \S.{9,130}\.$/.exec(row);
+      const flags = shown?.[1] ?? '';
+      return shown === null || flags.includes('retry') !== retryable || flags.includes('dead letter') !== deadLetter;
     });
     expect(poor).toEqual([]);
   });
@@ -46,6 +48,7 @@ describe('the generated reference', () => {
     ]) {
       expect(page).toContain(heading);
     }
-    expect(page).toMatch(/^\| `--dry-run` \| only show what would be read again/m);
+    expect(page).toMatch(/^- `--dry-run`: only show what would be read again/m);
+    expect(page.match(/`--sequence-bits <n>`/g)).toHaveLength(1);
   });
 });

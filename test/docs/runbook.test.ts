@@ -1,28 +1,37 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS } from '../../src/errors.ts';
+import { readPage } from '../support/docs.ts';
 
-const RUNBOOK = readFileSync(new URL('../../docs/operations/runbook.md', import.meta.url), 'utf8');
 const CODES = new Set<string>([...Object.keys(ERRORS), ...UNREADY_REASONS]);
+const ALWAYS = /^\*\*Meaning\*\*: \S[\s\S]*^\*\*Check\*\*: \S[\s\S]*^\*\*Remedy\*\*: \S/m;
 
-/** The text under each heading of the third level. */
+/** The text under each heading of the third level, with what its section says before the first of them. */
 const ENTRIES = new Map(
-  RUNBOOK.split(/^### /m)
-    .slice(1)
-    .map((text) => {
-      const [heading = '', ...lines] = text.split('\n');
-      const end = lines.findIndex((line) => line.startsWith('## '));
-      return [heading, (end < 0 ? lines : lines.slice(0, end)).join('\n')] as const;
+  readPage('docs/operations/runbook.md')
+    .split(/^## /m)
+    .flatMap((section) => {
+      const [intro = '', ...entries] = section.split(/^### /m);
+      return entries.map((entry) => [entry.split('\n')[0] ?? '', { intro, entry }] as const);
     }),
 );
 
 describe('the runbook', () => {
-  it.for([...CODES])('explains %s and what to do', (code) => {
-    expect(ENTRIES.get(code)).toMatch(/- \*\*Means\*\* \S[\s\S]*- \*\*Do\*\* \S/);
+  it.for([...ENTRIES])('has meaning, check and remedy of %s, in this order', ([, { entry }]) => {
+    expect(entry).toMatch(ALWAYS);
+  });
+
+  it.for([...ENTRIES])('says for %s, or for its section, what one sees and how to verify', ([, { intro, entry }]) => {
+    expect(/^\*\*Symptom\*\*: \S/m.test(entry) || /^The symptom is /m.test(intro)).toBe(true);
+    expect(/^\*\*Verify\*\*: \S/m.test(entry) || /\bVerify (that|by) /.test(intro)).toBe(true);
+  });
+
+  it('has an entry for each code', () => {
+    expect([...CODES].filter((code) => !ENTRIES.has(code))).toEqual([]);
   });
 
   it('has no entry for a code that does not exist', () => {
-    expect([...ENTRIES.keys()].filter((heading) => !CODES.has(heading))).toEqual([]);
+    const codes = [...ENTRIES.keys()].filter((heading) => /^[A-Z_]+$/.test(heading));
+    expect(codes.filter((heading) => !CODES.has(heading))).toEqual([]);
   });
 });

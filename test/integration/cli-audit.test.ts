@@ -74,7 +74,7 @@ test('audit prints for people that it found nothing wrong', async () => {
   const { code, stdout } = await runIdalloc(['audit'], realm.env);
   expect(code).toBe(0);
   expect(stdout).toContain(`${REQUESTS} decisions, 0 losers`);
-  expect(stdout).toContain('nothing wrong was found');
+  expect(stdout).toContain('no problems found');
 });
 
 test('audit names both batches if a forged reply has IDs of another batch, and names a reply without a decision', async () => {

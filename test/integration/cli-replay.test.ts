@@ -68,7 +68,7 @@ test('replay never moves an offset forward, so nothing is skipped', async () => 
 test('replay reads all requests again, and each reply repeats the first batch', async ({ annotate }) => {
   const begun = performance.now();
   const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-  await replay.printed(/start the workers now/);
+  await replay.printed(/restart the workers now/);
   worker = realm.worker();
   const { code, stdout, stderr } = await replay.ended;
   await report(annotate, `replay of ${REQUESTS} requests, verified: ${Math.round(performance.now() - begun)} ms`);
@@ -95,7 +95,7 @@ test('replay reads one partition again from an offset, and reports a reply that 
   expect('batch' in decodeIdReply(forged)).toBe(true);
   const args = ['replay', '--partition', '1', '--offset', String(last - 10), '--yes', '--json'];
   const replay = startIdalloc(args, realm.env);
-  await replay.printed(/start the workers now/);
+  await replay.printed(/restart the workers now/);
   await realm.sendRaw([{ key: 'c1', value: forged, partition: 0 }], realm.replyTopic);
   worker = realm.worker();
   const { code, stdout } = await replay.ended;
@@ -127,7 +127,7 @@ test('replay waits for requests that were forwarded to other partitions, even be
   const transaction = await producer.transaction();
   try {
     const replay = startIdalloc(['replay', '--partition', `${from}`, '--offset', '0', '--yes', '--json'], own.env);
-    await replay.printed(/start the workers now/);
+    await replay.printed(/restart the workers now/);
     await transaction.send({ topic: own.requestTopic, messages: [{ value: 'x', partition: home }] });
     const after = own.worker();
     await replay.printed(new RegExp(`waiting for ${MISPLACED} forwarded requests`));
@@ -154,6 +154,6 @@ test('replay gives up when no worker reads the requests, and prints how many are
     code: 1,
     stderr: expect.stringMatching(/NO_REPLY: workers made no progress for 1000 ms .*; 300 requests/),
   });
-  // The offsets stay set back, so the next worker reads the requests.
+  // The offsets stay reset, so the next worker reads the requests.
   expect(await committedSum()).toBe(0);
 });

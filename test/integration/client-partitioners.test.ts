@@ -122,7 +122,7 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
     await added.stop();
     const [sent, before] = [await realm.records(realm.requestTopic), replies.seen.length];
     const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-    await replay.printed(/start the workers now/);
+    await replay.printed(/restart the workers now/);
     realm.worker();
     const { code, stdout, stderr } = await replay.ended;
     expect(code, stderr).toBe(0);

@@ -64,7 +64,7 @@ test('a whole topic that is replayed yields the same batches, and the audit find
   await worker.stop();
   tried.add('replay');
   const replay = startIdalloc(['replay', '--from', '1d', '--yes', '--json'], realm.env);
-  await replay.printed(/start the workers now/);
+  await replay.printed(/restart the workers now/);
   const again = realm.worker();
   const { code, stdout, stderr } = await replay.ended;
   expect(code, stderr).toBe(0);

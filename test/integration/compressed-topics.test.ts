@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { claimKey } from '../../src/identity/bindings.ts';
 import { AT, CODEC_MASK } from '../../src/kafka/records/format.ts';
-import type { FetchResponse } from '../../src/kafka/wire/port.ts';
+import type { FetchResponse } from '../../src/kafka/wire/record-apis.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { runIdalloc } from '../support/worker-process.ts';
@@ -27,7 +27,7 @@ async function storedCodec({ source }: Realm, topic: string): Promise<number> {
   const partitions = [{ topic, partition: 0, offset: 0, maxBytes: 1_000_000 }];
   const request = { maxWaitMs: 1_000, maxBytes: 1_000_000, isolation: 'read_uncommitted', partitions } as const;
   const leader = await cluster.leader(topic, 0);
-  const answer = await cluster.call<FetchResponse>(leader, 'requests', 5_000, (link) => link.fetch(request));
+  const answer = await cluster.call<FetchResponse>(leader, 'requests', 5_000, (link) => link.call('fetch', request));
   const records = answer.partitions[0]?.records ?? Buffer.alloc(0);
   return records.readInt16BE(AT.attributes) & CODEC_MASK;
 }

@@ -87,7 +87,7 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
     'idalloc namespace rebuild': { before: stopWorker },
     'idalloc replay --from 2h': {
       when: [
-        /start the workers now/,
+        /restart the workers now/,
         () => {
           worker = realm.worker();
           serves = true;
@@ -112,7 +112,7 @@ const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
       args: async () => ['trace', format((await batchOf('order-4711')).ranges[0]?.first ?? 0n, 'uuid7')],
     },
   },
-  'docs/how-to/restore.md': { 'idalloc namespace rebuild': { before: stopWorker, after: startWorker } },
+  'docs/how-to/rebuild.md': { 'idalloc namespace rebuild': { before: stopWorker, after: startWorker } },
 };
 
 function forgedTopic(): string {

@@ -1,7 +1,7 @@
 import kafkajs from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
+import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import { connect, HEARTBEAT_MS, openStage, PARTITIONS, Process, SESSION_MS } from '../support/group-processes.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -18,7 +18,9 @@ afterAll(async () => {
 /** The group as Kafka's own tools see it: the partitions of each member, decoded from the assignments. */
 async function describeGroup(groupId: string) {
   const node = await cluster.coordinator(groupId);
-  const answer = await cluster.call(node, 'control', 5_000, (link) => link.describeGroups({ groupIds: [groupId] }));
+  const answer = await cluster.call(node, 'control', 5_000, (link) =>
+    link.call('describeGroups', { groupIds: [groupId] }),
+  );
   const group = answer.groups[0];
   if (group === undefined) throw new Error('the group is not described');
   const assigned = group.members.flatMap(({ assignment }) => decodeAssignment(assignment).assigned);
@@ -192,7 +194,7 @@ describe('members of a group on real brokers', () => {
     const [{ memberId = '' } = {}] = group.members;
     const stale = { groupId: stage.id, memberId, generation: b.member.generation - 1 };
     const refused = await cluster.call(await cluster.coordinator(stage.id), 'control', 5_000, (link) =>
-      link.commitOffsets({ ...stale, partitions: [{ topic: stage.id, partition: mine, offset: 1 }] }),
+      link.call('offsetCommit', { ...stale, partitions: [{ topic: stage.id, partition: mine, offset: 1 }] }),
     );
     expect(refused.partitions).toMatchObject([{ errorCode: 'ILLEGAL_GENERATION' }]);
   });

@@ -49,7 +49,7 @@ beforeAll(async () => {
 afterAll(() => projects?.[Symbol.dispose]());
 
 test.for([
-  ['client', 'README.md', '@idalloc/client'],
+  ['client', 'docs/quickstart.md', '@idalloc/client'],
   ['testcontainers', 'docs/how-to/tests.md', '@idalloc/testcontainers'],
 ] as const)('the page of %s in the registry shows the example that %s shows', ([name, page, module]) => {
   expect(exampleOf(`ops/release/readme/${name}.md`, module)).toBe(exampleOf(page, module));

@@ -104,7 +104,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'brokers that compress topics by default, in each codec',
   },
   conflict: { project: 'long', seconds: 8, shows: 'CONFLICT and EXPIRED; also in unit tests and simulated' },
-  datacenters: { project: 'long', seconds: 25, shows: 'the page for a second datacenter' },
+  datacenters: { project: 'long', seconds: 25, shows: 'the page for a pair of topics: a second datacenter' },
   decided: {
     project: 'long',
     seconds: 34,
@@ -193,7 +193,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'the group protocol on real brokers, beside a kafkajs consumer; also simulated',
   },
   'member-copies': { project: 'long', seconds: 11, shows: 'assignments by the reach of copies; also simulated' },
-  'more-partitions': { project: 'long', seconds: 165, shows: 'the page for more partitions' },
+  'more-partitions': { project: 'long', seconds: 165, shows: 'the page for a pair of topics: more partitions' },
   namespaces: { project: 'long', seconds: 68, shows: 'namespaces and datacenters that do not fit; also in unit tests' },
   package: { project: 'long', seconds: 605, shows: 'the packages in each module system and in a browser' },
   'package-bundlers': { project: 'long', seconds: 200, shows: 'the packed client in each bundler and on each runtime' },
@@ -261,7 +261,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 117,
     shows: 'restarts with an instance ID, rolling restarts, a fenced process',
   },
-  tenants: { project: 'long', seconds: 157, shows: 'the page for tenants, and quotas against a flood' },
+  tenants: { project: 'long', seconds: 157, shows: 'the pages for a pair of topics (a tenant) and for quotas' },
   testcontainers: { project: 'long', seconds: 76, shows: 'the package for tests of users, with containers and faults' },
   'cut-off': {
     project: 'long',

@@ -80,7 +80,7 @@ beforeAll(async () => {
   await addScramUser();
   const link = await dial({}, plaintext);
   const topics = [{ name: TOPIC, partitions: 1, replicas: 1, configs: {} }];
-  await link.createTopics({ topics, timeoutMs: 10_000 });
+  await link.call('createTopics', { topics, timeoutMs: 10_000 });
   link.close();
 });
 
@@ -95,7 +95,7 @@ async function refusal(config: ConnectionConfig, to = secured): Promise<string> 
   let link: BrokerLink | undefined;
   try {
     link = await dial(config, to);
-    await link.metadata({ topics: [] });
+    await link.call('metadata', { topics: [] });
   } catch (error) {
     return `${kafkaErrorCode(error)}: ${(error as Error).message}`;
   } finally {
@@ -107,7 +107,7 @@ async function refusal(config: ConnectionConfig, to = secured): Promise<string> 
 /** Appends one batch, and reads it back. */
 async function roundTrip(link: BrokerLink): Promise<void> {
   const batch = batchOf(['a secret']);
-  const { errorCode, baseOffset } = await link.produce({
+  const { errorCode, baseOffset } = await link.call('produce', {
     topic: TOPIC,
     partition: 0,
     batch,
@@ -116,7 +116,12 @@ async function roundTrip(link: BrokerLink): Promise<void> {
   });
   expect(errorCode).toBeUndefined();
   const partitions = [{ topic: TOPIC, partition: 0, offset: baseOffset, maxBytes: 1_000 }];
-  const answer = await link.fetch({ maxWaitMs: 1_000, maxBytes: 1_000, isolation: 'read_committed', partitions });
+  const answer = await link.call('fetch', {
+    maxWaitMs: 1_000,
+    maxBytes: 1_000,
+    isolation: 'read_committed',
+    partitions,
+  });
   expect(only(answer.partitions).records.includes('a secret')).toBe(true);
 }
 

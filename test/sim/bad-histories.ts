@@ -70,7 +70,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a paused process continued': { grants: [grantOf({ wasPaused: true })] },
   },
   'no false alarm': {
-    'a worker reported a healthy etcd as set back': { alarms: [5] },
+    'a worker reported a healthy etcd as rolled back': { alarms: [5] },
     'a worker reported it before it happened': { alarms: [5], setBacks: [6] },
   },
   replay: {

@@ -44,7 +44,7 @@ export class BrokerFaults {
     this.#refusedJoins = share(0.5);
     this.#place.brokers.network.weather = {
       lost: share(0.03),
-      // A delayed witness is most dangerous when it arrives after etcd was set back.
+      // A delayed witness is most dangerous when it arrives after etcd was rolled back.
       late: share(losesEtcd(this.#place.scenario) ? 0.15 : 0.05),
       reset: share(0.03),
       doubled: share(0.3),

@@ -6,7 +6,7 @@ import type { Config } from '../../src/config/config.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
-import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
+import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/pipeline/ports.ts';
 import { batchOf, headOf, recordsOf } from '../support/fake-kafka/batches.ts';

@@ -1,9 +1,10 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
-import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
-import type { FetchRequest, JoinGroupRequest, SyncGroupRequest } from '../../src/kafka/wire/port.ts';
+import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
+import type { JoinGroupRequest, SyncGroupRequest } from '../../src/kafka/wire/group-apis.ts';
+import type { FetchRequest } from '../../src/kafka/wire/record-apis.ts';
 import type { LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';

@@ -16,10 +16,10 @@ const REST_MS = 10_000;
 /** Requests sent when a delayed witness arrives, and within what time: the worker uses its reservation immediately. */
 const REQUESTS = 8;
 const ASKING_MS = 1_500;
-/** How long readers may be slow before and after etcd is set back, and how late records reach them then. */
+/** How long readers may be slow before and after etcd is rolled back, and how late records reach them then. */
 const SLOW_MS = { before: 3_000, after: 9_000 } as const;
 const MAX_BEHIND_MS = 3_000;
-/** How often etcd is set back in the scenarios where that is repeated. */
+/** How often etcd is rolled back in the scenarios where that is repeated. */
 const AGAIN_MS = { from: 8_000, to: 16_000 } as const;
 
 /** How often all workers lose their worker IDs in the scenario where claims are undone. */

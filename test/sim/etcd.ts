@@ -16,7 +16,7 @@ export class Store {
   readonly #network: Network;
   readonly #world: World;
   readonly #etcd: FakeEtcd;
-  /** The highest ceilings that were stored before the store was set back. */
+  /** The highest ceilings that were stored before the store was rolled back. */
   readonly #lost = new Map<number, number>();
   /** Called for each worker ID that a process takes; `restore` restores the state before that. */
   onClaim: ((process: string, restore: () => void) => void) | undefined;
@@ -44,7 +44,7 @@ export class Store {
     };
   }
 
-  /** The highest ceiling that was ever stored; undefined if it is missing although etcd was never set back. */
+  /** The highest ceiling that was ever stored; undefined if it is missing although etcd was never rolled back. */
   ceiling(workerId: number): number | undefined {
     const kv = this.#etcd.peek(keys.ceiling(workerId));
     const [stored, lost] = [kv && decodeCeiling(kv.value).ticks, this.#lost.get(workerId)];

@@ -25,9 +25,9 @@ export interface History {
   readonly requestLosses: RequestLoss[];
   /** Ends of request partitions, whenever they change. */
   readonly requestEnds: RequestEnd[];
-  /** When etcd was set back, after which fences may repeat. */
+  /** When etcd was rolled back, after which fences may repeat. */
   readonly setBacks: number[];
-  /** When a worker reported that etcd was set back. */
+  /** When a worker reported that etcd was rolled back. */
   readonly alarms: number[];
   readonly rebuilds: Rebuild[];
   readonly replies: ReplyRecord[];

@@ -115,7 +115,7 @@ export class Host {
     world.note(() => `${this.process.name} ends: ${describeError(error)}`);
     const code = error instanceof IdallocError ? error.code : undefined;
     if (code === 'NAMESPACE_MISMATCH') this.#machine.isMisfit = true;
-    // If etcd was set back while a namespace was being created, it may look damaged.
+    // If etcd was rolled back while a namespace was being created, it may look damaged.
     const isExpected =
       code === 'NAMESPACE_DAMAGED'
         ? history.setBacks.length > 0

@@ -1,4 +1,4 @@
-import type { FetchRequest } from '../../src/kafka/wire/port.ts';
+import type { FetchRequest } from '../../src/kafka/wire/record-apis.ts';
 import type { Fate, Message } from '../support/fake-kafka/network.ts';
 import type { BrokerFaults } from './broker-faults.ts';
 import type { Clients } from './clients.ts';

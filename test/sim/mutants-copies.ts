@@ -86,6 +86,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a partition assigned to a member without a copy of it',
     scenario: 'take-over',
-    patches: [patch('src/kafka/loops/warm-ups.ts', 'able.filter((one) => lags.isCaughtUp(one, partition))', 'able')],
+    patches: [patch('src/kafka/loops/planner.ts', 'able.filter((one) => lags.isCaughtUp(one, partition))', 'able')],
   },
 ];

@@ -5,13 +5,17 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'replies acknowledged by the leader alone',
     patches: [
-      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: appending.lane === 'publish' ? (1 as unknown as -1) : -1"),
+      patch(
+        'src/kafka/loops/leader-calls.ts',
+        'acks: -1',
+        "acks: appending.lane === 'publish' ? (1 as unknown as -1) : -1",
+      ),
     ],
   },
   {
     name: 'ledger entries acknowledged by the leader alone',
     patches: [
-      patch('src/kafka/loops/append.ts', 'acks: -1', "acks: topic === 'id.ledger' ? (1 as unknown as -1) : -1"),
+      patch('src/kafka/loops/leader-calls.ts', 'acks: -1', "acks: topic === 'id.ledger' ? (1 as unknown as -1) : -1"),
     ],
   },
   {
@@ -112,6 +116,6 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'a partition assigned to a member that does not reach its leader',
     scenario: 'cut-off',
-    patches: [patch('src/kafka/loops/warm-ups.ts', '!unreached.includes(partition)', 'unreached.length >= 0')],
+    patches: [patch('src/kafka/loops/planner.ts', '!unreached.includes(partition)', 'unreached.length >= 0')],
   },
 ];

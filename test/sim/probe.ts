@@ -77,7 +77,7 @@ export class Probe {
   #granted(granted: Authority, now: Reading): Authority {
     if (!granted.ok || !this.#steady) return granted;
     const { workerId, fence, reservation } = granted;
-    const term = `${workerId}/${fence}/${reservation.from}`; // after etcd was set back, fences may repeat
+    const term = `${workerId}/${fence}/${reservation.from}`; // after etcd was rolled back, fences may repeat
     if (term !== this.#term) this.#seen.forget();
     this.#term = term;
     this.#turn = { ceiling: this.#store.ceiling(workerId), from: reservation.from, workerId, fence };

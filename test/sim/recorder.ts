@@ -5,7 +5,8 @@ import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
-import type { ListOffsetsRequest, OffsetCommitRequest } from '../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
+import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';

@@ -3,9 +3,9 @@ import { GROWTH_MACHINES, MACHINES, PARTITIONS } from './setting.ts';
 
 /** The scenarios of some simulations; --scenario selects one. */
 export const SCENARIOS = {
-  'etcd-loss': 'etcd is set back, to a backup or to nothing',
-  'late-witness': 'etcd is set back while the witness of a reservation is in flight',
-  'slow-readers': 'etcd is set back while readers of the witness topic are behind',
+  'etcd-loss': 'etcd is rolled back, to a backup or to nothing',
+  'late-witness': 'etcd is rolled back while the witness of a reservation is in flight',
+  'slow-readers': 'etcd is rolled back while readers of the witness topic are behind',
   'lost-claim': 'etcd loses the claim of a worker ID, while other workers acquire one',
   retention: 'the ledger is trimmed at the worst offsets and times',
   aging: 'requests and entries are trimmed by age, with the required retention',

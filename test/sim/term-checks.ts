@@ -12,7 +12,7 @@ export function covered({ issued }: History): string | undefined {
 
 /**
  * Reservations of one worker ID follow each other in the order of their fences, and each belongs to one process; stored
- * ceilings only rise. Once etcd was set back, two terms may have the same fence and start at the same tick.
+ * ceilings only rise. Once etcd was rolled back, two terms may have the same fence and start at the same tick.
  */
 export function disjoint({ grants, ceilings, setBacks }: History): string | undefined {
   const fell = ceilings.find(({ before, after }) => after === undefined || after <= before);
@@ -98,11 +98,11 @@ export function stopped({ grants }: History): string | undefined {
   return still && `worker ${still.workerId} allocated although it was frozen since its last renewal was sent`;
 }
 
-/** No worker reports that etcd was set back unless it was: operators stop all workers when that is reported. */
+/** No worker reports that etcd was rolled back unless it was: operators stop all workers when that is reported. */
 export function noFalseAlarm({ alarms, setBacks }: History): string | undefined {
   const [since = Number.POSITIVE_INFINITY] = setBacks;
   return alarms.some((order) => order < since)
-    ? 'a worker refused as RESTORED though etcd was never set back'
+    ? 'a worker refused as RESTORED though etcd was never rolled back'
     : undefined;
 }
 

@@ -82,6 +82,6 @@ async function append(
   const batch = encodeBatch(records, RUNTIME.wallMs());
   const node = await cluster.leader(topic, partition, CALL_TIMEOUT_MS);
   const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_TIMEOUT_MS } as const;
-  const { errorCode } = await cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.produce(request));
+  const { errorCode } = await cluster.call(node, 'append', CALL_TIMEOUT_MS, (link) => link.call('produce', request));
   if (errorCode !== undefined) throw new Error(`partition ${partition} of ${topic} refused an append: ${errorCode}`);
 }

@@ -140,7 +140,7 @@ export async function openStage(cluster: Cluster): Promise<Stage> {
   const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
   const { controllerId } = await cluster.metadata([]);
   const answer = await cluster.call(controllerId, 'control', 10_000, (link) =>
-    link.createTopics({ topics, timeoutMs: 10_000 }),
+    link.call('createTopics', { topics, timeoutMs: 10_000 }),
   );
   const errorCode = answer.topics[0]?.errorCode;
   if (errorCode !== undefined) throw new Error(`topic ${stage.id} was not created: ${errorCode}`);

@@ -1,13 +1,10 @@
 import type { Tail } from '../../src/kafka/loops/tail.ts';
 import type { TailChunk, TailSink } from '../../src/kafka/loops/tail-port.ts';
-import { Cluster, type Lane } from '../../src/kafka/wire/cluster.ts';
-import type {
-  BrokerLink,
-  BrokerResponse,
-  FetchRequest,
-  FetchResponse,
-  ProduceRequest,
-} from '../../src/kafka/wire/port.ts';
+import type { BrokerResponse } from '../../src/kafka/wire/api.ts';
+import type { Lane } from '../../src/kafka/wire/broker.ts';
+import { Cluster } from '../../src/kafka/wire/cluster.ts';
+import type { BrokerLink } from '../../src/kafka/wire/port.ts';
+import type { FetchRequest, FetchResponse, ProduceRequest } from '../../src/kafka/wire/record-apis.ts';
 import { type FakeKafkaOptions, fakeKafka } from './fake-kafka/fake-kafka.ts';
 import { VirtualRuntime } from './virtual-runtime.ts';
 
@@ -50,16 +47,13 @@ export class LoopStage {
       to.push({ node, lane, atMs: this.runtime.monotonicMs(), request });
     };
     return {
-      ...link,
       ended: link.ended,
       close: () => link.close(),
-      fetch: async (request) => {
-        note(this.fetches, request);
-        return this.distort(await link.fetch(request));
-      },
-      produce: (request) => {
-        note(this.produces, request);
-        return link.produce(request);
+      call: async (api, request) => {
+        if (api === 'produce') note(this.produces, request as ProduceRequest);
+        if (api === 'fetch') note(this.fetches, request as FetchRequest);
+        const answer = await link.call(api, request);
+        return api === 'fetch' ? (this.distort(answer as FetchResponse) as typeof answer) : answer;
       },
     };
   }

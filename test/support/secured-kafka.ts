@@ -8,7 +8,7 @@ import { cacheDir } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { run } from '../../ops/dev/run.ts';
 import { aclRules, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
-import type { AclRule } from '../../src/kafka/wire/port.ts';
+import type { AclRule } from '../../src/kafka/wire/topic-apis.ts';
 import { Authority, type Certificate } from './certificates.ts';
 import type { Realm } from './realm.ts';
 

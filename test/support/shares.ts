@@ -1,5 +1,5 @@
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
-import { decodeAssignment } from '../../src/kafka/loops/group-protocol.ts';
+import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Realm } from './realm.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 

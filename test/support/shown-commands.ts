@@ -12,7 +12,7 @@ export const FOLLOWED: readonly string[] = [
   'docs/operations/running.md',
   'docs/how-to/scaling.md',
   'docs/how-to/rolling-upgrade.md',
-  'docs/how-to/restore.md',
+  'docs/how-to/rebuild.md',
   'docs/how-to/sql-json-browsers.md',
   'docs/reference/forms.md',
 ];
@@ -24,21 +24,20 @@ export const PASTED = 'test/integration/pasted.test.ts';
 export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['README.md', PASTED],
   ['docs/quickstart.md', PASTED],
-  ['docs/how-to/tenants.md', 'test/integration/tenants.test.ts'],
-  ['docs/how-to/more-partitions.md', 'test/integration/more-partitions.test.ts'],
-  ['docs/how-to/datacenters.md', 'test/integration/datacenters.test.ts'],
+  ['docs/how-to/pair-of-topics.md', 'test/integration/more-partitions.test.ts'],
+  ['docs/how-to/quotas.md', 'test/docs/quotas.test.ts'],
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
   ['docs/operations/install.md', 'test/integration/install.test.ts'],
 ]);
 
 /** Pages that no test follows line by line, with the test that uses the same commands and snippets. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
-  ['docs/how-to/kafka-logins.md', 'test/integration/kafka-rights.test.ts'],
+  ['docs/how-to/logins.md', 'test/integration/kafka-rights.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
-  ['README.md', PASTED],
+  ['docs/quickstart.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],

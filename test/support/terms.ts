@@ -54,7 +54,7 @@ function toTerm([first, ...lines]: readonly LogLine[]): Term {
   let fromMs: number | undefined;
   let over: LogLine | undefined;
   for (const line of lines) {
-    if (!/^gate (open|closed|still closed)$/.test(line.msg ?? '')) continue;
+    if (!/^gate (open|closed|closed, reason changed)$/.test(line.msg ?? '')) continue;
     if (ENDS.test(String(line.reason))) {
       over = line;
       break;

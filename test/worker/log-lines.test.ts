@@ -16,7 +16,7 @@ async function started(): Promise<void> {
   await stage.pass(START_MS);
 }
 
-test('an etcd that was set back is logged as one error line with the remedy', async () => {
+test('an etcd that was rolled back is logged as one error line with the remedy', async () => {
   await started();
   stage.etcd.wipe();
   await stage.pass(60_000);
@@ -25,7 +25,7 @@ test('an etcd that was set back is logged as one error line with the remedy', as
   ]);
 });
 
-test('a worker that starts on an etcd that was set back logs one error line with the remedy', async () => {
+test('a worker that starts on an etcd that was rolled back logs one error line with the remedy', async () => {
   await started();
   await stage.stop();
   stage.etcd.wipe();

@@ -45,14 +45,14 @@ test('a running worker names added partitions within seconds, once, and is still
     code: 'TOPIC_INVALID',
     detail: expect.stringContaining('5 partitions instead of 3'),
   });
-  expect(worker.warning?.detail).toMatch(/requests in the added partitions wait.*more-partitions/);
+  expect(worker.warning?.detail).toMatch(/requests in the added partitions wait.*pair-of-topics/);
   expect(worker.vitals().addedPartitions).toEqual(new Map([['requests', 2]]));
   expect(worker.unready).toBeUndefined();
   await stage.pass(NOTICED_MS);
   expect(errors()).toHaveLength(1);
 });
 
-test('requests of the partitions from before are served on, over rebalances and at their homes of before', async () => {
+test('requests of the partitions from before are still served, over rebalances and at their homes of before', async () => {
   stage.start({}, 'second');
   await stage.pass(START_MS);
   const known = idsOf('known', 3);

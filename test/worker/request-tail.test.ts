@@ -85,7 +85,7 @@ test('the offset after a lost tail is committed once the coordinator accepts it,
   const { cluster } = stage.kafka;
   const committed = () => cluster.groups.committed(config.groupId, requests, 0);
   expect(committed()).toBe(4);
-  cluster.refuses = (call) => (call === 'commitOffsets' ? 'GROUP_LOAD_IN_PROGRESS' : undefined);
+  cluster.refuses = (call) => (call === 'offsetCommit' ? 'GROUP_LOAD_IN_PROGRESS' : undefined);
   cluster.truncate(requests, 0, 2); // the ledger knows more: nothing is decided until the log is longer
   await stage.pass(3_000);
   expect(committed()).toBe(4);

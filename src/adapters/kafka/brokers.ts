@@ -2,9 +2,10 @@ import type { Retries } from '../../async/retrying.ts';
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import type { BrokerResponse } from '../../kafka/wire/api.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { BrokerLink, BrokerResponse } from '../../kafka/wire/port.ts';
+import type { BrokerLink } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
 /** The cluster, and the clock for retries. */

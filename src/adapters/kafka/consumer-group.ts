@@ -1,6 +1,6 @@
 import { describeError, IdallocError } from '../../errors.ts';
+import type { DescribeGroupsResponse } from '../../kafka/wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { DescribeGroupsResponse } from '../../kafka/wire/port.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
 
 type Group = Pick<DescribeGroupsResponse['groups'][number], 'state' | 'members'>;
@@ -8,7 +8,7 @@ type Group = Pick<DescribeGroupsResponse['groups'][number], 'state' | 'members'>
 /** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaError. */
 export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
   const { groups } = await callCoordinator(brokers, groupId, async (link) => {
-    const response = await link.describeGroups({ groupIds: [groupId] });
+    const response = await link.call('describeGroups', { groupIds: [groupId] });
     for (const { errorCode } of response.groups)
       if (errorCode !== NOT_FOUND) requireNoError(errorCode, `group ${groupId}`);
     return response;
@@ -27,7 +27,7 @@ export async function committedOffsets(
 ): Promise<ReadonlyMap<number, number>> {
   const requested = partitions.map((partition) => ({ topic, partition }));
   const response = await callCoordinator(brokers, groupId, async (link) => {
-    const found = await link.fetchOffsets({ groupId, partitions: requested });
+    const found = await link.call('offsetFetch', { groupId, partitions: requested });
     for (const { partition, errorCode } of found.partitions) {
       if (errorCode !== 'UNKNOWN_TOPIC_OR_PARTITION') requireNoError(errorCode, `offset of partition ${partition}`);
     }
@@ -58,7 +58,7 @@ export async function setOffsets(
   const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
   try {
     await callCoordinator(brokers, groupId, async (link) => {
-      const response = await link.commitOffsets({ groupId, generation: -1, memberId: '', partitions });
+      const response = await link.call('offsetCommit', { groupId, generation: -1, memberId: '', partitions });
       for (const { partition, errorCode } of response.partitions)
         requireNoError(errorCode, `offset of partition ${partition}`);
       return response;

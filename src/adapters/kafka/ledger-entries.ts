@@ -1,17 +1,15 @@
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { callLeader, partitionError } from '../../kafka/loops/leader-call.ts';
-import { offsetAt, START } from '../../kafka/loops/offsets.ts';
+import { callLeader, type LeaderCluster, offsetAt, partitionError, START } from '../../kafka/loops/leader-calls.ts';
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
-import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { LedgerEntries, LedgerRecord } from '../../pipeline/ports.ts';
 import { isTransientCode } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly topic: string;
 }
@@ -107,7 +105,7 @@ export class KafkaLedgerEntries implements LedgerEntries {
     const request = { maxWaitMs: 0, maxBytes, isolation, partitions: [{ ...place, offset, maxBytes }] };
     const requestedAtMs = runtime.monotonicMs();
     const { response } = await callLeader(cluster, runtime, { ...place, lane: 'entries', timeoutMs }, (link) =>
-      link.fetch(request),
+      link.call('fetch', request),
     );
     const fetched = response.partitions.find((one) => one.topic === topic && one.partition === partition);
     if (fetched === undefined) throw new KafkaError('MALFORMED_RESPONSE', `the response lacks ${topic}/${partition}`);

@@ -1,7 +1,7 @@
 import { Backoff } from '../../async/backoff.ts';
 import type { Runtime, Timer } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
-import { boundsOf, type PartitionBounds } from '../../kafka/loops/offsets.ts';
+import { boundsOf, type LeaderCluster, type PartitionBounds } from '../../kafka/loops/leader-calls.ts';
 import { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
 import { ShortLog } from '../../kafka/loops/short-log.ts';
 import type { Tail } from '../../kafka/loops/tail.ts';
@@ -9,7 +9,6 @@ import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { WireLog } from '../../kafka/wire/broker.ts';
-import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
 
 /** Receives what is read; the follower decides where to read and what to do with the records. */
@@ -29,7 +28,7 @@ interface LedgerSink {
 }
 
 export interface LedgerReaderOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   /** Reads uncommitted; its creator closes it. */
   readonly tail: Pick<Tail, 'follow'>;

@@ -1,16 +1,15 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { append } from '../../kafka/loops/append.ts';
+import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
-import type { Cluster } from '../../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
 import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 export interface KafkaPublisherOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
   /** Brokers answer the appends of a lane in order. */

@@ -2,7 +2,7 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { TopicMetadata } from '../../kafka/wire/port.ts';
+import type { TopicMetadata } from '../../kafka/wire/topic-apis.ts';
 
 /** Whether a topic can be written to, and if not, whether that may be temporary. */
 export type TopicStatus =

@@ -5,13 +5,12 @@ import type { Runtime } from '../../async/runtime.ts';
 import { sealKey, sealValue, type WitnessView, witnessKey, witnessValue } from '../../codec/witness.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
-import { append } from '../../kafka/loops/append.ts';
-import type { Cluster } from '../../kafka/wire/cluster.ts';
+import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
 import { isUnsent } from './brokers.ts';
 import type { WitnessFollower } from './witness-reader.ts';
 
 export interface WitnessTopicOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly topic: string;
   readonly datacenterId: number;

@@ -175,7 +175,7 @@ export class SchemaRegistry implements SchemaIds {
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
-  /** The ids of the reply schema and of the request topic's subject: good requests then need no look-up of their own. */
+  /** The ids of the reply schema and of the request topic's subject: valid requests then need no look-up of their own. */
   async #findOurs(nowMs: number): Promise<void> {
     if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
     if (this.#requestTopic === undefined || nowMs < this.#findAgainMs) return;

@@ -21,9 +21,9 @@ Reads what the ledger and the reply topics hold now, and changes nothing. Looks 
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named
   UNREADABLE        a record that is not a ledger entry, or not a reply
-A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom layout
-that the options or LAYOUT and LAYOUT_* define.
-A loser is an entry that came second; its IDs are a gap, which is normal. Batches are sorted on disk, about 300 bytes each.
+A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
+layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
+Batches are sorted on disk, about 300 bytes each.
 
 Examples:
   idalloc audit

@@ -95,6 +95,6 @@ export function findingsText({ listed, total }: Findings, paint: ReturnType<type
     ...locations.map((location) => `  ${locationText(location)}`),
   ]);
   if (total > listed.length) lines.push(`and ${total - listed.length} more`);
-  lines.push(total === 0 ? paint.green('nothing wrong was found') : paint.red(`${total} findings`));
+  lines.push(total === 0 ? paint.green('no problems found') : paint.red(`${total} findings`));
   return lines.map((line) => `${line}\n`).join('');
 }

@@ -3,7 +3,7 @@ import type { CliContext } from '../context.ts';
 import { SHELLS, type Shell } from './scripts.ts';
 
 const EXAMPLES = `
-The script completes commands, options and the values that an option has a choice of. It is made from the commands of this version.
+The script completes commands, options and the values that an option has a choice of.
 
 Examples:
   eval "$(idalloc completion bash)"        in ~/.bashrc

@@ -6,7 +6,7 @@ import { RESENT } from '../../codec/dead-letter.ts';
 import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { append } from '../../kafka/loops/append.ts';
+import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';

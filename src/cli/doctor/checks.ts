@@ -73,7 +73,7 @@ export function judgeTopicReport({ faults, warnings, differences, remedies }: To
   ];
   return checks.length > 0
     ? checks
-    : [ok('topics', 'exist and are as planned; the ledger is kept longer than the requests')];
+    : [ok('topics', 'exist with the expected settings; the ledger is kept longer than the requests')];
 }
 
 export interface EtcdFacts {

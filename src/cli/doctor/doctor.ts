@@ -4,7 +4,7 @@ import type { CliContext } from '../context.ts';
 const EXAMPLES = `
 Run it with a worker's variables, on a worker's machine. It checks variables, certificates, each broker and etcd endpoint, topics and
 their configs, permissions, the schema registry, the namespace, clocks, limits and the disk of the index. It changes nothing.
-The exit code is 1 for a fault, which keeps a worker from running; a warning does not.
+The exit code is 1 for a fault, which keeps a worker from running.
 
 Examples:
   idalloc doctor

@@ -42,7 +42,7 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);
   if (view !== undefined) return ok(NAME, found.text);
-  const fix = 'make the witness topic readable: it shows whether etcd was set back';
+  const fix = 'make the witness topic readable: it shows whether etcd was rolled back';
   return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, fix);
 }
 

@@ -4,7 +4,7 @@ import { cliReplyTopic } from '../../adapters/kafka/topics/plan.ts';
 import { type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
-import type { AuthorizedOperationsResponse } from '../../kafka/wire/port.ts';
+import type { AuthorizedOperationsResponse } from '../../kafka/wire/topic-apis.ts';
 import { counted } from '../table.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
@@ -22,7 +22,7 @@ export async function checkRights(source: Source, config: Pick<Config, 'topics' 
     const named = rights.filter(({ resource, pattern }) => resource === 'topic' && pattern === 'literal');
     const topics = [...new Set([...named.map(({ name }) => name), cliReplyTopic(config.topics), ...replies])];
     const response = await callAnyBroker<AuthorizedOperationsResponse>(source, (link) =>
-      link.authorizedOperations({ topics }),
+      link.call('authorizedOperations', { topics }),
     );
     return judgeRights(rights, response.topics, replyPrefix);
   } catch (error) {
@@ -61,7 +61,7 @@ export function judgeRights(
     const detail = `no topic begins with '${replyPrefix}', so the right to write replies can't be checked`;
     return warn(NAME, detail, 'create a reply topic (idalloc topics init --reply-topic), and run this again');
   }
-  return ok(NAME, `a worker's, ${counted(replies, 'reply topic')} included`);
+  return ok(NAME, `all worker rights granted, including ${counted(replies, 'reply topic')}`);
 }
 
 function isAbout({ resource, pattern, name }: Right, topic: string): boolean {

@@ -10,7 +10,7 @@ import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { probeBroker } from '../../kafka/wire/broker-probe.ts';
-import { tlsOf } from '../../kafka/wire/settings.ts';
+import { addressOf, tlsOf } from '../../kafka/wire/settings.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -45,7 +45,7 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
     brokers.map(async (broker) => {
       try {
         const { fetchVersion, latencyMs } = await probeBroker(
-          broker,
+          addressOf(broker),
           tls ? tlsOf(config.kafka) : undefined,
           TIMEOUT_MS,
         );

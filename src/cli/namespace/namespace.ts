@@ -11,13 +11,11 @@ Examples:
   idalloc namespace show --json`;
 
 const REBUILD_HELP = `
-Use it after etcd was restored from a backup, wiped or damaged, when workers refuse with RESTORED or NAMESPACE_DAMAGED.
-First stop all workers of the datacenter; those that only refuse may stay, and resume afterwards. Run it with the
-workers' variables: LAYOUT, pool, RESERVATION_MS, topics.
+For workers that refuse with RESTORED or NAMESPACE_DAMAGED. First stop all others of the datacenter. Run it with the
+workers' variables: LAYOUT, pool, RESERVATION_MS, topics. It can't be undone.
 
-Every ceiling is raised a reservation above the highest ID in the namespace's ledgers, all ceilings, all witnesses and the
-current time. The time must be right; if it does not fit what was found, you have to confirm it. If the command is
-interrupted, run it again.
+Every ceiling is raised a reservation above the highest ID in the ledgers, all ceilings, all witnesses and the current time.
+If that time does not fit what was found, you have to confirm it. If the command is interrupted, run it again.
 
 Examples:
   idalloc namespace rebuild
@@ -37,7 +35,7 @@ export interface RebuildFlags {
 /** `idalloc namespace`: inspects and rebuilds what the workers of a datacenter share. */
 export function namespaceCommand(context: CliContext): Command {
   const show = new Command('show')
-    .description('Show what etcd and the witness topic hold, and whether etcd was set back.')
+    .description('Show what etcd and the witness topic hold, and whether etcd was rolled back.')
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
     .action(async (options: { json?: true }) => {

@@ -157,11 +157,11 @@ export async function caughtUp(
       movedMs = performance.now();
     }
     if (performance.now() - movedMs > stallMs) {
-      const message = `workers made no progress for ${stallMs} ms (--stall-ms); ${left} requests are still to be read again`;
+      const message = `workers made no progress for ${stallMs} ms (--stall-ms); ${left} requests still have to be read again`;
       throw new IdallocError('NO_REPLY', message);
     }
     if (signal.aborted)
-      throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests are still to be read again`);
+      throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests still have to be read again`);
     await sleep(POLL_MS);
   }
 }

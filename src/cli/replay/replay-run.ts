@@ -91,7 +91,7 @@ async function planOf(session: Session): Promise<PartitionPlan[]> {
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {
   const { context, options } = session;
-  context.err("the group's offsets are reset: start the workers now; waiting for them to read the requests again\n");
+  context.err("the group's offsets are reset: restart the workers now; waiting for them to read the requests again\n");
   const progress = new Progress(context, 'read again', count);
   const tools = { ...session, signal: context.stop };
   await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));

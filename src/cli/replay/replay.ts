@@ -20,10 +20,9 @@ export interface ReplayOptions {
 }
 
 const EXAMPLES = `
-Stop all workers first: the command refuses while the group has members. It shows what would be read again, asks, and
-resets the group's offsets, never forward. Start the workers when it asks for it: it waits until they have reached their former
-offsets, and have answered what they forwarded meanwhile. Then it compares every reply with the ledger and with the
-earlier reply. The exit code is 1 if one differs.
+Stop all workers first: the command refuses while the group has members. It asks, and resets the group's offsets, never
+forward. Restart the workers when prompted. It waits until they have reached their former offsets, and have answered what
+they forwarded meanwhile, and compares every reply with the ledger and the earlier reply. The exit code is 1 if one differs.
 
 Examples:
   idalloc replay --from 2h --dry-run

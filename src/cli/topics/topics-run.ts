@@ -30,7 +30,7 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
     ...report.warnings.map(textOf('warning')),
     ...report.faults.map(textOf('fault')),
   ];
-  out(lines.length === 0 ? 'all topics exist and are as planned\n' : `${lines.join('\n')}\n`);
+  out(lines.length === 0 ? 'all topics exist with the expected settings\n' : `${lines.join('\n')}\n`);
 }
 
 /** By subject, the id of the first schema, which all workers read and most requesters write. */

@@ -8,8 +8,7 @@ export interface InitOptions {
 }
 
 const INIT_HELP = `
-Existing topics are never altered; differences from the plan are reported. The exit code is 1 if a worker would refuse to
-start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
+Existing topics are never altered; differences are reported. The exit code is 1 if a worker would refuse to start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
 the reply's under 'idalloc.IdReply'; if the registry rejects one, the exit code is 1.
 
 Examples:

@@ -134,7 +134,7 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
     `ID              ${id}, number ${index + 1} of ${entry.count}`,
     `${isOwn ? 'request ID     ' : 'correlation ID '} ${correlationText(requestId)}`,
     `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
-    `made            ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
+    `allocated       ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
     `ledger          ${record.topic}/${record.partition} at ${record.offset}, ${timeText(record.timestampMs)}, ${verdict}`,
     ...(replyLines.length > 0 ? replyLines : [`reply           none found on ${entry.replyTopic}`]),
     '',

@@ -9,9 +9,9 @@ export interface TraceOptions extends LayoutOptions, FormFlags {
 }
 
 const EXAMPLES = `
-The ID's time leads to the ledger entry, which was appended at most 15 minutes later, so only that part of the ledger is
-read. --all-replies also finds the replies that a replay wrote later. correlation_id is what names the request: its request ID
-if it has one. That of each reply is what its sender gave this try.
+The entry was appended at most 15 minutes after the ID's time, so only that part of the ledger is read. --all-replies also
+finds the replies that a replay wrote later. In JSON, correlation_id is the request ID if there is one; that of each reply is
+what its sender gave this try.
 
 Examples:
   idalloc trace 55325805773398016

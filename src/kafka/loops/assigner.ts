@@ -10,6 +10,8 @@ export interface Share {
   readonly warmups: readonly number[];
 }
 
+export const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
+
 /** The partitions that a member has or had, with the generation of the group. */
 export interface Claims extends Share {
   readonly generation: number;

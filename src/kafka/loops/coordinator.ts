@@ -1,16 +1,42 @@
 import type { Runtime } from '../../async/runtime.ts';
+import { describeError } from '../../errors.ts';
+import type { BrokerResponse } from '../wire/api.ts';
+import type { Lane } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { Lane } from '../wire/lane.ts';
-import type { BrokerLink, BrokerResponse } from '../wire/port.ts';
+import type { BrokerLink } from '../wire/port.ts';
+import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** The part of a cluster that a group needs. */
 export type GroupCluster = Pick<Cluster, 'coordinator' | 'forgetCoordinator' | 'call'>;
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
+/** An answer of the coordinator counts for this long. */
+const RECENT_MS = 1_000;
 /** Any broker can name the coordinator, so this gets less time than a call to the group. */
 const MAX_FIND_MS = 5_000;
+
+/** All members must rejoin the group. */
+export const REBALANCING = 'REBALANCE_IN_PROGRESS';
+/** Another process has joined with the same instance ID. */
+export const FENCED = 'FENCED_INSTANCE_ID';
+/** The group has no member of this ID. */
+export const UNKNOWN_MEMBER = 'UNKNOWN_MEMBER_ID';
+
+/** The group continues without this member, or in a generation that it has not joined. */
+export const EXPELLED: ReadonlySet<KafkaErrorCode | undefined> = new Set([UNKNOWN_MEMBER, 'ILLEGAL_GENERATION']);
+
+/** Retries don't help until the configuration or the rights change. */
+export const PERSISTENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
+  'GROUP_AUTHORIZATION_FAILED',
+  'GROUP_MAX_SIZE_REACHED',
+  'INCONSISTENT_GROUP_PROTOCOL',
+  'INVALID_GROUP_ID',
+  'INVALID_SESSION_TIMEOUT',
+  'LOGIN_REFUSED',
+]);
 
 /** Errors of a broker that is not the coordinator, or has not loaded the group yet. */
 const COORDINATION_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
@@ -68,12 +94,22 @@ export class Coordinator {
     if (this.#runtime.monotonicMs() - this.#respondedMs < RECENT_MS) return;
     const nonMember = { groupId: this.groupId, generation: -1, memberId: '' };
     try {
-      await this.call('control', timeoutMs, (link) => link.heartbeat(nonMember));
+      await this.call('control', timeoutMs, (link) => link.call('heartbeat', nonMember));
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (errorCode === undefined || isUnanswered(errorCode)) throw error;
     }
   }
-}
 
-const RECENT_MS = 1_000;
+  /** Asks to remove a member from the group, if it has an ID there. Never rejects. */
+  async leave({ memberId, instanceId }: MemberRequest, limitMs: number, log: RateLimitedLog): Promise<void> {
+    if (memberId === '' && instanceId === undefined) return;
+    const { groupId } = this;
+    const leaving = { groupId, memberId, instanceId };
+    try {
+      await this.call('control', limitMs, (link) => link.call('leaveGroup', leaving));
+    } catch (error) {
+      log.debug({ groupId, error: describeError(error) }, 'leaving the group failed');
+    }
+  }
+}

@@ -1,3 +1,4 @@
+import type { Share } from './assigner.ts';
 import type { Copy, CopyReport } from './copies.ts';
 
 /**
@@ -18,17 +19,16 @@ import type { Copy, CopyReport } from './copies.ts';
  */
 const VERSION = 1;
 
-/** The partitions that a member is a standby for, and those of them that it will own once its copy is complete. */
-export interface StandbyShare {
-  readonly standbys: readonly number[];
-  readonly warmups: readonly number[];
-}
+type StandbyShare = Pick<Share, 'standbys' | 'warmups'>;
 
-export interface MemberReport extends StandbyShare {
+/** What a member reports of its state at a join. */
+export interface Report {
   readonly copies: CopyReport;
   /** Partitions that this member can't serve now, since it does not reach a broker that leads them. */
   readonly unreached: readonly number[];
 }
+
+export interface MemberReport extends StandbyShare, Report {}
 
 /** Leaves out a copy that ends beyond its log or has invalid offsets: it is a copy of another log. */
 export function encodeMemberReport({ copies, standbys, warmups, unreached }: MemberReport): Buffer {

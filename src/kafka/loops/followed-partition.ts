@@ -2,7 +2,7 @@ import { Backoff } from '../../async/backoff.ts';
 import type { Timer } from '../../async/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
 import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';
-import type { FetchedPartition } from '../wire/port.ts';
+import type { FetchedPartition } from '../wire/record-apis.ts';
 import type { Followed, TailChunk, TailSink } from './tail-port.ts';
 
 /** The response to a fetch of a partition, which is decoded and delivered in one chunk or several. */

@@ -1,6 +1,6 @@
 import { Mutex } from '../../async/mutex.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
-import type { MemberRequest } from '../wire/port.ts';
 import type { Coordinator } from './coordinator.ts';
 
 /** A committed offset, and the text that is kept with it. */
@@ -44,7 +44,7 @@ export class GroupOffsets {
     const topic = this.#topic;
     const requested = partitions.map((partition) => ({ topic, partition }));
     const response = await this.#coordinator.call('control', FETCH_MS, (link) =>
-      link.fetchOffsets({ groupId, partitions: requested }),
+      link.call('offsetFetch', { groupId, partitions: requested }),
     );
     return new Map(
       partitions.map((partition) => {
@@ -62,7 +62,7 @@ export class GroupOffsets {
     const topic = this.#topic;
     const partitions = [...offsets].map(([partition, committed]) => ({ topic, partition, ...committed }));
     const response = await this.#coordinator.call('group', COMMIT_MS, (link) =>
-      link.commitOffsets({ groupId, generation, memberId, partitions }),
+      link.call('offsetCommit', { groupId, generation, memberId, partitions }),
     );
     for (const { partition } of partitions) {
       const taken = response.partitions.find((one) => one.topic === topic && one.partition === partition);

@@ -1,7 +1,7 @@
 import { Backoff } from '../../async/backoff.ts';
-import type { Runtime } from '../../async/runtime.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { MemberRequest } from '../wire/port.ts';
 import { type Coordinator, isUnanswered } from './coordinator.ts';
 
 export interface HeartbeatsOptions {
@@ -51,7 +51,7 @@ export class Heartbeats {
     const { coordinator, onResponse, onSilence } = this.#options;
     let errorCode: KafkaErrorCode | undefined;
     try {
-      await coordinator.call('control', this.#limitMs(), (link) => link.heartbeat(member));
+      await coordinator.call('control', this.#limitMs(), (link) => link.call('heartbeat', member));
     } catch (error) {
       errorCode = kafkaErrorCode(error);
       if (errorCode === undefined || isUnanswered(errorCode)) {
@@ -68,5 +68,35 @@ export class Heartbeats {
     const maxMs = this.#options.sessionTimeoutMs / 3;
     const { failures } = this.#backoff;
     return failures === 0 ? maxMs : Math.min(maxMs, FIRST_RETRY_MS * RETRY_GROWTH ** Math.min(failures - 1, 10));
+  }
+}
+
+/**
+ * How long the coordinator considers a member alive without a call. The session counts from the sending of the last
+ * answered call, since the coordinator can't have received it earlier.
+ */
+export class SessionWatch {
+  readonly #runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>;
+  readonly #sessionTimeoutMs: number;
+  readonly #onLapse: () => void;
+  #confirmedMs = Number.NEGATIVE_INFINITY;
+  #timer: Timer | undefined;
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>, sessionTimeoutMs: number, onLapse: () => void) {
+    this.#runtime = runtime;
+    this.#sessionTimeoutMs = sessionTimeoutMs;
+    this.#onLapse = onLapse;
+  }
+
+  /** A call that was sent at `sentMs` was answered. Starts the watch if there is none. */
+  confirm(sentMs: number): void {
+    this.#confirmedMs = Math.max(this.#confirmedMs, sentMs);
+    this.#timer?.cancel();
+    const leftMs = this.#confirmedMs + this.#sessionTimeoutMs - this.#runtime.monotonicMs();
+    this.#timer = this.#runtime.schedule(Math.max(0, leftMs), this.#onLapse);
+  }
+
+  end(): void {
+    this.#timer?.cancel();
   }
 }

@@ -1,13 +1,15 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
+import type { BrokerResponse } from '../wire/api.ts';
+import { decodeAssignment } from '../wire/consumer-protocol.ts';
+import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError } from '../wire/kafka-error.ts';
-import type { BrokerLink, BrokerResponse, JoinGroupResponse, MemberRequest } from '../wire/port.ts';
-import type { Claims, Share } from './assigner.ts';
+import type { BrokerLink } from '../wire/port.ts';
+import { type Claims, NOTHING, type Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
 import { decodeStandbys } from './copies-format.ts';
-import { decodeAssignment } from './group-protocol.ts';
 import { Leadership } from './leadership.ts';
-import { encodeJoining, STICKY } from './member-claims.ts';
+import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
 import { type MemberSettings, memberTimingOf, planSettingsOf } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
@@ -21,8 +23,6 @@ export interface Joined {
 
 /** A call that waits for other members fails this long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
-const NO_GENERATION = -1;
-const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 /**
  * JoinGroup and SyncGroup, which the coordinator holds until the other members have joined. They have their own
@@ -87,7 +87,7 @@ export class Joiner {
     // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
     const assignments = this.#leadership.assign(joined);
     const sentMs = this.#runtime.monotonicMs();
-    const { assignment } = await this.#wait((link) => link.syncGroup({ ...member, assignments }));
+    const { assignment } = await this.#wait((link) => link.call('syncGroup', { ...member, assignments }));
     this.#leadership.confirm();
     return { generation, share: this.#shareOf(assignment), sentMs };
   }
@@ -108,7 +108,7 @@ export class Joiner {
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
-      return await this.#wait((link) => link.joinGroup(request));
+      return await this.#wait((link) => link.call('joinGroup', request));
     } finally {
       this.#requestsId = false;
     }

@@ -1,16 +1,14 @@
 import { describeError } from '../../errors.ts';
-import type { JoinGroupResponse, SyncGroupRequest } from '../wire/port.ts';
-import type { Candidate, Claims, Share } from './assigner.ts';
+import { encodeAssignment } from '../wire/consumer-protocol.ts';
+import type { JoinGroupResponse, SyncGroupRequest } from '../wire/group-apis.ts';
+import { type Candidate, type Claims, NOTHING, type Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
-import { encodeAssignment } from './group-protocol.ts';
 import { decodeJoining } from './member-claims.ts';
 import { type Plan, type PlanSettings, planGroup } from './planner.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** The most instance IDs whose partitions are remembered; the least recent is forgotten first. */
 const MAX_REMEMBERED = 1_000;
-
-const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 
 type Member = JoinGroupResponse['members'][number];
 

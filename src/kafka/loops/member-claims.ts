@@ -1,30 +1,20 @@
+import { decodeSubscription, encodeSubscription } from '../wire/consumer-protocol.ts';
 import type { Claims } from './assigner.ts';
-import type { CopyReport } from './copies.ts';
-import { decodeMemberReport, encodeMemberReport } from './copies-format.ts';
-import { decodeSubscription, encodeSubscription } from './group-protocol.ts';
+import { decodeMemberReport, encodeMemberReport, type Report } from './copies-format.ts';
 
 /** The only assigner that members offer: the coordinator rejects a consumer without it, and a member where one is. */
 export const STICKY = 'idalloc-sticky';
 
-/** The data that a joining member sends to the group leader. */
-export interface JoiningMember {
+/** The data that a joining member sends to the group leader; its report is empty if that has an unknown format. */
+interface JoiningMember extends Report {
   readonly topics: readonly string[];
   readonly claims: Claims;
-  /** None if the report has an unknown format. */
-  readonly copies: CopyReport;
-  /** Partitions that the member can't serve now. */
-  readonly unreached: readonly number[];
-}
-
-/** What a member reports of its state at a join. */
-export interface Report {
-  readonly copies: CopyReport;
-  readonly unreached: readonly number[];
 }
 
 const FORMAT = 1;
 const HEAD_BYTES = 5;
-const NO_GENERATION = -1;
+/** Of a member that has not joined yet. */
+export const NO_GENERATION = -1;
 
 /**
  * The subscription of a joining member. Its user data: format byte 1 | generation of the claims int32 | report of copies.

@@ -1,27 +1,23 @@
 import { atMost } from '../../async/at-most.ts';
 import { Backoff } from '../../async/backoff.ts';
 import { describeError } from '../../errors.ts';
+import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { MemberRequest } from '../wire/port.ts';
-import type { Claims } from './assigner.ts';
-import { Coordinator } from './coordinator.ts';
-import { EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './group-errors.ts';
+import { type Claims, NOTHING } from './assigner.ts';
+import { Coordinator, EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './coordinator.ts';
 import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
-import { Heartbeats } from './heartbeats.ts';
+import { Heartbeats, SessionWatch } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
-import { leaveGroup } from './leave-group.ts';
+import { NO_GENERATION } from './member-claims.ts';
 import { type MemberOptions, memberTimingOf } from './member-options.ts';
 import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
-import { SessionWatch } from './session-watch.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
 const LEAVE_MS = 1_000;
 const BACKOFF_MS = { minMs: 50, maxMs: 500 };
 /** The wait after an error that retries don't fix. */
 const PERSISTENT_RETRY_MS = 5_000;
-
-const NO_GENERATION = -1;
 
 type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
 
@@ -63,7 +59,7 @@ export class Member {
   /** The member that heartbeats and commits are sent for. */
   #member: MemberRequest;
   #held: readonly number[] | undefined;
-  #claims: Claims = { generation: NO_GENERATION, partitions: [], standbys: [], warmups: [] };
+  #claims: Claims = { generation: NO_GENERATION, ...NOTHING };
   #joining: Promise<void> = Promise.resolve();
 
   constructor(options: MemberOptions) {
@@ -291,6 +287,6 @@ export class Member {
   async #leaveGroup(): Promise<void> {
     const { memberId, instanceId } = this.#member;
     if (memberId === '' && instanceId === undefined) await this.#joining; // it may still get a member ID
-    await leaveGroup(this.#coordinator, this.#member, LEAVE_MS, this.#log);
+    await this.#coordinator.leave(this.#member, LEAVE_MS, this.#log);
   }
 }

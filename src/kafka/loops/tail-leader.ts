@@ -1,4 +1,4 @@
-import type { FetchRequest } from '../wire/port.ts';
+import type { FetchRequest } from '../wire/record-apis.ts';
 import type { FollowedPartition } from './followed-partition.ts';
 import type { TailOptions } from './tail-port.ts';
 

@@ -1,13 +1,12 @@
 import type { Runtime } from '../../async/runtime.ts';
 import type { FetchedRecord } from '../records/record.ts';
-import type { WireLog } from '../wire/broker.ts';
-import type { Cluster, Lane } from '../wire/cluster.ts';
+import type { Lane, WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
-import type { FetchRequest } from '../wire/port.ts';
-import type { PartitionBounds } from './offsets.ts';
+import type { FetchRequest } from '../wire/record-apis.ts';
+import type { LeaderCluster, PartitionBounds } from './leader-calls.ts';
 
 export interface TailOptions {
-  readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale'>;
+  readonly cluster: LeaderCluster;
   readonly runtime: Runtime;
   readonly lane: Lane;
   readonly isolation: FetchRequest['isolation'];

@@ -1,9 +1,9 @@
 import { Mutex } from '../../async/mutex.ts';
 import { BatchDecoder } from '../records/decode.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
-import type { FetchedPartition } from '../wire/port.ts';
+import type { FetchedPartition } from '../wire/record-apis.ts';
 import { type Fetched, FollowedPartition, keyOf } from './followed-partition.ts';
-import { boundsOf, type PartitionBounds } from './offsets.ts';
+import { boundsOf, type PartitionBounds } from './leader-calls.ts';
 import { TailErrorLog } from './tail-error-log.ts';
 import { TailLeader } from './tail-leader.ts';
 import type { Followed, TailChunk, TailOptions, TailSink } from './tail-port.ts';
@@ -111,7 +111,7 @@ export class Tail {
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
-      const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.fetch(request));
+      const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.call('fetch', request));
       leader.responded(partitions.every(({ records }) => records.length === 0));
       this.#take(places, partitions);
     } catch (error) {

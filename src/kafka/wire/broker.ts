@@ -1,11 +1,27 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { Throttle } from '../../async/throttle.ts';
 import { describeError } from '../../errors.ts';
+import type { BrokerResponse } from './api.ts';
 import { Connection } from './connection.ts';
 import { closedError, type Deadlines } from './deadlines.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
-import { idleMsOf, type Lane } from './lane.ts';
-import type { BrokerAddress, BrokerLink, BrokerResponse, Dialer } from './port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
+
+/** The purpose of a connection. A broker serves the calls of a lane in order, so calls that may block have their own lane. */
+export type Lane =
+  | 'control'
+  | 'append'
+  | 'publish'
+  | 'publish large'
+  | 'requests'
+  | 'large requests'
+  | 'ledger'
+  | 'group'
+  | (string & {});
+
+/** How long a lane's connection may be idle before it is closed; undefined for ever. */
+const IDLE_MS: Readonly<Record<string, number | undefined>> = { requests: undefined, ledger: undefined, group: 5_000 };
+const DEFAULT_IDLE_MS = 60_000;
 
 export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
 
@@ -133,7 +149,7 @@ export class Broker {
       dialer,
       address,
       runtime,
-      idleMs: idleMsOf(lane),
+      idleMs: lane in IDLE_MS ? IDLE_MS[lane] : DEFAULT_IDLE_MS,
       onEnd: () => {
         if (this.#connections.get(lane) === connection) this.#connections.delete(lane);
         this.#log('debug', `connection of lane '${lane}' closed`);

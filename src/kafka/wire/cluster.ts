@@ -1,22 +1,13 @@
 import type { Runtime } from '../../async/runtime.ts';
-import { Broker, type WireLog } from './broker.ts';
+import type { BrokerResponse } from './api.ts';
+import { Broker, type Lane, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
 import { firstResponse } from './first-response.ts';
 import { KafkaError } from './kafka-error.ts';
-import type { Lane } from './lane.ts';
-import type {
-  BrokerAddress,
-  BrokerLink,
-  BrokerResponse,
-  Dialer,
-  FindCoordinatorResponse,
-  MetadataResponse,
-  TopicMetadata,
-} from './port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 import { Refresher } from './refresher.ts';
+import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
 import { Topology } from './topology.ts';
-
-export type { Lane } from './lane.ts';
 
 export interface ClusterOptions {
   readonly dialer: Dialer;
@@ -102,7 +93,7 @@ export class Cluster {
    */
   silence(topic: string, partition: number): Silence | undefined {
     const node = this.#topology.lastLeader(topic, partition);
-    const address = node === undefined ? undefined : this.#topology.address(node);
+    const address = node === undefined ? undefined : this.#topology.brokers.get(node);
     const broker = address && this.#brokers.get(keyOf(address));
     return node === undefined || broker === undefined || broker.silentMs === 0
       ? undefined
@@ -126,7 +117,7 @@ export class Cluster {
     use: (link: BrokerLink) => Promise<R>,
   ): Promise<R> {
     const deadlineMs = this.#now() + timeoutMs;
-    const address = this.#topology.address(node) ?? (await this.#lookUpAddress(node, timeoutMs));
+    const address = this.#topology.brokers.get(node) ?? (await this.#lookUpAddress(node, timeoutMs));
     return this.#broker(address).call(lane, deadlineMs, use);
   }
 
@@ -194,7 +185,7 @@ export class Cluster {
 
   async #lookUpAddress(node: number, timeoutMs: number): Promise<BrokerAddress> {
     await this.#refreshed(timeoutMs);
-    const address = this.#topology.address(node);
+    const address = this.#topology.brokers.get(node);
     if (address === undefined) throw new KafkaError('UNREACHABLE', `no broker has the node ID ${node}`);
     return address;
   }
@@ -206,7 +197,7 @@ export class Cluster {
 
   async #metadata(topics: readonly string[] | 'all', deadlineMs: number): Promise<MetadataResponse> {
     const requestNumber = this.#topology.nextRequestNumber();
-    const response = await this.#callAny(deadlineMs, (link) => link.metadata({ topics }));
+    const response = await this.#callAny(deadlineMs, (link) => link.call('metadata', { topics }));
     const led = this.#leadingSuspects();
     this.#topology.update(requestNumber, response);
     this.#closeUseless(led);
@@ -215,7 +206,7 @@ export class Cluster {
   }
 
   async #findCoordinator(groupId: string, deadlineMs: number): Promise<number> {
-    const found: FindCoordinatorResponse = await this.#callAny(deadlineMs, (link) => link.findCoordinator({ groupId }));
+    const found = await this.#callAny(deadlineMs, (link) => link.call('findCoordinator', { groupId }));
     this.#topology.addBroker(found.nodeId, found);
     return found.nodeId;
   }
@@ -303,10 +294,5 @@ export class Cluster {
   }
 }
 
-function keyOf({ host, port }: BrokerAddress): string {
-  return `${host}:${port}`;
-}
-
-function noResponse(): KafkaError {
-  return new KafkaError('NO_RESPONSE', 'no broker answered in time');
-}
+const keyOf = ({ host, port }: BrokerAddress) => `${host}:${port}`;
+const noResponse = () => new KafkaError('NO_RESPONSE', 'no broker answered in time');

@@ -32,7 +32,8 @@ export type SocketFactory = (args: { host: string; port: number; ssl: TlsOptions
  * client, whose users need not have its types.
  */
 export interface ConnectionConfig {
-  clientId?: string;
+  /** null for none. */
+  clientId?: string | null;
   ssl?: TlsOptions | boolean;
   sasl?: SaslOptions | SaslMechanism;
   socketFactory?: SocketFactory;

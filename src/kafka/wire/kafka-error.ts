@@ -8,26 +8,19 @@
  * - CLOSED: this side was closed.
  * - MALFORMED_RESPONSE: the broker's response can't be decoded.
  */
-export type LinkErrorCode =
-  | 'UNREACHABLE'
-  | 'CONNECTION_LOST'
-  | 'NO_RESPONSE'
-  | 'LOGIN_REFUSED'
-  | 'CLOSED'
-  | 'MALFORMED_RESPONSE';
-
-const LINK_ERRORS: ReadonlySet<string> = new Set([
+const LINK_ERRORS = [
   'UNREACHABLE',
   'CONNECTION_LOST',
   'NO_RESPONSE',
   'LOGIN_REFUSED',
   'CLOSED',
   'MALFORMED_RESPONSE',
-] satisfies LinkErrorCode[]);
+] as const;
+type LinkErrorCode = (typeof LINK_ERRORS)[number];
 
 /** Whether the call failed without a usable response from the broker. */
 export function isLinkError(errorCode: KafkaErrorCode | undefined): errorCode is LinkErrorCode {
-  return errorCode !== undefined && LINK_ERRORS.has(errorCode);
+  return LINK_ERRORS.some((one) => one === errorCode);
 }
 
 /** A link error, or Kafka's name of an error as kafkajs spells it (`NOT_LEADER_FOR_PARTITION`). */

@@ -1,11 +1,13 @@
+import type { Api } from './api.ts';
+import { APIS } from './apis.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { closedError } from './deadlines.ts';
 import { dialError, type Stage } from './dial-error.ts';
-import { Calls } from './kafkajs-calls.ts';
+import { KafkaError } from './kafka-error.ts';
 import { WireConnection } from './kafkajs-connection.ts';
+import { requireSuccess } from './kafkajs-errors.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
-import type { InnerLogger } from './kafkajs-modules.ts';
-import { agreeOnVersions } from './kafkajs-versions.ts';
+import { type ApiVersions, definitionOf, type InnerLogger, type Protocol } from './kafkajs-modules.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 /** kafkajs' log of its connections. Only for debugging: errors are also thrown. */
@@ -41,7 +43,7 @@ async function dial(
     connection.setVersions(versions);
     connection.setSupportAuthenticationProtocol(true);
     await connection.authenticate();
-    return new KafkajsLink(connection, new Calls(connection, versions, `${address.host}:${address.port}`));
+    return new KafkajsLink(connection, versions, `${address.host}:${address.port}`);
   } catch (error) {
     const failure = signal.aborted ? closedError() : dialError(error, stage, address, connection, config);
     connection.end(failure);
@@ -52,7 +54,53 @@ async function dial(
   }
 }
 
-function loggerTo(debug: DebugLog = () => undefined): InnerLogger {
+interface DecodedVersions {
+  readonly errorCode: number;
+  readonly apiVersions: readonly {
+    readonly apiKey: number;
+    readonly minVersion: number;
+    readonly maxVersion: number;
+  }[];
+}
+
+const GREETING_VERSION = 2;
+
+/** Requests the versions that a broker supports. Throws UNSUPPORTED_VERSION if an API that is used has none. */
+async function agreeOnVersions(connection: WireConnection): Promise<ApiVersions> {
+  const supported = await versionsOf(connection, GREETING_VERSION);
+  for (const api of Object.values(APIS)) requireSupported(supported, api);
+  return supported;
+}
+
+/** Requests them in this version of ApiVersions. */
+export async function versionsOf(connection: WireConnection, version: number): Promise<ApiVersions> {
+  const greeting = definitionOf('ApiVersions').protocol({ version })({});
+  const { request, response } = greeting as Protocol<DecodedVersions>;
+  const asDecoded = { decode: response.decode, parse: async (decoded: DecodedVersions) => decoded };
+  const { errorCode, apiVersions } = await connection.send({ request, response: asDecoded, logResponseError: false });
+  requireSuccess(errorCode);
+  return Object.fromEntries(
+    apiVersions.map(({ apiKey, minVersion, maxVersion }) => [apiKey, { minVersion, maxVersion }]),
+  );
+}
+
+function requireSupported(
+  supported: ApiVersions,
+  api: Pick<Api<never, never>, 'name' | 'key' | 'version' | 'isOptional'>,
+): void {
+  const { name, key, version, isOptional } = api;
+  const broker = supported[key];
+  const newest = version ?? Math.max(...definitionOf(name).versions.map(Number));
+  const isSupported =
+    broker !== undefined && newest >= broker.minVersion && (version === undefined || version <= broker.maxVersion);
+  if (isSupported || isOptional) return;
+  const range = broker === undefined ? 'no version' : `versions ${broker.minVersion} to ${broker.maxVersion}`;
+  const message = `the broker supports ${range} of ${name}, but version ${newest} is needed: use Kafka 2.3 or later`;
+  throw new KafkaError('UNSUPPORTED_VERSION', message);
+}
+
+/** By default a logger to nowhere. */
+export function loggerTo(debug: DebugLog = () => undefined): InnerLogger {
   const line = (message: string, fields: object = {}) => debug(fields, message);
   const logger: InnerLogger = { namespace: () => logger, debug: line, info: line, warn: line, error: line };
   return logger;

@@ -7,14 +7,8 @@ const NAMES: ReadonlyMap<number, { readonly type: string; readonly message: stri
 );
 
 /** kafkajs' name of an error; `ERROR_<code>` for an unknown one, undefined for code 0. */
-function errorCodeOf(code: number): KafkaErrorCode | undefined {
+export function errorCodeOf(code: number): KafkaErrorCode | undefined {
   return code === 0 ? undefined : (NAMES.get(code)?.type ?? `ERROR_${code}`);
-}
-
-/** The error as a property of a response; empty for code 0. */
-export function errorIn(code: number): { readonly errorCode?: KafkaErrorCode } {
-  const errorCode = errorCodeOf(code);
-  return errorCode === undefined ? {} : { errorCode };
 }
 
 /** Throws if the whole response is an error. */

@@ -6,6 +6,8 @@ import socketFactoryModule from 'kafkajs/src/network/socketFactory.js';
 import decoderModule from 'kafkajs/src/protocol/decoder.js';
 import encoderModule from 'kafkajs/src/protocol/encoder.js';
 import errorModule from 'kafkajs/src/protocol/error.js';
+import requestsModule from 'kafkajs/src/protocol/requests/index.js';
+import type { Decoded } from './api.ts';
 import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 
 /**
@@ -29,9 +31,12 @@ export interface Encoder {
   writeInt8(value: number): this;
   writeInt16(value: number): this;
   writeInt32(value: number): this;
+  writeInt64(value: number): this;
   writeBoolean(value: boolean): this;
   writeString(value: string | null): this;
-  writeBytes(value: Buffer): this;
+  writeBytes(value: Buffer | null): this;
+  /** What was written. */
+  readonly buffer: Buffer;
 }
 
 export const Encoder = typed<new (initialBytes?: number) => Encoder>(encoderModule);
@@ -80,13 +85,35 @@ interface ConnectionOptions {
   readonly socketFactory: SocketFactory;
   readonly ssl: TlsOptions | null;
   readonly sasl: ConnectionConfig['sasl'] | null;
-  readonly clientId?: string;
+  readonly clientId?: string | null;
   readonly connectionTimeout: number;
   readonly requestTimeout: number;
   readonly enforceRequestTimeout: false;
 }
 
 export type ApiVersions = Readonly<Record<number, { readonly minVersion: number; readonly maxVersion: number }>>;
+
+/** One of Kafka's APIs, in the versions that kafkajs has. */
+interface Definition {
+  readonly versions: readonly string[];
+  protocol(of: { readonly version: number }): (options: object) => Protocol<Decoded>;
+}
+
+const kafkajs = typed<{
+  /** By kafkajs' name of the API. */
+  readonly requests: Readonly<Record<string, Definition>>;
+  lookup(versions: ApiVersions): (apiKey: number, definition: Definition) => (options: object) => Protocol<Decoded>;
+}>(requestsModule);
+
+/** Finds the requests of an API in the newest version that both sides support. */
+export const { lookup } = kafkajs;
+
+/** kafkajs' requests of an API; throws for a name that it does not have. */
+export function definitionOf(name: string): Definition {
+  const definition = kafkajs.requests[name];
+  if (definition === undefined) throw new TypeError(`kafkajs has no requests of ${name}`);
+  return definition;
+}
 
 declare class KafkajsConnection {
   requestQueue: RequestQueue;

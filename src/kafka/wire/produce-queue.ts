@@ -1,4 +1,4 @@
-import type { ProduceRequest, ProduceResponse } from './port.ts';
+import type { ProduceRequest, ProduceResponse } from './record-apis.ts';
 
 /** A broker rejects requests above 100 MiB, and reads a whole request before it serves any of it. */
 const MAX_BYTES = 8 * 1_048_576;

@@ -78,12 +78,14 @@ export function userOf(sasl: SaslSettings | undefined): string | undefined {
 
 const DEFAULT_PORT = 9092;
 
-/** The addresses of `host:port`, where the host may be `[an IPv6 address]`. */
 export function seedsOf(brokers: readonly string[]): BrokerAddress[] {
-  return brokers.map((broker) => {
-    const [, bracketed, plain, port] = /^(?:\[(.+)\]|(.*?))(?::(\d+))?$/.exec(broker) ?? [];
-    return { host: bracketed ?? plain ?? broker, port: port === undefined ? DEFAULT_PORT : Number(port) };
-  });
+  return brokers.map(addressOf);
+}
+
+/** The address of `host:port`, where the host may be `[an IPv6 address]`. */
+export function addressOf(broker: string): BrokerAddress {
+  const [, bracketed, plain, port] = /^(?:\[(.+)\]|(.*?))(?::(\d+))?$/.exec(broker) ?? [];
+  return { host: bracketed ?? plain ?? broker, port: port === undefined ? DEFAULT_PORT : Number(port) };
 }
 
 /** The variables to check when a login with a user is rejected. */

@@ -1,5 +1,6 @@
 import { KafkaError } from './kafka-error.ts';
-import type { BrokerAddress, MetadataResponse, TopicMetadata } from './port.ts';
+import type { BrokerAddress } from './port.ts';
+import type { MetadataResponse, TopicMetadata } from './topic-apis.ts';
 
 /** A topic that was not used for this long is forgotten. */
 const IN_USE_MS = 60_000;
@@ -105,15 +106,12 @@ export class Topology {
     return leader === NO_LEADER ? undefined : leader;
   }
 
-  address(node: number): BrokerAddress | undefined {
-    return this.#brokers.get(node);
-  }
-
   /** Adds a coordinator that is not in the metadata yet. */
   addBroker(node: number, address: BrokerAddress): void {
     if (!this.#brokers.has(node)) this.#brokers.set(node, address);
   }
 
+  /** By node ID. */
   get brokers(): ReadonlyMap<number, BrokerAddress> {
     return this.#brokers;
   }

@@ -65,7 +65,7 @@ test.each([
 describe('askAny', () => {
   const answer = { throttleMs: 0, topics: [] };
   const ask = (brokers: ReturnType<typeof scriptedBrokers>) =>
-    callAnyBroker(brokers, (link) => link.describeConfigs({ topics: [] }));
+    callAnyBroker(brokers, (link) => link.call('describeConfigs', { topics: [] }));
 
   test('returns the answer of the first broker that answers', async () => {
     const brokers = scriptedBrokers({

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
+import type { DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
+import type { Answers } from '../../support/scripted-link.ts';
 import { CONTROLLER as COORDINATOR, failing, scriptedBrokers } from './scripted-brokers.ts';
 
 type Group = DescribeGroupsResponse['groups'][number];
@@ -12,18 +13,16 @@ const STABLE: Group = {
   members: [{ memberId: 'm-1', clientId: 'idalloc', clientHost: '/192.0.2.1', assignment: Buffer.alloc(0) }],
 };
 
-function coordinator(link: Partial<BrokerLink>) {
+function coordinator(link: Answers) {
   return scriptedBrokers({ link: () => link });
 }
 
-function describing(...groups: readonly Group[]): Partial<BrokerLink> {
+function describing(...groups: readonly Group[]): Answers {
   return { describeGroups: async () => ({ throttleMs: 0, groups }) };
 }
 
-const fetching = (
-  partitions: readonly { partition: number; offset: number; errorCode?: string }[],
-): Partial<BrokerLink> => ({
-  fetchOffsets: async () => ({
+const fetching = (partitions: readonly { partition: number; offset: number; errorCode?: string }[]): Answers => ({
+  offsetFetch: async () => ({
     throttleMs: 0,
     partitions: partitions.map((one) => ({ topic: 't', metadata: '', ...one })),
   }),
@@ -106,7 +105,7 @@ describe('setOffsets', () => {
     const requests: OffsetCommitRequest[] = [];
     const left = [...faults];
     const brokers = coordinator({
-      commitOffsets: async (request) => {
+      offsetCommit: async (request) => {
         requests.push(request);
         const errorCode = left.shift();
         const partitions = request.partitions.map(({ topic, partition }) => ({

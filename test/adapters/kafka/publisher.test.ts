@@ -3,10 +3,11 @@ import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { ProduceRequest } from '../../../src/kafka/wire/port.ts';
+import type { ProduceRequest } from '../../../src/kafka/wire/record-apis.ts';
 import type { OutgoingRecord } from '../../../src/pipeline/ports.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
+import { scriptedLink } from '../../support/scripted-link.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 const T = 'id.replies.t';
@@ -48,7 +49,7 @@ class World {
         const late = this.runtime.sleep(timeoutMs).then(() => {
           throw new KafkaError('NO_RESPONSE', 'the broker is silent');
         });
-        return await Promise.race([use({ produce }), late]);
+        return await Promise.race([use(scriptedLink({ produce })), late]);
       },
       markStale: () => {},
     } as unknown as Cluster;

@@ -1,7 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { ReplyTopics } from '../../../src/adapters/kafka/reply-topics.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
-import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/topic-apis.ts';
 
 type Found = number | string | readonly number[];
 

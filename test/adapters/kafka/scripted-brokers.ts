@@ -1,12 +1,13 @@
 import type { Brokers } from '../../../src/adapters/kafka/brokers.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/topic-apis.ts';
+import { type Answers, scriptedLink } from '../../support/scripted-link.ts';
 
 export const CONTROLLER = 2;
 
 export interface Script {
-  /** The scripted answers of each broker; a missing one is a bug of the test. */
-  readonly link: (node: number) => Partial<BrokerLink>;
+  /** The scripted answers of each broker. */
+  readonly link: (node: number) => Answers;
   readonly nodes?: readonly number[];
 }
 
@@ -24,7 +25,7 @@ export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBr
   let nowMs = 0;
   const called: number[] = [];
   const doubted: string[] = [];
-  const linkTo = (node: number) => link(node) as BrokerLink;
+  const linkTo = (node: number) => scriptedLink(link(node));
   return {
     called,
     doubted,
@@ -37,7 +38,7 @@ export function scriptedBrokers({ link, nodes = [1, 2, 3] }: Script): ScriptedBr
     },
     cluster: {
       metadata: async (topics) =>
-        topics.length === 0 ? metadataAnswer([], nodes) : linkTo(nodes[0] ?? 0).metadata({ topics }),
+        topics.length === 0 ? metadataAnswer([], nodes) : linkTo(nodes[0] ?? 0).call('metadata', { topics }),
       call: async (node, _lane, _timeoutMs, use) => {
         called.push(node);
         return use(linkTo(node));

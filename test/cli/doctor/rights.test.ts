@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { type Right, rightsOf } from '../../../src/adapters/kafka/topics/rights.ts';
 import { judgeRights } from '../../../src/cli/doctor/rights.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
-import type { AuthorizedOperationsResponse, Operation } from '../../../src/kafka/wire/port.ts';
+import type { AuthorizedOperationsResponse, Operation } from '../../../src/kafka/wire/topic-apis.ts';
 
 const CONFIG = loadKafkaConfig({ KAFKA_BROKERS: 'k:1' });
 const RIGHTS = rightsOf('worker', CONFIG);

@@ -95,7 +95,7 @@ describe('a simulated group', () => {
   it('can be left immediately, and accepts outside commits while it is empty', async () => {
     const { stage, joiners, group } = await groupOf(2);
     const [one, two] = joiners as [Joiner, Joiner];
-    await stage.outcome(two.link.leaveGroup(two.identity));
+    await stage.outcome(two.link.call('leaveGroup', two.identity));
     expect(await one.heartbeat()).toBe('REBALANCE_IN_PROGRESS');
     const outside = {
       groupId: GROUP,
@@ -103,10 +103,10 @@ describe('a simulated group', () => {
       generation: -1,
       partitions: [{ topic: 't', partition: 0, offset: 1 }],
     };
-    const refused = await stage.outcome(one.link.commitOffsets(outside));
-    await stage.outcome(one.link.leaveGroup(one.identity));
+    const refused = await stage.outcome(one.link.call('offsetCommit', outside));
+    await stage.outcome(one.link.call('leaveGroup', one.identity));
     expect(group.state).toBe('Empty');
-    const taken = await stage.outcome(one.link.commitOffsets(outside));
+    const taken = await stage.outcome(one.link.call('offsetCommit', outside));
     expect([refused, taken].map(({ partitions }) => partitions[0]?.errorCode)).toEqual([
       'UNKNOWN_MEMBER_ID',
       undefined,
@@ -121,7 +121,7 @@ describe('a simulated group', () => {
     expect([answer.generation, answer.memberId === two.memberId]).toEqual([1, false]);
     expect(await stage.outcome(again.sync())).toBe(`for ${two.memberId}`);
     expect([group.state, await one.heartbeat()]).toEqual(['Stable', 'ok']);
-    const fenced = two.link.heartbeat({ ...two.identity, instanceId: 'i2' });
+    const fenced = two.link.call('heartbeat', { ...two.identity, instanceId: 'i2' });
     expect(await stage.outcome(nameOf(fenced))).toBe('FENCED_INSTANCE_ID');
   });
 
@@ -150,7 +150,7 @@ describe('a simulated coordinator', () => {
   it('that moves continues from the last assignment, once it has loaded', async () => {
     const stage = new Stage({ nodes: 2, groups: { loadMs: () => 2_000 } });
     const link = await stage.link();
-    const { nodeId } = await stage.outcome(link.findCoordinator({ groupId: GROUP }));
+    const { nodeId } = await stage.outcome(link.call('findCoordinator', { groupId: GROUP }));
     const one = await Joiner.make(stage);
     Object.assign(one, { link: await stage.link(nodeId) });
     await stage.outcome(one.join());
@@ -163,7 +163,10 @@ describe('a simulated coordinator', () => {
     await stage.pass(2_000);
     expect(await one.heartbeat()).toBe('ok');
     const answer = await stage.outcome(
-      one.link.fetchOffsets({ groupId: GROUP, partitions: [0, 1].map((partition) => ({ topic: 't', partition })) }),
+      one.link.call('offsetFetch', {
+        groupId: GROUP,
+        partitions: [0, 1].map((partition) => ({ topic: 't', partition })),
+      }),
     );
     expect(answer.partitions.map(({ offset }) => offset)).toEqual([4, -1]);
   });

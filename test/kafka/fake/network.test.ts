@@ -27,10 +27,10 @@ describe('a connection to a simulated broker', () => {
 
   it('that loses a request carries no further ones; earlier ones are answered', async () => {
     const { stage, network, link, cluster } = await linked();
-    const before = link.metadata({ topics: [] });
+    const before = link.call('metadata', { topics: [] });
     network.script = (call, way) => (call === 'produce' && way === 'there' ? 'lost' : undefined);
-    const lost = link.produce(produceTo('t', stage.batch('a')));
-    const after = link.metadata({ topics: [] });
+    const lost = link.call('produce', produceTo('t', stage.batch('a')));
+    const after = link.call('metadata', { topics: [] });
     await stage.outcome(before);
     await stage.pass(100_000);
     link.close();
@@ -41,7 +41,7 @@ describe('a connection to a simulated broker', () => {
   it('that loses an answer has delivered the request', async () => {
     const { stage, network, link, cluster } = await linked();
     network.script = (call, way) => (call === 'produce' && way === 'back' ? 'lost' : undefined);
-    const unanswered = link.produce(produceTo('t', stage.batch('a')));
+    const unanswered = link.call('produce', produceTo('t', stage.batch('a')));
     await stage.pass(100);
     link.close();
     expect(await nameOf(unanswered)).toBe('CONNECTION_LOST');
@@ -51,7 +51,7 @@ describe('a connection to a simulated broker', () => {
   it('that was closed still delivers what was sent before', async () => {
     const { stage, network, link, cluster } = await linked();
     network.script = (call, way) => (call === 'produce' && way === 'there' ? 30_000 : undefined);
-    const late = link.produce(produceTo('t', stage.batch('a')));
+    const late = link.call('produce', produceTo('t', stage.batch('a')));
     link.close();
     expect(await nameOf(late)).toBe('CONNECTION_LOST');
     expect(cluster.partition('t', 0).log.end).toBe(0);
@@ -62,11 +62,11 @@ describe('a connection to a simulated broker', () => {
   it('that is reset rejects pending calls and ends, as does one to a broker that stops', async () => {
     const { stage, network, link } = await linked();
     network.script = (call) => (call === 'produce' ? 'reset' : undefined);
-    expect(await nameOf(stage.outcome(link.produce(produceTo('t', stage.batch('a')))))).toBe('CONNECTION_LOST');
+    expect(await nameOf(stage.outcome(link.call('produce', produceTo('t', stage.batch('a')))))).toBe('CONNECTION_LOST');
     await link.ended;
-    expect(await nameOf(link.metadata({ topics: [] }))).toBe('CONNECTION_LOST');
+    expect(await nameOf(link.call('metadata', { topics: [] }))).toBe('CONNECTION_LOST');
     const other = await stage.link();
-    const held = other.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 60_000 });
+    const held = other.call('fetch', { ...fetchOf({ topic: 't' }), maxWaitMs: 60_000 });
     await stage.pass(10);
     stage.kafka.cluster.crash(1);
     expect(await nameOf(stage.outcome(held))).toBe('CONNECTION_LOST');
@@ -76,8 +76,8 @@ describe('a connection to a simulated broker', () => {
   it('serves calls in order, so that a waiting fetch blocks those after it', async () => {
     const { stage, link } = await linked();
     const order: string[] = [];
-    const held = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 }).then(() => order.push('fetch'));
-    const behind = link.metadata({ topics: [] }).then(() => order.push('metadata'));
+    const held = link.call('fetch', { ...fetchOf({ topic: 't' }), maxWaitMs: 500 }).then(() => order.push('fetch'));
+    const behind = link.call('metadata', { topics: [] }).then(() => order.push('metadata'));
     await stage.outcome(Promise.all([held, behind]));
     expect(order).toEqual(['fetch', 'metadata']);
     expect(stage.world.nowMs).toBeGreaterThan(500);
@@ -86,7 +86,7 @@ describe('a connection to a simulated broker', () => {
   it('may deliver a produce request twice', async () => {
     const { stage, network, link, cluster } = await linked();
     network.weather = { ...FAIR, doubled: 1 };
-    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).baseOffset).toBe(0);
+    expect((await stage.outcome(link.call('produce', produceTo('t', stage.batch('a'))))).baseOffset).toBe(0);
     await stage.pass(60_000);
     expect(cluster.partition('t', 0).log.end).toBe(2);
   });

@@ -11,7 +11,7 @@ describe('simulated brokers', () => {
     const link = await stage.link();
     const answers = [];
     for (const topic of ['stamped', 'stamped', 'plain']) {
-      answers.push(await stage.outcome(link.produce(produceTo(topic, stage.batch('a', 'b')))));
+      answers.push(await stage.outcome(link.call('produce', produceTo(topic, stage.batch('a', 'b')))));
     }
     const nowMs = cluster.broker(1).clock.wallMs();
     expect(answers.map(({ baseOffset, appendedAtMs }) => [baseOffset, appendedAtMs])).toEqual([
@@ -32,7 +32,7 @@ describe('simulated brokers', () => {
     damaged[damaged.length - 1] = (damaged.at(-1) ?? 0) ^ 1;
     const faults = [];
     for (const batch of [damaged, stage.batch('a'.repeat(100)), stage.batch('a')]) {
-      faults.push((await stage.outcome(link.produce(produceTo('t', batch)))).errorCode);
+      faults.push((await stage.outcome(link.call('produce', produceTo('t', batch)))).errorCode);
     }
     expect(faults).toEqual(['CORRUPT_MESSAGE', 'MESSAGE_TOO_LARGE', undefined]);
   });
@@ -44,7 +44,7 @@ describe('simulated brokers', () => {
     for (const values of [['a', 'b', 'c'], ['d'], ['e']]) cluster.send('t', 0, values.map(plain));
     const link = await stage.link();
     const read = async (offset: number, maxBytes: number) => {
-      const { partitions } = await stage.outcome(link.fetch(fetchOf({ topic: 't', offset, maxBytes })));
+      const { partitions } = await stage.outcome(link.call('fetch', fetchOf({ topic: 't', offset, maxBytes })));
       return partitions[0]?.records ?? Buffer.alloc(0);
     };
     expect(valuesIn(await read(1, 1_000_000)).map(([, value]) => value)).toEqual(['a', 'b', 'c', 'd', 'e']);
@@ -63,7 +63,7 @@ describe('simulated brokers', () => {
     const link = await stage.link();
     const faults = [];
     for (const offset of [1, 2, 3, 4]) {
-      const { partitions } = await stage.outcome(link.fetch(fetchOf({ topic: 't', offset })));
+      const { partitions } = await stage.outcome(link.call('fetch', fetchOf({ topic: 't', offset })));
       faults.push(partitions[0]?.errorCode);
     }
     expect(faults).toEqual(['OFFSET_OUT_OF_RANGE', undefined, undefined, 'OFFSET_OUT_OF_RANGE']);
@@ -73,11 +73,11 @@ describe('simulated brokers', () => {
     const stage = new Stage();
     stage.kafka.cluster.createTopic('t');
     const link = await stage.link();
-    const idle = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
+    const idle = link.call('fetch', { ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
     const beganMs = stage.world.nowMs;
     expect((await stage.outcome(idle)).partitions[0]?.records).toHaveLength(0);
     expect(stage.world.nowMs - beganMs).toBe(500);
-    const woken = link.fetch({ ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
+    const woken = link.call('fetch', { ...fetchOf({ topic: 't' }), maxWaitMs: 500 });
     await stage.pass(100);
     stage.kafka.cluster.send('t', 0, [plain('a')]);
     expect(valuesIn((await stage.outcome(woken)).partitions[0]?.records ?? Buffer.alloc(0))).toEqual([[0, 'a']]);
@@ -94,7 +94,7 @@ describe('simulated brokers', () => {
     const link = await stage.link();
     const fetch = async () => {
       const request = { ...fetchOf({ topic: 't' }), isolation: 'read_committed' as const };
-      const [read] = (await stage.outcome(link.fetch(request))).partitions;
+      const [read] = (await stage.outcome(link.call('fetch', request))).partitions;
       return { ...read, values: valuesIn(read?.records ?? Buffer.alloc(0)).map(([, value]) => value) };
     };
     expect(await fetch()).toMatchObject({ highWatermark: 3, lastStableOffset: 1, values: ['a'], aborted: [] });
@@ -119,7 +119,7 @@ describe('simulated brokers', () => {
     const link = await stage.link();
     const asked = [-1, -2, times[1] ?? 0, (times[1] ?? 0) + 1, Number.MAX_SAFE_INTEGER];
     const partitions = asked.map((timestampMs) => ({ topic: 't', partition: 0, timestampMs }));
-    const answer = await stage.outcome(link.listOffsets({ isolation: 'read_uncommitted', partitions }));
+    const answer = await stage.outcome(link.call('listOffsets', { isolation: 'read_uncommitted', partitions }));
     expect(answer.partitions.map(({ offset }) => offset)).toEqual([3, 1, 1, 2, -1]);
   });
 });
@@ -134,14 +134,14 @@ describe('replicas of a partition', () => {
   it('must all have a record before it is acknowledged or visible', async () => {
     const stage = three(200);
     const link = await stage.link();
-    const append = link.produce(produceTo('t', stage.batch('a')));
+    const append = link.call('produce', produceTo('t', stage.batch('a')));
     await stage.pass(100);
-    const [read] = (await stage.outcome(link.fetch(fetchOf({ topic: 't' })))).partitions;
+    const [read] = (await stage.outcome(link.call('fetch', fetchOf({ topic: 't' })))).partitions;
     await stage.outcome(append);
     expect(read?.highWatermark).toBe(1); // on the same connection, so answered after the append
     const other = await stage.link();
     stage.kafka.cluster.sendBatch('t', 0, stage.batch('b'));
-    const [early] = (await stage.outcome(other.fetch(fetchOf({ topic: 't', offset: 1 })))).partitions;
+    const [early] = (await stage.outcome(other.call('fetch', fetchOf({ topic: 't', offset: 1 })))).partitions;
     expect([early?.highWatermark, early?.records.length]).toEqual([1, 0]);
   });
 
@@ -149,14 +149,14 @@ describe('replicas of a partition', () => {
     const stage = three(200);
     const { cluster } = stage.kafka;
     const link = await stage.link();
-    await stage.outcome(link.produce(produceTo('t', stage.batch('safe'))));
+    await stage.outcome(link.call('produce', produceTo('t', stage.batch('safe'))));
     const weak = { ...produceTo('t', stage.batch('weak')), acks: 1 } as unknown as ReturnType<typeof produceTo>;
-    expect(await stage.outcome(link.produce(weak))).toMatchObject({ baseOffset: 1 });
+    expect(await stage.outcome(link.call('produce', weak))).toMatchObject({ baseOffset: 1 });
     cluster.crash(1);
     await stage.pass(2_000);
     const [leader, other] = [cluster.partition('t', 0).leadership.leader, await stage.link(2)];
     expect(leader).toBe(2);
-    const [read] = (await stage.outcome(other.fetch(fetchOf({ topic: 't' })))).partitions;
+    const [read] = (await stage.outcome(other.call('fetch', fetchOf({ topic: 't' })))).partitions;
     expect(valuesIn(read?.records ?? Buffer.alloc(0))).toEqual([[0, 'safe']]);
   });
 
@@ -167,10 +167,12 @@ describe('replicas of a partition', () => {
     cluster.crash(3);
     await stage.pass(2_000);
     const link = await stage.link();
-    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).errorCode).toBe('NOT_ENOUGH_REPLICAS');
+    expect((await stage.outcome(link.call('produce', produceTo('t', stage.batch('a'))))).errorCode).toBe(
+      'NOT_ENOUGH_REPLICAS',
+    );
     cluster.restart(2);
     await stage.pass(100);
-    expect((await stage.outcome(link.produce(produceTo('t', stage.batch('a'))))).errorCode).toBeUndefined();
+    expect((await stage.outcome(link.call('produce', produceTo('t', stage.batch('a'))))).errorCode).toBeUndefined();
   });
 
   it('that no longer lead reject calls once they know it', async () => {
@@ -179,12 +181,12 @@ describe('replicas of a partition', () => {
     const link = await stage.link();
     cluster.deafen(1, 3_000);
     cluster.moveLeader('t', 0, 2);
-    const append = link.produce(produceTo('t', stage.batch('a')));
+    const append = link.call('produce', produceTo('t', stage.batch('a')));
     await stage.pass(2_900);
     expect(cluster.partition('t', 0).log.end).toBe(0);
     expect((await stage.outcome(append)).errorCode).toBe('NOT_LEADER_FOR_PARTITION');
     expect(stage.world.nowMs).toBeGreaterThanOrEqual(3_000);
-    const { topics } = await stage.outcome(link.metadata({ topics: ['t'] }));
+    const { topics } = await stage.outcome(link.call('metadata', { topics: ['t'] }));
     expect(topics[0]?.partitions[0]?.leader).toBe(2);
   });
 
@@ -193,10 +195,10 @@ describe('replicas of a partition', () => {
     const { cluster } = stage.kafka;
     const link = await stage.link();
     cluster.freeze(1);
-    const append = link.produce(produceTo('t', stage.batch('a')));
+    const append = link.call('produce', produceTo('t', stage.batch('a')));
     await stage.pass(2_000);
     const other = await stage.link(2);
-    expect((await stage.outcome(other.produce(produceTo('t', stage.batch('b'))))).baseOffset).toBe(0);
+    expect((await stage.outcome(other.call('produce', produceTo('t', stage.batch('b'))))).baseOffset).toBe(0);
     cluster.thaw(1);
     expect((await stage.outcome(append)).errorCode).toBe('NOT_LEADER_FOR_PARTITION');
   });

@@ -1,4 +1,6 @@
-import type { BrokerLink, FetchPosition, JoinGroupRequest, JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
+import type { JoinGroupRequest, JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import type { FetchPosition } from '../../../src/kafka/wire/record-apis.ts';
 import { serverClock } from '../../sim/runtime.ts';
 import { World } from '../../sim/world.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -91,7 +93,7 @@ export class Joiner {
 
   static async make(stage: Stage): Promise<Joiner> {
     const link = await stage.link();
-    await stage.outcome(link.findCoordinator({ groupId: GROUP }));
+    await stage.outcome(link.call('findCoordinator', { groupId: GROUP }));
     return new Joiner(stage, link);
   }
 
@@ -105,9 +107,9 @@ export class Joiner {
 
   /** Joins; not settled before the group's next generation. */
   async join(fields: Partial<JoinGroupRequest> = {}): Promise<JoinGroupResponse> {
-    let answer = await this.link.joinGroup(joinAs({ memberId: this.memberId, ...fields }));
+    let answer = await this.link.call('joinGroup', joinAs({ memberId: this.memberId, ...fields }));
     if (answer.errorCode === 'MEMBER_ID_REQUIRED') {
-      answer = await this.link.joinGroup(joinAs({ ...fields, memberId: answer.memberId }));
+      answer = await this.link.call('joinGroup', joinAs({ ...fields, memberId: answer.memberId }));
     }
     this.answer = answer;
     return answer;
@@ -118,17 +120,17 @@ export class Joiner {
     const { members = [], leaderId } = this.answer ?? {};
     const isLeader = leaderId === this.memberId;
     const assignments = members.map(({ memberId }) => ({ memberId, assignment: Buffer.from(`for ${memberId}`) }));
-    const answer = await this.link.syncGroup({ ...this.identity, assignments: isLeader ? assignments : [] });
+    const answer = await this.link.call('syncGroup', { ...this.identity, assignments: isLeader ? assignments : [] });
     return String(answer.assignment);
   }
 
   async heartbeat(): Promise<string> {
-    return await this.#stage.outcome(nameOf(this.link.heartbeat(this.identity)));
+    return await this.#stage.outcome(nameOf(this.link.call('heartbeat', this.identity)));
   }
 
   async commit(offset: number): Promise<string> {
     const request = { ...this.identity, partitions: [{ topic: 't', partition: 0, offset }] };
-    const { partitions } = await this.#stage.outcome(this.link.commitOffsets(request));
+    const { partitions } = await this.#stage.outcome(this.link.call('offsetCommit', request));
     return partitions[0]?.errorCode ?? 'ok';
   }
 }

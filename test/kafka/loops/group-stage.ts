@@ -1,8 +1,8 @@
 import { Member } from '../../../src/kafka/loops/member.ts';
 import type { Assigned, MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import type { ApiName } from '../../../src/kafka/wire/apis.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import type { BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
-import type { CallName } from '../../support/fake-kafka/calls.ts';
+import type { Dialer } from '../../../src/kafka/wire/port.ts';
 import { Cluster as FakeKafka } from '../../support/fake-kafka/cluster.ts';
 import type { GroupsOptions } from '../../support/fake-kafka/groups.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';
@@ -103,7 +103,7 @@ const STEP_MS = 5;
 
 /** A call of a member, from when it was made until it ended. */
 export interface Call {
-  readonly call: CallName;
+  readonly call: ApiName;
   readonly request: unknown;
   readonly sentMs: number;
   endedMs: number | undefined;
@@ -195,7 +195,7 @@ export class StagedMember {
     void this.cluster.close();
   }
 
-  called(call: CallName): readonly Call[] {
+  called(call: ApiName): readonly Call[] {
     return this.calls.filter((one) => one.call === call);
   }
 
@@ -215,28 +215,28 @@ export class StagedMember {
       dial: async (address, signal) => {
         this.dials += 1;
         const link = await dialer.dial(address, signal);
-        return new Proxy(link, {
-          get: (target, name) => {
-            const value = target[name as keyof BrokerLink];
-            if (name === 'close') return () => target.close();
-            return typeof value === 'function' ? this.#recorded(name as CallName, value) : value;
+        return {
+          ended: link.ended,
+          close: () => link.close(),
+          call: (api, request) => {
+            const recorded: Call = {
+              call: api,
+              request,
+              sentMs: this.stage.nowMs,
+              endedMs: undefined,
+              errorCode: undefined,
+            };
+            this.calls.push(recorded);
+            const answer = link.call(api, request);
+            const end = (error?: { errorCode?: string }) => {
+              recorded.endedMs = this.stage.nowMs;
+              recorded.errorCode = error?.errorCode;
+            };
+            answer.then(() => end(), end);
+            return answer;
           },
-        });
+        };
       },
-    };
-  }
-
-  #recorded(call: CallName, make: unknown) {
-    return (request: unknown): Promise<unknown> => {
-      const recorded: Call = { call, request, sentMs: this.stage.nowMs, endedMs: undefined, errorCode: undefined };
-      this.calls.push(recorded);
-      const answer = (make as (request: unknown) => Promise<unknown>)(request);
-      const end = (error?: { errorCode?: string }) => {
-        recorded.endedMs = this.stage.nowMs;
-        recorded.errorCode = error?.errorCode;
-      };
-      answer.then(() => end(), end);
-      return answer;
     };
   }
 }

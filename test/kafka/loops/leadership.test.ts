@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest';
 import type { Claims } from '../../../src/kafka/loops/assigner.ts';
 import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
-import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
 import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
-import type { JoinGroupResponse } from '../../../src/kafka/wire/port.ts';
+import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
+import type { JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 
 const TOPIC = 'id.requests';
 const NOTHING: Claims = { generation: -1, partitions: [], standbys: [], warmups: [] };

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import type { OffsetCommitRequest } from '../../../src/kafka/wire/port.ts';
+import type { OffsetCommitRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { type Call, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
 
 const SESSION_MS = 10_000;
 
 /** Delays the answers to commits. */
 function delayCommits(stage: GroupStage, delayMs: number): void {
-  stage.network.script = (call, way) => (call === 'commitOffsets' && way === 'back' ? delayMs : undefined);
+  stage.network.script = (call, way) => (call === 'offsetCommit' && way === 'back' ? delayMs : undefined);
 }
 
 const generationOf = ({ request }: Call) => (request as OffsetCommitRequest).generation;
@@ -19,7 +19,7 @@ describe('commits of a member', () => {
     const [a] = await stage.members(1);
     expect(await stage.runtime.until(a.commit({ 3: 17, 4: 9 }))).toBe('ok');
     expect([stage.committed(3), stage.committed(4)]).toEqual([17, 9]);
-    expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
+    expect(a.called('offsetCommit').map(generationOf)).toEqual([1]);
     const committed = await stage.runtime.until(a.member.fetchCommitted([3, 4, 5]));
     expect([...committed]).toEqual([
       [3, { offset: 17, metadata: '' }],
@@ -34,7 +34,7 @@ describe('commits of a member', () => {
     delayCommits(stage, 300);
     const both = await stage.runtime.until(Promise.all([a.commit({ 0: 1 }), a.commit({ 0: 2 })]));
     expect(both).toEqual(['ok', 'ok']);
-    const [first, second] = a.called('commitOffsets');
+    const [first, second] = a.called('offsetCommit');
     expect(second?.sentMs).toBeGreaterThanOrEqual(first?.endedMs ?? Number.POSITIVE_INFINITY);
     expect(stage.committed(0)).toBe(2);
   });
@@ -51,14 +51,14 @@ describe('commits of a member', () => {
     await stage.settled(a, b);
     expect(await late).toBe('ok');
     expect(refused).toBe('REBALANCE_IN_PROGRESS');
-    expect(a.called('commitOffsets')).toHaveLength(1);
-    expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(a.called('commitOffsets')[0]?.endedMs ?? 1e9);
+    expect(a.called('offsetCommit')).toHaveLength(1);
+    expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(a.called('offsetCommit')[0]?.endedMs ?? 1e9);
   });
 
   it('have ended before JoinGroup is sent, even when the membership was lost', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
-    const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 800 };
+    const delays: Readonly<Record<string, number>> = { heartbeat: 100, offsetCommit: 800 };
     stage.network.script = (call, way) => (way === 'back' ? delays[call] : undefined);
     stage.kafka.refuses = (call) => (call === 'heartbeat' && a.lost.length === 0 ? 'ILLEGAL_GENERATION' : undefined);
     const beats = a.called('heartbeat').length;
@@ -67,7 +67,7 @@ describe('commits of a member', () => {
     await stage.until(() => a.lost.length > 0, 'a loss');
     await stage.settled(a);
     expect(await stage.runtime.until(commit)).toBe('ok');
-    const endedMs = a.called('commitOffsets')[0]?.endedMs ?? 1e9;
+    const endedMs = a.called('offsetCommit')[0]?.endedMs ?? 1e9;
     expect(endedMs).toBeGreaterThan(a.lost[0]?.atMs ?? 1e9);
     expect(joinsAfter(a, 100)[0]?.sentMs).toBeGreaterThanOrEqual(endedMs);
   });
@@ -85,9 +85,9 @@ describe('commits of a member', () => {
     const b = stage.member('b').start();
     await stage.settled(a, b);
     expect(stage.committed(1)).toBe(1);
-    expect(a.called('commitOffsets').map(generationOf)).toEqual([1]);
+    expect(a.called('offsetCommit').map(generationOf)).toEqual([1]);
     expect(await stage.runtime.until(a.commit({ [a.held[0] ?? 0]: 40 }))).toBe('ok');
-    expect(a.called('commitOffsets').map(generationOf)).toEqual([1, 2]);
+    expect(a.called('offsetCommit').map(generationOf)).toEqual([1, 2]);
   });
 
   it('delay a join by no more than a second when the last one hangs', async () => {
@@ -104,7 +104,7 @@ describe('commits of a member', () => {
   it('that are queued are not sent once a rebalance has started', async () => {
     const stage = new GroupStage();
     const [a] = await stage.members(1);
-    const delays: Readonly<Record<string, number>> = { heartbeat: 100, commitOffsets: 400 };
+    const delays: Readonly<Record<string, number>> = { heartbeat: 100, offsetCommit: 400 };
     stage.network.script = (call, way) => (way === 'back' ? delays[call] : undefined);
     const b = stage.member('b').start();
     await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
@@ -121,7 +121,7 @@ describe('commits of a member', () => {
     const [a, b] = await stage.members(2);
     const [foreign = 0] = b.held;
     expect(await stage.runtime.until(a.commit({ [foreign]: 1 }))).toMatch('RangeError');
-    expect(a.called('commitOffsets')).toEqual([]);
+    expect(a.called('offsetCommit')).toEqual([]);
   });
 
   it('make the member rejoin immediately when they are answered by a rebalance', async () => {
@@ -129,7 +129,7 @@ describe('commits of a member', () => {
     const [a] = await stage.members(1, () => ({ heartbeatMs: 3_000 }));
     const b = stage.member('b').start();
     await stage.until(() => stage.group.state === 'PreparingRebalance', 'a rebalance');
-    stage.kafka.refuses = (call) => (call === 'commitOffsets' ? 'REBALANCE_IN_PROGRESS' : undefined);
+    stage.kafka.refuses = (call) => (call === 'offsetCommit' ? 'REBALANCE_IN_PROGRESS' : undefined);
     const beganMs = stage.nowMs;
     expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe('REBALANCE_IN_PROGRESS');
     await stage.settled(a, b);
@@ -141,12 +141,12 @@ describe('commits of a member', () => {
     async (errorCode) => {
       const stage = new GroupStage();
       const [a] = await stage.members(1);
-      stage.kafka.refuses = (call) => (call === 'commitOffsets' ? errorCode : undefined);
+      stage.kafka.refuses = (call) => (call === 'offsetCommit' ? errorCode : undefined);
       expect(await stage.runtime.until(a.commit({ 0: 1 }))).toBe(errorCode);
       expect(a.lost).toMatchObject([{ errorCode }]);
       expect(a.member.joined).toBe(false);
       expect(await stage.runtime.until(a.commit({ 0: 1 }))).not.toBe('ok');
-      expect(a.called('commitOffsets')).toHaveLength(1);
+      expect(a.called('offsetCommit')).toHaveLength(1);
       stage.kafka.refuses = () => undefined;
       await stage.settled(a);
       expect(a.last.added).toHaveLength(PARTITIONS);

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import type { Copy, CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
-import { encodeAssignment } from '../../../src/kafka/loops/group-protocol.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
 import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
-import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/port.ts';
+import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
+import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';
 
@@ -178,7 +178,7 @@ describe('rejoining', () => {
     expect(commits).toEqual(['ok']);
     expect(stage.committed(0)).toBe(17);
     expect(a.last).toMatchObject({ partitions: ALL, added: [], removed: [] });
-    expect(a.called('commitOffsets').at(-1)?.endedMs).toBeLessThanOrEqual(joins(a).at(-1)?.sentMs ?? 0);
+    expect(a.called('offsetCommit').at(-1)?.endedMs).toBeLessThanOrEqual(joins(a).at(-1)?.sentMs ?? 0);
     await stage.settled(a, b);
   });
 

@@ -177,7 +177,7 @@ function overlaps(calls: StagedMember['calls'], others: StagedMember['calls'] = 
 }
 
 function check(member: StagedMember): void {
-  const [joins, syncs, commits] = (['joinGroup', 'syncGroup', 'commitOffsets'] as const).map((call) =>
+  const [joins, syncs, commits] = (['joinGroup', 'syncGroup', 'offsetCommit'] as const).map((call) =>
     member.called(call),
   ) as [StagedMember['calls'], StagedMember['calls'], StagedMember['calls']];
   expect(overlaps(commits), 'one commit at a time').toBe(false);

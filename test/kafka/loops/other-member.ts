@@ -1,5 +1,5 @@
-import { decodeAssignment, encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
 import { STICKY } from '../../../src/kafka/loops/member-claims.ts';
+import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';
 import { addressOf } from '../../support/fake-kafka/view.ts';
@@ -37,7 +37,7 @@ export class OtherMember {
 
   async leave(): Promise<void> {
     this.#left = true;
-    await this.#link?.leaveGroup({ groupId: GROUP, memberId: this.#memberId });
+    await this.#link?.call('leaveGroup', { groupId: GROUP, memberId: this.#memberId });
   }
 
   async #run(): Promise<void> {
@@ -49,7 +49,7 @@ export class OtherMember {
         const generation = await this.#join(link);
         for (;;) {
           await runtime.sleep(HEARTBEAT_MS);
-          await link.heartbeat({ groupId: GROUP, memberId: this.#memberId, generation });
+          await link.call('heartbeat', { groupId: GROUP, memberId: this.#memberId, generation });
         }
       } catch (error) {
         this.error = error;
@@ -61,7 +61,7 @@ export class OtherMember {
   async #join(link: BrokerLink): Promise<number> {
     const { protocol = STICKY, assignment = Buffer.alloc(0) } = this.#options;
     const metadata = encodeSubscription({ topics: [TOPIC], userData: Buffer.alloc(0) });
-    const joined = await link.joinGroup({
+    const joined = await link.call('joinGroup', {
       groupId: GROUP,
       memberId: this.#memberId,
       sessionTimeoutMs: 10_000,
@@ -73,7 +73,7 @@ export class OtherMember {
     if (joined.errorCode !== undefined) return this.#join(link);
     const { generation, memberId } = joined;
     const assignments = joined.members.map((member) => ({ memberId: member.memberId, assignment }));
-    const synced = await link.syncGroup({ groupId: GROUP, memberId, generation, assignments });
+    const synced = await link.call('syncGroup', { groupId: GROUP, memberId, generation, assignments });
     try {
       this.held = decodeAssignment(synced.assignment).assigned.flatMap(({ partitions }) => partitions);
     } catch (error) {

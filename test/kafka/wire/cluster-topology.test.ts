@@ -4,7 +4,7 @@ import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { ScriptedBrokers } from './scripted-brokers.ts';
 
-const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+const beat = (link: BrokerLink) => link.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' });
 const errorCode = (call: Promise<unknown>) => call.then(() => 'answered', kafkaErrorCode);
 
 function stage(nodes: number, topics: Readonly<Record<string, number>> = {}) {

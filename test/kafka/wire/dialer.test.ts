@@ -186,7 +186,7 @@ test.for([
   let elapsedS = 0;
   vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
   const link = await dial(broker.address, { sasl: PLAIN, reauthenticationThreshold: 10_000 });
-  const beat = () => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+  const beat = () => link.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' });
   const logins = () => broker.calls.filter(({ apiKey }) => apiKey === SASL_AUTHENTICATE).length;
   elapsedS = earlyS;
   await beat();
@@ -213,7 +213,7 @@ test.for([
   vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
   const link = await dial(broker.address, { sasl: PLAIN });
   [isWelcome, elapsedS] = [false, 55];
-  await expect(link.metadata({ topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED' });
+  await expect(link.call('metadata', { topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED' });
   await link.ended;
 });
 

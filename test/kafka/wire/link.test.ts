@@ -22,16 +22,16 @@ async function linked(replies: Readonly<Record<number, Reply>>): Promise<{ broke
 }
 
 const errorCode = (call: Promise<unknown>) => call.then((answer) => answer, kafkaErrorCode);
-const beat = (link: BrokerLink) => link.heartbeat({ groupId: 'g', generation: 1, memberId: 'm' });
+const beat = (link: BrokerLink) => link.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' });
 const fetch = (link: BrokerLink) =>
-  link.fetch({
+  link.call('fetch', {
     maxWaitMs: 10,
     maxBytes: 10,
     isolation: 'read_committed',
     partitions: [{ topic: 't', partition: 2, offset: 7, maxBytes: 10 }],
   });
 const produce = (link: BrokerLink, batch = Buffer.from('batch')) =>
-  link.produce({ topic: 't', partition: 2, batch, acks: -1, timeoutMs: 10 });
+  link.call('produce', { topic: 't', partition: 2, batch, acks: -1, timeoutMs: 10 });
 
 const ofOne = (partition: Buffer, { topic = 't', number = 2, times = 1 } = {}) =>
   Buffer.concat([int32(1), text(topic), int32(times), ...Array(times).fill(Buffer.concat([int32(number), partition]))]);
@@ -91,7 +91,7 @@ describe('calls', () => {
 
   test('an empty list requests no topics, and `all` requests all of them', async () => {
     const { broker, link } = await linked({});
-    const asked = ([[], 'all', ['t']] as const).map((topics) => errorCode(link.metadata({ topics })));
+    const asked = ([[], 'all', ['t']] as const).map((topics) => errorCode(link.call('metadata', { topics })));
     await expect.poll(() => broker.calls.length).toBe(4);
     expect(broker.calls.slice(1).map(({ body }) => body.subarray(0, -1))).toEqual([
       int32(0),
@@ -123,7 +123,7 @@ describe("an answer that can't be read", () => {
       'more elements than there are bytes',
       METADATA,
       Buffer.concat([int32(0), int32(2 ** 31 - 1)]),
-      (link: BrokerLink) => link.metadata({ topics: [] }),
+      (link: BrokerLink) => link.call('metadata', { topics: [] }),
     ],
     ['a negative number of elements', FETCH, Buffer.concat([int32(0), int16(0), int32(0), int32(-5)]), fetch],
   ] as const)('%s rejects only its call', async ([, apiKey, reply, call]) => {
@@ -136,7 +136,7 @@ describe("an answer that can't be read", () => {
 describe('the connection', () => {
   test('rejects all pending and later calls when the broker closes it', async () => {
     const { broker, link } = await linked({ [METADATA]: 'hang up' });
-    const calls = [beat(link), fetch(link), link.metadata({ topics: [] })].map(errorCode);
+    const calls = [beat(link), fetch(link), link.call('metadata', { topics: [] })].map(errorCode);
     expect(await Promise.all(calls)).toEqual(['CONNECTION_LOST', 'CONNECTION_LOST', 'CONNECTION_LOST']);
     await link.ended;
     expect(await errorCode(beat(link))).toBe('CONNECTION_LOST');
@@ -211,7 +211,7 @@ describe('the connection', () => {
 
   test('that a broker closes at the first call without a login asks whether the listener requires one', async () => {
     const { link } = await linked({ [METADATA]: 'hang up' });
-    await expect(link.metadata({ topics: [] })).rejects.toThrow(/does this listener require a login\?/);
+    await expect(link.call('metadata', { topics: [] })).rejects.toThrow(/does this listener require a login\?/);
   });
 
   test('writes calls in the order in which they are made, produce calls last in their turn', async () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { ProduceRequest, ProduceResponse } from '../../../src/kafka/wire/port.ts';
 import { ProduceQueue } from '../../../src/kafka/wire/produce-queue.ts';
+import type { ProduceRequest, ProduceResponse } from '../../../src/kafka/wire/record-apis.ts';
 
 const to = (topic: string, partition: number, bytes = 10): ProduceRequest => {
   return { topic, partition, batch: Buffer.alloc(bytes), acks: -1, timeoutMs: 100 };

@@ -1,12 +1,9 @@
+import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
+import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type {
-  BrokerAddress,
-  BrokerLink,
-  BrokerResponse,
-  Dialer,
-  MetadataResponse,
-} from '../../../src/kafka/wire/port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse } from '../../../src/kafka/wire/topic-apis.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 /**
@@ -101,7 +98,7 @@ export class ScriptedBrokers {
         this.#links.delete(link);
       });
       this.#links.add(link);
-      return link as unknown as BrokerLink;
+      return link;
     },
   };
 
@@ -142,7 +139,7 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 /** The calls that the tests make: metadata, heartbeat for any other, and findCoordinator. */
-class ScriptedLink {
+class ScriptedLink implements BrokerLink {
   readonly node: number;
   readonly ended: Promise<void>;
   readonly #brokers: ScriptedBrokers;
@@ -170,20 +167,16 @@ class ScriptedLink {
     this.#resolveEnded();
   }
 
-  metadata({ topics }: { readonly topics: readonly string[] | 'all' }): Promise<MetadataResponse> {
-    return this.#serve('metadata', () => this.#brokers.metadataOf(this.node, topics));
+  call<A extends ApiName>(api: A, request: RequestOf<A>): Promise<ResponseOf<A>> {
+    return this.#serve(api, () => this.#answers(api, request) as ResponseOf<A>);
   }
 
-  heartbeat(): Promise<BrokerResponse> {
-    return this.#serve('heartbeat', () => ({ throttleMs: this.#brokers.throttleMs }));
-  }
-
-  findCoordinator(): Promise<BrokerResponse> {
-    return this.#serve('findCoordinator', () => {
-      const { coordinator: nodeId, coordinatorFault } = this.#brokers;
-      if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'an error from the test');
-      return { throttleMs: 0, nodeId, ...addressOf(nodeId) };
-    });
+  #answers(api: ApiName, request: unknown): BrokerResponse {
+    if (api === 'metadata') return this.#brokers.metadataOf(this.node, (request as RequestOf<'metadata'>).topics);
+    if (api !== 'findCoordinator') return { throttleMs: this.#brokers.throttleMs };
+    const { coordinator: nodeId, coordinatorFault } = this.#brokers;
+    if (coordinatorFault !== undefined) throw new KafkaError(coordinatorFault, 'an error from the test');
+    return { throttleMs: 0, nodeId, ...addressOf(nodeId) } as BrokerResponse;
   }
 
   async #serve<R>(call: string, answer: () => R): Promise<R> {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { MetadataResponse } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse } from '../../../src/kafka/wire/topic-apis.ts';
 import { Topology } from '../../../src/kafka/wire/topology.ts';
 
 /** An answer with these brokers, and the leader of the only partition of each topic. */
@@ -71,10 +71,10 @@ test('a leader that is not among the brokers counts as not available', () => {
 test('a coordinator is known before the metadata names it, and replaced by the metadata', () => {
   const topology = new Topology();
   topology.addBroker(3, { host: 'met', port: 3 });
-  expect(topology.address(3)?.host).toBe('met');
+  expect(topology.brokers.get(3)?.host).toBe('met');
   topology.update(topology.nextRequestNumber(), answer([3], {}));
   topology.addBroker(3, { host: 'met', port: 3 });
-  expect(topology.address(3)?.host).toBe('broker');
+  expect(topology.brokers.get(3)?.host).toBe('broker');
 });
 
 function faultFrom(run: () => unknown): unknown {

@@ -1,6 +1,7 @@
 import type { Timer } from '../../../src/async/runtime.ts';
+import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { AnswerOf, CallName, Handlers, RequestOf } from './calls.ts';
+import type { HandlerOf, Handlers } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';
 import type { Cluster } from './cluster.ts';
 import type { Reply } from './group-member.ts';
@@ -52,10 +53,10 @@ export class Broker {
     else if (this.#state === 'frozen') this.#inbox.push(run);
   }
 
-  serve<C extends CallName>(call: C, request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string): void {
+  serve<A extends ApiName>(call: A, request: RequestOf<A>, reply: Reply<ResponseOf<A>>, client: string): void {
     const errorCode = this.cluster.refuses(call, this.node);
     if (errorCode !== undefined) reply.refuse(errorCode);
-    else (this.#handlers[call] as HandlerOf<C>)(request, reply, client);
+    else (this.#handlers[call] as HandlerOf<A>)(request, reply, client);
   }
 
   /** Updates its view of the cluster; an older view changes nothing. */
@@ -112,8 +113,6 @@ export class Broker {
     };
   }
 }
-
-type HandlerOf<C extends CallName> = (request: RequestOf<C>, reply: Reply<AnswerOf<C>>, client: string) => void;
 
 /** For a promise whose result is not needed. */
 export function nobody<R>(): Reply<R> {

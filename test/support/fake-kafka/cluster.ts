@@ -1,7 +1,7 @@
+import type { ApiName } from '../../../src/kafka/wire/apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { batchOf, markerOf, type PlainRecord } from './batches.ts';
 import { Broker } from './broker.ts';
-import type { CallName } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Groups, type GroupsOptions } from './groups.ts';
 import type { Outcome, Partition } from './partition.ts';
@@ -41,7 +41,7 @@ export class Cluster {
   /** The throttle time in every answer. */
   throttleMs = 0;
   /** Rejects a call before it is served, if it returns a fault. */
-  refuses: (call: CallName, node: number) => KafkaErrorCode | undefined = () => undefined;
+  refuses: (call: ApiName, node: number) => KafkaErrorCode | undefined = () => undefined;
   /** Called for each new topic, while it is empty. */
   onTopic: (topic: Topic) => void = () => {};
   /** The least time that empty fetches are held. */

@@ -1,5 +1,5 @@
+import type { JoinGroupRequest, JoinGroupResponse, SyncGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { JoinGroupRequest, JoinGroupResponse, SyncGroupResponse } from '../../../src/kafka/wire/port.ts';
 
 /** Takes the only answer to a call: the result, or the name of the error. */
 export interface Reply<R> {

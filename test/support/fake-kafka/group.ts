@@ -1,4 +1,3 @@
-import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type {
   DescribeGroupsResponse,
   JoinGroupRequest,
@@ -6,7 +5,8 @@ import type {
   MemberRequest,
   SyncGroupRequest,
   SyncGroupResponse,
-} from '../../../src/kafka/wire/port.ts';
+} from '../../../src/kafka/wire/group-apis.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import { type Clockwork, KeyedTimers } from './clockwork.ts';
 import { GroupMember, type Reply } from './group-member.ts';
 import { Roster } from './roster.ts';

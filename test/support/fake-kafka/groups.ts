@@ -1,6 +1,10 @@
 import type { CommittedOffset } from '../../../src/kafka/loops/group-offsets.ts';
+import type {
+  OffsetCommitRequest,
+  OffsetFetchRequest,
+  OffsetFetchResponse,
+} from '../../../src/kafka/wire/group-apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 import { Group, type GroupSettings } from './group.ts';
 

@@ -1,7 +1,7 @@
+import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
 import { type Broker, nobody } from './broker.ts';
-import type { AnswerOf, CallName, RequestOf } from './calls.ts';
 import type { Cluster } from './cluster.ts';
 import type { Reply } from './group-member.ts';
 import { HERE, type Host, type Message, type Network } from './network.ts';
@@ -103,26 +103,8 @@ class FakeLink implements BrokerLink {
     this.#end('the connection was closed');
   }
 
-  readonly metadata = (request: RequestOf<'metadata'>) => this.#ask('metadata', request);
-  readonly produce = (request: RequestOf<'produce'>) => this.#ask('produce', request);
-  readonly fetch = (request: RequestOf<'fetch'>) => this.#ask('fetch', request);
-  readonly listOffsets = (request: RequestOf<'listOffsets'>) => this.#ask('listOffsets', request);
-  readonly findCoordinator = (request: RequestOf<'findCoordinator'>) => this.#ask('findCoordinator', request);
-  readonly joinGroup = (request: RequestOf<'joinGroup'>) => this.#ask('joinGroup', request);
-  readonly syncGroup = (request: RequestOf<'syncGroup'>) => this.#ask('syncGroup', request);
-  readonly heartbeat = (request: RequestOf<'heartbeat'>) => this.#ask('heartbeat', request);
-  readonly leaveGroup = (request: RequestOf<'leaveGroup'>) => this.#ask('leaveGroup', request);
-  readonly commitOffsets = (request: RequestOf<'commitOffsets'>) => this.#ask('commitOffsets', request);
-  readonly fetchOffsets = (request: RequestOf<'fetchOffsets'>) => this.#ask('fetchOffsets', request);
-  readonly createTopics = (request: RequestOf<'createTopics'>) => this.#ask('createTopics', request);
-  readonly describeConfigs = (request: RequestOf<'describeConfigs'>) => this.#ask('describeConfigs', request);
-  readonly authorizedOperations = (request: RequestOf<'authorizedOperations'>) =>
-    this.#ask('authorizedOperations', request);
-  readonly createAcls = (request: RequestOf<'createAcls'>) => this.#ask('createAcls', request);
-  readonly describeGroups = (request: RequestOf<'describeGroups'>) => this.#ask('describeGroups', request);
-
-  #ask<C extends CallName>(call: C, request: RequestOf<C>): Promise<AnswerOf<C>> {
-    const { promise, resolve, reject } = Promise.withResolvers<AnswerOf<C>>();
+  call<A extends ApiName>(call: A, request: RequestOf<A>): Promise<ResponseOf<A>> {
+    const { promise, resolve, reject } = Promise.withResolvers<ResponseOf<A>>();
     if (this.#isClosed) {
       reject(new KafkaError('CONNECTION_LOST', `${call}: the connection has ended`));
       return promise;
@@ -140,7 +122,7 @@ class FakeLink implements BrokerLink {
     };
     const carry = (way: 'there' | 'back', arrive: () => void): void =>
       this.#carry({ call, request, way } as Message, arrive);
-    const reply: Reply<AnswerOf<C>> = {
+    const reply: Reply<ResponseOf<A>> = {
       give: (answer) => carry('back', () => answered(() => resolve(answer))),
       refuse: (errorCode: KafkaErrorCode) =>
         carry('back', () => answered(() => reject(new KafkaError(errorCode, `${call}: ${errorCode}`)))),
@@ -150,14 +132,14 @@ class FakeLink implements BrokerLink {
     return promise;
   }
 
-  #serve<C extends CallName>(call: C, request: RequestOf<C>, reply: Reply<AnswerOf<C>>): void {
+  #serve<A extends ApiName>(call: A, request: RequestOf<A>, reply: Reply<ResponseOf<A>>): void {
     const serve = (done: () => void): void => {
       const once = (answer: () => void): void => {
         answer();
         done();
       };
       const served = {
-        give: (given: AnswerOf<C>) => once(() => reply.give(given)),
+        give: (given: ResponseOf<A>) => once(() => reply.give(given)),
         refuse: (errorCode: KafkaErrorCode) => once(() => reply.refuse(errorCode)),
       };
       this.#broker.serve(call, request, served, this.#clientId);
@@ -168,7 +150,7 @@ class FakeLink implements BrokerLink {
     if (againMs === undefined) return;
     const { broker, clientId } = { broker: this.#broker, clientId: this.#clientId };
     this.#ends.cluster.clock.schedule(againMs, () =>
-      broker.deliver(() => broker.serve(call, request, nobody<AnswerOf<C>>(), clientId)),
+      broker.deliver(() => broker.serve(call, request, nobody<ResponseOf<A>>(), clientId)),
     );
   }
 

@@ -1,4 +1,4 @@
-import type { CallName, RequestOf } from './calls.ts';
+import type { ApiName, RequestOf } from '../../../src/kafka/wire/apis.ts';
 import type { Clockwork } from './clockwork.ts';
 
 /** A client host; everything it learns is delivered through it. */
@@ -15,12 +15,12 @@ export interface Host {
 
 /** One direction of one call. */
 export type Message = {
-  readonly [C in CallName]: { readonly call: C; readonly request: RequestOf<C>; readonly way: 'there' | 'back' };
-}[CallName];
+  readonly [A in ApiName]: { readonly call: A; readonly request: RequestOf<A>; readonly way: 'there' | 'back' };
+}[ApiName];
 
 export interface CallObserver {
-  sent<C extends CallName>(call: C, request: RequestOf<C>): void;
-  ended<C extends CallName>(call: C, request: RequestOf<C>, isAnswered: boolean): void;
+  sent<A extends ApiName>(call: A, request: RequestOf<A>): void;
+  ended<A extends ApiName>(call: A, request: RequestOf<A>, isAnswered: boolean): void;
 }
 
 /** The test itself: it always runs and reaches every broker. */
@@ -70,7 +70,7 @@ export class Network {
   /** Brokers that are cut off from all hosts. */
   readonly blackHoled = new Set<number>();
   /** Decides before the random faults do, unless it returns undefined: for scripted tests. */
-  script: (call: CallName | 'dial', way: 'there' | 'back', node: number) => Fate | undefined = () => undefined;
+  script: (call: ApiName | 'dial', way: 'there' | 'back', node: number) => Fate | undefined = () => undefined;
 
   constructor({ clock, delayMs = () => 0 }: NetworkOptions) {
     this.#clock = clock;
@@ -85,7 +85,7 @@ export class Network {
     if (this.#chance(lost)) return 'lost';
     if (this.#chance(reset)) return 'reset';
     if (this.#chance(late)) return this.#lateMs();
-    if (call === 'commitOffsets' && this.#chance(lateCommits)) return this.#clock.random() * LATE_COMMIT_MS;
+    if (call === 'offsetCommit' && this.#chance(lateCommits)) return this.#clock.random() * LATE_COMMIT_MS;
     return this.#delayMs();
   }
 
@@ -99,7 +99,7 @@ export class Network {
   }
 
   /** When a second copy of a call arrives; undefined for never. */
-  doubledAfterMs(call: CallName): number | undefined {
+  doubledAfterMs(call: ApiName): number | undefined {
     if (call !== 'produce' || !this.#chance(this.weather.doubled)) return undefined;
     // Usually soon, so that it interferes with what the first one was part of.
     const share = this.#clock.random();

@@ -1,5 +1,5 @@
+import type { JoinGroupRequest } from '../../../src/kafka/wire/group-apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { JoinGroupRequest } from '../../../src/kafka/wire/port.ts';
 import type { GroupMember } from './group-member.ts';
 
 /** The members of a group, and their common protocol. The first to join leads, and there is always a leader. */

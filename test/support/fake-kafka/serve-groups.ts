@@ -1,21 +1,12 @@
+import type { GROUP_APIS } from '../../../src/kafka/wire/group-apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import type { Group } from './group.ts';
 import { addressOf } from './view.ts';
 
-type GroupCalls =
-  | 'findCoordinator'
-  | 'joinGroup'
-  | 'syncGroup'
-  | 'heartbeat'
-  | 'leaveGroup'
-  | 'commitOffsets'
-  | 'fetchOffsets'
-  | 'describeGroups';
-
 /** The calls that a broker serves as the coordinator of groups. */
-export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
+export function groupHandlers(broker: Broker): Pick<Handlers, keyof typeof GROUP_APIS> {
   const { cluster, node } = broker;
   const { groups } = cluster;
   const throttled = () => ({ throttleMs: cluster.throttleMs });
@@ -52,13 +43,13 @@ export function groupHandlers(broker: Broker): Pick<Handlers, GroupCalls> {
     heartbeat: (request, reply) =>
       withGroup(request.groupId, reply, (group) => settle(reply)(group.heartbeat(request))),
     leaveGroup: (request, reply) => withGroup(request.groupId, reply, (group) => settle(reply)(group.leave(request))),
-    commitOffsets: (request, reply) => {
+    offsetCommit: (request, reply) => {
       const errorCode = refusal(request.groupId);
       const refused = () =>
         request.partitions.map(({ topic, partition }) => ({ topic, partition, errorCode: errorCode ?? '' }));
       reply.give({ ...throttled(), partitions: errorCode === undefined ? groups.commit(request) : refused() });
     },
-    fetchOffsets: (request, reply) =>
+    offsetFetch: (request, reply) =>
       withGroup(request.groupId, reply, () => reply.give({ ...throttled(), partitions: groups.fetch(request) })),
     describeGroups: ({ groupIds }, reply) => {
       const described = groupIds.map((groupId) => {

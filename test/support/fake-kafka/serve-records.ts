@@ -6,7 +6,8 @@ import type {
   ListOffsetsRequest,
   ProduceRequest,
   ProduceResponse,
-} from '../../../src/kafka/wire/port.ts';
+  RECORD_APIS,
+} from '../../../src/kafka/wire/record-apis.ts';
 import { hasKeylessRecord, isSound } from './batches.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
@@ -18,7 +19,7 @@ const NONE = { baseOffset: -1, appendedAtMs: -1, logStartOffset: -1 } as const;
 const NO_BATCHES = Buffer.alloc(0);
 
 /** The calls with which a broker stores and returns records. */
-export function recordHandlers(broker: Broker): Pick<Handlers, 'produce' | 'fetch' | 'listOffsets'> {
+export function recordHandlers(broker: Broker): Pick<Handlers, keyof typeof RECORD_APIS> {
   return {
     produce: (request, reply) => produce(broker, request, reply),
     fetch: (request, reply) => new Fetch(broker, request, reply).look(),

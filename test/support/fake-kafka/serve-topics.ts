@@ -1,16 +1,14 @@
-import type { CreateTopicsRequest, Operation } from '../../../src/kafka/wire/port.ts';
+import type { CreateTopicsRequest, Operation, TOPIC_APIS } from '../../../src/kafka/wire/topic-apis.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import { addressOf, describeTopic } from './view.ts';
-
-type Served = 'metadata' | 'createTopics' | 'describeConfigs' | 'authorizedOperations' | 'createAcls';
 
 /** There is no authorizer: every user may do everything, and no ACL can be created. */
 const ALL: readonly Operation[] = ['Read', 'Write', 'Create', 'Describe', 'DescribeConfigs'];
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
 /** The calls with which a broker describes and creates topics. */
-export function topicHandlers(broker: Broker): Pick<Handlers, Served> {
+export function topicHandlers(broker: Broker): Pick<Handlers, keyof typeof TOPIC_APIS> {
   const { cluster } = broker;
   const throttled = () => ({ throttleMs: cluster.throttleMs });
   return {

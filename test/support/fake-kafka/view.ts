@@ -1,4 +1,4 @@
-import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/port.ts';
+import type { MetadataResponse, TopicMetadata } from '../../../src/kafka/wire/topic-apis.ts';
 import type { Leadership, Partition } from './partition.ts';
 import type { Topic } from './topic.ts';
 

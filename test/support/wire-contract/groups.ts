@@ -1,15 +1,17 @@
 import { describe, expect, it } from 'vitest';
-import { decodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
+import { decodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import { type MemberOptions, TestMember } from './member.ts';
 import { eventually, faultFrom, only, type WireStage } from './stage.ts';
 
 export function groupsContract(at: () => WireStage): void {
   const member = (groupId: string, options?: MemberOptions) => new TestMember(at(), groupId, options);
   const described = async (groupId: string) =>
-    only((await at().onCoordinator(groupId, (link) => link.describeGroups({ groupIds: [groupId] }))).groups);
+    only((await at().onCoordinator(groupId, (link) => link.call('describeGroups', { groupIds: [groupId] }))).groups);
   const committed = async (groupId: string, topic: string, partitions: readonly number[]) => {
     const wanted = partitions.map((partition) => ({ topic, partition }));
-    const answer = await at().onCoordinator(groupId, (link) => link.fetchOffsets({ groupId, partitions: wanted }));
+    const answer = await at().onCoordinator(groupId, (link) =>
+      link.call('offsetFetch', { groupId, partitions: wanted }),
+    );
     return new Map(answer.partitions.map(({ partition, offset }) => [partition, offset]));
   };
 
@@ -48,7 +50,7 @@ export function groupsContract(at: () => WireStage): void {
       expect(partitions.map(({ errorCode }) => errorCode)).toEqual([undefined, undefined]);
       expect(await committed(groupId, topic, [0, 1, 2])).toEqual(new Map([[0, 7], [1, -1], [2, 9]])); // biome-ignore format: pairs
       const asked = { groupId, partitions: [0, 1].map((partition) => ({ topic, partition })) };
-      const kept = await at().onCoordinator(groupId, (link) => link.fetchOffsets(asked));
+      const kept = await at().onCoordinator(groupId, (link) => link.call('offsetFetch', asked));
       expect(kept.partitions.map(({ metadata }) => metadata)).toEqual(['0 at 7', '']);
       await one.commit(topic, { 0: 5 });
       await one.leave();

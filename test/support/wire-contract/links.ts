@@ -16,13 +16,13 @@ export function linksContract(at: () => WireStage): void {
       const link = await dial(seed());
       const partitions = [{ topic, partition: 0, offset: 0, maxBytes: 1_000 }];
       const polling = faultFrom(
-        link.fetch({ maxWaitMs: 20_000, maxBytes: 1_000, isolation: 'read_committed', partitions }),
+        link.call('fetch', { maxWaitMs: 20_000, maxBytes: 1_000, isolation: 'read_committed', partitions }),
       );
-      const asking = faultFrom(link.metadata({ topics: [] }));
+      const asking = faultFrom(link.call('metadata', { topics: [] }));
       link.close();
       expect([await polling, await asking]).toEqual(['CONNECTION_LOST', 'CONNECTION_LOST']);
       await link.ended;
-      expect(await faultFrom(link.metadata({ topics: [] }))).toBe('CONNECTION_LOST');
+      expect(await faultFrom(link.call('metadata', { topics: [] }))).toBe('CONNECTION_LOST');
       link.close();
     });
 
@@ -42,7 +42,7 @@ export function linksContract(at: () => WireStage): void {
       const [one, other] = [await dial(seed()), await dial(seed())];
       one.close();
       await one.ended;
-      expect((await other.metadata({ topics: [] })).brokers.length).toBeGreaterThan(0);
+      expect((await other.call('metadata', { topics: [] })).brokers.length).toBeGreaterThan(0);
       other.close();
       await other.ended;
     });

@@ -1,12 +1,8 @@
-import { encodeSubscription } from '../../../src/kafka/loops/group-protocol.ts';
-import type {
-  BrokerLink,
-  BrokerResponse,
-  JoinGroupResponse,
-  MemberRequest,
-  OffsetCommitResponse,
-  SyncGroupResponse,
-} from '../../../src/kafka/wire/port.ts';
+import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
+import type { ResponseOf } from '../../../src/kafka/wire/apis.ts';
+import { encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
+import type { JoinGroupResponse, MemberRequest, SyncGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { eventually, faultFrom, type WireStage } from './stage.ts';
 
 export interface MemberOptions {
@@ -46,7 +42,7 @@ export class TestMember {
     // a real broker parses it, and never answers if it can't
     const metadata = encodeSubscription({ topics: ['subscribed'], userData: Buffer.from(this.says) });
     const answer = await this.call((link) =>
-      link.joinGroup({
+      link.call('joinGroup', {
         ...this.id,
         sessionTimeoutMs,
         rebalanceTimeoutMs: 10_000,
@@ -70,7 +66,7 @@ export class TestMember {
       memberId,
       assignment: Buffer.from(share),
     }));
-    return this.call((link) => link.syncGroup({ ...this.id, assignments }));
+    return this.call((link) => link.call('syncGroup', { ...this.id, assignments }));
   }
 
   /** Alone in its group, with its own share. */
@@ -80,14 +76,14 @@ export class TestMember {
   }
 
   heartbeat(): Promise<BrokerResponse> {
-    return this.call((link) => link.heartbeat(this.id));
+    return this.call((link) => link.call('heartbeat', this.id));
   }
 
   leave(): Promise<BrokerResponse> {
-    return this.call((link) => link.leaveGroup(this.id));
+    return this.call((link) => link.call('leaveGroup', this.id));
   }
 
-  commit(topic: string, offsets: Readonly<Record<number, number>>): Promise<OffsetCommitResponse> {
+  commit(topic: string, offsets: Readonly<Record<number, number>>): Promise<ResponseOf<'offsetCommit'>> {
     const { groupId, generation, memberId } = this;
     const partitions = Object.entries(offsets).map(([partition, offset]) => ({
       topic,
@@ -95,7 +91,7 @@ export class TestMember {
       offset,
       metadata: `${partition} at ${offset}`,
     }));
-    return this.call((link) => link.commitOffsets({ groupId, generation, memberId, partitions }));
+    return this.call((link) => link.call('offsetCommit', { groupId, generation, memberId, partitions }));
   }
 
   /** Resolves when a heartbeat fails with that fault. */

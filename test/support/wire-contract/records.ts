@@ -125,7 +125,7 @@ export function recordsContract(at: () => WireStage): void {
         maxBytes: 1_000,
       });
       const answer = await at().onLeader(topic, 0, (link) =>
-        link.fetch({
+        link.call('fetch', {
           maxWaitMs: 500,
           maxBytes: 1_000_000,
           isolation: 'read_committed',
@@ -142,7 +142,7 @@ export function recordsContract(at: () => WireStage): void {
     it('a batch for a missing partition is rejected', async () => {
       const topic = await at().topic();
       const request = { topic, partition: 3, batch: batchOf(['a']), acks: -1, timeoutMs: CALL_MS } as const;
-      const { errorCode } = await at().onLeader(topic, 0, (link) => link.produce(request));
+      const { errorCode } = await at().onLeader(topic, 0, (link) => link.call('produce', request));
       expect(errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
     });
 
@@ -159,7 +159,7 @@ export function recordsContract(at: () => WireStage): void {
       const offsetAt = async (partition: number, timestampMs: number) => {
         const partitions = [{ topic, partition, timestampMs }];
         const answer = await at().onLeader(topic, partition, (link) =>
-          link.listOffsets({ isolation: 'read_committed', partitions }),
+          link.call('listOffsets', { isolation: 'read_committed', partitions }),
         );
         return only(answer.partitions).offset;
       };
@@ -173,7 +173,7 @@ export function recordsContract(at: () => WireStage): void {
       const topic = await at().topic();
       const partitions = [0, 5].map((partition) => ({ topic, partition, timestampMs: -1 }));
       const answer = await at().onLeader(topic, 0, (link) =>
-        link.listOffsets({ isolation: 'read_uncommitted', partitions }),
+        link.call('listOffsets', { isolation: 'read_uncommitted', partitions }),
       );
       const faults = new Map(answer.partitions.map(({ partition, errorCode }) => [partition, errorCode]));
       expect([faults.get(0), faults.get(5)]).toEqual([undefined, 'UNKNOWN_TOPIC_OR_PARTITION']);

@@ -1,15 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
+import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type {
-  BrokerAddress,
-  BrokerLink,
-  BrokerResponse,
-  Dialer,
-  FetchedPartition,
-  FetchResponse,
-} from '../../../src/kafka/wire/port.ts';
+import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import type { FetchedPartition, FetchResponse } from '../../../src/kafka/wire/record-apis.ts';
 import { RUNTIME } from '../../../src/runtime.ts';
 
 /** Brokers under test. */
@@ -53,7 +48,7 @@ export class WireStage {
     const topics = [{ name, partitions, replicas: this.subject.replicas ?? 1, configs }];
     const { controllerId } = await this.cluster.metadata([], CALL_MS);
     const answer = await this.cluster.call(controllerId, 'control', CALL_MS, (link) =>
-      link.createTopics({ topics, timeoutMs: CALL_MS }),
+      link.call('createTopics', { topics, timeoutMs: CALL_MS }),
     );
     if (answer.topics[0]?.errorCode !== undefined) throw new Error(`${name}: ${answer.topics[0].errorCode}`);
     for (let at = 0; at < partitions; at += 1) {
@@ -85,7 +80,9 @@ export class WireStage {
     const groupId = this.name('group');
     await eventually(async () => {
       try {
-        const { groups } = await this.onCoordinator(groupId, (link) => link.describeGroups({ groupIds: [groupId] }));
+        const { groups } = await this.onCoordinator(groupId, (link) =>
+          link.call('describeGroups', { groupIds: [groupId] }),
+        );
         return groups.every(({ errorCode }) => errorCode === undefined || errorCode === 'GROUP_ID_NOT_FOUND');
       } catch (error) {
         if (!COORDINATOR_FAULTS.has(String(kafkaErrorCode(error)))) throw error;
@@ -100,7 +97,7 @@ export class WireStage {
     const partitions = [{ topic, partition, timestampMs: -1 }];
     try {
       const answer = await this.onLeader(topic, partition, (link) =>
-        link.listOffsets({ isolation: 'read_uncommitted', partitions }),
+        link.call('listOffsets', { isolation: 'read_uncommitted', partitions }),
       );
       const { errorCode, offset } = only(answer.partitions);
       if (errorCode === undefined) return offset;
@@ -113,7 +110,7 @@ export class WireStage {
 
   produce(topic: string, partition: number, batch: Buffer, lane = 'append') {
     const request = { topic, partition, batch, acks: -1, timeoutMs: CALL_MS } as const;
-    return this.onLeader(topic, partition, (link) => link.produce(request), lane);
+    return this.onLeader(topic, partition, (link) => link.call('produce', request), lane);
   }
 
   async fetch(topic: string, partition: number, offset: number, more: Partial<FetchLimits> = {}): Promise<Fetched> {
@@ -122,7 +119,7 @@ export class WireStage {
     const answer = await this.onLeader(
       topic,
       partition,
-      (link) => link.fetch({ maxWaitMs, maxBytes, isolation, partitions }),
+      (link) => link.call('fetch', { maxWaitMs, maxBytes, isolation, partitions }),
       lane,
     );
     return { ...only(answer.partitions), throttleMs: answer.throttleMs };

@@ -41,7 +41,7 @@ export function topicsContract(at: () => WireStage): void {
       const { controllerId } = await at().cluster.metadata([], CALL_MS);
       const missing = at().name('missing');
       const { topics } = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
-        link.describeConfigs({ topics: [topic, missing] }),
+        link.call('describeConfigs', { topics: [topic, missing] }),
       );
       const found = new Map(topics.map((of) => [of.name, of]));
       const { configs, errorCode } = found.get(topic) ?? {};
@@ -52,7 +52,7 @@ export function topicsContract(at: () => WireStage): void {
       const again = { name: topic, partitions: 2, replicas: 1, configs: {} };
       const another = { ...again, name: at().name('another') };
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
-        link.createTopics({ topics: [again, another], timeoutMs: CALL_MS }),
+        link.call('createTopics', { topics: [again, another], timeoutMs: CALL_MS }),
       );
       const faults = new Map(answer.topics.map(({ name, errorCode: of }) => [name, of]));
       expect([faults.get(topic), faults.get(another.name)]).toEqual(['TOPIC_ALREADY_EXISTS', undefined]);
@@ -62,7 +62,7 @@ export function topicsContract(at: () => WireStage): void {
       const { controllerId, brokers } = await at().cluster.metadata([], CALL_MS);
       const topic = { name: at().name('many'), partitions: 1, replicas: brokers.length + 1, configs: {} };
       const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
-        link.createTopics({ topics: [topic], timeoutMs: CALL_MS }),
+        link.call('createTopics', { topics: [topic], timeoutMs: CALL_MS }),
       );
       const { errorCode, message } = only(answer.topics);
       expect(errorCode).toBe('INVALID_REPLICATION_FACTOR');
@@ -74,7 +74,7 @@ export function topicsContract(at: () => WireStage): void {
       const missing = at().name('missing');
       const { controllerId } = await at().cluster.metadata([], CALL_MS);
       const { topics } = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
-        link.authorizedOperations({ topics: [topic, missing] }),
+        link.call('authorizedOperations', { topics: [topic, missing] }),
       );
       const found = new Map(topics.map((of) => [of.name, of]));
       const all = ['Create', 'Describe', 'DescribeConfigs', 'Read', 'Write'];
@@ -82,7 +82,9 @@ export function topicsContract(at: () => WireStage): void {
       expect(found.get(missing)?.errorCode).toBe('UNKNOWN_TOPIC_OR_PARTITION');
       const rule = { resource: 'topic', pattern: 'literal', name: topic, principal: 'User:x', host: '*' } as const;
       const rules = [{ ...rule, operation: 'Read' as const }];
-      const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) => link.createAcls({ rules }));
+      const answer = await at().cluster.call(controllerId, 'control', CALL_MS, (link) =>
+        link.call('createAcls', { rules }),
+      );
       expect(only(answer.rules)).toMatchObject({ errorCode: 'SECURITY_DISABLED', message: expect.any(String) });
     });
   });

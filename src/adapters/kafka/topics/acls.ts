@@ -1,7 +1,7 @@
 import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { KafkaError } from '../../../kafka/wire/kafka-error.ts';
-import type { AclRule } from '../../../kafka/wire/port.ts';
+import type { AclRule } from '../../../kafka/wire/topic-apis.ts';
 import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
@@ -24,7 +24,9 @@ export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promis
 
 async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Promise<void> {
   const { controllerId } = await cluster.metadata([], CALL_TIMEOUT_MS);
-  const response = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) => link.createAcls({ rules }));
+  const response = await cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) =>
+    link.call('createAcls', { rules }),
+  );
   const at = response.rules.findIndex(({ errorCode }) => errorCode !== undefined);
   const { errorCode, message = '' } = response.rules[at] ?? {};
   if (errorCode === undefined) return;

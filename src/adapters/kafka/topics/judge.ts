@@ -56,7 +56,7 @@ function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
   if (topic.partitions !== settings.requestPartitions) {
     faults.push(
       `topic '${topic.name}' has ${topic.partitions} partitions, but REQUEST_PARTITIONS is ${settings.requestPartitions}: ` +
-        "set it to the number that the topic was created with; a topic with added partitions can't be served: create a second pair of topics, see docs/how-to/more-partitions.md",
+        "set it to the number that the topic was created with; a topic with added partitions can't be served: create a second pair of topics, see docs/how-to/pair-of-topics.md",
     );
   }
   // Any producer may send requests. A compressed batch within the broker's limit can decompress to more than a worker

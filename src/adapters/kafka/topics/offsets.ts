@@ -1,7 +1,7 @@
 import { retrying } from '../../../async/retrying.ts';
 import type { Runtime } from '../../../async/runtime.ts';
 import { describeError, IdallocError } from '../../../errors.ts';
-import { boundsOf, END, offsetAt } from '../../../kafka/loops/offsets.ts';
+import { boundsOf, END, offsetAt } from '../../../kafka/loops/leader-calls.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import { asUnavailable, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';

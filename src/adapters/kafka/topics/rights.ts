@@ -1,5 +1,5 @@
 import { nestReplyTopic } from '../../../codec/reply-policy.ts';
-import type { AclRule, Operation } from '../../../kafka/wire/port.ts';
+import type { AclRule, Operation } from '../../../kafka/wire/topic-apis.ts';
 import type { TopicSettings } from './plan.ts';
 
 /** The roles that have their own user: see `rightsOf`. */

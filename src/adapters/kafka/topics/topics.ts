@@ -1,7 +1,7 @@
 import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/port.ts';
+import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/topic-apis.ts';
 import {
   asUnavailable,
   type Brokers,
@@ -179,7 +179,8 @@ async function describeConfigs(
   topics: readonly string[],
 ): Promise<DescribeConfigsResponse['topics']> {
   if (topics.length === 0) return [];
-  return (await callAnyBroker<DescribeConfigsResponse>(brokers, (link) => link.describeConfigs({ topics }))).topics;
+  return (await callAnyBroker<DescribeConfigsResponse>(brokers, (link) => link.call('describeConfigs', { topics })))
+    .topics;
 }
 
 function foundTopic(
@@ -204,7 +205,7 @@ function createTopics(
     const mayHaveMade = unanswered;
     unanswered = true;
     const response = await brokers.cluster.call(controllerId, 'control', CREATE_RESPONSE_MS, (link) =>
-      link.createTopics({ topics, timeoutMs: CREATE_TIMEOUT_MS }),
+      link.call('createTopics', { topics, timeoutMs: CREATE_TIMEOUT_MS }),
     );
     const refused = response.topics.find(
       ({ errorCode }) => errorCode !== undefined && errorCode !== 'TOPIC_ALREADY_EXISTS',
@@ -224,7 +225,9 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
   const { brokers } = await cluster.metadata([], CALL_TIMEOUT_MS);
   const responses = await Promise.allSettled(
     brokers.map(({ nodeId }) =>
-      cluster.call<MetadataResponse>(nodeId, 'control', CALL_TIMEOUT_MS, (link) => link.metadata({ topics: names })),
+      cluster.call<MetadataResponse>(nodeId, 'control', CALL_TIMEOUT_MS, (link) =>
+        link.call('metadata', { topics: names }),
+      ),
     ),
   );
   const known: MetadataResponse[] = [];

@@ -3,12 +3,9 @@ import { crc32c } from '../../../../src/kafka/records/crc32c.ts';
 import { encodeBatch } from '../../../../src/kafka/records/encode.ts';
 import { AT, CHECKED_FROM, FLAGS, writeInt64 } from '../../../../src/kafka/records/format.ts';
 import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
-import type {
-  BrokerLink,
-  FetchedPartition,
-  FetchPosition,
-  ListOffsetsResponse,
-} from '../../../../src/kafka/wire/port.ts';
+import type { BrokerLink } from '../../../../src/kafka/wire/port.ts';
+import type { FetchedPartition, FetchPosition, ListOffsetsResponse } from '../../../../src/kafka/wire/record-apis.ts';
+import { scriptedLink } from '../../../support/scripted-link.ts';
 import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
 
 interface Batch {
@@ -40,7 +37,7 @@ export class MemoryLogs {
   readonly source: Source;
 
   constructor() {
-    const link = {
+    const link = scriptedLink({
       fetch: async ({ partitions, maxWaitMs }) => {
         this.fetches += 1;
         await this.runtime.sleep(this.answerAfterMs);
@@ -56,7 +53,7 @@ export class MemoryLogs {
           return { topic, partition, offset: timestampMs === START ? start : end };
         }),
       }),
-    } satisfies Partial<BrokerLink> as unknown as BrokerLink;
+    });
     const cluster = {
       leader: async () => 1,
       partitions: async (topic: string) => [...this.#logs.keys()].filter((name) => name.startsWith(`${topic}/`)).length,

@@ -2,7 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { offsetsAtTime, type Source, wholeTopic } from '../../../../src/adapters/kafka/topics/offsets.ts';
 import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerLink, ListOffsetsRequest } from '../../../../src/kafka/wire/port.ts';
+import type { BrokerLink } from '../../../../src/kafka/wire/port.ts';
+import type { ListOffsetsRequest } from '../../../../src/kafka/wire/record-apis.ts';
+import { scriptedLink } from '../../../support/scripted-link.ts';
 import { VirtualRuntime } from '../../../support/virtual-runtime.ts';
 
 interface Partition {
@@ -19,7 +21,7 @@ const END = -1;
 function topic(partitions: readonly Partition[], faults: string[] = []) {
   const runtime = new VirtualRuntime();
   const asked: ListOffsetsRequest[] = [];
-  const link = {
+  const link = scriptedLink({
     listOffsets: async (request: ListOffsetsRequest) => {
       asked.push(request);
       const errorCode = faults.shift();
@@ -33,7 +35,7 @@ function topic(partitions: readonly Partition[], faults: string[] = []) {
       });
       return { throttleMs: 0, partitions: answers };
     },
-  } as unknown as BrokerLink;
+  });
   const doubts: string[] = [];
   const cluster = {
     partitions: async () => partitions.length,

@@ -3,11 +3,11 @@ import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
 import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
 import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
 import type {
-  BrokerLink,
   CreateTopicsRequest,
   DescribeConfigsResponse,
   TopicMetadata,
-} from '../../../../src/kafka/wire/port.ts';
+} from '../../../../src/kafka/wire/topic-apis.ts';
+import type { Answer, Answers } from '../../../support/scripted-link.ts';
 import { CONTROLLER, failing, metadataAnswer, scriptedBrokers } from '../scripted-brokers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -55,7 +55,7 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
       topics: names.map((name) => ({ name, configs: topics.get(name)?.configs ?? new Map() })),
     }),
     createTopics: async ({ topics: wanted }) => ({ throttleMs: 0, topics: wanted.map(make) }),
-  } satisfies Partial<BrokerLink> as Pick<BrokerLink, 'metadata' | 'describeConfigs' | 'createTopics'>;
+  } satisfies Answers;
   function metadataOf(name: string): TopicMetadata {
     const topic = topics.get(name);
     if (topic === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', partitions: [] };
@@ -153,7 +153,7 @@ describe('initTopics', () => {
   test('does not resolve before a new topic has leaders', async () => {
     const { link } = cluster(new Map());
     let asked = 0;
-    const metadata: BrokerLink['metadata'] = async (request) => {
+    const metadata: Answer<'metadata'> = async (request) => {
       const answer = await link.metadata(request);
       asked += 1;
       const isEarly = asked > 1 && asked < 12; // the first request is for the topics that exist
@@ -181,7 +181,7 @@ describe('initTopics', () => {
   test('creates a topic that is deleted during the call', async () => {
     const topics = planned();
     const { link } = cluster(topics);
-    const describeConfigs: BrokerLink['describeConfigs'] = async (request) => {
+    const describeConfigs: Answer<'describeConfigs'> = async (request) => {
       if (!topics.delete('id.ledger')) return link.describeConfigs(request);
       const gone = { name: 'id.ledger', errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
       return { throttleMs: 0, topics: [gone] };
@@ -195,7 +195,7 @@ describe('initTopics', () => {
     async (errorCode) => {
       const { link, issued } = cluster(new Map());
       const refusals = [errorCode];
-      const createTopics: BrokerLink['createTopics'] = async (request) => {
+      const createTopics: Answer<'createTopics'> = async (request) => {
         const answer = await link.createTopics(request);
         const refusal = refusals.shift();
         return refusal === undefined ? answer : failing(refusal)();
@@ -210,7 +210,7 @@ describe('initTopics', () => {
   test('does not report topics that another process created meanwhile as its own', async () => {
     const topics = new Map<string, FoundTopic>();
     const { link } = cluster(topics);
-    const createTopics: BrokerLink['createTopics'] = async (request) => {
+    const createTopics: Answer<'createTopics'> = async (request) => {
       for (const topic of planned().values()) if (topic.name === 'id.ledger') topics.set(topic.name, topic);
       return link.createTopics(request);
     };
@@ -221,7 +221,7 @@ describe('initTopics', () => {
 
   test("reports the controller's reason when it rejects a topic", async () => {
     const { link } = cluster(new Map());
-    const createTopics: BrokerLink['createTopics'] = async () => ({
+    const createTopics: Answer<'createTopics'> = async () => ({
       throttleMs: 0,
       topics: [{ name: 'id.ledger', errorCode: 'POLICY_VIOLATION', message: 'too many partitions' }],
     });
@@ -411,7 +411,7 @@ describe('checkTopics', () => {
     'does not report a topic that this user may not describe, unless a worker needs it: %s',
     async (denied, report) => {
       const { link } = cluster(planned());
-      const metadata: BrokerLink['metadata'] = async (request) => {
+      const metadata: Answer<'metadata'> = async (request) => {
         const { topics } = await link.metadata(request);
         const hide = (topic: TopicMetadata): TopicMetadata =>
           topic.name === denied ? { name: topic.name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', partitions: [] } : topic;
@@ -424,7 +424,7 @@ describe('checkTopics', () => {
 
   test('hides topics whose configs this user may not read, but fails for a needed topic', async () => {
     const { link } = cluster(planned());
-    const deny = (denied: string): BrokerLink['describeConfigs'] => {
+    const deny = (denied: string): Answer<'describeConfigs'> => {
       return async (request) => {
         const answer = await link.describeConfigs(request);
         const hide = (topic: DescribeConfigsResponse['topics'][number]) =>

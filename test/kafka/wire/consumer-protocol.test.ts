@@ -6,7 +6,7 @@ import {
   decodeSubscription,
   encodeAssignment,
   encodeSubscription,
-} from '../../../src/kafka/loops/group-protocol.ts';
+} from '../../../src/kafka/wire/consumer-protocol.ts';
 
 /** kafkajs' own reading and writing of the same bytes. */
 interface Kafkajs {

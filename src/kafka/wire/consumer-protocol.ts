@@ -1,3 +1,5 @@
+import { Encoder } from './kafkajs-modules.ts';
+
 /**
  * The ConsumerProtocol format, in which members of a consumer group exchange data through the coordinator, as Kafka's own
  * clients and tools use it. All numbers are big-endian.
@@ -30,8 +32,11 @@ export interface Assignment {
 
 /** Version 1 if `owned` is given, else version 0. */
 export function encodeSubscription({ topics, userData, owned }: Subscription): Buffer {
-  const parts = [int16(owned === undefined ? 0 : 1), array(topics, string), bytes(userData)];
-  return Buffer.concat(owned === undefined ? parts : [...parts, array(owned, topicPartitions)]);
+  const encoder = new Encoder().writeInt16(owned === undefined ? 0 : 1).writeInt32(topics.length);
+  for (const topic of topics) encoder.writeString(topic);
+  encoder.writeBytes(userData);
+  if (owned !== undefined) writeTopics(encoder, owned);
+  return encoder.buffer;
 }
 
 /** Throws RangeError for bytes that are not a subscription. */
@@ -45,7 +50,17 @@ export function decodeSubscription(buffer: Buffer): Subscription {
 }
 
 export function encodeAssignment({ assigned, userData }: Assignment): Buffer {
-  return Buffer.concat([int16(0), array(assigned, topicPartitions), bytes(userData)]);
+  const encoder = new Encoder().writeInt16(0);
+  writeTopics(encoder, assigned);
+  return encoder.writeBytes(userData).buffer;
+}
+
+function writeTopics(encoder: Encoder, topics: readonly TopicPartitions[]): void {
+  encoder.writeInt32(topics.length);
+  for (const { topic, partitions } of topics) {
+    encoder.writeString(topic).writeInt32(partitions.length);
+    for (const partition of partitions) encoder.writeInt32(partition);
+  }
 }
 
 /** No bytes mean an empty assignment: a member that the leader left out. Throws as `decodeSubscription` does. */
@@ -54,38 +69,6 @@ export function decodeAssignment(buffer: Buffer): Assignment {
   const reader = new Reader(buffer);
   reader.version();
   return { assigned: reader.topicPartitions(), userData: reader.bytes() };
-}
-
-const MAX_STRING_BYTES = 32_767;
-
-function int16(value: number): Buffer {
-  const buffer = Buffer.alloc(2);
-  buffer.writeInt16BE(value);
-  return buffer;
-}
-
-function int32(value: number): Buffer {
-  const buffer = Buffer.alloc(4);
-  buffer.writeInt32BE(value);
-  return buffer;
-}
-
-function string(text: string): Buffer {
-  const utf8 = Buffer.from(text);
-  if (utf8.length > MAX_STRING_BYTES) throw new RangeError('a string of the consumer protocol is too long');
-  return Buffer.concat([int16(utf8.length), utf8]);
-}
-
-function bytes(value: Buffer | null): Buffer {
-  return value === null ? int32(-1) : Buffer.concat([int32(value.length), value]);
-}
-
-function array<T>(items: readonly T[], encode: (item: T) => Buffer): Buffer {
-  return Buffer.concat([int32(items.length), ...items.map(encode)]);
-}
-
-function topicPartitions({ topic, partitions }: TopicPartitions): Buffer {
-  return Buffer.concat([string(topic), array(partitions, int32)]);
 }
 
 /** Reads field by field. A false count ends at the last byte, since each item takes at least one. */

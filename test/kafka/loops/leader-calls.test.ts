@@ -1,7 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { type Appending, append } from '../../../src/kafka/loops/append.ts';
-import { callLeader } from '../../../src/kafka/loops/leader-call.ts';
-import { boundsOf, END, offsetAt, START } from '../../../src/kafka/loops/offsets.ts';
+import {
+  type Appending,
+  append,
+  boundsOf,
+  callLeader,
+  END,
+  offsetAt,
+  START,
+} from '../../../src/kafka/loops/leader-calls.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import type { WireLog } from '../../../src/kafka/wire/broker.ts';

@@ -1,0 +1,121 @@
+import type { KafkaErrorCode } from './kafka-error.ts';
+import type { Decoder, Encoder } from './kafkajs-modules.ts';
+
+/** What every response has. */
+export interface BrokerResponse {
+  /** For how long the broker accepts no further request of this client (KIP-219); 0 for no throttle. */
+  readonly throttleMs: number;
+}
+
+export interface TopicPartition {
+  readonly topic: string;
+  readonly partition: number;
+}
+
+/** A part of a response that may be an error. */
+export interface Result {
+  readonly errorCode?: KafkaErrorCode | undefined;
+}
+
+/** What a response has of a partition. */
+export interface PartitionResult extends TopicPartition, Result {}
+
+/** A right that brokers check when they execute a request: on one group, or on each topic of the response. */
+export type Right<Request, Response> =
+  | { readonly operation: 'Read' | 'Describe'; group(request: Request): string }
+  | {
+      readonly operation: 'Read' | 'Write' | 'Describe';
+      topics(request: Request, response: Response): readonly Named[];
+    };
+
+interface Named extends Result {
+  readonly name: string;
+}
+
+/** One of Kafka's APIs, as it is used here. */
+export interface Api<Request, Response> {
+  /** As kafkajs names it. */
+  readonly name: string;
+  /** Kafka's number of the API. */
+  readonly key: number;
+  /** The only version that is used; by default the newest that kafkajs and the broker support. */
+  readonly version?: number;
+  /** Brokers that don't have it are used as well. */
+  readonly isOptional?: true;
+  /** The right that shows in its responses. */
+  readonly right?: Right<Request, Response>;
+  /** Never set: the types of the request and the response, from which those of `BrokerLink.call` follow. */
+  readonly types?: { readonly request: Request; readonly response: Response };
+}
+
+/** What kafkajs decodes of most responses. */
+export interface Decoded {
+  /** Milliseconds, in responses of versions whose throttle the client has to respect itself. */
+  readonly clientSideThrottleTime?: number;
+  /** The error of the whole response. */
+  readonly errorCode?: number;
+}
+
+/** A request that kafkajs makes, in the newest version that it shares with the broker, and a response that it decodes. */
+interface ByKafkajs<Request, Response, By> {
+  /** kafkajs' options of the request. */
+  make(request: Request): object;
+  /** Replaces kafkajs' encoding, where it returns one. */
+  encode?(request: Request): Encoder | undefined;
+  /** An error of the whole response that is returned, not thrown. */
+  readonly returns?: KafkaErrorCode;
+  read(decoded: By): Omit<Response, 'throttleMs'>;
+}
+
+/** A request that is encoded here, in one version, and a response that is decoded here. */
+interface ByUs<Request, Response> {
+  readonly version: number;
+  readonly make?: undefined;
+  encode(request: Request): Encoder;
+  decode(decoder: Decoder): Response;
+}
+
+/** An API whose requests are sent one by one. */
+export type SingleApi<Request, Response, By = Decoded> = Api<Request, Response> &
+  (ByKafkajs<Request, Response, By> | ByUs<Request, Response>);
+
+/** An API whose requests are sent together: the responses are in the order of the requests. */
+export interface CombinedApi<Request, Response> extends Api<Request, Response> {
+  readonly version: number;
+  encodeAll(requests: readonly Request[]): Encoder;
+  decodeAll(decoder: Decoder, requests: readonly Request[]): readonly Response[];
+}
+
+/** `By`: what kafkajs decodes, with the few fields that are used. */
+export function api<Request, Response extends BrokerResponse, By extends Decoded = Decoded>(
+  definition: SingleApi<Request, Response, By>,
+): SingleApi<Request, Response> {
+  return definition;
+}
+
+/** Groups partitions by topic, as requests need them. */
+export function byTopic<P extends { readonly topic: string }, T>(
+  partitions: readonly P[],
+  write: (partition: P) => T,
+): { readonly topic: string; readonly partitions: T[] }[] {
+  const topics = new Map<string, T[]>();
+  for (const partition of partitions) {
+    const written = topics.get(partition.topic);
+    if (written === undefined) topics.set(partition.topic, [write(partition)]);
+    else written.push(write(partition));
+  }
+  return [...topics].map(([topic, written]) => ({ topic, partitions: written }));
+}
+
+/** What kafkajs decodes of responses that are grouped by topic. */
+export interface DecodedByTopic<P> extends Decoded {
+  readonly responses: readonly { readonly topic: string; readonly partitions: readonly P[] }[];
+}
+
+/** Flattens the partitions of all topics. */
+export function flat<P, R>(
+  { responses }: DecodedByTopic<P>,
+  read: (partition: P) => R,
+): (R & { readonly topic: string })[] {
+  return responses.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, ...read(partition) })));
+}
