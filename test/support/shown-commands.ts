@@ -6,6 +6,7 @@
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
   'docs/how-to/client.md',
+  'docs/how-to/sequences.md',
   'docs/how-to/languages.md',
   'docs/reference/http.md',
   'docs/how-to/command-line.md',

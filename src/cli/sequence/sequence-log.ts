@@ -7,7 +7,7 @@ import { RENEWAL } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { afterNumbers, afterStatement, type SequenceRow, type Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { append } from '../../kafka/loops/append.ts';
+import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 
 export interface LogTools {
