@@ -40,6 +40,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/quickstart.md', PASTED],
   ['docs/how-to/client.md', 'test/integration/package.test.ts'],
+  ['docs/how-to/sequences.md', 'test/client/sequence.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
   ['docs/reference/forms.md', 'test/integration/package.test.ts'],
