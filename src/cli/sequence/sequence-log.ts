@@ -9,6 +9,7 @@ import { afterNumbers, afterStatement, type SequenceRow, type Statement } from '
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
+import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 
 export interface LogTools {
   readonly source: Source;
@@ -99,6 +100,10 @@ export class SequenceLog {
       const appending = { topic: this.#topic, partition, lane: 'append', ...limits } as const;
       return (await append(cluster, runtime, { ...appending, records: [{ key, value }] })).baseOffset;
     } catch (error) {
+      if (kafkaErrorCode(error) === 'TOPIC_AUTHORIZATION_FAILED') {
+        const remedy = 'the role admin may: see idalloc topics acls';
+        throw new IdallocError('TOPIC_INVALID', `this login may not write topic '${this.#topic}': ${remedy}`);
+      }
       const message = `the ledger did not answer (${describeError(error)}): 'idalloc sequence show' says whether the change took effect`;
       throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
     }

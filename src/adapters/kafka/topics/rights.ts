@@ -29,9 +29,9 @@ export interface RightsOptions {
  *
  * - worker: `idalloc worker`.
  * - client: a service that sends requests and reads its replies; `idalloc request` is one.
- * - operator: the commands that don't write to topics (`audit`, `trace`, `deadletters list`, `doctor`, `topics check`), and
+ * - operator: the commands that don't write to topics (`audit`, `trace`, `deadletters list`, `sequence list`, `doctor`, `topics check`), and
  *   `replay`, which sets the group's offsets.
- * - admin: the commands that create and repair (`topics init`, `deadletters resend`, `namespace`). It can't grant rights:
+ * - admin: the commands that create and repair (`topics init`, `deadletters resend`, `namespace`, `sequence`). It can't grant rights:
  *   `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
  *
  * The page of rights, the command that grants them, `doctor` and the tests on secured servers all use this list.
@@ -61,7 +61,7 @@ export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
     case 'admin':
       return [
         on(requests, 'Create', 'Read', 'Write', 'DescribeConfigs'),
-        on(ledger, 'Create', 'Read', 'DescribeConfigs'),
+        on(ledger, 'Create', 'Read', 'Write', 'DescribeConfigs'),
         on(witness, 'Create', 'Read', 'Write', 'DescribeConfigs'),
         on(deadLetters, 'Create', 'Read', 'DescribeConfigs'),
         under(replyPrefix, 'Create', 'Describe', 'DescribeConfigs'),
