@@ -51,9 +51,11 @@ async function readAll(
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  { counts, ledgerReachesMs }: Pick<AuditReader, 'counts' | 'ledgerReachesMs'>,
+  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'checkSequences'>,
   findings: Findings,
 ): Promise<JoinCounts> {
+  const { counts, ledgerReachesMs } = reader;
+  reader.checkSequences();
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
   const join = new ReplyJoin({ ledgerReachesMs, find: findings.add, addUnit });
   const total = counts.entries + counts.replies;

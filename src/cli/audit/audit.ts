@@ -15,15 +15,16 @@ export interface AuditOptions extends LayoutOptions {
 const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
   OVERLAP           an ID in two batches
-  SPLIT             a request with batches in several partitions, or in two ledgers
+  SPLIT             a request with batches in several partitions, or in two ledgers, or with numbers twice
   OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
-  DIVERGENT         a reply with another batch than the ledger decided
+  GAP               numbers of a sequence that don't continue those before
+  DIVERGENT         a reply with another batch, or other numbers, than the ledger decided
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named
   UNREADABLE        a record that is not a ledger entry, or not a reply
 A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
 layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
-Batches are sorted on disk, about 300 bytes each.
+Batches are sorted on disk, about 300 bytes each; numbers are kept in memory, about 300 bytes for each request.
 
 Examples:
   idalloc audit

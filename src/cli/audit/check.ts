@@ -8,6 +8,8 @@ export type FindingCode =
   | 'SPLIT'
   /** IDs that don't match the origin that their batch names. */
   | 'OUTSIDE_EVIDENCE'
+  /** Numbers of a sequence that don't continue those before. */
+  | 'GAP'
   /** A reply with another batch than the one that was decided. */
   | 'DIVERGENT'
   /** A reply without a decision, though the ledger reaches back that far. */

@@ -11,6 +11,7 @@ import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
+import { SequenceAudit } from './sequences.ts';
 import type { BatchLocation, FoundBatch } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
@@ -23,7 +24,7 @@ export interface AuditScope {
 export interface ReadCounts {
   entries: number;
   markers: number;
-  /** Records of sequences and replies with numbers, of which only the form is checked. */
+  /** Records of sequences, and replies with numbers. */
   ofSequences: number;
   replies: number;
   /** Error replies, by code. */
@@ -81,6 +82,7 @@ export class AuditReader {
   readonly #clockMarginMs: number;
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
+  readonly #sequences: SequenceAudit;
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -95,6 +97,7 @@ export class AuditReader {
   /** `ledger`: where the partitions of the ledgers start. */
   constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
     this.#sink = sink;
+    this.#sequences = new SequenceAudit(sink.find);
     this.#clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
@@ -127,6 +130,10 @@ export class AuditReader {
         throw new TypeError(`an entry of kind ${entry.kind} has a key of kind ${named.kind}`);
       if (entry.kind !== 'batch' || named.kind !== 'batch') {
         this.counts.ofSequences += 1;
+        if (entry.kind === 'batch' || named.kind === 'batch') return;
+        const requestId = named.kind === 'numbers' ? named.requestId : Buffer.alloc(0);
+        const location = { ...locationOf('ledger', record), requestId };
+        this.#sequences.ledger(log, named.sequence, entry, { location, timeMs });
         return;
       }
       this.counts.entries += 1;
@@ -135,6 +142,11 @@ export class AuditReader {
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
+  }
+
+  /** Compares what was read of sequences; call it after the last record. */
+  checkSequences(): void {
+    this.#sequences.end(this.ledgerReachesMs);
   }
 
   replyRecord(record: TopicRecord): void {
@@ -152,7 +164,10 @@ export class AuditReader {
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
       } else if ('batch' in reply) this.#add(location, reply.batch, { timeMs, again });
-      else this.counts.ofSequences += 1;
+      else {
+        this.counts.ofSequences += 1;
+        this.#sequences.reply(reply.numbers.sequence, reply.numbers, { location, timeMs });
+      }
     });
   }
 

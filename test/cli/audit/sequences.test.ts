@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import type { Finding } from '../../../src/cli/audit/check.ts';
+import { AuditReader } from '../../../src/cli/audit/read.ts';
+import { encodeIdReply } from '../../../src/codec/id-reply.ts';
+import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
+import { numbers, statement } from '../../support/memory-records.ts';
+
+const PLACE = { headers: {}, timestampMs: 1_000, partition: 0 };
+
+function reply(requestId: string, first: number, count = 1): TopicRecord {
+  const correlationId = Buffer.from(requestId);
+  const own = { sequence: 'invoices', first, count, step: 1, format: '' };
+  const value = encodeIdReply({ correlationId, numbers: own }, 'RANGES');
+  return { ...PLACE, topic: 'replies', offset: 0, key: correlationId, value };
+}
+
+/** Audits records of a ledger partition that starts at `from`, and replies; returns the codes of what was found. */
+function codes(
+  records: readonly { readonly key: Buffer; readonly value: Buffer }[],
+  replies: readonly TopicRecord[] = [],
+  from = 0,
+): readonly string[] {
+  const found: Finding[] = [];
+  const sink = { add: () => undefined, find: (finding: Finding) => void found.push(finding) };
+  const ledger = { topic: 'ledger', partition: 0, from, to: 100 };
+  const reader = new AuditReader([ledger], sink, { clockMarginMs: 0 });
+  for (const [i, record] of records.entries()) {
+    reader.ledgerRecord({ ...PLACE, topic: 'ledger', offset: from + i, ...record });
+  }
+  for (const one of replies) reader.replyRecord(one);
+  reader.checkSequences();
+  return found.map(({ code }) => code);
+}
+
+const CREATED = statement(0);
+const THREE = numbers('a', { at: 1, count: 3 });
+
+test('numbers that follow each other, void records, renewals and replies with them are no finding', () => {
+  const records = [CREATED, THREE, numbers('b', { at: 1, first: 1 }), numbers('b', { at: 3, first: 4 })];
+  const later = [numbers('a', { at: RENEWAL, count: 3 }), statement(5, { next: 9 }), numbers('c', { at: 6, first: 9 })];
+  const replies = [reply('a', 1, 3), reply('b', 4), reply('a', 1, 3), reply('c', 9)];
+  expect(codes([...records, ...later], replies)).toEqual([]);
+});
+
+test.for([
+  ['a number is left out', [CREATED, THREE, numbers('b', { at: 2, first: 5 })], ['GAP']],
+  ['a number is given out twice', [CREATED, THREE, numbers('b', { at: 2, first: 3 })], ['GAP']],
+  ['a statement sets the sequence back', [CREATED, THREE, statement(2, { next: 2 })], ['GAP']],
+  ['a correlation ID has two records that count', [CREATED, THREE, numbers('a', { at: 2, first: 4 })], ['SPLIT']],
+  ['a renewal repeats other numbers', [CREATED, THREE, numbers('a', { at: RENEWAL, first: 2, count: 3 })], ['SPLIT']],
+] as const)('it is a finding if %s', ([, records, expected]) => {
+  expect(codes(records)).toEqual(expected);
+});
+
+test('a reply with other numbers than were decided is a finding, as are two replies that differ', () => {
+  expect(codes([CREATED, THREE], [reply('a', 2, 3)])).toEqual(['DIVERGENT']);
+  expect(codes([CREATED, THREE], [reply('a', 1, 3), reply('a', 2, 3)])).toEqual(['DIVERGENT']);
+  expect(codes([CREATED], [reply('a', 1)])).toEqual(['UNDECIDED']);
+});
+
+test('where the beginning of the ledger was deleted, what it may have had is not a finding', () => {
+  const later = numbers('b', { at: 41, first: 70 });
+  expect(codes([statement(40, { next: 70 }), later], [], 40)).toEqual([]);
+  expect(codes([numbers('a', { at: RENEWAL, first: 3 }), later], [reply('a', 3)], 40)).toEqual([]);
+  expect(codes([], [reply('a', 3)], 40)).toEqual([]);
+});
