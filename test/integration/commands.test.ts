@@ -47,6 +47,17 @@ test('an ID that was requested is decoded, lies in the range of its time, and le
   expect(await run('trace', id)).toMatchObject({ correlation_id: 'mine', datacenter_id: DATACENTER_ID, index: 0 });
 });
 
+test('a sequence that is created gives out its numbers', async () => {
+  expect(await run('sequence', 'create', 'invoices')).toMatchObject({ sequence: 'invoices', next: 1 });
+  const asked = ['--sequence', 'invoices', '--count', '2', '--correlation-id', 'order-1'];
+  const { numbers } = await run('request', '--reply-topic', realm.replyTopic, ...asked);
+  expect(numbers).toEqual([
+    { value: 1, text: '1' },
+    { value: 2, text: '2' },
+  ]);
+  expect(await run('sequence', 'show', 'invoices')).toMatchObject({ next: 3 });
+});
+
 test('the commands that look at servers, topics and leases find what is there', async () => {
   const { checks } = await run('doctor');
   expect(checks.filter(({ state }: { state: string }) => state === 'fault')).toEqual([]);
