@@ -93,17 +93,21 @@ test('a request that is repeated gets its numbers again, in the format of the se
   });
 });
 
-test('`request --sequence` prints numbers, and an unknown sequence is an error', async () => {
+test('`request --sequence` prints numbers, `trace` finds who has one, and an unknown sequence is an error', async () => {
   const ask = (name: string, id: string) =>
     runIdalloc(
       ['request', '--sequence', name, '--correlation-id', id, '--reply-topic', realm.replyTopic, '--json'],
       realm.env,
     );
   const { next } = (await sequence('show', 'invoices')).view;
-  const { stdout } = await ask('invoices', 'by hand');
+  const { stdout } = await ask('invoices', 'by-hand');
   const text = `INV-${String(next).padStart(6, '0')}`;
   expect(JSON.parse(stdout)).toMatchObject({ sequence: 'invoices', numbers: [{ value: next, text }], replayed: false });
-  const refused = await ask('nothing', 'by hand');
+  const traced = await runIdalloc(['trace', '--sequence', 'invoices', '--number', String(next), '--json'], realm.env);
+  expect(JSON.parse(traced.stdout)).toMatchObject({ text, correlation_id: 'by-hand', first: next, count: 1 });
+  const never = await runIdalloc(['trace', '--sequence', 'invoices', '--number', String(next + 1)], realm.env);
+  expect(never).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
+  const refused = await ask('nothing', 'by-hand');
   expect([refused.code, JSON.parse(refused.stdout).error.code]).toEqual([1, 'UNKNOWN_SEQUENCE']);
 });
 
