@@ -211,9 +211,10 @@ export class Requester {
 
   async #send(pending: PendingRequest): Promise<void> {
     const { transport, runtime, resendAfterMs, onError, onSend } = this.#options;
-    const { correlationId: key, replyTopic, count } = pending.request;
+    const { correlationId, replyTopic, count, sequence } = pending.request;
+    const key = sequence === undefined ? correlationId : Buffer.from(sequence);
     pending.attempts += 1;
-    onSend(key, count, pending.attempts);
+    onSend(correlationId, count, pending.attempts);
     const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;
     pending.lastSentAtMs = runtime.monotonicMs();
     let delayMs = Math.min(mostMs, resendAfterMs * 2 ** (pending.attempts - 1));

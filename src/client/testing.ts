@@ -174,11 +174,12 @@ export class MemoryWorkers {
         sequence === undefined
           ? { batch: this.#decide(request, key, mode) }
           : { numbers: { sequence, ...this.#number(request, sequence, key, mode) } };
-      return { delayMs: this.#delayMs, value: encodeIdReply({ correlationId, ...content }, encoding), replayed };
+      const value = encodeIdReply({ correlationId, ...content }, encoding);
+      return { key: correlationId, delayMs: this.#delayMs, value, replayed };
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
       const reply = { correlationId, error: { code: error.code, message: error.message } };
-      return { delayMs: this.#delayMs, value: encodeIdReply(reply, encoding), replayed: false };
+      return { key: correlationId, delayMs: this.#delayMs, value: encodeIdReply(reply, encoding), replayed: false };
     }
   }
 
@@ -259,6 +260,8 @@ interface MemorySequence {
 }
 
 interface MemoryReply {
+  /** The correlation ID. */
+  readonly key: Buffer;
   readonly delayMs: number;
   readonly value: Buffer;
   readonly replayed: boolean;
@@ -276,9 +279,9 @@ class MemoryLink implements Transport {
     this.#accept = accept;
   }
 
-  async send({ key, value }: OutgoingRequest): Promise<void> {
+  async send({ value }: OutgoingRequest): Promise<void> {
     this.#accept(value, ({ delayMs, ...reply }) => {
-      const deliver = () => this.#events.onReply({ key, ...reply });
+      const deliver = () => this.#events.onReply(reply);
       if (delayMs === 0) queueMicrotask(deliver);
       else this.#later(delayMs, deliver);
     });
