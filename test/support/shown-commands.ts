@@ -152,6 +152,7 @@ export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['npm run bench:index', 'test/bench/index.ts'],
   ['npm run bench:index -- --entries 10000000', 'test/bench/index.ts'],
   ['npm run bench:neighbour', 'test/bench/neighbour.ts'],
+  ['npm run bench:sequence', 'test/bench/sequence.ts'],
   ['npm run bench:shares', 'test/bench/shares.ts'],
   ['npm run bench:shares -- --entries 10000000', 'test/bench/shares.ts'],
 ]);
