@@ -319,6 +319,17 @@ describe('what a sequence is', () => {
 });
 
 describe('a decision about numbers', () => {
+  it('holds also where its writer had not read up to what is left of the log, as in the middle of an append', async () => {
+    const { worker, topic } = world();
+    topic.land(0, [1, 2, 3].map((at) => numbers(`n${at}`, { at, first: at, end: 1 })));
+    worker.catchUp();
+    topic.trim(0, 2);
+    while (worker.index.expire(0, 2));
+    expect(worker.index.origin(0)).toBe(2);
+    await worker.serve([wanted(0, 'n3')]);
+    expect(gists(worker)).toEqual(['3+1']);
+  });
+
   it('is renewed when an old one answers a request, and the renewal decides when the first is trimmed', async () => {
     const { worker, topic } = world();
     await worker.serve([wanted(0, 'a', 2)]);

@@ -58,8 +58,4 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
       ),
     ],
   },
-  {
-    name: 'a decision about numbers needs a writer that had read what is gone',
-    patches: [patch('src/pipeline/decided.ts', "entry.kind === 'numbers' || (entry.end", '(entry.end')],
-  },
 ];
