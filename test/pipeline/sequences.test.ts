@@ -321,7 +321,10 @@ describe('what a sequence is', () => {
 describe('a decision about numbers', () => {
   it('holds also where its writer had not read up to what is left of the log, as in the middle of an append', async () => {
     const { worker, topic } = world();
-    topic.land(0, [1, 2, 3].map((at) => numbers(`n${at}`, { at, first: at, end: 1 })));
+    topic.land(
+      0,
+      [1, 2, 3].map((at) => numbers(`n${at}`, { at, first: at, end: 1 })),
+    );
     worker.catchUp();
     topic.trim(0, 2);
     while (worker.index.expire(0, 2));
