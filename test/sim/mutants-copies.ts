@@ -12,7 +12,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    firstSeed: 912,
     patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
