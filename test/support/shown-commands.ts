@@ -6,7 +6,6 @@
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
   'docs/how-to/client.md',
-  'docs/how-to/sequences.md',
   'docs/how-to/languages.md',
   'docs/reference/http.md',
   'docs/how-to/command-line.md',
@@ -16,6 +15,8 @@ export const FOLLOWED: readonly string[] = [
   'docs/how-to/rebuild.md',
   'docs/how-to/sql-json-browsers.md',
   'docs/reference/forms.md',
+  // The last one, since an audit counts the records of sequences.
+  'docs/how-to/sequences.md',
 ];
 
 /** Runs each block of its pages as printed, on what `npm start` gives. */
