@@ -50,7 +50,7 @@ export const MAX_FORMAT_CHARS = 64;
 const schema = loadSchema('ledger-sequence', MAX_ENTRY_BYTES);
 
 /** The bytes before the body of each record of a sequence. */
-export const SEQUENCE_ENTRY_HEADER = schema.header;
+export const SEQUENCE_ENTRY_HEADER: Buffer = schema.header;
 
 interface WireNumbers {
   readonly request_hash: Buffer;

@@ -61,7 +61,7 @@ test('trace prints the same for people', async () => {
   const { code, stdout } = await runIdalloc(['trace', String(id)], realm.env);
   expect(code).toBe(0);
   expect(stdout).toMatch(
-    /number 1 of 9\ncorrelation ID {2}c3\nrequest .*\nmade .*\nledger .* decides\nreply .*with the ID\n$/,
+    /number 1 of 9\ncorrelation ID {2}c3\nrequest .*\nallocated .*\nledger .* decides\nreply .*with the ID\n$/,
   );
 });
 
