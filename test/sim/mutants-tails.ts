@@ -86,16 +86,4 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
       ),
     ],
   },
-  {
-    name: 'a look-up in one log, an append to the next',
-    scenario: 'lost-tail',
-    firstSeed: 3800,
-    patches: [
-      patch(
-        'src/pipeline/ledger.ts',
-        'if (epoch === this.epoch(partition)) return;',
-        'if (epoch <= this.epoch(partition)) return;',
-      ),
-    ],
-  },
 ];
