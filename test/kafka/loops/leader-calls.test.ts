@@ -20,6 +20,15 @@ import { Collected, LoopStage, T } from '../../support/loop-stage.ts';
 const TIMEOUT_MS = 5_000;
 const RECORDS = ['a', 'b'].map((text) => ({ key: Buffer.from(text), value: Buffer.from(text) }));
 
+/** The first partition, within the usual limits. */
+const APPENDING: Omit<Appending, 'batch' | 'records'> = {
+  topic: T,
+  partition: 0,
+  lane: 'append',
+  timeoutMs: TIMEOUT_MS,
+  replicationTimeoutMs: 4_000,
+};
+
 let stage: LoopStage;
 
 beforeEach(() => {
@@ -30,15 +39,7 @@ beforeEach(() => {
 afterEach(() => stage.close());
 
 function send(more: Partial<Omit<Appending, 'batch' | 'records'>> = {}) {
-  const appending = {
-    topic: T,
-    partition: 0,
-    lane: 'append',
-    timeoutMs: TIMEOUT_MS,
-    replicationTimeoutMs: 4_000,
-    ...more,
-  };
-  return stage.runtime.until(append(stage.cluster, stage.runtime, { ...appending, records: RECORDS }));
+  return stage.runtime.until(append(stage.cluster, stage.runtime, { ...APPENDING, ...more, records: RECORDS }));
 }
 
 /** The fault of a call and the time it took; 'succeeded' if there was no fault. */
@@ -67,15 +68,7 @@ describe('an append', () => {
 
   it('accepts an encoded batch', async () => {
     const batch = encodeBatch(RECORDS, 0);
-    const appending = {
-      topic: T,
-      partition: 0,
-      lane: 'append',
-      timeoutMs: TIMEOUT_MS,
-      replicationTimeoutMs: 4_000,
-      batch,
-    };
-    await stage.runtime.until(append(stage.cluster, stage.runtime, appending));
+    await stage.runtime.until(append(stage.cluster, stage.runtime, { ...APPENDING, batch }));
     expect(stage.produces[0]?.request.batch).toBe(batch);
   });
 
