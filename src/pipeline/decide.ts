@@ -1,3 +1,5 @@
+import { Backoff } from '../async/backoff.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import { homeKeyOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
@@ -5,20 +7,16 @@ import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
-import { type Draft, type EntryDraft, renewalOf, write } from './drafts.ts';
+import { type Draft, type DraftDeps, type EntryDraft, type Prepared, renewalOf, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
-import type { Ledger } from './ledger.ts';
 import { doubtOf, Numbering } from './numbering.ts';
-import type { Allocation, Allocator, LedgerIndex } from './ports.ts';
+import type { LedgerIndex } from './ports.ts';
 
 /** The dependencies of `decide`. */
-export interface DecisionDeps extends ChargeDeps {
-  readonly datacenterId: number;
+export interface DecisionDeps extends ChargeDeps, DraftDeps {
   /** The largest count of a request. */
   readonly maxCount: number;
   readonly index: LedgerIndex;
-  readonly ledger: Ledger;
-  readonly allocator: Allocator;
   readonly now: () => WallMs;
   /** The home partition of what `homeKeyOf` returns. */
   readonly homeOf: (homeKey: Buffer) => number;
@@ -26,12 +24,13 @@ export interface DecisionDeps extends ChargeDeps {
   readonly renewAfterMs: number;
   /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
   readonly clockMarginMs: number;
-  /** Rests for a random time before numbers are drafted again, so that two owners don't keep each other void. */
-  readonly rest: (tries: number) => Promise<void>;
+  readonly runtime: Pick<Runtime, 'sleep' | 'random'>;
 }
 
 /** How often numbers are drafted in a turn: each time, another writer's append came between. */
 const MAX_DRAFTS = 6;
+/** The rests before numbers are drafted again: about the time of some appends, at random, so that two owners don't keep each other void. */
+const REST_MS = { minMs: 20, maxMs: 200 };
 /** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
 
@@ -46,9 +45,6 @@ export type Decision =
   | Refused
   /** Another partition decides; the request is unknown here. */
   | { readonly kind: 'elsewhere'; readonly home: number };
-
-/** IDs that were taken for requests before their partition's turn, by the offset of the request. */
-export type Prepared = Map<number, Allocation>;
 
 /** A request and its place in the part. */
 interface Due {
@@ -71,13 +67,14 @@ export async function decide(
   prepared?: Prepared,
 ): Promise<Decision[]> {
   const decisions = new Array<Decision | undefined>(part.length);
+  const rests = new Backoff(REST_MS, () => deps.runtime.random());
   let due: readonly Due[] = part.map((accepted, at) => ({ at, accepted }));
   for (let tries = 1; ; tries += 1) {
     await decideDue(deps, partition, due, decisions, prepared);
     due = due.filter(({ at }) => decisions[at] === undefined);
     if (due.length === 0) return decisions as Decision[];
     if (tries === MAX_DRAFTS) throw overtaken(partition, due);
-    await deps.rest(tries);
+    await deps.runtime.sleep(rests.nextMs());
   }
 }
 
@@ -118,10 +115,11 @@ async function decideDue(
   const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
   const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
-  const places = new Map(drafts.map(({ at, numbers }, i) => [at, numbers === undefined ? undefined : view.end + i]));
   for (const { at, accepted } of due) {
-    const own = { offset: written.offsets.get(at), wanted: places.get(at) };
-    decisions[at] ??= doubtOf(deps.index, partition, accepted) ?? settled(deps, partition, accepted, found, own);
+    decisions[at] ??= doubtOf(deps.index, partition, accepted);
+    const name = nameOf(accepted.key);
+    if (written.voids.has(name) && !found.has(name)) continue;
+    decisions[at] ??= settled(deps, partition, accepted, found, written.offsets.get(at));
   }
 }
 
@@ -208,25 +206,17 @@ function needsRenewal(
   return record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
-/** The entry that a request just got, if any: its offset, and for numbers the one that it was written for. */
-interface Own {
-  readonly offset: number | undefined;
-  readonly wanted: number | undefined;
-}
-
-/** The decision that the ledger holds; undefined for a request for numbers whose entry is void, and for its equals. */
+/** The decision that the ledger holds. `ownOffset` is the offset of the request's own entry, if it just got one. */
 function settled(
   deps: DecisionDeps,
   partition: number,
   accepted: Accepted,
   found: Decisions,
-  own: Own,
-): Decision | undefined {
+  ownOffset: number | undefined,
+): Decision {
   const winner = found.get(nameOf(accepted.key));
   if (winner === FORGOTTEN) return forgotten(accepted);
   if (winner === undefined) {
-    const isVoid = own.offset === undefined || own.offset !== own.wanted;
-    if (accepted.request.sequence !== undefined && isVoid) return undefined;
     throw new IdallocError(
       'LEDGER_TRUNCATED',
       `ledger partition ${partition} has no entry for a request that was just settled: restoring the index from the log`,
@@ -234,7 +224,7 @@ function settled(
   }
   const { entry, appendedAtMs, offset } = winner;
   if (entry.requestHash.equals(accepted.hash)) {
-    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== own.offset };
+    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== ownOffset };
   }
   // An error that does not depend on the ledger must be the same whenever the record is read.
   return (

@@ -1,11 +1,24 @@
 import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
 import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
+import { countsAt } from '../codec/ledger-position.ts';
 import { type LedgerNumbers, RENEWAL } from '../codec/sequence-entry.ts';
-import type { DecisionDeps, Prepared } from './decide.ts';
+import type { Layout } from '../core/layout.ts';
 import type { Decided } from './decided.ts';
 import type { Accepted } from './intake.ts';
+import type { Ledger } from './ledger.ts';
 import type { Drafted } from './numbering.ts';
-import type { Allocation } from './ports.ts';
+import type { Allocation, Allocator } from './ports.ts';
+
+/** The dependencies of `write`. */
+export interface DraftDeps {
+  readonly layout: Layout;
+  readonly datacenterId: number;
+  readonly ledger: Ledger;
+  readonly allocator: Allocator;
+}
+
+/** IDs that were taken for requests before their partition's turn, by the offset of the request. */
+export type Prepared = Map<number, Allocation>;
 
 /** The state of the index when the keys of a part were looked up. */
 export interface View {
@@ -39,11 +52,13 @@ interface Written {
   readonly offsets: ReadonlyMap<number, number>;
   /** The entries known to be the first of their keys. */
   readonly firsts: ReadonlyMap<string, Decided>;
+  /** The names of the keys whose numbers were written for another offset than theirs. */
+  readonly voids: ReadonlySet<string>;
 }
 
 /** Allocates for the drafts that hold no IDs yet, and commits their entries, and the renewals with them. */
 export async function write(
-  deps: DecisionDeps,
+  deps: DraftDeps,
   partition: number,
   { view, epoch }: LookUp,
   drafts: readonly Draft[],
@@ -52,7 +67,8 @@ export async function write(
 ): Promise<Written> {
   const offsets = new Map<number, number>();
   const firsts = new Map<string, Decided>();
-  if (drafts.length + renewals.length === 0) return { offsets, firsts };
+  const voids = new Set<string>();
+  if (drafts.length + renewals.length === 0) return { offsets, firsts, voids };
   const allocations = await allocate(deps, drafts, prepared);
   const entries = drafts.map((draft, i): EntryDraft => {
     const { key } = draft.accepted;
@@ -65,9 +81,10 @@ export async function write(
     offsets.set(at, offset);
     const { entry } = entries[i] as EntryDraft;
     const { appendedAtMs } = settled;
+    if (!countsAt(entry, offset)) voids.add(name);
     if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
   });
-  return { offsets, firsts };
+  return { offsets, firsts, voids };
 }
 
 /** The same decision again, for a later request. It has no effect while an earlier entry exists. */
@@ -80,7 +97,7 @@ export function renewalOf({ key, record }: Accepted, decided: Decided, view: Vie
 
 /** The IDs of each draft that needs some, by its name. Those prepared in an earlier term are not used: their time has passed. */
 async function allocate(
-  { allocator }: DecisionDeps,
+  { allocator }: DraftDeps,
   drafts: readonly Draft[],
   prepared: Prepared | undefined,
 ): Promise<ReadonlyMap<string, Allocation>> {
@@ -103,7 +120,7 @@ async function allocate(
 }
 
 function entryOf(
-  deps: DecisionDeps,
+  deps: DraftDeps,
   { accepted, numbers }: Draft,
   allocation: Allocation | undefined,
   view: View,
@@ -131,7 +148,7 @@ function numbersEntry(accepted: Accepted, numbers: Drafted, view: View, at: numb
 }
 
 function batchEntry(
-  { layout, datacenterId }: DecisionDeps,
+  { layout, datacenterId }: DraftDeps,
   { request, record, hash }: Accepted,
   allocation: Allocation,
   view: View,

@@ -29,10 +29,6 @@ import { requestQuotas } from './request-quotas.ts';
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** The longest rest before numbers of a sequence are drafted again: about that of some appends, doubled each time. */
-const FIRST_REST_MS = 10;
-const MAX_REST_MS = 200;
-
 /** The dependencies of serving requests, besides the context. */
 export interface RequestParts {
   readonly ledger: LedgerService;
@@ -279,7 +275,7 @@ function pipelineDeps(
     ledger: parts.ledger.ledger,
     allocator: parts.allocator,
     now: () => wallMs(runtime.wallMs()),
-    rest: (tries) => runtime.sleep(runtime.random() * Math.min(MAX_REST_MS, FIRST_REST_MS * 2 ** tries)),
+    runtime,
     names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
     homeOf: (homeKey) => partitionFor(homeKey, parts.ledger.partitions, () => 0),
     renewAfterMs: config.renewAfterMs,

@@ -148,7 +148,7 @@ export class MemoryWorker {
       homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
-      rest: async () => this.catchUp(),
+      runtime: { sleep: async () => this.catchUp(), random: () => 0 },
     };
     this.#homeOf = options.homeOf;
     this.#partitions = partitions;
