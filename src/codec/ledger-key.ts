@@ -29,6 +29,11 @@ export function encodeStatementKey(sequence: string): Buffer {
   return Buffer.concat([Buffer.of(STATEMENT), Buffer.from(checkSequence(sequence), 'latin1')]);
 }
 
+/** Whether it is the key of a record of a sequence, as its first byte says. */
+export function isOfSequence(key: Buffer): boolean {
+  return key[0] === NUMBERS || key[0] === STATEMENT;
+}
+
 /** What a key says; byte fields are views. Throws LEDGER_UNREADABLE for a key that workers don't write. */
 export function readLedgerKey(key: Buffer): LedgerKey {
   try {

@@ -21,6 +21,11 @@ export function countsAt({ at }: { readonly end: number; readonly at?: number | 
   return at === undefined || at === RENEWAL || at === offset;
 }
 
+/** Whether a record of a sequence at this offset changes it: it counts there, and is no renewal, which repeats numbers. */
+export function changesSequence({ at }: { readonly at: number }, offset: number): boolean {
+  return at === offset;
+}
+
 /**
  * Reads the position from an entry's value. Throws LEDGER_UNREADABLE for exactly the values for which decodeLedgerEntry
  * does.

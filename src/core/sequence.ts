@@ -63,6 +63,19 @@ export function afterNumbers(row: SequenceRow, { first, count, step }: NumberRun
   return { ...row, known: { ...known, next: after }, floor };
 }
 
+/** A record that counts, and is no renewal. */
+type SequenceRecord = ({ readonly kind: 'statement' } & Statement) | ({ readonly kind: 'numbers' } & NumberRun);
+
+/** The row behind a record; undefined while no statement was read, nor a loss noticed. */
+export function afterRecord(
+  row: SequenceRow | undefined,
+  record: SequenceRecord,
+  place: Place,
+): SequenceRow | undefined {
+  if (record.kind === 'statement') return afterStatement(row, record, place);
+  return row && afterNumbers(row, record);
+}
+
 /** The row when the log must be read again, since it lost entries or is another one: all that stays is the highest number. */
 export function afterLoss({ known, floor }: SequenceRow): SequenceRow | undefined {
   const least = Math.max(floor ?? -1, known?.next ?? -1);

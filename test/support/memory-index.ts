@@ -1,9 +1,8 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { countsAt } from '../../src/codec/ledger-position.ts';
-import { RENEWAL } from '../../src/codec/sequence-entry.ts';
-import { afterLoss, afterNumbers, afterStatement, type SequenceRow } from '../../src/core/sequence.ts';
+import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
+import { afterLoss, afterRecord, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
 
@@ -202,10 +201,9 @@ function readSequence(rows: Map<string, SequenceRow>, { key, value, offset, appe
   const entry = value === null ? undefined : decodeLedgerEntry(value);
   if (entry?.kind !== 'numbers' && entry?.kind !== 'statement') return;
   const read = key === null ? undefined : readLedgerKey(key);
-  if (read === undefined || read.kind === 'batch' || !countsAt(entry, offset) || entry.at === RENEWAL) return;
-  const row = rows.get(read.sequence);
-  if (entry.kind === 'statement') rows.set(read.sequence, afterStatement(row, entry, { offset, appendedAtMs }));
-  else if (row !== undefined) rows.set(read.sequence, afterNumbers(row, entry));
+  if (read === undefined || read.kind === 'batch' || !changesSequence(entry, offset)) return;
+  const row = afterRecord(rows.get(read.sequence), entry, { offset, appendedAtMs });
+  if (row !== undefined) rows.set(read.sequence, row);
 }
 
 function readEntry({ key, value, offset }: LedgerRecord): Read {

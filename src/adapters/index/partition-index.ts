@@ -1,9 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
-import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
-import { RENEWAL } from '../../codec/sequence-entry.ts';
-import { afterLoss, afterNumbers, afterStatement } from '../../core/sequence.ts';
+import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { afterLoss, afterRecord } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
@@ -168,9 +167,8 @@ export class PartitionIndex {
   }
 
   #change({ name, position, place }: SequenceChange): void {
-    const row = this.#sequences.get(name);
-    if (position.kind === 'statement') this.#sequences.set(name, afterStatement(row, position, place));
-    else if (row !== undefined) this.#sequences.set(name, afterNumbers(row, position));
+    const row = afterRecord(this.#sequences.get(name), position, place);
+    if (row !== undefined) this.#sequences.set(name, row);
   }
 
   wipe(from: number): void {
@@ -250,8 +248,8 @@ function changeBy(position: LedgerPosition, { key, offset, appendedAtMs }: Ledge
     const message = `the entry at offset ${offset} has ${position.kind} of a sequence under another key: another program writes to the ledger topic`;
     throw new IdallocError('LEDGER_UNREADABLE', message);
   }
-  const isChange = countsAt(position, offset) && position.at !== RENEWAL;
-  return isChange ? { name: read.sequence, position, place: { offset, appendedAtMs } } : undefined;
+  if (!changesSequence(position, offset)) return undefined;
+  return { name: read.sequence, position, place: { offset, appendedAtMs } };
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {

@@ -1,25 +1,33 @@
-import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import {
+  offsetAtTime,
+  partitionsOf,
+  type Source,
+  type Span,
+  wholePartition,
+  wholeTopic,
+} from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
-import { encodeStatementKey, readLedgerKey } from '../../codec/ledger-key.ts';
-import { countsAt, readLedgerPosition } from '../../codec/ledger-position.ts';
-import { RENEWAL } from '../../codec/sequence-entry.ts';
+import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
+import { changesSequence } from '../../codec/ledger-position.ts';
+import type { LedgerNumbers, LedgerStatement } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
-import { afterNumbers, afterStatement, type SequenceRow, type Statement } from '../../core/sequence.ts';
+import { afterRecord, type SequenceRow, type Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { CliContext } from '../context.ts';
+import { Progress } from '../terminal.ts';
 
-export interface LogTools {
+interface LogTools {
+  readonly context: CliContext;
   readonly source: Source;
   readonly config: KafkaConfig;
-  readonly signal: AbortSignal;
-  readonly onProgress: (done: number, total: number) => void;
 }
 
 /** Rows by name, with the partition of each. */
-export type Rows = Map<string, { readonly partition: number; readonly row: SequenceRow }>;
+type Rows = Map<string, { readonly partition: number; readonly row: SequenceRow }>;
 
 /** Workers state a sequence again when its statement is a quarter of the ledger's retention old, an hour later at most. */
 const RESTATED_WITHIN = 1 / 4;
@@ -28,6 +36,30 @@ const MARKER_MS = 2 * 3_600_000;
 const MAX_TRIES = 50;
 const APPEND_TIMEOUT_MS = 10_000;
 const REPLICATION_TIMEOUT_MS = 5_000;
+
+/** A record of a sequence. */
+type SequenceRecord =
+  | { readonly sequence: string; readonly requestId: Buffer; readonly entry: LedgerNumbers }
+  | { readonly sequence: string; readonly requestId?: undefined; readonly entry: LedgerStatement };
+
+/** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
+export function sequenceRecord({ key, value }: TopicRecord): SequenceRecord | undefined {
+  if (key === null || value === null || !isOfSequence(key)) return undefined;
+  try {
+    const read = readLedgerKey(key);
+    const entry = decodeLedgerEntry(value);
+    if (read.kind === 'numbers' && entry.kind === 'numbers') return { ...read, entry };
+    return read.kind === 'statement' && entry.kind === 'statement' ? { ...read, entry } : undefined;
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}
+
+/** The partition of the ledger that a sequence lives in. */
+export async function homePartition(source: Source, ledger: string, name: string): Promise<number> {
+  return partitionFor(Buffer.from(name, 'latin1'), await partitionsOf(source, ledger), () => 0);
+}
 
 /** What the ledger says of its sequences, in some or all partitions, and up to where it was read. */
 export class SequenceLog {
@@ -44,50 +76,47 @@ export class SequenceLog {
     return this.#tools.config.topics.ledger;
   }
 
-  /** The partition of a sequence. */
-  async homeOf(name: string): Promise<number> {
-    const whole = await wholeTopic(this.#tools.source, this.#topic);
-    return partitionFor(Buffer.from(name, 'latin1'), whole.length, () => 0);
+  /** Reads all that the ledger has. */
+  async readAll(): Promise<void> {
+    await this.#readSpans(await wholeTopic(this.#tools.source, this.#topic));
   }
 
   /**
-   * Reads to the end. At first only the part in which each sequence that is served was stated again; if that does not have
-   * `name`, or with `everything`, all that the ledger has.
+   * Reads the partition of a sequence to its end, and returns which one that is. At first only the part in which each sequence that is
+   * served was stated again; if that does not have this one, all of it.
    */
-  async read(partition: number | undefined, { name, everything = false }: { name?: string; everything?: boolean }) {
+  async readHome(name: string): Promise<number> {
     const { source, config } = this.#tools;
-    const whole = await wholeTopic(source, this.#topic);
-    const wanted = whole.filter((span) => partition === undefined || span.partition === partition);
+    const partition = await homePartition(source, this.#topic, name);
+    const whole = await wholePartition(source, this.#topic, partition);
     const sinceMs = source.runtime.wallMs() - config.topics.ledgerRetentionMs * RESTATED_WITHIN - MARKER_MS;
-    const recent = everything ? undefined : await offsetsAtTime(source, this.#topic, sinceMs);
-    await this.#readSpans(wanted.map((span) => ({ ...span, from: recent?.get(span.partition) ?? span.from })));
-    if (everything || name === undefined || this.rows.has(name)) return;
+    await this.#readSpans([{ ...whole, from: await offsetAtTime(source, this.#topic, partition, sinceMs) }]);
+    if (this.rows.has(name)) return partition;
     this.rows.clear();
-    await this.#readSpans(wanted);
+    await this.#readSpans([whole]);
+    return partition;
   }
 
-  /** Reads what was appended since. */
-  async readOn(partition: number): Promise<number> {
-    const whole = await wholeTopic(this.#tools.source, this.#topic);
-    const span = whole.find((one) => one.partition === partition) as Span;
-    await this.#readSpans([{ ...span, from: Math.max(span.from, this.#ends.get(partition) ?? span.from) }]);
-    return this.#ends.get(partition) ?? span.to;
+  /** Reads what was appended since, and returns the end. */
+  async #readOn(partition: number): Promise<number> {
+    const whole = await wholePartition(this.#tools.source, this.#topic, partition);
+    await this.#readSpans([{ ...whole, from: Math.max(whole.from, this.#ends.get(partition) ?? whole.from) }]);
+    return whole.to;
   }
 
   /**
    * Appends what `change` makes of the sequence, for the end of the log, until it counts.
    *
-   * @throws IdallocError of `change`; OVERTAKEN if other appends always came first; KAFKA_UNAVAILABLE.
+   * @throws IdallocError of `change`; OVERTAKEN if other appends always came first; TOPIC_INVALID, KAFKA_UNAVAILABLE.
    */
   async state(name: string, partition: number, change: (row: SequenceRow | undefined) => Statement): Promise<void> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
-      const at = await this.readOn(partition);
+      const at = await this.#readOn(partition);
       const entry = { kind: 'statement', end: 0, through: -1, at, ...change(this.rows.get(name)?.row) } as const;
       const baseOffset = await this.#append(partition, encodeStatementKey(name), encodeLedgerEntry(entry));
-      if (baseOffset === at) {
-        await this.readOn(partition);
-        return;
-      }
+      if (baseOffset !== at) continue;
+      await this.#readOn(partition);
+      return;
     }
     const message = `other appends to ledger partition ${partition} came before each of ${MAX_TRIES} of this command: run it again while fewer requests arrive`;
     throw new IdallocError('OVERTAKEN', message);
@@ -110,28 +139,27 @@ export class SequenceLog {
   }
 
   async #readSpans(spans: readonly Span[]): Promise<void> {
-    const { source, signal, onProgress } = this.#tools;
+    const { source, context } = this.#tools;
     const total = spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
     for (const { partition, to } of spans) this.#ends.set(partition, to);
+    const progress = new Progress(context, 'reading the ledger', total);
     await readSpans(source, spans, {
-      signal,
+      signal: context.stop,
       take: (records) => {
         for (const record of records) this.#apply(record);
         return false;
       },
-      onProgress: (done) => onProgress(done, total),
+      onProgress: (done) => progress.show(done),
     });
+    progress.end();
   }
 
-  /** Records that can't be read are left to an audit. */
-  #apply({ partition, offset, key, value, timestampMs }: TopicRecord): void {
-    if (key === null || value === null || (key[0] !== 2 && key[0] !== 3)) return;
-    const position = readLedgerPosition(value);
-    const read = readLedgerKey(key);
-    if (read.kind === 'batch' || position.at === RENEWAL || !countsAt(position, offset)) return;
+  #apply(record: TopicRecord): void {
+    const { partition, offset, timestampMs } = record;
+    const read = sequenceRecord(record);
+    if (read === undefined || !changesSequence(read.entry, offset)) return;
     const before = this.rows.get(read.sequence)?.row;
-    const set = (row: SequenceRow) => this.rows.set(read.sequence, { partition, row });
-    if (position.kind === 'statement') set(afterStatement(before, position, { offset, appendedAtMs: timestampMs }));
-    else if (position.kind === 'numbers' && before !== undefined) set(afterNumbers(before, position));
+    const row = afterRecord(before, read.entry, { offset, appendedAtMs: timestampMs });
+    if (row !== undefined) this.rows.set(read.sequence, { partition, row });
   }
 }

@@ -9,7 +9,7 @@ import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
 import { table, timeText } from '../table.ts';
-import { confirm, Progress } from '../terminal.ts';
+import { confirm } from '../terminal.ts';
 import type { ChangeFlags, CloseFlags, CreateFlags, Json, RestartFlags } from './sequence.ts';
 import { SequenceLog } from './sequence-log.ts';
 
@@ -33,12 +33,12 @@ const MAX_SEQUENCES = 10_000;
 /** Creates a sequence. */
 export async function createSequence(context: CliContext, name: string, flags: CreateFlags): Promise<void> {
   const config = loadWorkerConfig(context.env);
-  const created = definition(name, { next: flags.start, step: 1, max: Number.NaN, format: '', closed: false }, flags);
+  const plain = { next: flags.start, step: 1, max: Number.MAX_SAFE_INTEGER, format: '', closed: false };
+  const created = definition(name, plain, flags);
   await withEtcd(config, (etcd) => remember(etcd, config, name, flags.again === true));
   await inLog(context, async (log) => {
-    const partition = await log.homeOf(name);
-    await log.read(partition, { name });
-    const others = [...log.rows.values()].filter((one) => one.partition === partition).length;
+    const partition = await log.readHome(name);
+    const others = log.rows.size;
     if (others >= MAX_SEQUENCES) {
       throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
     }
@@ -71,7 +71,7 @@ async function remember(etcd: EtcdPort, config: Config, name: string, again: boo
 /** Lists all sequences. */
 export async function listSequences(context: CliContext, flags: Json): Promise<void> {
   await inLog(context, async (log) => {
-    await log.read(undefined, { everything: true });
+    await log.readAll();
     const names = [...log.rows.keys()].sort();
     const views = names.map((name) => viewOf(log, name));
     if (flags.json === true) context.out(`${JSON.stringify({ sequences: views })}\n`);
@@ -82,7 +82,7 @@ export async function listSequences(context: CliContext, flags: Json): Promise<v
 /** Shows one sequence. */
 export async function showSequence(context: CliContext, name: string, flags: Json): Promise<void> {
   await inLog(context, async (log) => {
-    await log.read(await log.homeOf(name), { name });
+    await log.readHome(name);
     print(context, flags, viewOf(log, name));
   });
 }
@@ -113,8 +113,7 @@ async function change(
   changed: (known: Statement, least: number) => Statement,
 ): Promise<void> {
   await inLog(context, async (log) => {
-    const partition = await log.homeOf(name);
-    await log.read(partition, { name });
+    const partition = await log.readHome(name);
     await log.state(name, partition, (row) => {
       if (row?.known === undefined) throw unknown(name);
       if (row.known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
@@ -130,12 +129,16 @@ function leastOf(row: SequenceRow | undefined): number | undefined {
   return Math.max(row.floor ?? 0, row.known.next);
 }
 
-/** @throws IdallocError CONFIG_INVALID for a sequence whose numbers would not be exact, or that is over. */
-function definition(name: string, before: Statement, { step, max, format }: ChangeFlags): Statement {
+/**
+ * A sequence with these changes. The largest number leaves room for one more step, so that the next number is always exact.
+ *
+ * @throws IdallocError CONFIG_INVALID for a largest number above that, and for a sequence that is beyond its largest number.
+ */
+export function definition(name: string, before: Statement, { step, max, format }: ChangeFlags): Statement {
   const steps = step ?? before.step;
-  const largest = max ?? (Number.isNaN(before.max) ? Number.MAX_SAFE_INTEGER - steps : before.max);
-  if (largest > Number.MAX_SAFE_INTEGER - steps) {
-    const most = Number.MAX_SAFE_INTEGER - steps;
+  const most = Number.MAX_SAFE_INTEGER - steps;
+  const largest = max ?? Math.min(before.max, most);
+  if (largest > most) {
     throw new IdallocError(
       'CONFIG_INVALID',
       `with a step of ${steps} the largest number of ${name} is at most ${most}`,
@@ -152,15 +155,7 @@ function definition(name: string, before: Statement, { step, max, format }: Chan
 
 async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<void>): Promise<void> {
   const config = loadKafkaConfig(context.env);
-  await withCluster(context, config, async (source) => {
-    let progress: Progress | undefined;
-    const onProgress = (done: number, total: number) => {
-      progress ??= new Progress(context, 'reading the ledger', total);
-      progress.show(done);
-    };
-    await use(new SequenceLog({ source, config, signal: context.stop, onProgress }));
-    progress?.end();
-  });
+  await withCluster(context, config, (source) => use(new SequenceLog({ context, source, config })));
 }
 
 function viewOf(log: SequenceLog, name: string): SequenceView {

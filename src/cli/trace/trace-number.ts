@@ -1,16 +1,14 @@
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
-import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { loadKafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
 import { timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
 
@@ -26,14 +24,13 @@ export async function traceNumber(
   context: CliContext,
   { sequence, number, json }: { readonly sequence: string; readonly number: number; readonly json?: true },
 ): Promise<void> {
-  const { topics } = loadKafkaConfig(context.env);
-  const found = await withCluster(context, loadKafkaConfig(context.env), (source) =>
-    find(context, source, topics.ledger, { sequence, number }),
-  );
+  const config = loadKafkaConfig(context.env);
+  const { ledger } = config.topics;
+  const found = await withCluster(context, config, (source) => find(context, source, ledger, { sequence, number }));
   if (found === undefined) {
     throw new IdallocError(
       'NOT_FOUND',
-      `'${topics.ledger}' has no record that gave out ${number} of ${sequence}: it was not given out, or is older than the ledger`,
+      `'${ledger}' has no record that gave out ${number} of ${sequence}: it was not given out, or is older than the ledger`,
     );
   }
   context.out(json === true ? `${JSON.stringify(viewOf(found, sequence, number))}\n` : textOf(found, sequence, number));
@@ -45,13 +42,10 @@ async function find(
   topic: string,
   wanted: { readonly sequence: string; readonly number: number },
 ): Promise<TracedNumber | undefined> {
-  const whole = await wholeTopic(source, topic);
-  const home = partitionFor(Buffer.from(wanted.sequence, 'latin1'), whole.length, () => 0);
-  const spans = whole.filter(({ partition }) => partition === home);
-  const total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
-  const progress = new Progress(context, 'searching', total);
+  const span = await wholePartition(source, topic, await homePartition(source, topic, wanted.sequence));
+  const progress = new Progress(context, 'searching', span.to - span.from);
   let found: TracedNumber | undefined;
-  await readSpans(source, spans, {
+  await readSpans(source, [span], {
     signal: context.stop,
     take: (records) => {
       for (const record of records) found ??= numbersWith(record, wanted);
@@ -67,14 +61,13 @@ function numbersWith(
   record: TopicRecord,
   { sequence, number }: { readonly sequence: string; readonly number: number },
 ): TracedNumber | undefined {
-  const { key, value, offset } = record;
-  const read = key?.[0] === 2 ? readLedgerKey(key) : undefined;
-  if (read?.kind !== 'numbers' || read.sequence !== sequence || value === null) return undefined;
-  const entry = decodeLedgerEntry(value);
-  if (entry.kind !== 'numbers' || !countsAt(entry, offset)) return undefined;
+  const read = sequenceRecord(record);
+  if (read?.requestId === undefined || read.sequence !== sequence) return undefined;
+  const { requestId, entry } = read;
+  if (!countsAt(entry, record.offset)) return undefined;
   const place = (number - entry.first) / entry.step;
   const isIn = Number.isInteger(place) && place >= 0 && place < entry.count;
-  return isIn ? { record, requestId: read.requestId, entry } : undefined;
+  return isIn ? { record, requestId, entry } : undefined;
 }
 
 function viewOf({ record, requestId, entry }: TracedNumber, sequence: string, number: number): object {

@@ -30,10 +30,17 @@ const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
  * @throws IdallocError TOPIC_INVALID for a topic that does not exist, KAFKA_UNAVAILABLE.
  */
 export async function wholeTopic(source: Source, topic: string): Promise<Span[]> {
-  const bounds = await forEachPartition(source, topic, ({ cluster, runtime }, partition) =>
-    boundsOf(cluster, runtime, { ...QUERY, topic, partition }),
-  );
-  return bounds.map(({ logStart, end }, partition) => ({ topic, partition, from: logStart, to: end }));
+  return await forEachPartition(source, topic, (partition) => spanOf(source, topic, partition));
+}
+
+/** Likewise for one partition. */
+export async function wholePartition(source: Source, topic: string, partition: number): Promise<Span> {
+  return await asking(source, topic, () => spanOf(source, topic, partition));
+}
+
+async function spanOf({ cluster, runtime }: Source, topic: string, partition: number): Promise<Span> {
+  const { logStart, end } = await boundsOf(cluster, runtime, { ...QUERY, topic, partition });
+  return { topic, partition, from: logStart, to: end };
 }
 
 /**
@@ -47,25 +54,43 @@ export async function offsetsAtTime(
   topic: string,
   timeMs: number,
 ): Promise<ReadonlyMap<number, number>> {
-  const offsets = await forEachPartition(source, topic, async ({ cluster, runtime }, partition) => {
-    const query = { ...QUERY, topic, partition };
-    const found = await offsetAt(cluster, runtime, query, Math.max(0, timeMs));
-    return found >= 0 ? found : offsetAt(cluster, runtime, query, END);
-  });
+  const offsets = await forEachPartition(source, topic, (partition) => firstSince(source, topic, partition, timeMs));
   return new Map(offsets.entries());
 }
 
-/** The results of `query` for each partition of a topic, in order; retried when a leader has moved. */
-async function forEachPartition<T>(
-  source: Source,
+/** Likewise for one partition. */
+export async function offsetAtTime(source: Source, topic: string, partition: number, timeMs: number): Promise<number> {
+  return await asking(source, topic, () => firstSince(source, topic, partition, timeMs));
+}
+
+async function firstSince(
+  { cluster, runtime }: Source,
   topic: string,
-  query: (source: Source, partition: number) => Promise<T>,
-): Promise<readonly T[]> {
+  partition: number,
+  timeMs: number,
+): Promise<number> {
+  const query = { ...QUERY, topic, partition };
+  const found = await offsetAt(cluster, runtime, query, Math.max(0, timeMs));
+  return found >= 0 ? found : offsetAt(cluster, runtime, query, END);
+}
+
+/** The number of partitions of a topic. Rejects as wholeTopic does. */
+export async function partitionsOf(source: Source, topic: string): Promise<number> {
+  return await asking(source, topic, () => countPartitions(source, topic));
+}
+
+/** The results of `query` for each partition of a topic, in order. */
+function forEachPartition<T>(source: Source, topic: string, query: (partition: number) => Promise<T>): Promise<T[]> {
+  return asking(source, topic, async () => {
+    const count = await countPartitions(source, topic);
+    return Promise.all(Array.from({ length: count }, (_, partition) => query(partition)));
+  });
+}
+
+/** What `ask` returns; retried when a leader has moved. */
+async function asking<T>(source: Source, topic: string, ask: () => Promise<T>): Promise<T> {
   try {
-    return await retrying(source.runtime, PATIENT, async () => {
-      const count = await countPartitions(source, topic);
-      return Promise.all(Array.from({ length: count }, (_, partition) => query(source, partition)));
-    });
+    return await retrying(source.runtime, PATIENT, ask);
   } catch (error) {
     const errorCode = kafkaErrorCode(error);
     if (error instanceof IdallocError || errorCode === undefined || errorCode === 'LOGIN_REFUSED')
