@@ -1,4 +1,3 @@
-import type { Timer } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import { decodeIdRequest, type IdRequest } from '../codec/id-request.ts';
@@ -10,8 +9,9 @@ import { type Ticks, wallMs } from '../core/units.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
 import { IdClient } from './client.ts';
+import { MemoryLink, type MemoryReply } from './memory-link.ts';
 import type { BufferOptions } from './options.ts';
-import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
+import type { TransportEvents } from './transport.ts';
 
 export interface MemoryWorkersOptions {
   /** Wall milliseconds for the IDs; by default those of the system. IDs that are buffered already keep their time. */
@@ -257,48 +257,6 @@ interface MemorySequence {
   readonly step: number;
   readonly format: string;
   readonly decided: Map<string, Numbers>;
-}
-
-interface MemoryReply {
-  /** The correlation ID. */
-  readonly key: Buffer;
-  readonly delayMs: number;
-  readonly value: Buffer;
-  readonly replayed: boolean;
-}
-
-/** The link of one client. */
-class MemoryLink implements Transport {
-  readonly #accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void;
-  readonly #events: TransportEvents;
-  readonly #timers = new Set<Timer>();
-  dropAll: () => void = () => undefined;
-
-  constructor(events: TransportEvents, accept: (value: Buffer, answer: (reply: MemoryReply) => void) => void) {
-    this.#events = events;
-    this.#accept = accept;
-  }
-
-  async send({ value }: OutgoingRequest): Promise<void> {
-    this.#accept(value, ({ delayMs, ...reply }) => {
-      const deliver = () => this.#events.onReply(reply);
-      if (delayMs === 0) queueMicrotask(deliver);
-      else this.#later(delayMs, deliver);
-    });
-  }
-
-  async close(): Promise<void> {
-    for (const timer of this.#timers) timer.cancel();
-    this.#timers.clear();
-  }
-
-  #later(delayMs: number, deliver: () => void): void {
-    const timer = RUNTIME.schedule(delayMs, () => {
-      this.#timers.delete(timer);
-      deliver();
-    });
-    this.#timers.add(timer);
-  }
 }
 
 function isWithin(value: number, most: number): boolean {
