@@ -49,6 +49,24 @@ describe('the checker', () => {
     expect(checkHistory({ ...good(), requests, trims, entries: [entryOf(), again], replies })).toEqual([]);
   });
 
+  it('allows a dated request to get the batch of a later one under its correlation ID, though that is renewed for it', () => {
+    const reused = entryOf({ order: 13, offset: 7, end: 6, requestOffset: 1, batch: batchOf(200n) });
+    const renewal = entryOf({ order: 17, sent: 14, offset: 9, end: 8, requestOffset: 2, batch: batchOf(200n) });
+    const dated = { ...request, tag: 'r3', order: 14, offset: 2, firstSentMs: DECIDED_MS };
+    const answered = (offset: number) => replyOf(batchOf(200n), { sent: 24, landed: 25, offset });
+    const history = {
+      ...good(),
+      requests: [request, { ...request, tag: 'r2', order: 12, offset: 1 }, dated],
+      entries: [entryOf(), reused, renewal],
+      trims: [
+        { order: 11, partition: 0, low: 6 },
+        { order: 16, partition: 0, low: 8 },
+      ],
+      replies: [replyOf(batchOf(100n)), answered(1), answered(2)],
+    };
+    expect(CHECKS.replay(history)).toBeUndefined();
+  });
+
   it.each(Object.keys(CHECKS) as CheckName[])('%s: finds each of its histories', (check) => {
     for (const [name, wrong] of Object.entries(BAD[check])) {
       expect(CHECKS[check]({ ...good(), ...wrong }), name).toEqual(expect.any(String));

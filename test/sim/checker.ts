@@ -144,9 +144,11 @@ function replay(history: History): string | undefined {
   }
   const requestOf = requestsOfEntries(history);
   for (const [name, known] of deciders) {
-    const again = known.find((entry, i) =>
-      known.slice(0, i).some((was) => isOlder(entry, was, requestOf(entry), requests)),
-    );
+    const again = known.find((entry, i) => {
+      const before = known.slice(0, i);
+      const isRenewal = before.some((was) => sameRanges(entry.batch, was.batch)); // which decides nothing
+      return !isRenewal && before.some((was) => isOlder(entry, was, requestOf(entry), requests));
+    });
     if (again !== undefined && !hadLost(history, again.partition)) {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided again although its decision was lost`;
     }
@@ -159,12 +161,11 @@ function replay(history: History): string | undefined {
 
 /** Whether the request of an entry existed when another one under its correlation ID was decided. */
 function isOlder(
-  { requestOffset, batch }: Entry,
+  { requestOffset }: Entry,
   was: Entry,
   request: SentRequest | undefined,
   requests: ReadonlyMap<string, SentRequest>,
 ): boolean {
-  if (sameRanges(batch, was.batch)) return false; // renewed
   const { origin, firstSentMs } = request ?? {};
   if (firstSentMs !== undefined) return true; // the first record came before every decision
   if (origin === undefined) return was.requestOffset >= requestOffset;
