@@ -4,7 +4,7 @@ import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/pla
 import type { RequestedBatch } from '../client/calls.ts';
 import { IdClient } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
-import type { TakenNumbers } from '../client/sequence.ts';
+import type { SequenceNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
@@ -52,7 +52,7 @@ async function ask(
   config: KafkaConfig,
   correlationId: string,
   options: RequestFlags,
-): Promise<RequestedBatch | TakenNumbers> {
+): Promise<RequestedBatch | SequenceNumbers> {
   const requestTopic = config.topics.requests;
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
@@ -71,7 +71,12 @@ async function ask(
   });
 }
 
-function printNumbers({ out }: CliContext, correlationId: string, taken: TakenNumbers, { json }: RequestFlags): void {
+function printNumbers(
+  { out }: CliContext,
+  correlationId: string,
+  taken: SequenceNumbers,
+  { json }: RequestFlags,
+): void {
   const { sequence, count, replayed } = taken;
   const texts = taken.texts();
   const numbers = taken.numbers().map((value, i) => ({ value, text: texts[i] ?? String(value) }));

@@ -15,7 +15,7 @@ import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientO
 import { Refill } from './refill.ts';
 import { clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId } from './refusals.ts';
 import { type BatchReply, type BatchRequest, bytesOf, Requester } from './requester.ts';
-import { type Sequence, type TakeNumbersOptions, type TakenNumbers, takenNumbers } from './sequence.ts';
+import { type Sequence, type SequenceNumbers, type SequenceTakeOptions, sequenceNumbers } from './sequence.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { Waits } from './waits.ts';
@@ -185,7 +185,7 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   sequence(name: string): Sequence {
     checkSequence(name);
-    return { name, take: (count, options) => this.#takeNumbers(name, count, options) };
+    return { name, take: (count, options) => this.#takeFromSequence(name, count, options) };
   }
 
   metrics(): ClientMetrics {
@@ -235,13 +235,13 @@ export class IdClient implements IdSource, AsyncDisposable {
     return reply;
   }
 
-  async #takeNumbers(sequence: string, count: number, options: TakeNumbersOptions): Promise<TakenNumbers> {
+  async #takeFromSequence(sequence: string, count: number, options: SequenceTakeOptions): Promise<SequenceNumbers> {
     const correlationId = options?.correlationId;
     if (correlationId === undefined) throw noCorrelationId(sequence);
     const request = { ...this.#requestFor({ ...options, count }), sequence };
     const reply = await this.#metrics.counted(this.#requester.requestNumbers(request));
     this.#noteReply(request, reply);
-    return takenNumbers({ correlationId, sequence, replayed: reply.replayed }, reply.numbers);
+    return sequenceNumbers({ correlationId, sequence, replayed: reply.replayed }, reply.numbers);
   }
 
   #requestFor({

@@ -33,4 +33,4 @@ export {
 export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
 export { RequestRefused } from './requester.ts';
-export type { Sequence, TakeNumbersOptions, TakenNumbers } from './sequence.ts';
+export type { Sequence, SequenceNumbers, SequenceTakeOptions } from './sequence.ts';

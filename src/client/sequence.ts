@@ -2,7 +2,7 @@ import type { Numbers } from '../codec/sequence-entry.ts';
 import { formatNumber, numbersOf } from '../codec/sequence-format.ts';
 import type { RequestOptions } from './calls.ts';
 
-export interface TakeNumbersOptions extends Omit<RequestOptions, 'count' | 'encoding' | 'correlationId'> {
+export interface SequenceTakeOptions extends Omit<RequestOptions, 'count' | 'encoding' | 'correlationId'> {
   /**
    * 1 to 256 bytes (text: as UTF-8), such as the ID of the order that is invoiced. The same one gets the same numbers, so keep it with
    * the document until they are in use: with another one, numbers that were given out and lost would be a gap.
@@ -11,7 +11,7 @@ export interface TakeNumbersOptions extends Omit<RequestOptions, 'count' | 'enco
 }
 
 /** Numbers of a sequence, which follow all that were given out before. */
-export interface TakenNumbers extends Numbers {
+export interface SequenceNumbers extends Numbers {
   readonly correlationId: string | Uint8Array;
   readonly sequence: string;
   /** True when they were given out for an earlier copy of this request. */
@@ -31,13 +31,13 @@ export interface Sequence {
    * @throws IdallocError as `request` does; RequestRefused with UNKNOWN_SEQUENCE, SEQUENCE_CLOSED, SEQUENCE_EXHAUSTED or
    * SEQUENCE_FORGOTTEN; INVALID_CORRELATION_ID without a correlation ID.
    */
-  take(count: number, options: TakeNumbersOptions): Promise<TakenNumbers>;
+  take(count: number, options: SequenceTakeOptions): Promise<SequenceNumbers>;
 }
 
-export function takenNumbers(
-  about: Pick<TakenNumbers, 'correlationId' | 'sequence' | 'replayed'>,
+export function sequenceNumbers(
+  about: Pick<SequenceNumbers, 'correlationId' | 'sequence' | 'replayed'>,
   run: Numbers,
-): TakenNumbers {
+): SequenceNumbers {
   const numbers = () => numbersOf(run);
   return { ...about, ...run, numbers, texts: () => numbers().map((number) => formatNumber(run.format, number)) };
 }

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, expectTypeOf, test } from 'vitest';
 import type { IdClient } from '../../src/client/client.ts';
-import type { TakenNumbers } from '../../src/client/sequence.ts';
+import type { SequenceNumbers } from '../../src/client/sequence.ts';
 import { MemoryWorkers } from '../../src/client/testing.ts';
 import { formatFault, formatNumber } from '../../src/codec/sequence-format.ts';
 import { blocksOf, readPage } from '../support/docs.ts';
@@ -32,7 +32,7 @@ describe('numbers of a sequence', () => {
     ]);
     expect([first.replayed, again.replayed]).toEqual([false, true]);
     expect(second.texts()).toEqual(['INV-000004', 'INV-000005']);
-    expectTypeOf(first).toEqualTypeOf<TakenNumbers>();
+    expectTypeOf(first).toEqualTypeOf<SequenceNumbers>();
   });
 
   test('never meet IDs of the same correlation ID', async () => {

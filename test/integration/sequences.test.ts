@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
-import type { TakenNumbers } from '../../src/client/sequence.ts';
+import type { SequenceNumbers } from '../../src/client/sequence.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { type LogLine, runIdalloc, startIdalloc, type WorkerProcess } from '../support/worker-process.ts';
@@ -15,7 +15,7 @@ let realm: Realm;
 let clients: readonly IdClient[];
 /** Served as long as the realm. */
 let workers: WorkerProcess[];
-const taken = new Map<string, TakenNumbers>();
+const taken = new Map<string, SequenceNumbers>();
 
 beforeAll(async () => {
   realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: SHORT_SESSION });
@@ -52,7 +52,7 @@ async function takeAll(from: number, to: number): Promise<void> {
 }
 
 /** The numbers that follow all that were taken; throws if these have a gap or a double. */
-function endOf(runs: readonly TakenNumbers[]): number {
+function endOf(runs: readonly SequenceNumbers[]): number {
   let next = 1;
   for (const { first, count, correlationId } of runs.toSorted((one, other) => one.first - other.first)) {
     if (first !== next) throw new Error(`${correlationId} has ${first}, but ${next} was expected`);
