@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
+import { waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { Member } from '../../src/kafka/loops/member.ts';
 import type { MemberOptions } from '../../src/kafka/loops/member-options.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
@@ -135,6 +136,7 @@ export class Stage {
   }
 }
 
+/** A stage on a topic of its own, which every broker knows: kafkajs' consumers fail at a topic that is not known yet. */
 export async function openStage(cluster: Cluster): Promise<Stage> {
   const stage = new Stage();
   const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];
@@ -144,5 +146,6 @@ export async function openStage(cluster: Cluster): Promise<Stage> {
   );
   const errorCode = answer.topics[0]?.errorCode;
   if (errorCode !== undefined) throw new Error(`topic ${stage.id} was not created: ${errorCode}`);
+  await waitForLeaders({ cluster, runtime: RUNTIME }, [stage.id]);
   return stage;
 }
