@@ -252,11 +252,13 @@ function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
 }
 
 function createPublisher(
-  { cluster, runtime, refusals }: WorkerContext,
+  { cluster, runtime, refusals, config }: WorkerContext,
   topics: ReplyTopics,
   lane: 'publish' | 'publish large',
 ): KafkaPublisher {
-  return new KafkaPublisher({ cluster, runtime, topics, lane, isRevoked: (topic) => refusals.isRevoked(topic) });
+  const requestTopic = config.topics.requests;
+  const isRevoked = (topic: string) => refusals.isRevoked(topic);
+  return new KafkaPublisher({ cluster, runtime, topics, lane, requestTopic, isRevoked });
 }
 
 function pipelineDeps(

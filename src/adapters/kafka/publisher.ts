@@ -1,8 +1,9 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
-import { encodeBatch } from '../../kafka/records/encode.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
+import { MANY_RECORDS, maxBytesOf } from '../../kafka/records/record.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
 import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
@@ -14,16 +15,20 @@ export interface KafkaPublisherOptions {
   readonly topics: Pick<ReplyTopics, 'status' | 'invalidate' | 'markUnwritable' | 'clear'>;
   /** Brokers answer the appends of a lane in order. */
   readonly lane: 'publish' | 'publish large';
+  /** Forwarded requests go there. Those of several partitions share no batch that is bulk. */
+  readonly requestTopic: string;
   /** Whether the right to write a topic was revoked, so that it is waited for: it accepted records before. */
   readonly isRevoked?: (topic: string) => boolean;
 }
 
 /** Keeps record batches below the brokers' default limit of 1 MiB. */
 const BATCH_MAX_BYTES = 900_000;
+/** Readers get a batch as a whole: it must not hold up their event loops. */
+const BATCH_MAX_RECORDS = 5_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
-/** The time limit of one append, including those queued before it on its connection, since brokers answer in order. */
+/** The time limit of one append, including those before it, since partitions take one at a time and brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
@@ -46,8 +51,8 @@ interface Target {
 const DELIVERED: Delivery = Object.freeze({ ok: true });
 
 /**
- * Publishes all topics and partitions in parallel, one record batch for each partition, so that none delays another. The
- * outcome of each record is written into `deliveries` once it is known.
+ * Publishes all topics and partitions in parallel, so that none delays another. Publications to one partition share record
+ * batches: the replies of all request partitions to one requester go to one partition. The outcome of each record is written into `deliveries` once it is known.
  *
  * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the records of
  * that topic. Any other error that persists rejects the whole publication.
@@ -60,6 +65,8 @@ export class KafkaPublisher implements Publisher {
     readonly topic: string;
     readonly places: Iterable<number>;
   }>();
+  /** By topic and partition; those in use. */
+  readonly #queues = new Map<string, AppendQueue>();
   #keyless = 0;
 
   constructor(options: KafkaPublisherOptions) {
@@ -180,25 +187,48 @@ export class KafkaPublisher implements Publisher {
    * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
    */
   async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
-    const { cluster, runtime, lane } = this.#options;
     const { records, deliveries } = publication;
-    const batch = encodeBatch(
-      indices.map((index) => recordAt(records, index)),
-      runtime.wallMs(),
-    );
-    if (batch.length > BATCH_MAX_BYTES && indices.length > 1) return await this.#sendHalves(to, indices, publication);
-    const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
+    const due = indices.map((index) => recordAt(records, index));
+    const bytes = due.reduce((sum, record) => sum + maxBytesOf(record), 0);
+    if (bytes > BATCH_MAX_BYTES && due.length > 1) return await this.#sendHalves(to, indices, publication);
     let delivery = DELIVERED;
     try {
-      await append(cluster, runtime, { ...to, lane, ...limits, batch });
+      await this.#queue(to).add(due);
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isRecordError(errorCode)) return error;
-      if (indices.length > 1) return await this.#sendHalves(to, indices, publication);
+      if (due.length > 1) return await this.#sendHalves(to, indices, publication);
       delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
     for (const index of indices) deliveries[index] = delivery;
     return undefined;
+  }
+
+  /** What is published to the same partition shares appends. */
+  #queue(to: Target): AppendQueue {
+    const name = `${to.topic}/${to.partition}`;
+    const known = this.#queues.get(name);
+    if (known !== undefined) return known;
+    const { cluster, runtime, lane, requestTopic } = this.#options;
+    const queue = new AppendQueue({
+      runtime,
+      append: async (records, waitedMs) => {
+        const timeoutMs = APPEND_TIMEOUT_MS - waitedMs;
+        await append(cluster, runtime, {
+          ...to,
+          lane,
+          records,
+          timeoutMs,
+          replicationTimeoutMs: REPLICATION_TIMEOUT_MS,
+        });
+      },
+      maxRecords: to.topic === requestTopic ? MANY_RECORDS : BATCH_MAX_RECORDS,
+      maxBytes: BATCH_MAX_BYTES,
+      isOfRecord: (error) => isRecordError(kafkaErrorCode(error)),
+      onIdle: () => this.#queues.delete(name),
+    });
+    this.#queues.set(name, queue);
+    return queue;
   }
 
   async #sendHalves(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {

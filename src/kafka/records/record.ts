@@ -40,3 +40,23 @@ export interface NewRecord {
   /** Milliseconds since 1970; by default the batch's timestamp. */
   readonly timestampMs?: number;
 }
+
+/** A record's lengths, counts, time and offset are varints of at most this many bytes in all; each header has two lengths. */
+const MAX_FRAME_BYTES = 42;
+const MAX_HEADER_FRAME_BYTES = 10;
+
+/** An upper bound of the bytes of a record in a batch, close for values of some tens of bytes. Cheaper than to encode it. */
+export function maxBytesOf({ key, value, headers }: NewRecord): number {
+  let bytes = MAX_FRAME_BYTES + (key?.length ?? 0) + (value?.length ?? 0);
+  for (const name in headers) {
+    const found = headers[name];
+    const values = Array.isArray(found) ? found : [found];
+    for (const one of values) bytes += MAX_HEADER_FRAME_BYTES + 3 * name.length + utf8Bytes(one);
+  }
+  return bytes;
+}
+
+/** Three for each UTF-16 unit is the most that UTF-8 takes. */
+function utf8Bytes(value: Buffer | string | null | undefined): number {
+  return typeof value === 'string' ? 3 * value.length : (value?.length ?? 0);
+}

@@ -11,6 +11,7 @@ import { scriptedLink } from '../../support/scripted-link.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
 const T = 'id.replies.t';
+const REQUESTS = 'id.requests';
 const PATIENCE_MS = 10_000;
 const APPEND_TIMEOUT_MS = 10_000;
 
@@ -25,6 +26,8 @@ interface Send {
 class World {
   readonly runtime = new VirtualRuntime();
   readonly sends: Send[] = [];
+  /** The time limit of each append. */
+  readonly limitsMs: number[] = [];
   readonly unwritable = new Map<string, string>();
   readonly cleared: string[] = [];
   readonly doubted: string[] = [];
@@ -46,6 +49,7 @@ class World {
       leader: async () => 1,
       call: async (_node: number, lane: string, timeoutMs: number, use: (link: object) => Promise<unknown>) => {
         expect(lane).toBe('publish large');
+        this.limitsMs.push(timeoutMs);
         const late = this.runtime.sleep(timeoutMs).then(() => {
           throw new KafkaError('NO_RESPONSE', 'the broker is silent');
         });
@@ -56,6 +60,7 @@ class World {
     this.publisher = new KafkaPublisher({
       cluster,
       lane: 'publish large',
+      requestTopic: REQUESTS,
       runtime: this.runtime,
       isRevoked: (topic) => this.revoked.has(topic),
       topics: {
@@ -297,10 +302,63 @@ describe('a record', () => {
   });
 });
 
+describe('publications to one partition', () => {
+  /** Publications by the IDs of their records, each a part of its own; resolves to their outcomes. */
+  const publishAll = (parts: readonly (readonly string[])[], fields: Partial<OutgoingRecord> = {}) => {
+    const records = parts.map((ids) => ids.map((id) => record(id, { partition: 0, ...fields })));
+    return world.runtime.until(Promise.all(records.map((some, part) => world.publisher.publish(some, part))));
+  };
+
+  it('share an append, in order', async () => {
+    const deliveries = await publishAll([['a', 'b'], ['c'], ['d', 'e']]);
+    expect(world.sends.map(idsOf)).toEqual([['a', 'b', 'c', 'd', 'e']]);
+    expect(deliveries.map((some) => some.map(({ ok }) => ok))).toEqual([[true, true], [true], [true, true]]);
+  });
+
+  it('wait for the append in progress, and share the next one', async () => {
+    const later: Promise<unknown>[] = [];
+    world.respond = () => {
+      if (world.sends.length > 1) return undefined;
+      later.push(publishAll([['b']]), publishAll([['c']]));
+      return world.runtime.sleep(5) as Promise<never>;
+    };
+    await publishAll([['a']]);
+    await Promise.all(later);
+    expect(world.sends.map(idsOf)).toEqual([['a'], ['b', 'c']]);
+  });
+
+  it('fail alone by a record that the topic refuses', async () => {
+    world.respond = (send) => (idsOf(send).includes('bad') ? 'MESSAGE_TOO_LARGE' : undefined);
+    const deliveries = await publishAll([['a'], ['b', 'bad'], ['c']]);
+    expect(deliveries.map((some) => some.map(({ ok }) => ok))).toEqual([[true], [true, false], [true]]);
+    expect(world.sends.filter((send) => !idsOf(send).includes('bad')).map(idsOf)).toEqual([['a'], ['c'], ['b']]);
+  });
+
+  it('have a time limit that counts the wait for the append before theirs', async () => {
+    world.respond = () => (world.sends.length === 1 ? (world.runtime.sleep(6_000) as Promise<never>) : undefined);
+    await world.runtime.until(
+      Promise.all(['a', 'b'].map((id, turn) => world.runtime.sleep(turn).then(() => publishAll([[id]])))),
+    );
+    expect(world.limitsMs).toEqual([APPEND_TIMEOUT_MS, APPEND_TIMEOUT_MS - 5_999]);
+  });
+
+  it('of forwarded requests share no batch of more than 100, which is read as bulk', async () => {
+    const ids = (from: number) => Array.from({ length: 60 }, (_, i) => `f${from + i}`);
+    await publishAll([ids(0), ids(60), ids(120)], { topic: REQUESTS });
+    expect(world.sends.map(({ records }) => records.length)).toEqual([60, 60, 60]);
+  });
+});
+
 describe('on simulated brokers', () => {
   const stage = new LoopStage({ nodes: 3 });
   const topics = new ReplyTopics(stage.cluster, stage.runtime);
-  const publisher = new KafkaPublisher({ cluster: stage.cluster, runtime: stage.runtime, topics, lane: 'publish' });
+  const publisher = new KafkaPublisher({
+    cluster: stage.cluster,
+    runtime: stage.runtime,
+    topics,
+    lane: 'publish',
+    requestTopic: REQUESTS,
+  });
   const send = async (topic: string, ...partitions: number[]) => {
     const records = partitions.map((partition) => record('a', { topic, partition }));
     const deliveries = await stage.runtime.until(publisher.publish(records, 0));
