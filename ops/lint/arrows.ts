@@ -59,7 +59,7 @@ export const ROOMS: readonly Room[] = merged([
   },
   { room: 'core', imports: ['errors.ts'], pure: NO_TIME_NO_WAITING },
   { room: 'async', pure: NO_TIME },
-  { room: 'codec', imports: ['core', 'errors.ts'], packages: ['avsc', 'node:crypto'], pure: NO_TIME },
+  { room: 'codec', imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'], pure: NO_TIME },
   {
     room: 'codec/form',
     imports: ['core', 'errors.ts'],

@@ -1,15 +1,6 @@
-import { type FieldSpec, formatHex, type Layout, tickStartMs } from '../core/layout.ts';
-import { ticks } from '../core/units.ts';
+import { fieldsOf } from '../codec/id-fields.ts';
+import { formatHex, type Layout } from '../core/layout.ts';
 import { timeText } from './table.ts';
-
-/** A field of an ID: its position, bits and meaning. */
-interface Field {
-  readonly label: string;
-  readonly highest: number;
-  readonly bits: string;
-  readonly value: bigint;
-  readonly meaning: string;
-}
 
 /**
  * The 64 bits of an ID, each field drawn with its position and value:
@@ -32,27 +23,8 @@ export function drawBits(layout: Layout, id: bigint): string {
     const stem = starts.slice(0, i).reduce((line, at) => `${line.padEnd(at)}│`, '');
     const arm = `${stem.padEnd(starts[i] ?? 0)}└`.padEnd(armEnd, '─');
     const text = `${(places[i] ?? '').padEnd(placeWidth)}  ${field.label.padEnd(labelWidth)}  ${field.value}`;
-    return `${arm} ${text}${field.meaning === '' ? '' : ` = ${field.meaning}`}`;
+    return `${arm} ${text}${field.startMs === undefined ? '' : ` = ${timeText(field.startMs)}`}`;
   });
   const head = [`0x${formatHex(id)} = ${id}`, fields.map(({ bits }) => bits).join(' ')];
   return [...head, ...legend.reverse()].map((line) => `${line}\n`).join('');
-}
-
-function fieldsOf(layout: Layout, id: bigint): Field[] {
-  const used = layout.fields.reduce((sum, { bits }) => sum + bits, 0);
-  const above: readonly { readonly label: string; readonly bits: number; readonly role?: FieldSpec['role'] }[] = [
-    ...(used < 64 ? [{ label: 'sign', bits: 1 }] : []),
-    ...(used < 63 ? [{ label: 'unused', bits: 63 - used }] : []),
-    ...layout.fields,
-  ];
-  const text = id.toString(2).padStart(64, '0');
-  let from = 0;
-  return above.map(({ label, bits, role }) => {
-    const run = text.slice(from, from + bits);
-    const highest = 63 - from;
-    from += bits;
-    const value = BigInt(`0b${run}`);
-    const meaning = role === 'timestamp' ? timeText(tickStartMs(layout, ticks(Number(value)))) : '';
-    return { label, highest, bits: run, value, meaning };
-  });
 }

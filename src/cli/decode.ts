@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { type ReadId, readIdText } from '../codec/any-form.ts';
 import type { FormName } from '../codec/form/form.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
@@ -7,7 +8,6 @@ import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
 import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
 import { type FormFlags, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
-import { type ReadId, readIdText } from './id-text.ts';
 import { idTable } from './id-view.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
 

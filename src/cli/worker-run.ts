@@ -27,7 +27,14 @@ export async function runWorker(context: CliContext): Promise<void> {
     if (reason !== undefined) return { ready: false, reason, detail: worker?.unreadyDetail };
     return { ready: true, warning: worker?.warning?.code, detail: worker?.warning?.detail };
   };
-  await using ops = await startOps({ ...config.ops, ready, metrics, monotonicMs: () => performance.now() });
+  await using ops = await startOps({
+    ...config.ops,
+    ready,
+    status: () => worker?.status,
+    layout: config.layout,
+    metrics,
+    monotonicMs: () => performance.now(),
+  });
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
   const { Worker } = await import('../worker/worker.ts');
   try {

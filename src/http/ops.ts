@@ -1,10 +1,13 @@
 import { fastify } from 'fastify';
+import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Connections } from './connections.ts';
 import { checkEnvelope } from './envelope.ts';
 import { Problem } from './problem.ts';
 import { boundedServer } from './server.ts';
 import { sharedRendering } from './shared-rendering.ts';
+import { type DecodedStatus, decodeForStatus, type Status } from './status.ts';
+import { STATUS_PAGE, STATUS_PAGE_HEADERS } from './status-page.ts';
 
 /** The state that the listener exposes; it does not depend on the rest of the worker. */
 export interface OpsOptions {
@@ -21,6 +24,10 @@ export interface OpsOptions {
     readonly warning?: string | undefined;
     readonly detail?: string | undefined;
   };
+  /** Undefined while the worker is being created. */
+  readonly status: () => Status | undefined;
+  /** The layout of the IDs that the status page decodes. */
+  readonly layout: Layout;
   readonly monotonicMs: () => number;
   readonly metrics: {
     render(): Promise<{ readonly contentType: string; readonly body: string }>;
@@ -33,19 +40,23 @@ export interface Ops extends AsyncDisposable {
 }
 
 const MAX_BODY_BYTES = 1_024;
+/** Longer than an ID in any form. */
+const MAX_ID_LENGTH = 200;
 /** Responses here are ready immediately, so one that stays in progress has a client that does not read. */
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
  * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while requests are
- * served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. It stays open while
- * the gate is closed, and no client can slow the worker down or keep probes out.
+ * served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. / is a page for people, which
+ * polls /status and decodes IDs by /decode. It stays open while the gate is closed, and no client can slow the worker down
+ * or keep probes out.
  *
  * Disposing it cuts open connections, so it ends immediately.
  *
  * @throws IdallocError CONFIG_INVALID when it cannot listen on the address.
  */
-export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsOptions): Promise<Ops> {
+export async function startOps(options: OpsOptions): Promise<Ops> {
+  const { host, port, ready, status, layout, metrics, monotonicMs } = options;
   const connections = new Connections(LIMITS, () => metrics.addShedConnection('ops'));
   const { requestTimeoutMs } = LIMITS;
   const server = fastify({
@@ -77,6 +88,14 @@ export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsO
     const { contentType, body } = await render();
     return reply.type(contentType).send(body);
   });
+  server.get('/', async (_request, reply) => reply.headers(STATUS_PAGE_HEADERS).send(STATUS_PAGE));
+  server.get('/status', async (_request, reply) => {
+    return status() ?? reply.code(503).send({ status: 'not ready', reason: 'STARTING' });
+  });
+  server.get<{ Querystring: { id?: unknown } }>('/decode', async ({ query: { id } }) => {
+    if (typeof id !== 'string' || id.length > MAX_ID_LENGTH) throw new Problem(400, 'give one ID: /decode?id=…');
+    return decoded(layout, id);
+  });
   try {
     await server.listen({ host, port });
   } catch (error) {
@@ -86,4 +105,13 @@ export async function startOps({ host, port, ready, metrics, monotonicMs }: OpsO
   const address = server.server.address();
   if (address === null || typeof address === 'string') throw new TypeError('a TCP listener has an address');
   return { port: address.port, [Symbol.asyncDispose]: () => server.close() };
+}
+
+function decoded(layout: Layout, id: string): DecodedStatus {
+  try {
+    return decodeForStatus(layout, id);
+  } catch (error) {
+    if (error instanceof IdallocError || error instanceof RangeError) throw new Problem(400, error.message);
+    throw error;
+  }
 }

@@ -24,6 +24,13 @@ export interface Charge {
   readonly replyBytes: number;
 }
 
+/** A quota of all workers, and how much of this worker's share of it was taken lately, from 0 to 1. */
+export interface QuotaUse {
+  readonly prefix: string;
+  readonly limits: string;
+  readonly used: number;
+}
+
 /** A partition has two parts in hand at most; what is left of those that were not retried here is dropped. */
 const MAX_CHARGED = 4 * PART_MAX_REQUESTS;
 
@@ -69,6 +76,18 @@ export class Quotas {
     const used = waits.map(({ bound: { rate, unit } }) => `${rate} ${unit} a second`).join(', ');
     const waitMs = Math.ceil(Math.max(...waits.map((wait) => wait.waitMs)));
     return `the quota of reply topics under ${prefix} is used up (${used}): send the request again after ${waitMs} ms`;
+  }
+
+  /** Each quota with how much of it is used, of the bound that is closest to its limit. */
+  uses(): QuotaUse[] {
+    const at = { nowMs: this.#options.monotonicMs(), share: this.#options.share() };
+    const quotas = this.#options.quotas();
+    if (quotas !== this.#quotas) this.#renew(quotas);
+    return this.#meters.map(({ quota: { prefix }, bounds }) => {
+      const limited = bounds.filter(({ rate }) => rate !== undefined);
+      const limits = limited.map(({ rate, unit }) => `${rate} ${unit}/s`).join(', ');
+      return { prefix, limits, used: Math.max(0, ...limited.map(({ bucket }) => bucket.used(at))) };
+    });
   }
 
   /** These requests are answered, so they will not be retried. */

@@ -34,6 +34,12 @@ export class TokenBucket {
     return Math.max(0, ((due - this.#held) * 1_000) / rate);
   }
 
+  /** How much of what it can hold is missing now, from 0 to 1. */
+  used(at: Moment): number {
+    this.waitMs(0, at); // refills
+    return this.#held === undefined ? 0 : 1 - this.#held / Math.max(1, this.#perSecond * at.share);
+  }
+
   /** Takes what `waitMs` has just allowed. */
   take(wanted: number): void {
     if (this.#held === undefined) return;

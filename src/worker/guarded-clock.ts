@@ -59,6 +59,11 @@ export class GuardedClock {
     return driftInterval(this.#drift);
   }
 
+  /** The drift against each broker that has answered lately. */
+  driftByBroker(): readonly (readonly [string, DriftInterval])[] {
+    return [...this.#drift.brokers];
+  }
+
   /** Forgets all earlier readings, ejections and drift, for a new term. */
   resetAnchor(): void {
     this.#guard = anchorGuard(this.#readClock());

@@ -39,6 +39,12 @@ export interface IdentityPorts {
   readonly sampleBrokerClocks: () => Promise<readonly DriftSample[]>;
 }
 
+/** The time until the worker's own deadline, and from now to the ceiling; negative when past it. */
+export interface Margins {
+  readonly leaseMs: number;
+  readonly ceilingMs: number;
+}
+
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
 /** A longer interval: the namespace needs an operator's rebuild. */
@@ -189,16 +195,26 @@ export class IdentityHolder implements AsyncDisposable {
     gate.close('identity', code, message);
   }
 
-  #showMargins(): void {
-    const { metrics, clock, config, runtime } = this.#options;
-    this.#watch = runtime.schedule(WATCH_MS, () => this.#showMargins());
+  /** Undefined by a clock that is wrong: then they mean nothing. */
+  margins(): Margins | undefined {
+    const { clock, config } = this.#options;
     const { reading, verdict } = clock.read();
-    metrics.setClockDrift(clock.drift());
-    if (verdict.kind === 'eject') return; // by such a clock, margins mean nothing
+    if (verdict.kind === 'eject') return undefined;
     const authority = this.authority(reading);
-    metrics.setLeaseMargin(this.#identity?.remainingMs(reading) ?? 0);
-    const ceilingMs = authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0;
-    metrics.setCeilingMargin(ceilingMs);
+    return {
+      leaseMs: this.#identity?.remainingMs(reading) ?? 0,
+      ceilingMs: authority.ok ? tickStartMs(config.layout, authority.reservation.to) - reading.wall : 0,
+    };
+  }
+
+  #showMargins(): void {
+    const { metrics, clock, runtime } = this.#options;
+    this.#watch = runtime.schedule(WATCH_MS, () => this.#showMargins());
+    metrics.setClockDrift(clock.drift());
+    const margins = this.margins();
+    if (margins === undefined) return;
+    metrics.setLeaseMargin(margins.leaseMs);
+    metrics.setCeilingMargin(margins.ceilingMs);
   }
 }
 

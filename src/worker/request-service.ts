@@ -16,6 +16,7 @@ import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batc
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
+import type { QuotaUse } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';
 import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
@@ -116,6 +117,10 @@ export class RequestService implements Disposable {
   /** The last assignment of this worker; undefined before the first. */
   get share(): Assigned | undefined {
     return this.#share;
+  }
+
+  get quotaUses(): readonly QuotaUse[] {
+    return this.#pipeline.quotas?.uses() ?? [];
   }
 
   get oldestUnread(): RequestGroup['oldestUnread'] {

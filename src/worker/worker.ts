@@ -3,6 +3,7 @@ import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';
+import type { Status } from '../http/status.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
@@ -22,6 +23,7 @@ import { PartitionCounts } from './partition-counts.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
+import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
 import { waitForTopics } from './topics-check.ts';
 import { startWitness } from './witness-service.ts';
 
@@ -49,6 +51,7 @@ export class Worker implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #beganMs: number;
   readonly #starting: Promise<void>;
+  readonly #board: StatusBoard;
   #ledger: LedgerService | undefined;
   #requests: RequestService | undefined;
   #membership: Membership | undefined;
@@ -59,7 +62,9 @@ export class Worker implements AsyncDisposable {
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
    * brokers reject the login or the API's port can't be bound.
    */
-  constructor(config: Config, { log, metrics, environment = realEnvironment(config, log) }: WorkerDeps) {
+  constructor(config: Config, { log, metrics: given, environment = realEnvironment(config, log) }: WorkerDeps) {
+    const totals: Totals = { ids: 0, numbers: 0, requests: 0 };
+    const metrics = counting(given, totals);
     const failed = Promise.withResolvers<void>();
     failed.promise.catch(() => undefined); // may reject before anything awaits `done`
     const { runtime, dialer, etcd } = environment;
@@ -76,6 +81,7 @@ export class Worker implements AsyncDisposable {
     const refusals = this.#refusals;
     this.#context = { config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
+    this.#board = new StatusBoard(this.#context, this.#statusSource(), totals);
     metrics.setGate('STARTING');
     gate.onChange((reason) => metrics.setGate(reason ?? 'open'));
     this.#starting = this.#start().catch(failed.reject);
@@ -151,6 +157,22 @@ export class Worker implements AsyncDisposable {
       get certificates() {
         return certificateExpiries(config);
       },
+    };
+  }
+
+  /** What the status page shows. Never waits for a server. */
+  get status(): Status {
+    return this.#board.status;
+  }
+
+  #statusSource(): StatusSource {
+    return {
+      readiness: () => ({ reason: this.unready, detail: this.unreadyDetail, warning: this.warning?.detail }),
+      vitals: () => this.vitals(),
+      identity: () => ({ ...this.#identity.describe(), margins: this.#identity.margins() }),
+      owned: () => this.#requests?.share?.partitions ?? [],
+      since: (partition) => this.#ledger?.index.since(partition),
+      quotas: () => this.#requests?.quotaUses ?? [],
     };
   }
 

@@ -1,10 +1,20 @@
+import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import { presetLayout } from '../../src/core/presets.ts';
 import { type Ops, startOps } from '../../src/http/ops.ts';
+import type { Status } from '../../src/http/status.ts';
 import { createMetrics, type Metrics, type Vitals } from '../../src/metrics.ts';
 
 const HOST = '127.0.0.1';
+const OPTIONS = {
+  host: HOST,
+  port: 0,
+  status: () => undefined,
+  layout: presetLayout('default'),
+  monotonicMs: () => performance.now(),
+};
 const open: Ops[] = [];
 
 afterEach(async () => {
@@ -15,7 +25,7 @@ async function start(
   ready: () => { ready: boolean; reason?: string; detail?: string } = () => ({ ready: true }),
   metrics: Metrics = createMetrics(),
 ): Promise<string> {
-  const ops = await startOps({ host: HOST, port: 0, ready, metrics, monotonicMs: () => performance.now() });
+  const ops = await startOps({ ...OPTIONS, ready, metrics });
   open.push(ops);
   return `http://${HOST}:${ops.port}`;
 }
@@ -70,6 +80,54 @@ describe('health', () => {
   test('any other path is 404', async () => {
     expect((await fetch(`${await start()}/api/v1/ids`)).status).toBe(404);
   });
+});
+
+describe('the status page', () => {
+  test('is one document whose script and style are the only ones that may run, and reach this listener alone', async () => {
+    const response = await fetch(await start());
+    const html = await response.text();
+    const policy = response.headers.get('content-security-policy') ?? '';
+    for (const tag of ['style', 'script']) {
+      const [, content = '', ...more] = html.split(new RegExp(`</?${tag}>`));
+      expect(more).toHaveLength(1);
+      expect(policy).toContain(`${tag}-src 'sha256-${createHash('sha256').update(content).digest('base64')}'`);
+    }
+    expect(policy).toMatch(/default-src 'none';.* connect-src 'self';.* frame-ancestors 'none'/);
+    expect(html.replace(/<script>.*<\/script>/s, '')).not.toMatch(/ (src|on\w+|style)=|https?:/);
+  });
+
+  test('polls the status, which is 503 until the worker exists', async () => {
+    const url = await start();
+    expect(await get(`${url}/status`)).toEqual({ status: 503, body: { status: 'not ready', reason: 'STARTING' } });
+    const ops = await startOps({
+      ...OPTIONS,
+      ready: () => ({ ready: true }),
+      metrics: createMetrics(),
+      status: () => ({ ready: true }) as Status,
+    });
+    open.push(ops);
+    expect(await get(`http://${HOST}:${ops.port}/status`)).toEqual({ status: 200, body: { ready: true } });
+  });
+
+  test('decodes an ID in any form that needs no key', async () => {
+    const url = await start();
+    const body = {
+      form: 'hex',
+      id: '55325805773398016',
+      layout: 'default',
+      fields: expect.arrayContaining([expect.objectContaining({ label: 'worker', bits: '10010', value: '18' })]),
+    };
+    expect(await get(`${url}/decode?id=0x00c48e86f8092000`)).toMatchObject({ status: 200, body });
+    expect(await get(`${url}/decode?id=00C4-8E86-F809-2000`)).toMatchObject({ status: 400 });
+  });
+
+  test.each(['', '?id=', '?id=x&id=y', `?id=${'1'.repeat(201)}`, '?id=<script>', '?id=99999999999999999999'])(
+    'refuses /decode%s with a reason',
+    async (query) => {
+      const { status, body } = await get(`${await start()}/decode${query}`);
+      expect([status, body]).toEqual([400, { status: 'refused', detail: expect.stringMatching(/./) }]);
+    },
+  );
 });
 
 describe('metrics', () => {
@@ -274,11 +332,10 @@ describe('the listener', () => {
     const port = typeof address === 'object' && address !== null ? address.port : 0;
     try {
       const starting = startOps({
-        host: HOST,
+        ...OPTIONS,
         port,
         ready: () => ({ ready: true }),
         metrics: createMetrics(),
-        monotonicMs: () => 0,
       });
       await expect(starting).rejects.toMatchObject({
         code: 'CONFIG_INVALID',

@@ -261,6 +261,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 117,
     shows: 'restarts with an instance ID, rolling restarts, a fenced process',
   },
+  'status-page': {
+    project: 'long',
+    seconds: 20,
+    shows: 'the status page in a real browser: a ready worker, and one whose etcd is gone',
+  },
   tenants: { project: 'long', seconds: 157, shows: 'the pages for a pair of topics (a tenant) and for quotas' },
   testcontainers: { project: 'long', seconds: 76, shows: 'the package for tests of users, with containers and faults' },
   'cut-off': {

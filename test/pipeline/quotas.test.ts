@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { parseQuotas } from '../../src/codec/quota.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
@@ -39,6 +39,16 @@ function world(text: string, share = 1) {
     quotas.refuse(charge(topic, ids, replyBytes)) === undefined;
   return { its, quotas, replyTopics, charge, passes };
 }
+
+test('a quota shows how much of it was used lately, by the bound that is closest to its limit', () => {
+  const { its, quotas, passes } = world('a. 100 50');
+  const used = () => quotas.uses().map(({ prefix, limits, used: share }) => [prefix, limits.split(',')[0], share]);
+  expect(used()).toEqual([['a.', '100 IDs/s', 0]]);
+  expect(passes('a.x', 75)).toBe(true);
+  expect(used()[0]).toEqual(['a.', '100 IDs/s', 0.75]);
+  its.nowMs += 500;
+  expect(used()[0]).toEqual(['a.', '100 IDs/s', 0.25]);
+});
 
 describe('a quota', () => {
   it('lets one second of tokens pass immediately, and then the rate', () => {

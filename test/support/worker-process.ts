@@ -149,12 +149,18 @@ export class WorkerProcess implements AsyncDisposable {
 
   /** Requests a path of the listener for health and metrics. Metrics are never older than the call. */
   async ops(path: string): Promise<Response> {
-    const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
+    const url = await this.opsUrl();
     const isMetrics = path === '/metrics';
     if (isMetrics) await sleep(Math.max(0, this.#metricsAgainMs - performance.now()));
-    const response = await fetch(`http://127.0.0.1:${port}${path}`);
+    const response = await fetch(`${url}${path}`);
     if (isMetrics) this.#metricsAgainMs = performance.now() + METRICS_SHARED_MS;
     return response;
+  }
+
+  /** The URL of the listener for health and metrics, without a path. */
+  async opsUrl(): Promise<string> {
+    const { port } = await this.line(({ msg }) => msg === 'health and metrics are served');
+    return `http://127.0.0.1:${port}`;
   }
 
   /** The URL of the HTTP API, without a path. */

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readIdText } from '../../codec/any-form.ts';
 import { loadKafkaConfig } from '../../config/config.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
@@ -7,7 +8,6 @@ import { correlationText } from '../audit/report.ts';
 import { formSettings, orUsageError } from '../chosen-form.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
-import { readIdText } from '../id-text.ts';
 import { withCluster } from '../kafka-session.ts';
 import { timeText } from '../table.ts';
 import { Progress, palette } from '../terminal.ts';

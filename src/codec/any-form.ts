@@ -1,7 +1,7 @@
-import { FORM_NAMES, type FormName, type FormSettings } from '../codec/form/form.ts';
-import { FORMS, openForm } from '../codec/form/forms.ts';
-import { readId } from '../codec/id-text.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { FORM_NAMES, type FormName, type FormSettings } from './form/form.ts';
+import { FORMS, openForm } from './form/forms.ts';
+import { readId } from './id-text.ts';
 
 /** An ID, and the form in which it was read. */
 export interface ReadId {
@@ -13,7 +13,7 @@ export interface ReadId {
 const PLAIN: readonly FormName[] = ['decimal', 'padded', 'hex', 'base62', 'base32'];
 const SHOWN = 50;
 
-/** Reads an ID of the command line: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
+/** Reads an ID: in `form`, or without one in the form that is detected. Throws as openForm and detectId do. */
 export function readIdText(text: string, form: FormName | undefined, settings: FormSettings): ReadId {
   return form === undefined ? detectId(text, settings) : { id: openForm(form, settings).parse(text), form };
 }

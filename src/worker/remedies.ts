@@ -1,0 +1,119 @@
+// Written by `npm run docs:reference` from docs/operations/runbook.md.
+import type { UnreadyReason } from '../core/gate.ts';
+
+/** What a reason means and what to do, as in the runbook. */
+export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string; readonly remedy: string }>> = {
+  STOPPING: {
+    meaning: 'The process received a stop signal. It finishes the requests in flight.',
+    remedy: 'Wait. A second signal stops it immediately; its lease then expires.',
+  },
+  LAYOUT_EXHAUSTED: {
+    meaning: 'The layout has no time left. Its timestamp field has run out, or the next ID would need bit 63.',
+    remedy:
+      'Move to another layout or epoch: a new ETCD_PREFIX and ID_SPACE, new topics, and a plan for the order of old and new IDs.',
+  },
+  RESTORED: {
+    meaning:
+      "etcd shows less than was once confirmed. A ceiling or its revision is below its witness in Kafka, or the namespace's UUID differs. Nothing is allocated on a ceiling that can't be trusted.",
+    remedy:
+      'After a restore or a wipe, rebuild the namespace (irreversible). For two namespaces with one datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, see a forged witness.',
+  },
+  CLOCK_BACKWARD: {
+    meaning:
+      'The wall clock went back by 10 ms or more. The worker released its worker ID and stopped; the next term starts above everything that was allocated under it.',
+    remedy: 'Let NTP slew. The worker resumes when the clock is steady.',
+  },
+  CLOCK_FORWARD: {
+    meaning:
+      'The wall clock ran ahead of the monotonic clock by more than 1 s. It was stepped forward, or the machine was suspended. That the clock is right now does not matter: the step was refused.',
+    remedy: 'Let NTP slew. The worker resumes by itself.',
+  },
+  CLOCK_FROZEN: {
+    meaning:
+      'The wall clock stood still while the monotonic clock moved. Three samples in a row, 10 ms or more apart, or a whole second showed the same time.',
+    remedy: 'Choose another clock source, or remove the fake.',
+  },
+  CLOCK_DRIFT: {
+    meaning: "The median of the brokers' clocks is more than 1 s away from this worker's clock.",
+    remedy: 'Fix NTP there.',
+  },
+  CLOCK_AHEAD: {
+    meaning:
+      "Before it claimed a worker ID, the worker found its clock more than half a second ahead of the brokers'. Or its clock was far ahead of the other holders'. It raised no ceiling.",
+    remedy: 'Fix the clock. The worker resumes without a restart.',
+  },
+  CLOCK_BEHIND: {
+    meaning:
+      "Before it claimed a worker ID, the worker found its clock more than half a second behind the brokers'. It claimed nothing.",
+    remedy: 'Fix the clock. The worker resumes without a restart.',
+  },
+  ALL_CEILINGS_AHEAD: {
+    meaning:
+      "Every free worker ID is used up to a time that this worker's clock does not reach within 35 s. Its clock is behind, or another clock was ahead.",
+    remedy:
+      'If this clock is behind, fix NTP. If another one was ahead, its worker IDs are free when time has passed their ceilings; until then, run fewer workers.',
+  },
+  POOL_EXHAUSTED: {
+    meaning: 'Every worker ID of the pool is held, or the one of WORKER_ID is. The other workers serve.',
+    remedy:
+      'Stop surplus workers. Leases of dead holders expire within LEASE_TTL_SECONDS. A larger pool needs a new namespace: another ETCD_PREFIX and DATACENTER_ID.',
+  },
+  LEASE_LOST: {
+    meaning:
+      'The lease expired or was revoked, or another process has the worker ID. The worker drops the reservation and acquires another worker ID.',
+    remedy: 'One occurrence, after a long pause or a network cut, needs no action. Otherwise remove the cause.',
+  },
+  PROCESS_PAUSED: {
+    meaning:
+      'The process or its machine stood still: SIGSTOP, suspend, a paused container, a CPU limit. Nothing is allocated until etcd has confirmed the worker ID.',
+    remedy: 'One occurrence needs no action. Otherwise raise the limit, or stop the snapshots.',
+  },
+  LEASE_SUSPENDED: {
+    meaning:
+      'etcd has not confirmed the lease for ETCD_REFUSE_AFTER_MS (15 s). The worker keeps its worker ID, and resumes the term when etcd shows that nobody else had it in between.',
+    remedy: 'Repair etcd, the network or the login.',
+  },
+  RESERVATION_EXHAUSTED: {
+    meaning:
+      'The reservation is used up and was not extended, because etcd or the witness topic does not confirm a new one.',
+    remedy: 'Repair them. The worker resumes by itself.',
+  },
+  NO_IDENTITY: {
+    meaning:
+      'The worker holds no worker ID. It has just started, etcd does not respond, or it waits for a ceiling: a worker ID is free again up to 25 s after a clean stop, and after a crash when its lease has expired.',
+    remedy: 'Wait a minute; then repair etcd or the variable.',
+  },
+  KAFKA_UNAVAILABLE: {
+    meaning:
+      'No broker responded. If /readyz names one broker, only that one does not answer this worker: within 15 s a worker that reaches it serves its partitions, and they return half a minute after it answers again. If no worker reaches it, they wait.',
+    remedy: 'Repair them. Workers resume without a restart.',
+  },
+  STARTING: {
+    meaning: 'The process is starting. Topics are not checked, or the index is not open yet.',
+    remedy: 'Wait a minute; then follow KAFKA_UNAVAILABLE.',
+  },
+  KAFKA_REFUSED: {
+    meaning:
+      "The brokers refuse the worker. They refuse its login, a right, its KAFKA_SESSION_TIMEOUT_MS, or its place in a KAFKA_GROUP_ID that has a consumer that is not a worker; or the worker does not trust a broker's certificate, or it has expired. Nothing is lost: requests wait, replies are retried, and IDs over HTTP are served while the reservation lasts.",
+    remedy:
+      'Follow detail. The worker resumes about a second after a password or certificate file was replaced, and a few seconds after a right was granted; only a changed variable needs a restart. Logins has the order in which to replace secrets.',
+  },
+  LEDGER_UNREADABLE: {
+    meaning:
+      "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and on its standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
+    remedy:
+      "Revoke another program's right to write. If a newer version wrote it, update this one; or, if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
+  },
+  INDEX_RESTORING: {
+    meaning:
+      'A partition waits while its copy of the index is restored from the ledger. Other partitions and IDs over HTTP are served. This is rare: all copies of the partition were lost, or INDEX_STANDBYS is 0.',
+    remedy:
+      "Wait. If it takes longer than the ledger's size explains, look at the brokers, and at the disk of INDEX_DIR.",
+  },
+  GROUP_JOINING: {
+    meaning:
+      "The gate is open, but the worker is not a member of the request group. It has just started, or the group's coordinator does not respond. idalloc_group_joined is 0; IDs over HTTP are served.",
+    remedy:
+      'Wait: a coordinator that has just started loads its groups first. Then repair the brokers or grant the right.',
+  },
+};

@@ -1,0 +1,92 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { ROOT } from '../../ops/dev/paths.ts';
+import { BrowserPage } from '../support/browser.ts';
+import { chromium } from '../support/example-tools.ts';
+import { SHORT_LEASE } from '../support/realm.ts';
+import { Scene } from '../support/scene.ts';
+
+/** Where screenshots are left for a look at them. */
+const SHOTS = join(ROOT, '.idalloc/screenshots');
+const PARTITIONS = 3;
+const WIDTHS = [390, 1_280, 1_680];
+const STATE = "document.getElementById('state').textContent";
+
+/** What is wider than the window, apart from tables, which scroll by themselves. */
+const OVERFLOWING = `[...document.querySelectorAll('body *')]
+  .filter((one) => one.closest('.scroll') === null && one.getBoundingClientRect().right > innerWidth + 1)
+  .map((one) => one.tagName + '#' + one.id)`;
+
+async function shoot(page: BrowserPage, name: string): Promise<void> {
+  const { data } = await page.call('Page.captureScreenshot', { captureBeyondViewport: true });
+  mkdirSync(SHOTS, { recursive: true });
+  writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(String(data), 'base64'));
+}
+
+test('the status page shows a worker in a browser, and why it is not ready when etcd is gone', async (context) => {
+  const tool = await chromium();
+  if ('unavailable' in tool && !process.env.CI) context.skip(tool.unavailable);
+  if ('unavailable' in tool) throw new Error(`CI is set, so the browser must be tested: ${tool.unavailable}`);
+  await using scene = await Scene.open({
+    partitions: PARTITIONS,
+    env: { ...SHORT_LEASE },
+  });
+  const link = await scene.link();
+  const quotas = `${scene.realm.env.REPLY_TOPIC_PREFIX} 1000000 -`;
+  const worker = scene.worker({ ...link.env, QUOTAS: quotas });
+  await worker.ready();
+  await using page = await BrowserPage.open(tool.path, await worker.opsUrl());
+
+  await page.until(`${STATE} === 'Ready'`);
+  await page.until(
+    "document.querySelectorAll('#workers tr').length > 0 && !document.querySelector('#workers td:only-child')",
+  );
+  const rows = (id: string) =>
+    page.evaluate<string[][]>(
+      `[...document.querySelectorAll('#${id} tr')].map((row) => [...row.children].map((cell) => cell.textContent))`,
+    );
+  expect((await rows('partitions')).map(([partition, role, copy]) => [partition, role, copy])).toEqual(
+    ['0', '1', '2'].map((partition) => [partition, 'owner', 'serving']),
+  );
+  expect((await rows('workers')).map(([workerId, holder]) => [workerId, holder])).toEqual([
+    [await page.evaluate("document.getElementById('worker').textContent"), expect.stringMatching(/^[\d.:a-f]+$/)],
+  ]);
+  expect((await rows('quotas'))[0]?.[1]).toMatch(/^1000000 IDs\/s/);
+
+  await page.evaluate(`(() => {
+    document.getElementById('id').value = '0x00c48e86f8092000';
+    document.querySelector('form').requestSubmit();
+  })()`);
+  await page.until("document.querySelectorAll('#bits .field').length === 5");
+  expect(await page.evaluate("document.getElementById('decoded').textContent")).toContain('55325805773398016');
+  await page.evaluate(`(() => {
+    document.getElementById('id').value = '<img src=x onerror=alert(1)>';
+    document.querySelector('form').requestSubmit();
+  })()`);
+  await page.until("document.getElementById('decoded').textContent.includes('onerror')");
+  expect(await page.evaluate("document.querySelectorAll('img').length")).toBe(0);
+
+  for (const scheme of ['light', 'dark']) {
+    await page.call('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
+    for (const width of WIDTHS) {
+      await page.call('Emulation.setDeviceMetricsOverride', {
+        width,
+        height: 1_000,
+        deviceScaleFactor: 1,
+        mobile: width < 500,
+      });
+      expect(await page.evaluate(OVERFLOWING)).toEqual([]);
+      await shoot(page, `status-${scheme}-${width}`);
+    }
+  }
+
+  link.cut();
+  await page.until(`${STATE}.startsWith('Not ready: ')`);
+  expect(await page.evaluate("document.getElementById('remedy').textContent")).toContain('etcd');
+  await page.until("document.querySelectorAll('#gate rect.closed').length > 1");
+  await page.until("document.getElementById('workers-as-of').textContent.includes('ETCD_UNAVAILABLE')");
+  await shoot(page, 'status-not-ready');
+  link.heal();
+  await page.until(`${STATE} === 'Ready'`);
+});
