@@ -24,7 +24,7 @@ export interface Room {
 const BASE = ['core', 'codec', 'errors.ts'];
 /** For rooms in which something waits or repeats. */
 const WAITING = [...BASE, 'async'];
-const PORTS = ['identity/ports.ts', 'pipeline/ports.ts'];
+const PORTS = ['identity/ports.ts', 'ledger/ports.ts', 'pipeline/ports.ts'];
 const FOR_ADAPTERS = [...WAITING, 'log.ts', 'runtime.ts', ...PORTS];
 /** The adapters of outside systems, without the files directly in adapters. */
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
@@ -67,7 +67,8 @@ export const ROOMS: readonly Room[] = merged([
     pure: NO_TIME,
   },
   { room: 'identity', imports: WAITING, pure: NO_TIME },
-  { room: 'pipeline', imports: WAITING, pure: NO_TIME },
+  { room: 'ledger', imports: WAITING, pure: NO_TIME },
+  { room: 'pipeline', imports: [...WAITING, 'ledger'], pure: NO_TIME },
   { room: 'kafka/records', imports: ['core', 'errors.ts'], packages: ['node:*', ...CHECKSUM_AND_COMPRESSION] },
   {
     room: 'kafka/wire',
@@ -95,7 +96,7 @@ export const ROOMS: readonly Room[] = merged([
     room: 'worker',
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
-      ...['adapters', ...SYSTEMS, ...KAFKA],
+      ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*'],
   },

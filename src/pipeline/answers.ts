@@ -1,6 +1,6 @@
+import { nameOf } from '../ledger/decided.ts';
 import { type ChargeDeps, charged } from './charges.ts';
 import type { Decision } from './decide.ts';
-import { nameOf } from './decided.ts';
 import type { Accepted } from './intake.ts';
 
 /** What is sent for a request. */

@@ -5,12 +5,12 @@ import { homeKeyOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
+import type { LedgerIndex } from '../ledger/ports.ts';
 import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
-import { type Decided, type Decisions, FORGOTTEN, nameOf } from './decided.ts';
 import { type Draft, type DraftDeps, type EntryDraft, type Prepared, renewalOf, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
 import { doubtOf, Numbering } from './numbering.ts';
-import type { LedgerIndex } from './ports.ts';
 
 /** The dependencies of `decide`. */
 export interface DecisionDeps extends ChargeDeps, DraftDeps {

@@ -3,9 +3,9 @@ import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '..
 import { countsAt } from '../codec/ledger-position.ts';
 import { type LedgerNumbers, RENEWAL } from '../codec/sequence-entry.ts';
 import type { Layout } from '../core/layout.ts';
-import type { Decided } from './decided.ts';
+import type { Decided } from '../ledger/decided.ts';
+import type { Ledger } from '../ledger/ledger.ts';
 import type { Accepted } from './intake.ts';
-import type { Ledger } from './ledger.ts';
 import type { Drafted } from './numbering.ts';
 import type { Allocation, Allocator } from './ports.ts';
 

@@ -1,7 +1,7 @@
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
+import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from '../ledger/ports.ts';
 import { absent, type CopyProgress, FollowedLedger } from './partition-state.ts';
-import type { LedgerFollower, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 
 export interface FollowerOptions {
   readonly index: LedgerIndex;

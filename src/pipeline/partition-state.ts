@@ -1,5 +1,5 @@
 import { IdallocError } from '../errors.ts';
-import type { LogBounds } from './ports.ts';
+import type { LogBounds } from '../ledger/ports.ts';
 
 interface Waiter {
   readonly offset: number;

@@ -1,5 +1,5 @@
 import type { Layout } from '../core/layout.ts';
-import { nameOf } from './decided.ts';
+import { nameOf } from '../ledger/decided.ts';
 import { type Deferrals, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';

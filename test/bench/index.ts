@@ -8,7 +8,7 @@ import { SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
-import type { LedgerRecord } from '../../src/pipeline/ports.ts';
+import type { LedgerRecord } from '../../src/ledger/ports.ts';
 
 /**
  * Size and speed of the ledger index: restoring from log records, serving requests, look-ups, loading, expiry and deletion,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
-import { Ledger } from '../../src/pipeline/ledger.ts';
+import { Ledger } from '../../src/ledger/ledger.ts';
 import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';

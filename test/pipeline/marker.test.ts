@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { Ledger } from '../../src/pipeline/ledger.ts';
+import { Ledger } from '../../src/ledger/ledger.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 import { MemoryWorker, WITHOUT_RESTATING } from '../support/memory-worker.ts';

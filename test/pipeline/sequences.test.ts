@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { wallMs } from '../../src/core/units.ts';
-import type { LedgerEntries } from '../../src/pipeline/ports.ts';
+import type { LedgerEntries } from '../../src/ledger/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
 import {

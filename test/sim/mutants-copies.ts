@@ -6,17 +6,17 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     name: 'an entry that is gone counts as unknown',
     scenario: 'retention',
     patches: [
-      patch('src/pipeline/decided.ts', 'return before === NOWHERE ? undefined : FORGOTTEN;', 'return undefined;'),
+      patch('src/ledger/decided.ts', 'return before === NOWHERE ? undefined : FORGOTTEN;', 'return undefined;'),
     ],
   },
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    patches: [patch('src/pipeline/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
+    patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
   },
   {
     name: 'the first of several keys with one hash taken',
-    patches: [patch('src/pipeline/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
+    patches: [patch('src/ledger/decided.ts', 'record.key?.equals(key) !== true', 'record.key === null')],
   },
   {
     name: 'a renewal written for the first request',
@@ -49,9 +49,9 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     scenario: 'retention',
     firstSeed: 117,
     patches: [
-      patch('src/pipeline/decided.ts', '        newestMs = appendedAtMs;\n', ''),
+      patch('src/ledger/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(
-        'src/pipeline/decided.ts',
+        'src/ledger/decided.ts',
         "      if (entry.kind === 'numbers' || (entry",
         "      newestMs = appendedAtMs;\n      if (entry.kind === 'numbers' || (entry",
       ),

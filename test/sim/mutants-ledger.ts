@@ -6,12 +6,12 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'settle ignores the base offset',
     patches: [
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         '      await this.#follower.reached(partition, baseOffset);\n    }\n    this.#requireTrusted',
         '    }\n    this.#requireTrusted',
       ),
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         'offset: baseOffset + i, appendedAtMs',
         'offset: this.#index.end(partition) + i, appendedAtMs',
       ),
@@ -21,7 +21,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'no answer taken as success',
     patches: [
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         'await this.#catchUp(partition, error);\n      throw error;',
         'await this.#catchUp(partition, error);\n      return { baseOffset: this.#index.end(partition), appendedAtMs: 0 };',
       ),
@@ -71,7 +71,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'index applied before the append is acknowledged',
     patches: [
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         'const appended = await this.#append(partition, draft, release);',
         `const guess = this.#index.end(partition);
     this.#index.apply(partition, draft.entries.map((drafted, i) => ({ ...drafted, offset: guess + i, appendedAtMs: 0 })));
@@ -84,7 +84,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     scenario: 'retention',
     patches: [
       patch(
-        'src/pipeline/decided.ts',
+        'src/ledger/decided.ts',
         "if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {",
         '{',
       ),
@@ -107,7 +107,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'two appends in flight for one partition',
     patches: [
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         'const turns = this.#turns.get(partition) ?? new Mutex();',
         'const turns = new Mutex();',
       ),
@@ -135,7 +135,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'a marker that claims all requests',
     patches: [
       patch(
-        'src/pipeline/ledger.ts',
+        'src/ledger/ledger.ts',
         'const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;',
         'const atLeast = requestEnd - 1;',
       ),

@@ -48,11 +48,11 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     name: 'a marker just beyond the end of the requests',
     scenario: 'lost-requests',
     firstSeed: 379,
-    patches: [patch('src/pipeline/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
+    patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
   },
   {
     name: 'a marker refused at the end of the requests',
-    patches: [patch('src/pipeline/ledger.ts', 'if (known >= requestEnd) {', 'if (known + 1 >= requestEnd) {')],
+    patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known + 1 >= requestEnd) {')],
   },
   {
     name: 'the time of the first sending is ignored',

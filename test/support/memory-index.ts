@@ -4,7 +4,7 @@ import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
 import { afterLoss, afterRecord, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Applied, LedgerCopies, LedgerRecord } from '../../src/pipeline/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
 
 interface Stored {
   readonly offset: number;

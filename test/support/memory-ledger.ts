@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from '../../src/pipeline/ports.ts';
+import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from '../../src/ledger/ports.ts';
 
 /**
  * What the network does to one append:

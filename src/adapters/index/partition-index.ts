@@ -4,7 +4,7 @@ import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { afterLoss, afterRecord } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
-import type { Applied, LedgerRecord } from '../../pipeline/ports.ts';
+import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';

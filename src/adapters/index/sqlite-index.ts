@@ -1,6 +1,6 @@
 import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { Applied, LedgerCopies, LedgerRecord } from '../../pipeline/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ports.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';

@@ -7,7 +7,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import { append, END, offsetAt } from '../../kafka/loops/leader-calls.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { Appended, LedgerLog } from '../../pipeline/ports.ts';
+import type { Appended, LedgerLog } from '../../ledger/ports.ts';
 import { isTransient, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {

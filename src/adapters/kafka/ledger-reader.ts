@@ -9,7 +9,7 @@ import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import type { WireLog } from '../../kafka/wire/broker.ts';
-import type { LedgerRecord, LogBounds } from '../../pipeline/ports.ts';
+import type { LedgerRecord, LogBounds } from '../../ledger/ports.ts';
 
 /** Receives what is read; the follower decides where to read and what to do with the records. */
 interface LedgerSink {

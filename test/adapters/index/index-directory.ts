@@ -6,7 +6,7 @@ import { afterEach, beforeEach } from 'vitest';
 import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
 import type { IdallocError } from '../../../src/errors.ts';
-import type { LedgerIndex, LedgerRecord } from '../../../src/pipeline/ports.ts';
+import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';
 
 export const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
 

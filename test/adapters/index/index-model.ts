@@ -1,6 +1,6 @@
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
-import type { LedgerRecord } from '../../../src/pipeline/ports.ts';
+import type { LedgerRecord } from '../../../src/ledger/ports.ts';
 
 interface Known {
   readonly record: LedgerRecord;

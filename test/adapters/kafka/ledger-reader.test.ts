@@ -3,7 +3,7 @@ import { LedgerReader } from '../../../src/adapters/kafka/ledger-reader.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
 import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
-import type { LedgerRecord, LogBounds } from '../../../src/pipeline/ports.ts';
+import type { LedgerRecord, LogBounds } from '../../../src/ledger/ports.ts';
 import { batchOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage, range } from '../../support/loop-stage.ts';
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
-import { FORGOTTEN, nameOf, readDecided } from '../../../src/pipeline/decided.ts';
-import type { LedgerRecord } from '../../../src/pipeline/ports.ts';
+import { FORGOTTEN, nameOf, readDecided } from '../../../src/ledger/decided.ts';
+import type { LedgerRecord } from '../../../src/ledger/ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry as ledgerEntry } from '../../support/memory-records.ts';
 import { worldOf } from './bounds.ts';

@@ -1,0 +1,162 @@
+import type { LedgerEntry } from '../codec/ledger-entry.ts';
+import type { SequenceRow } from '../core/sequence.ts';
+import type { IdallocError } from '../errors.ts';
+
+/** The ports of the ledger. Offsets are whole numbers below 2^53; the adapters reject larger ones. */
+
+/** One entry of a ledger partition. */
+export interface LedgerRecord {
+  readonly offset: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+  /** The broker's clock when it appended the entry (LogAppendTime). */
+  readonly appendedAtMs: number;
+  /** The decoded value, if the writer is this process; saves decoding. */
+  readonly entry?: LedgerEntry;
+}
+
+/** The broker's response to an append. */
+export interface Appended {
+  readonly baseOffset: number;
+  readonly appendedAtMs: number;
+}
+
+/** The writing side of the ledger topic. */
+export interface LedgerLog {
+  /**
+   * Appends entries to one partition as one record batch, durably.
+   * Rejects with APPEND_UNANSWERED for anything but exactly one good answer: the entries may or may not be in the log.
+   */
+  append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended>;
+  /** The offset after the last entry of the partition, as the broker reports it now. */
+  endOffset(partition: number): Promise<number>;
+  /**
+   * The offset after the last request of the partition, as the broker reports it now. If it is not above `known`, it is
+   * requested again for a while, since a deposed leader may report an old end.
+   */
+  requestEnd(partition: number, known: number): Promise<number>;
+}
+
+/** The current bounds of a ledger partition: [low, high). */
+export interface LogBounds {
+  readonly low: number;
+  readonly high: number;
+}
+
+/**
+ * Reads entries back from the ledger, at the offsets that the index holds.
+ */
+export interface LedgerEntries {
+  /**
+   * The entries at these offsets, which are in rising order; offsets that retention has removed are missing in the result.
+   * Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_TRUNCATED when the log ends before an
+   * offset and its leader confirms that, LEDGER_UNREADABLE when an entry can't be decoded.
+   */
+  read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
+}
+
+/** The result of applying entries to an index. */
+export interface Applied {
+  /**
+   * The last of them whose writer had read the log beyond the entry's own offset: the log was longer then, and the
+   * entries in between are lost.
+   */
+  readonly lossAt?: number;
+}
+
+/**
+ * Maps the hash of each key to the offsets of its entries, for each ledger partition from its origin to its end. The
+ * entries themselves are read from the ledger.
+ *
+ * Retention removes the head of the log, and the index forgets it later, so neither knows everything. Two rules prevent a
+ * second batch:
+ *
+ * - An entry records the `end` at which its writer looked up the key: below that, the key had no entry. If that end is
+ *   below the origin, the key's first entry may be among the unknown ones, and the key is forgotten.
+ * - Requests up to the horizon may have been decided by unknown entries and are never decided again. After a restore the
+ *   horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything that
+ *   was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of an
+ *   entry whose writer had read what the log has since lost. A wipe never lowers it, because the log may have lost what
+ *   was known before.
+ *
+ * A failed store throws INDEX_RESTORING or INDEX_UNUSABLE; it never returns a wrong answer.
+ */
+export interface LedgerIndex {
+  /** The offset after the last entry applied. */
+  end(partition: number): number;
+  /** The start of the known part of the log; `placesOf` returns nothing below it. */
+  origin(partition: number): number;
+  /** The highest request offset recorded in applied entries, those before a wipe included; -1 for none. */
+  through(partition: number): number;
+  /**
+   * Requests up to this offset may have been decided by unknown entries; -1 when there are none, undefined while nothing
+   * in the log shows it.
+   */
+  horizon(partition: number): number | undefined;
+  /**
+   * The offsets of all entries whose key has the hash of this one, in rising order. So an empty result means that no known
+   * entry has this key. An entry that is found nearly always has it; its key in the ledger must be compared.
+   */
+  placesOf(partition: number, key: Buffer): readonly number[];
+  /**
+   * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for an
+   * entry that is not a valid ledger entry, and with LEDGER_TRUNCATED for a gap.
+   */
+  apply(partition: number, records: readonly LedgerRecord[]): Applied;
+  /**
+   * The offsets, among these applied entries, that are known without reading the ledger to hold the first entry of their
+   * key: no earlier entry has the key's hash, and the entry's writer had read up to the origin.
+   */
+  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
+  /** Forgets all entries of a partition, but not its horizon, to restore it from a log that starts at `from`. */
+  wipe(partition: number, from: number): void;
+  /**
+   * Forgets some of the entries below `low`, the current start of the log; returns true while there is more to do. Some
+   * may stay known. Nothing is forgotten while the horizon is unknown.
+   */
+  expire(partition: number, low: number): boolean;
+  /**
+   * The time since which all decisions are known, by the brokers' clocks in milliseconds; 0 for always, undefined while no
+   * applied entry shows it.
+   */
+  since(partition: number): number | undefined;
+  /** What the applied entries say of a sequence; undefined if they don't mention it, or only in numbers. */
+  sequence(partition: number, name: string): SequenceRow | undefined;
+  /** All such sequences of the partition. */
+  sequences(partition: number): Iterable<readonly [name: string, row: SequenceRow]>;
+  /** The last applied entry, by which the log is recognised; undefined when none was applied since the wipe. */
+  last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined;
+}
+
+/** The index on disk: a copy for each partition that this worker owns or stands by for. */
+export interface LedgerCopies extends LedgerIndex, Disposable {
+  /** The partitions of which the disk holds a copy, loaded or not, in rising order. */
+  held(): readonly number[];
+  /**
+   * Does some of the work of opening the copy of a partition, or of creating an empty one; returns true while there is
+   * more to do. Until then the partition may not be queried. Does nothing for a loaded copy.
+   */
+  load(partition: number): boolean;
+  /**
+   * Does some of the work of deleting the copy of a partition, its horizon included; returns true while there is more to
+   * do. The first call unloads it.
+   */
+  drop(partition: number): boolean;
+}
+
+/** The reading side of the ledger, which keeps the index growing. */
+export interface LedgerFollower {
+  /** Resolves once the index has applied everything of the partition below `offset`; rejects when it can't in time. */
+  reached(partition: number, offset: number): Promise<void>;
+  /** Why the index can't be queried for the partition now; undefined when it can. */
+  refusal(partition: number): IdallocError | undefined;
+  /** Rises whenever the partition must be restored: earlier look-ups are then stale. */
+  epoch(partition: number): number;
+  /**
+   * Stops reading the partition until the returned function is called, which may be called more than once: an append is
+   * in progress, and its response is cheaper than reading its entries back.
+   */
+  hold(partition: number): () => void;
+  /** The log contradicts the index: forget the partition and restore it from the log. */
+  invalidate(partition: number, cause: string): void;
+}
