@@ -79,7 +79,12 @@ export const ROOMS: readonly Room[] = merged([
   { room: 'adapters', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
   { room: 'adapters/index', imports: FOR_ADAPTERS, packages: ['node:*'] },
-  { room: 'adapters/kafka', folders: ['topics'], imports: [...FOR_ADAPTERS, ...KAFKA], packages: ['node:*'] },
+  {
+    room: 'adapters/kafka',
+    folders: ['topics'],
+    imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
+    packages: ['node:*'],
+  },
   { room: 'adapters/registry', imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'http', imports: [...WAITING, 'codec/form'], packages: ['node:*', 'fastify', '@fastify/compress'] },
   { room: 'config', imports: [...BASE, 'codec/form', ...SYSTEMS, 'kafka/wire'], packages: ['node:*', 'zod'] },

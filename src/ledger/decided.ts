@@ -1,7 +1,8 @@
 import { type DecidingEntry, decodeLedgerEntry, LEDGER_KEY_VERSION } from '../codec/ledger-entry.ts';
 import { countsAt } from '../codec/ledger-position.ts';
 import { IdallocError } from '../errors.ts';
-import type { LedgerEntries, LedgerFollower, LedgerIndex, LedgerRecord } from './ports.ts';
+import type { LedgerPartition } from './partition.ts';
+import type { LedgerEntries, LedgerIndex, LedgerRecord } from './ports.ts';
 
 /** The ledger's decision for a key: the deciding entry and its offset. */
 export interface Decided {
@@ -23,7 +24,7 @@ export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
 
 export interface DecidedDeps {
   readonly index: LedgerIndex;
-  readonly follower: Pick<LedgerFollower, 'epoch' | 'refusal' | 'invalidate'>;
+  readonly copy: Pick<LedgerPartition, 'partition' | 'epoch' | 'refusal' | 'invalidate'>;
   readonly entries: LedgerEntries;
 }
 
@@ -42,45 +43,42 @@ export function nameOf(key: Buffer): string {
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
  * the index, and as the ledger does.
  */
-export async function readDecided(deps: DecidedDeps, partition: number, keys: readonly Buffer[]): Promise<Decisions> {
-  const { index, follower } = deps;
+export async function readDecided(deps: DecidedDeps, keys: readonly Buffer[]): Promise<Decisions> {
+  const { index, copy } = deps;
+  const { partition, epoch } = copy;
   const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
   for (const [name, key] of new Map(keys.map((one) => [nameOf(one), one]))) {
     const offsets = index.placesOf(partition, key);
     if (offsets.length > 0) places.set(name, { key, offsets });
   }
   if (places.size === 0) return NONE;
-  const epoch = follower.epoch(partition);
   const wanted = new Set([...places.values()].flatMap(({ offsets }) => offsets));
   const found = await readEntries(
     deps,
-    partition,
     [...wanted].sort((one, other) => one - other),
   );
-  const refusal = follower.refusal(partition);
-  if (refusal !== undefined) throw refusal;
-  if (follower.epoch(partition) !== epoch) {
+  if (copy.refusal !== undefined) throw copy.refusal;
+  if (copy.epoch !== epoch) {
     throw new IdallocError('INDEX_RESTORING', `ledger partition ${partition} was restored while it was read`);
   }
   const decisions = new Map<string, Decided | typeof FORGOTTEN>();
   for (const [name, { key, offsets }] of places) {
-    const first = firstOf(deps, partition, key, offsets, found);
+    const first = firstOf(deps, key, offsets, found);
     if (first !== undefined) decisions.set(name, first);
   }
   return decisions;
 }
 
-/** A shorter log must be reported here: the follower waits for entries after the settled ones and would not notice. */
+/** A shorter log must be reported here: the reader waits for entries after the settled ones and would not notice. */
 async function readEntries(
-  { entries, follower }: DecidedDeps,
-  partition: number,
+  { entries, copy }: DecidedDeps,
   offsets: readonly number[],
 ): Promise<ReadonlyMap<number, LedgerRecord>> {
   try {
-    return await entries.read(partition, offsets);
+    return await entries.read(copy.partition, offsets);
   } catch (error) {
     const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
-    if (isShorter) follower.invalidate(partition, error.message);
+    if (isShorter) copy.invalidate(error.message);
     throw error;
   }
 }
@@ -94,24 +92,23 @@ async function readEntries(
  */
 function firstOf(
   deps: DecidedDeps,
-  partition: number,
   key: Buffer,
   offsets: readonly number[],
   found: ReadonlyMap<number, LedgerRecord>,
 ): Decided | typeof FORGOTTEN | undefined {
-  const origin = deps.index.origin(partition);
+  const origin = deps.index.origin(deps.copy.partition);
   let before = NOWHERE;
   let decider: Omit<Decided, 'newestMs'> | undefined;
   let newestMs = 0;
   for (const offset of offsets) {
     const record = offset < origin ? undefined : found.get(offset);
     if (record !== undefined && record.key?.equals(key) !== true) {
-      requireIndexed(deps, partition, record);
+      requireIndexed(deps, record);
       continue;
     }
     if (record !== undefined) {
       const { appendedAtMs } = record;
-      const entry = entryOf(deps, partition, record);
+      const entry = entryOf(deps, record);
       if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {
         decider ??= { offset, entry, appendedAtMs };
         newestMs = appendedAtMs;
@@ -127,27 +124,27 @@ function firstOf(
  * Two keys may share a hash. An entry with another hash means that this is not the log that was indexed, so nothing is
  * known about the key.
  */
-function requireIndexed({ index, follower }: DecidedDeps, partition: number, { offset, key }: LedgerRecord): void {
-  if (key !== null && index.placesOf(partition, key).includes(offset)) return;
-  throw differs(follower, partition, offset);
+function requireIndexed({ index, copy }: DecidedDeps, { offset, key }: LedgerRecord): void {
+  if (key !== null && index.placesOf(copy.partition, key).includes(offset)) return;
+  throw differs(copy, offset);
 }
 
-function differs(follower: DecidedDeps['follower'], partition: number, offset: number): IdallocError {
+function differs(copy: DecidedDeps['copy'], offset: number): IdallocError {
   const cause = `the entry at offset ${offset} differs from the one that was indexed`;
-  follower.invalidate(partition, cause);
-  return new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
+  copy.invalidate(cause);
+  return new IdallocError('LEDGER_TRUNCATED', `ledger partition ${copy.partition} has lost entries: ${cause}`);
 }
 
-function entryOf({ follower }: DecidedDeps, partition: number, { offset, key, value }: LedgerRecord): DecidingEntry {
+function entryOf({ copy }: DecidedDeps, { offset, key, value }: LedgerRecord): DecidingEntry {
   const entry = value === null ? undefined : decodeLedgerEntry(value);
   const kind = key?.[0] === LEDGER_KEY_VERSION ? 'batch' : 'numbers';
   if (entry?.kind === kind) {
     if (countsAt(entry, offset)) return entry as DecidingEntry;
-    throw differs(follower, partition, offset);
+    throw differs(copy, offset);
   }
   const what = entry === undefined ? 'no value' : `a record of the kind '${entry.kind}'`;
   throw new IdallocError(
     'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,
+    `ledger partition ${copy.partition} has ${what} under a request's key at offset ${offset}: another program writes to the ledger topic`,
   );
 }

@@ -5,7 +5,8 @@ import type { SequenceRow, Statement } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
-import type { Appended, LedgerEntries, LedgerFollower, LedgerIndex, LedgerLog } from './ports.ts';
+import type { LedgerPartition } from './partition.ts';
+import type { Appended, LedgerEntries, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Draft {
@@ -25,7 +26,7 @@ export interface LedgerOptions {
   readonly log: LedgerLog;
   readonly entries: LedgerEntries;
   readonly index: LedgerIndex;
-  readonly follower: LedgerFollower;
+  readonly partitions: readonly LedgerPartition[];
   /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
   readonly restateAfterMs: number;
   readonly now: () => WallMs;
@@ -53,20 +54,20 @@ export class Ledger {
   readonly #log: LedgerLog;
   readonly #entries: LedgerEntries;
   readonly #index: LedgerIndex;
-  readonly #follower: LedgerFollower;
+  readonly #partitions: readonly LedgerPartition[];
   readonly #restateAfterMs: number;
   readonly #now: () => WallMs;
   readonly #turns = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor({ log, entries, index, follower, restateAfterMs, now }: LedgerOptions) {
+  constructor({ log, entries, index, partitions, restateAfterMs, now }: LedgerOptions) {
     this.#restateAfterMs = restateAfterMs;
     this.#now = now;
     this.#log = log;
     this.#entries = entries;
     this.#index = index;
-    this.#follower = follower;
+    this.#partitions = partitions;
   }
 
   /**
@@ -121,12 +122,12 @@ export class Ledger {
 
   /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */
   decided(partition: number, keys: readonly Buffer[]): Promise<Decisions> {
-    return readDecided({ index: this.#index, follower: this.#follower, entries: this.#entries }, partition, keys);
+    return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keys);
   }
 
   /** Rises whenever the copy of the partition is restored: what was looked up before may not hold for the log as it is now. */
   epoch(partition: number): number {
-    return this.#follower.epoch(partition);
+    return this.#of(partition).epoch;
   }
 
   /**
@@ -137,7 +138,7 @@ export class Ledger {
   async commit(partition: number, draft: Draft): Promise<Settled> {
     this.#requireTrusted(partition); // the copy may be in doubt since the look-up
     this.#requireSameLog(partition, draft);
-    const release = this.#follower.hold(partition);
+    const release = this.#of(partition).hold();
     try {
       return await this.#settle(partition, draft, release);
     } finally {
@@ -150,12 +151,12 @@ export class Ledger {
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
       const cause = `an append went to offset ${baseOffset}, below ${draft.end} that was read before`;
-      this.#follower.invalidate(partition, cause);
+      this.#of(partition).invalidate(cause);
       throw new IdallocError('LEDGER_TRUNCATED', `ledger partition ${partition} has lost entries: ${cause}`);
     }
     if (this.#index.end(partition) < baseOffset) {
       release();
-      await this.#follower.reached(partition, baseOffset);
+      await this.#of(partition).reached(baseOffset);
     }
     this.#requireTrusted(partition); // the copy may have been invalidated during the append
     this.#requireSameLog(partition, draft);
@@ -210,8 +211,14 @@ export class Ledger {
     return drafts;
   }
 
+  #of(partition: number): LedgerPartition {
+    const found = this.#partitions[partition];
+    if (found === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
+    return found;
+  }
+
   #requireTrusted(partition: number): void {
-    const refusal = this.#follower.refusal(partition);
+    const refusal = this.#of(partition).refusal;
     if (refusal !== undefined) throw refusal;
   }
 
@@ -237,7 +244,7 @@ export class Ledger {
   /** After an unanswered append: its entries, if they arrived, are read before the requests are retried. */
   async #catchUp(partition: number, cause: unknown): Promise<void> {
     try {
-      await this.#follower.reached(partition, await this.#log.endOffset(partition));
+      await this.#of(partition).reached(await this.#log.endOffset(partition));
     } catch (error) {
       throw new IdallocError(
         'APPEND_UNANSWERED',

@@ -1,6 +1,5 @@
 import type { LedgerEntry } from '../codec/ledger-entry.ts';
 import type { SequenceRow } from '../core/sequence.ts';
-import type { IdallocError } from '../errors.ts';
 
 /** The ports of the ledger. Offsets are whole numbers below 2^53; the adapters reject larger ones. */
 
@@ -144,19 +143,13 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
   drop(partition: number): boolean;
 }
 
-/** The reading side of the ledger, which keeps the index growing. */
-export interface LedgerFollower {
-  /** Resolves once the index has applied everything of the partition below `offset`; rejects when it can't in time. */
-  reached(partition: number, offset: number): Promise<void>;
-  /** Why the index can't be queried for the partition now; undefined when it can. */
-  refusal(partition: number): IdallocError | undefined;
-  /** Rises whenever the partition must be restored: earlier look-ups are then stale. */
-  epoch(partition: number): number;
-  /**
-   * Stops reading the partition until the returned function is called, which may be called more than once: an append is
-   * in progress, and its response is cheaper than reading its entries back.
-   */
-  hold(partition: number): () => void;
-  /** The log contradicts the index: forget the partition and restore it from the log. */
-  invalidate(partition: number, cause: string): void;
+/** The progress of the copy of a ledger partition. */
+export interface CopyProgress {
+  readonly state: 'restoring' | 'following' | 'stopped';
+  /** The copy is known to belong to this log; until then it may belong to another one. */
+  readonly isRecognised: boolean;
+  /** The offset after the last entry that it has. */
+  readonly end: number;
+  /** The last known end of the log. */
+  readonly logEnd: number;
 }

@@ -1,29 +1,33 @@
 import type { IndexBinding } from '../adapters/index/sqlite-index.ts';
 import { KafkaLedgerEntries } from '../adapters/kafka/ledger-entries.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
-import { LedgerReader } from '../adapters/kafka/ledger-reader.ts';
+import { LedgerReading } from '../adapters/kafka/ledger-reading.ts';
 import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
+import { every } from '../async/every.ts';
+import { Mutex } from '../async/mutex.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, type IdallocError } from '../errors.ts';
+import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { Ledger } from '../ledger/ledger.ts';
-import type { LedgerIndex } from '../ledger/ports.ts';
-import { Follower } from '../pipeline/follower.ts';
-import type { CopyProgress, KeptCopy } from '../pipeline/partition-state.ts';
+import { LedgerPartition } from '../ledger/partition.ts';
+import type { CopyProgress, LedgerIndex } from '../ledger/ports.ts';
 import type { WorkerContext } from './context.ts';
 import { KeptCopies } from './copies.ts';
-import { RestoreLog } from './restore-log.ts';
+import { type KeptCopy, logRestores } from './restore-log.ts';
 
 /** What a sequence is, is written again at this share of the ledger's retention: three more tries fit before it is forgotten. */
 const RESTATE_AFTER = 1 / 4;
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
+/** How often the index learns where the log starts; it also maintains its store then. */
+const EXPIRE_INTERVAL_MS = 10_000;
 
 /**
- * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which a reader keeps in
- * step with the log.
+ * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
+ * the log.
  */
 export class LedgerService implements Disposable {
   readonly index: LedgerIndex;
@@ -35,9 +39,10 @@ export class LedgerService implements Disposable {
   readonly #opened: Promise<void>;
   readonly #disk: Disposable;
   readonly #copies: KeptCopies;
-  readonly #follower: Follower;
-  readonly #reader: LedgerReader;
-  readonly #restores: RestoreLog;
+  readonly #timers: readonly Disposable[];
+  readonly #partitions: readonly LedgerPartition[];
+  /** Of the open copies. */
+  readonly #readings = new Map<number, LedgerReading>();
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
@@ -50,32 +55,31 @@ export class LedgerService implements Disposable {
     const index = environment.openIndex(binding, {
       onWiped: (cause) => {
         log.warn({ cause }, 'ledger index was discarded');
-        this.#follower?.restore(cause); // undefined while the index opens
+        for (const partition of this.#partitions ?? []) partition.restore(cause); // undefined while the index opens
       },
       onUnusable: fail,
     });
     this.index = index;
     this.#disk = index;
     const entries = new KafkaLedgerEntries({ cluster, runtime, topic });
-    this.#follower = new Follower({
+    const following = {
       index,
-      partitions,
-      setTimer: (run, delayMs) => runtime.schedule(delayMs, run),
-      onRestart: (partition, cause) => {
+      runtime,
+      onRestart: (partition: number, cause: string) => {
         log.warn({ partition, cause }, 'restoring a ledger partition from the log');
         entries.forget(partition);
         this.ledger.requireMarker(partition);
-        this.#reader.restart(partition);
+        this.#readings.get(partition)?.restart();
       },
-      onChange: (partition) => {
+      onChange: (partition: number) => {
         for (const changed of this.#listeners) changed(partition);
       },
-      onStop: (partition, error) => {
+      onStop: (partition: number, error: IdallocError) => {
         metrics.addError(error.code);
         log.error({ partition, code: error.code, error: describeError(error) }, 'ledger partition stopped');
       },
-    });
-    this.#reader = new LedgerReader({ cluster, runtime, tail, topic, sink: this.#follower, log: wireLog });
+    };
+    this.#partitions = Array.from({ length: partitions }, (_, number) => new LedgerPartition(number, following));
     this.log = new KafkaLedgerLog({
       cluster,
       runtime,
@@ -88,28 +92,36 @@ export class LedgerService implements Disposable {
       log: this.log,
       entries,
       index,
-      follower: this.#follower,
+      partitions: this.#partitions,
       restateAfterMs: config.topics.ledgerRetentionMs * RESTATE_AFTER,
       now: () => wallMs(runtime.wallMs()),
     });
+    const readingLog = new RateLimitedLog(runtime, wireLog);
+    const reading = { cluster, runtime, tail, topic, log: readingLog, expiring: new Mutex() };
     this.#copies = new KeptCopies({
       index,
       runtime,
       lingerMs: config.copyLingerMs,
       onOpened: (partition) => {
-        this.#follower.addCopy(partition);
-        this.#reader.follow(partition);
+        const copy = this.#of(partition);
+        copy.open();
+        this.#readings.set(partition, new LedgerReading(reading, copy));
       },
       onDropped: (partition) => {
         log.info({ partition }, 'deleting the copy of a ledger partition: this worker has not needed it for a while');
-        this.#reader.leave(partition);
-        this.#follower.removeCopy(partition);
+        this.#readings.get(partition)?.stop();
+        this.#readings.delete(partition);
+        this.#of(partition).drop();
       },
       onError: (error) =>
         log.error({ error: describeError(error) }, 'could not open or delete copies of ledger partitions'),
     });
-    this.#restores = new RestoreLog({ runtime, log, copies: () => this.copies() });
-    this.#reader.start();
+    this.#timers = [
+      every(runtime, EXPIRE_INTERVAL_MS, async () => {
+        await Promise.all([...this.#readings.values()].map((one) => one.expire()));
+      }),
+      logRestores(runtime, log, () => this.copies()),
+    ];
     this.#opened = this.#copies.openHeld();
   }
 
@@ -145,35 +157,36 @@ export class LedgerService implements Disposable {
     this.#copies.keepAll();
   }
 
-  /** A copy restored from a log without its head is not complete before a marker: until then new requests may be FORGOTTEN. */
-  progress(partition: number): CopyProgress {
-    const progress = this.#follower.progress(partition);
-    const isUnsure = progress.state === 'following' && this.index.horizon(partition) === undefined;
-    return isUnsure ? { ...progress, state: 'restoring' } : progress;
+  /** Of a partition's copy; undefined without one. */
+  progress(partition: number): CopyProgress | undefined {
+    return this.#of(partition).progress;
   }
 
   /** All copies that this worker keeps now. */
   copies(): readonly KeptCopy[] {
-    return Array.from({ length: this.partitions }, (_, partition) => partition).flatMap((partition) => {
-      const progress = this.progress(partition);
-      return progress.state === 'absent' ? [] : { partition, ...progress };
-    });
+    return this.#partitions.flatMap(({ partition, progress }) => (progress ? { partition, ...progress } : []));
   }
 
   /** Whether requests of the partition can be decided now. */
   isReady(partition: number): boolean {
-    return this.#follower.refusal(partition) === undefined;
+    return this.#of(partition).refusal === undefined;
   }
 
   /** Why partitions are stopped: their log holds something unreadable. */
   get stopped(): readonly IdallocError[] {
-    return this.#follower.stopped();
+    return this.#partitions.flatMap(({ stopped }) => stopped ?? []);
   }
 
   [Symbol.dispose](): void {
-    this.#restores[Symbol.dispose]();
+    for (const timer of this.#timers) timer[Symbol.dispose]();
     this.#copies[Symbol.dispose]();
-    this.#reader.stop();
+    for (const reading of this.#readings.values()) reading.stop();
     this.#disk[Symbol.dispose]();
+  }
+
+  #of(partition: number): LedgerPartition {
+    const found = this.#partitions[partition];
+    if (found === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
+    return found;
   }
 }

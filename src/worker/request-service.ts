@@ -12,9 +12,9 @@ import type { Copy } from '../kafka/loops/copies.ts';
 import type { Assigned } from '../kafka/loops/member-options.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
+import type { CopyProgress } from '../ledger/ports.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
-import type { CopyProgress } from '../pipeline/partition-state.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { QuotaUse } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';
@@ -138,10 +138,10 @@ export class RequestService implements Disposable {
   }
 
   /** The partitions of this worker that wait for their ledger copies, with their progress. */
-  get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress }[] {
+  get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress | undefined }[] {
     return (this.#share?.partitions ?? [])
       .map((partition) => ({ partition, progress: this.#parts.ledger.progress(partition) }))
-      .filter(({ progress: { state } }) => state === 'restoring' || state === 'absent');
+      .filter(({ progress }) => progress === undefined || progress.state === 'restoring');
   }
 
   /**

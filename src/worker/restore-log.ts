@@ -1,50 +1,31 @@
-import type { Runtime, Timer } from '../async/runtime.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
+import type { CopyProgress } from '../ledger/ports.ts';
 import type { Log } from '../log.ts';
-import type { KeptCopy } from '../pipeline/partition-state.ts';
 
-export interface RestoreLogOptions {
-  readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
-  readonly log: Log;
-  readonly copies: () => readonly KeptCopy[];
-}
+/** A copy that this worker keeps, with its partition. */
+export type KeptCopy = CopyProgress & { readonly partition: number };
 
 const INTERVAL_MS = 10_000;
 
 /** Logs the progress of long restores: a line for each partition every 10 s. */
-export class RestoreLog implements Disposable {
-  readonly #options: RestoreLogOptions;
-  /** The end of each restoring copy at the last check. */
-  #seen = new Map<number, number>();
-  #timer: Timer | undefined;
-
-  constructor(options: RestoreLogOptions) {
-    this.#options = options;
-    this.#schedule();
-  }
-
-  [Symbol.dispose](): void {
-    this.#timer?.cancel();
-  }
-
-  #schedule(): void {
-    this.#timer = this.#options.runtime.schedule(INTERVAL_MS, () => {
-      this.#look();
-      this.#schedule();
-    });
-  }
-
-  #look(): void {
-    const { copies, log } = this.#options;
-    const seen = new Map<number, number>();
-    for (const { partition, state, end, logEnd } of copies()) {
-      // A complete copy that waits to be compared with the log restores nothing.
-      if (state !== 'restoring' || end >= logEnd) continue;
-      seen.set(partition, end);
-      const before = this.#seen.get(partition);
-      if (before === undefined) continue;
-      const entriesPerSecond = Math.round(((end - before) / INTERVAL_MS) * 1_000);
+export function logRestores(
+  runtime: Pick<Runtime, 'schedule'>,
+  log: Pick<Log, 'info'>,
+  copies: () => readonly KeptCopy[],
+): Disposable {
+  /** The end of each restoring copy at the last look. */
+  let seen = new Map<number, number>();
+  return every(runtime, INTERVAL_MS, () => {
+    const before = seen;
+    // A complete copy that waits to be compared with the log restores nothing.
+    const restoring = copies().filter(({ state, end, logEnd }) => state === 'restoring' && end < logEnd);
+    seen = new Map(restoring.map(({ partition, end }) => [partition, end]));
+    for (const { partition, end, logEnd } of restoring) {
+      const from = before.get(partition);
+      if (from === undefined) continue;
+      const entriesPerSecond = Math.round(((end - from) / INTERVAL_MS) * 1_000);
       log.info({ partition, end, logEnd, entriesPerSecond }, 'restoring a copy of a ledger partition');
     }
-    this.#seen = seen;
-  }
+  });
 }

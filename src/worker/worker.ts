@@ -115,7 +115,7 @@ export class Worker implements AsyncDisposable {
       case 'INDEX_RESTORING':
         return this.#requests?.restoring
           .map(({ partition, progress }) => {
-            const place = progress.state === 'absent' ? 'not started' : `at ${progress.end} of ${progress.logEnd}`;
+            const place = progress === undefined ? 'not started' : `at ${progress.end} of ${progress.logEnd}`;
             return `ledger partition ${partition}: ${place}`;
           })
           .join('; ');

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
 import { FORGOTTEN, nameOf, readDecided } from '../../src/ledger/decided.ts';
 import type { LedgerEntries } from '../../src/ledger/ports.ts';
-import { followedWorld } from '../support/memory-follower.ts';
+import { followedWorld } from '../support/memory-copy.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
@@ -13,9 +13,9 @@ const key = (id: string) => entry(id).key;
 function world(ids: readonly string[]) {
   const at = followedWorld({ entries: ids.map((id, i) => entry(id, { first: BigInt(100 * i), end: i })) });
   at.reader.catchUp(0);
-  const deps = { index: at.index, follower: at.follower, entries: at.topic.entries };
+  const deps = { index: at.index, copy: at.copy, entries: at.topic.entries };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
-    const found = (await readDecided({ ...deps, ...over }, 0, [key(id)])).get(nameOf(key(id)));
+    const found = (await readDecided({ ...deps, ...over }, [key(id)])).get(nameOf(key(id)));
     if (found === undefined || found === FORGOTTEN) return found;
     return Number(found.entry.kind === 'batch' ? found.entry.batch.ranges[0]?.first : found.entry.first);
   };
@@ -36,7 +36,7 @@ describe('what is decided for a key', () => {
   it('is looked up once for equal keys', async () => {
     const { index, deps } = world(['a', 'b']);
     const placesOf = vi.spyOn(index, 'placesOf');
-    const found = await readDecided(deps, 0, ['a', 'b', 'a', 'a'].map(key));
+    const found = await readDecided(deps, ['a', 'b', 'a', 'a'].map(key));
     expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [nameOf(key('a')), nameOf(key('b'))]]);
   });
 
@@ -82,7 +82,7 @@ describe('what is decided for a key', () => {
   ])('is unknown when the partition is invalidated meanwhile and %s', async (_, then, message) => {
     const at = world(['a', 'b']);
     const read: LedgerEntries['read'] = async (partition, offsets) => {
-      at.follower.invalidate(0, 'it is another log');
+      at.copy.invalidate('it is another log');
       then(at);
       return at.topic.entries.read(partition, offsets);
     };

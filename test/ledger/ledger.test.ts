@@ -96,7 +96,7 @@ describe('a log that lost entries', () => {
     const repliedBefore = worker.publisher.records.length;
     await expect(worker.serve([request(2, 'c')])).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
     expect(worker.publisher.records).toHaveLength(repliedBefore);
-    expect(worker.follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(worker.copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(worker.restarts).toHaveLength(1);
   });
 
@@ -124,7 +124,7 @@ describe('a log that lost entries', () => {
     await settle();
     topic.truncate(0, 1);
     for (const worker of [one, other]) {
-      worker.follower.invalidate(0, 'the log is shorter');
+      worker.copy.invalidate('the log is shorter');
       worker.catchUp();
     }
     await other.serve([request(10, 'k'), request(11, 'd'), request(12, 'e')]);
@@ -147,7 +147,7 @@ describe('a log that lost entries', () => {
     topic.land(0, [entry('a', { first: 900n })]);
     const served = expect(worker.serve([request(0, 'a')])).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
     await settle();
-    worker.reader.rejoin(0);
+    worker.reader.restart(0);
     worker.reader.poll(0);
     expect(worker.restarts).toHaveLength(1);
     answer.resolve();
@@ -270,7 +270,7 @@ describe('the reader, while an append is in flight', () => {
   /** The offset from which the reader must read, once it is known; undefined while it waits. */
   function asked(worker: MemoryWorker): { from: number | undefined } {
     const answer: { from: number | undefined } = { from: undefined };
-    void worker.follower.neededFrom(0).then((from) => {
+    void worker.copy.neededFrom().then((from) => {
       answer.from = from;
     });
     return answer;

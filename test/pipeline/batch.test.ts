@@ -354,7 +354,7 @@ describe('a ledger partition that cannot be queried', () => {
   it('serves nothing while it is restored, not even requests that need no entry', async () => {
     const topic = topicOf();
     const worker = new MemoryWorker({ topic, diligent: false });
-    worker.follower.invalidate(0, 'for a test');
+    worker.copy.invalidate('for a test');
     for (const batch of [[request(0, 'a')], [record(0, null)]]) {
       await expect(worker.serve(batch)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
     }

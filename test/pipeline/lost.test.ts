@@ -17,7 +17,7 @@ type Knowing = Awaited<ReturnType<typeof knowing>>;
 
 /** The worker after its reader has found a log that is shorter than what it had read. */
 function noticing(worker: MemoryWorker): MemoryWorker {
-  worker.follower.invalidate(0, 'the log is shorter');
+  worker.copy.invalidate('the log is shorter');
   worker.catchUp();
   return worker;
 }

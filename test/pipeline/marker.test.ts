@@ -19,8 +19,8 @@ function asked(topic: MemoryLedger): { worker: MemoryWorker; ledger: Ledger; ans
       return end;
     },
   };
-  const { index, follower } = worker;
-  const ledger = new Ledger({ ...WITHOUT_RESTATING, log: slow, entries: topic.entries, index, follower });
+  const { index, partitions } = worker;
+  const ledger = new Ledger({ ...WITHOUT_RESTATING, log: slow, entries: topic.entries, index, partitions });
   return { worker, ledger, answer: held.resolve };
 }
 

@@ -245,7 +245,7 @@ describe('a sequence whose log lost entries', () => {
     const { worker, topic } = world();
     await worker.serve([wanted(0, 'a', 3)]);
     topic.truncate(0, 1);
-    worker.follower.invalidate(0, 'the log is shorter');
+    worker.copy.invalidate('the log is shorter');
     worker.catchUp();
     await worker.serve([wanted(0, 'a', 3), request(1, 'x')]);
     expect(gists(worker).slice(1)).toEqual(['SEQUENCE_FORGOTTEN', '0+1']);

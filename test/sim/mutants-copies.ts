@@ -12,7 +12,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, partition, record);\n', '')],
+    patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
   },
   {
     name: 'the first of several keys with one hash taken',
@@ -59,7 +59,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a dropped copy counts as present',
-    patches: [patch('src/pipeline/partition-state.ts', '    this.hasCopy = false;\n', '')],
+    patches: [patch('src/ledger/partition.ts', "  drop(): void {\n    this.#mode = 'absent';\n", '  drop(): void {\n')],
   },
   {
     name: 'an unrecognised copy reported to the group',
@@ -70,9 +70,9 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     name: 'decisions by an incomplete copy',
     patches: [
       patch(
-        'src/pipeline/follower.ts',
-        'state.recognised && end >= state.target) return undefined;',
-        'state.recognised) return undefined;',
+        'src/ledger/partition.ts',
+        'this.#isRecognised && end >= this.#target) return undefined;',
+        'this.#isRecognised) return undefined;',
       ),
     ],
   },

@@ -7,7 +7,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/ledger/ledger.ts',
-        '      await this.#follower.reached(partition, baseOffset);\n    }\n    this.#requireTrusted',
+        '      await this.#of(partition).reached(baseOffset);\n    }\n    this.#requireTrusted',
         '    }\n    this.#requireTrusted',
       ),
       patch(
@@ -93,13 +93,13 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: 'a restore overtaken by retention continues',
     scenario: 'retention',
-    // The reader detects this by the offset, and the follower by the bounds: each is enough.
+    // Reading detects this by the offset, and the copy by the bounds: each is enough.
     patches: [
-      patch('src/pipeline/follower.ts', 'if (due < low) {', 'if (following && due < low) {'),
+      patch('src/ledger/log-checks.ts', 'if (due < low) return', 'if (target === 0 && due < low) return'),
       patch(
-        'src/adapters/kafka/ledger-reader.ts',
-        'sink.invalidate(partition, `offset',
-        'void [sink, position, end]; false && sink.invalidate(partition, `offset',
+        'src/adapters/kafka/ledger-reading.ts',
+        'copy.invalidate(`offset',
+        'void [position, end]; false && copy.invalidate(`offset',
       ),
     ],
   },
@@ -119,7 +119,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a discarded index is not restored',
-    patches: [patch('src/worker/ledger-service.ts', 'this.#follower?.restore(cause); //', '//')],
+    patches: [patch('src/worker/ledger-service.ts', 'partition.restore(cause); //', 'void partition; //')],
   },
   {
     name: 'a horizon that forgets too much',

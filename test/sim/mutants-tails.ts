@@ -80,9 +80,9 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     firstSeed: 37,
     patches: [
       patch(
-        'src/adapters/kafka/ledger-reader.ts',
-        'if (!this.#isOver(reading) && sink.doubt(partition)) this.restart(partition);',
-        'if (this.#isOver(reading) && sink.doubt(partition)) this.restart(partition);',
+        'src/adapters/kafka/ledger-reading.ts',
+        'if (!this.#isOver && copy.doubt()) this.restart();',
+        'if (this.#isOver && copy.doubt()) this.restart();',
       ),
     ],
   },

@@ -1,4 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
+import type { LedgerPartition } from '../../src/ledger/partition.ts';
 import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from '../../src/ledger/ports.ts';
 
 /**
@@ -149,25 +150,20 @@ export class MemoryLedger {
   }
 }
 
-/** Receives the records of a reader. */
-export interface LedgerSink {
-  begin(partition: number, bounds: LogBounds): number;
-  resume(partition: number): number;
-  deliver(partition: number, records: readonly LedgerRecord[]): void;
-}
+type Copy = Pick<LedgerPartition, 'begin' | 'deliver'>;
 
 /**
  * Reads a ledger one step at a time, when the test says so. A position outside the log silently moves to its start.
  */
 export class MemoryReader {
   readonly #ledger: MemoryLedger;
-  readonly #sink: LedgerSink;
+  readonly #copies: readonly Copy[];
   /** The next offset to read; absent for a partition that must start again. */
   readonly #next = new Map<number, number>();
 
-  constructor(ledger: MemoryLedger, sink: LedgerSink) {
+  constructor(ledger: MemoryLedger, copies: readonly Copy[]) {
     this.#ledger = ledger;
-    this.#sink = sink;
+    this.#copies = copies;
   }
 
   /** Forgets its position in the partition: the next poll starts again. */
@@ -175,19 +171,15 @@ export class MemoryReader {
     this.#next.delete(partition);
   }
 
-  /** Continues where the sink says, as after a rebalance. */
-  rejoin(partition: number): void {
-    this.#next.set(partition, this.#sink.resume(partition));
-  }
-
   /** Delivers the next records of a partition, at most `max`; false if there were none. */
   poll(partition: number, max?: number): boolean {
     const bounds = this.#ledger.bounds(partition);
-    const asked = this.#next.get(partition) ?? this.#sink.begin(partition, bounds);
+    const copy = this.#copies[partition] as Copy;
+    const asked = this.#next.get(partition) ?? copy.begin(bounds);
     const offset = asked >= bounds.low && asked <= bounds.high ? asked : bounds.low;
     const records = this.#ledger.read(partition, offset, max);
     this.#next.set(partition, offset + records.length);
-    if (records.length > 0) this.#sink.deliver(partition, records);
+    if (records.length > 0) copy.deliver(records);
     return records.length > 0;
   }
 

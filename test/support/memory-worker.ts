@@ -5,9 +5,9 @@ import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
+import { LedgerPartition } from '../../src/ledger/partition.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog } from '../../src/ledger/ports.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
-import { Follower } from '../../src/pipeline/follower.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
@@ -34,7 +34,7 @@ export const WITHOUT_RESTATING = { restateAfterMs: Number.POSITIVE_INFINITY, now
 export class ManualTimers {
   readonly #due = new Set<() => void>();
 
-  readonly set = (run: () => void): { cancel(): void } => {
+  readonly schedule = (_delayMs: number, run: () => void): { cancel(): void } => {
     this.#due.add(run);
     return { cancel: () => this.#due.delete(run) };
   };
@@ -79,7 +79,7 @@ export class MemoryWorker {
   readonly publisher = new MemoryPublisher();
   readonly index: LedgerCopies;
   readonly allocator: CountingAllocator;
-  readonly follower: Follower;
+  readonly partitions: readonly LedgerPartition[];
   readonly reader: MemoryReader;
   readonly ledger: Ledger;
   readonly deps: PipelineDeps;
@@ -88,33 +88,35 @@ export class MemoryWorker {
     const { topic, partitions = 1, diligent = true } = options;
     this.index = options.index ?? new MemoryIndex();
     this.allocator = new CountingAllocator(options.workerId ?? 0);
-    this.follower = new Follower({
+    const following = {
       index: this.index,
-      partitions,
-      setTimer: (run) => {
-        if (diligent) queueMicrotask(() => this.catchUp());
-        return this.timers.set(run);
+      runtime: {
+        schedule: (delayMs: number, run: () => void) => {
+          if (diligent) queueMicrotask(() => this.catchUp());
+          return this.timers.schedule(delayMs, run);
+        },
       },
-      onRestart: (partition, cause) => {
+      onRestart: (partition: number, cause: string) => {
         this.restarts.push(cause);
         this.ledger.requireMarker(partition);
         this.reader.restart(partition);
       },
       onChange: () => {},
       onStop: () => {},
-    });
-    for (let partition = 0; partition < partitions; partition += 1) {
+    };
+    this.partitions = Array.from({ length: partitions }, (_, partition) => {
       this.index.load(partition);
-      this.follower.addCopy(partition);
-    }
-    this.reader = new MemoryReader(topic, this.follower);
+      return new LedgerPartition(partition, following);
+    });
+    for (const partition of this.partitions) partition.open();
+    this.reader = new MemoryReader(topic, this.partitions);
     const log = this.#recorded(topic.producer(options.link));
     this.ledger = new Ledger({
       ...WITHOUT_RESTATING,
       log,
       entries: options.entries ?? topic.entries,
       index: this.index,
-      follower: this.follower,
+      partitions: this.partitions,
       ...options.ledger,
     });
     this.publisher.onEvent = (what, records) => {
@@ -152,16 +154,19 @@ export class MemoryWorker {
       runtime: { sleep: async () => this.catchUp(), random: () => 0 },
     };
     this.#homeOf = options.homeOf;
-    this.#partitions = partitions;
     this.catchUp();
   }
 
-  readonly #partitions: number;
   readonly #homeOf: ((correlationId: Buffer) => number) | undefined;
+
+  /** The first partition, which most tests use. */
+  get copy(): LedgerPartition {
+    return this.partitions[0] as LedgerPartition;
+  }
 
   /** Lets the reader read to the end. */
   catchUp(): void {
-    for (let partition = 0; partition < this.#partitions; partition += 1) this.reader.catchUp(partition);
+    for (const { partition } of this.partitions) this.reader.catchUp(partition);
   }
 
   /** Serves a batch of a request partition; rejects as the pipeline does. */

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
-import type { KeptCopy } from '../../src/pipeline/partition-state.ts';
-import { RestoreLog } from '../../src/worker/restore-log.ts';
+import { type KeptCopy, logRestores } from '../../src/worker/restore-log.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
 const INTERVAL_MS = 10_000;
@@ -14,7 +13,7 @@ it('a long restore is logged every 10 s with its progress and speed; a short one
     return { partition: 0, state, isRecognised: true, end, logEnd: 9_000_000 };
   };
   let copy = at('restoring', 1_000_000);
-  const logging = new RestoreLog({ runtime, log, copies: () => [copy] });
+  const logging = logRestores(runtime, log, () => [copy]);
   await runtime.until(runtime.sleep(INTERVAL_MS + 1));
   expect(lines).toEqual([]);
   copy = at('restoring', 5_000_000);

@@ -39,7 +39,7 @@ export interface PartitionHooks {
  *   any         -> stopped      final
  *
  * Delivering: `ahead` (as fetched) -> `current` (decoded and delivered, chunk by chunk) -> released. So at most two responses
- * and one chunk are held, and the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `epoch`,
+ * and one chunk are held, and the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `seeks`,
  * which identifies responses to earlier fetches.
  */
 export class FollowedPartition implements Followed {
@@ -53,9 +53,9 @@ export class FollowedPartition implements Followed {
   leader: number | undefined;
   /** Where the next fetch starts. */
   fetchFrom: number;
-  epoch = 0;
-  /** The epoch of the fetch in progress. */
-  requestedIn = 0;
+  seeks = 0;
+  /** The seeks before the fetch in progress. */
+  seeksAtFetch = 0;
   readonly backoff = new Backoff({ minMs: 50, maxMs: 1_000 });
   backoffTimer: Timer | undefined;
   #ahead: Fetched | undefined;
@@ -148,7 +148,7 @@ export class FollowedPartition implements Followed {
   }
 
   #refetchFrom(offset: number): void {
-    this.epoch += 1;
+    this.seeks += 1;
     this.fetchFrom = offset;
     this.#ahead = undefined;
     this.proceed();

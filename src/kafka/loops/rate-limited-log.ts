@@ -29,6 +29,10 @@ export class RateLimitedLog {
     this.#log(isDue ? 'warn' : 'debug', { ...fields, count }, message);
   }
 
+  info(fields: object, message: string): void {
+    this.#log('info', fields, message);
+  }
+
   debug(fields: object, message: string): void {
     this.#log('debug', fields, message);
   }

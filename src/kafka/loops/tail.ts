@@ -107,7 +107,7 @@ export class Tail {
     const request = leader.request(places);
     for (const followed of places) {
       followed.state = 'fetching';
-      followed.requestedIn = followed.epoch;
+      followed.seeksAtFetch = followed.seeks;
     }
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
@@ -127,7 +127,7 @@ export class Tail {
     for (const [i, followed] of places.entries()) {
       if (followed.state !== 'fetching') continue;
       followed.state = 'ready';
-      if (followed.requestedIn !== followed.epoch) continue;
+      if (followed.seeksAtFetch !== followed.seeks) continue;
       const response = responses.get(followed.key);
       const errorCode = response === undefined ? 'MALFORMED_RESPONSE' : response.errorCode;
       if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
@@ -160,7 +160,7 @@ export class Tail {
   /** The broker reports that the position is outside the log. */
   async #locate(followed: FollowedPartition): Promise<void> {
     const { cluster, runtime, isolation } = this.#options;
-    const { topic, partition, epoch, fetchFrom } = followed;
+    const { topic, partition, seeks, fetchFrom } = followed;
     followed.state = 'locating';
     try {
       const query = { topic, partition, isolation, timeoutMs: FIND_TIMEOUT_MS };
@@ -173,7 +173,7 @@ export class Tail {
       }
       const to = await this.#nextPosition(followed, bounds, fetchFrom);
       if (followed.state !== 'locating') return;
-      if (followed.epoch === epoch) followed.fetchFrom = to;
+      if (followed.seeks === seeks) followed.fetchFrom = to;
       this.#backOff(followed);
     } catch (error) {
       this.#failed(followed, error);

@@ -63,9 +63,9 @@ function modelled({ origin, end, horizon, through }: Index): unknown[] {
 async function decisions(index: MemoryIndex, records: readonly LedgerRecord[]): Promise<unknown[]> {
   const keys = [0, 1].map((request) => encodeLedgerKey(Buffer.from(idOf(request))));
   const held = new Map(records.map((record) => [record.offset, record]));
-  const follower = { epoch: () => 0, refusal: () => undefined, invalidate() {} };
+  const copy = { partition: 0, epoch: 0, refusal: undefined, invalidate() {} };
   const read = async () => held;
-  const found = await readDecided({ index, follower, entries: { read } }, 0, keys);
+  const found = await readDecided({ index, copy, entries: { read } }, keys);
   return keys.map((key) => {
     const decision = found.get(nameOf(key));
     return decision === undefined || decision === FORGOTTEN ? decision : decision.offset;

@@ -1,10 +1,10 @@
-import { Follower } from '../../src/pipeline/follower.ts';
+import { LedgerPartition } from '../../src/ledger/partition.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type LedgerDraft, MemoryLedger, MemoryReader } from './memory-ledger.ts';
 import { entry } from './memory-records.ts';
 import { ManualTimers } from './memory-worker.ts';
 
-/** A follower of one partition, with an index that may be older than the follower. */
+/** A copy of the only partition of a topic, with an index that may be older than that. */
 export function followedWorld(
   options: { readonly entries?: readonly LedgerDraft[]; readonly index?: MemoryIndex } = {},
 ) {
@@ -18,27 +18,27 @@ export function follow(topic: MemoryLedger, index = new MemoryIndex(), partition
   const causes: string[] = [];
   const stopped: [number, string][] = [];
   let changes = 0;
-  const follower = new Follower({
-    index,
-    partitions,
-    setTimer: timers.set,
-    onRestart: (partition, cause) => {
-      causes.push(cause);
-      reader.restart(partition);
-    },
-    onChange: () => {
-      changes += 1;
-    },
-    onStop: (partition, { code }) => {
-      stopped.push([partition, code]);
-    },
-  });
-  for (let partition = 0; partition < partitions; partition += 1) {
+  const copies = Array.from({ length: partitions }, (_, partition) => {
     index.load(partition);
-    follower.addCopy(partition);
-  }
-  const reader = new MemoryReader(topic, follower);
-  return { index, timers, causes, stopped, follower, reader, changes: () => changes };
+    return new LedgerPartition(partition, {
+      index,
+      runtime: timers,
+      onRestart: (_partition, cause) => {
+        causes.push(cause);
+        reader.restart(partition);
+      },
+      onChange: () => {
+        changes += 1;
+      },
+      onStop: (_partition, { code }) => {
+        stopped.push([partition, code]);
+      },
+    });
+  });
+  for (const one of copies) one.open();
+  const reader = new MemoryReader(topic, copies);
+  const copy = copies[0] as LedgerPartition;
+  return { index, timers, causes, stopped, copies, copy, reader, changes: () => changes };
 }
 
 /** An index that has applied the topic so far, as an earlier worker would have left it. */

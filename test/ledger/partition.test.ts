@@ -1,36 +1,36 @@
 import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
+import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-copy.ts';
 import { type LedgerDraft, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
 
 describe('restoring', () => {
   it('refuses with INDEX_RESTORING before it has started, and up to the end that the log had then', () => {
-    const { topic, follower, reader, index } = followedWorld({ entries: three });
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    const { topic, copy, reader, index } = followedWorld({ entries: three });
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.poll(0, 2);
     topic.land(0, [entry('d')]);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(follower.progress(0)).toEqual({ state: 'restoring', isRecognised: true, end: 2, logEnd: 3 });
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.progress).toEqual({ state: 'restoring', isRecognised: true, end: 2, logEnd: 3 });
     reader.poll(0, 1);
     expect(index.end(0)).toBe(3);
-    expect(follower.refusal(0)).toBeUndefined();
-    expect(follower.progress(0)).toEqual({ state: 'following', isRecognised: true, end: 3, logEnd: 3 });
+    expect(copy.refusal).toBeUndefined();
+    expect(copy.progress).toEqual({ state: 'following', isRecognised: true, end: 3, logEnd: 3 });
   });
 
   it('completes immediately for an empty partition', () => {
-    const { follower, reader } = followedWorld();
+    const { copy, reader } = followedWorld();
     reader.poll(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
   });
 
   it('starts at the first entry that retention left when nothing is known', () => {
-    const { topic, follower, reader, index } = followedWorld({
+    const { topic, copy, reader, index } = followedWorld({
       entries: [entry('a'), entry('b'), entry('c', { end: 2 })],
     });
     topic.trim(0, 2);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
     expect([heldAt(index, 'b'), heldAt(index, 'c')]).toEqual([undefined, 2]);
   });
 
@@ -48,14 +48,14 @@ describe('restoring', () => {
 
 describe('a reader that takes over from another', () => {
   it('must find the last entry again, and reports when it has', () => {
-    const { topic, follower, reader, changes } = followedWorld({ entries: three });
+    const { topic, copy, reader, changes } = followedWorld({ entries: three });
     reader.catchUp(0);
     const before = changes();
     reader.restart(0);
-    follower.begin(0, topic.bounds(0));
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    copy.begin(topic.bounds(0));
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
     expect(changes()).toBeGreaterThan(before);
   });
 });
@@ -65,8 +65,8 @@ describe('an existing index', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.land(0, [entry('d'), entry('a', { first: 5n })]);
-    const { follower, reader, causes } = follow(topic, index);
-    expect(follower.begin(0, topic.bounds(0))).toBe(2);
+    const { copy, reader, causes } = follow(topic, index);
+    expect(copy.begin(topic.bounds(0))).toBe(2);
     reader.catchUp(0);
     expect(causes).toEqual([]);
     expect([heldAt(index, 'a'), heldAt(index, 'd'), index.end(0)]).toEqual([0, 3, 5]);
@@ -74,12 +74,12 @@ describe('an existing index', () => {
 
   it('is not queried before its last entry was recognised, even if the log ends where it does', () => {
     const { topic } = followedWorld({ entries: three });
-    const { follower, reader, changes } = follow(topic, indexOf(topic));
-    follower.begin(0, topic.bounds(0));
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    const { copy, reader, changes } = follow(topic, indexOf(topic));
+    copy.begin(topic.bounds(0));
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     expect(changes()).toBe(0);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
     expect(changes()).toBeGreaterThan(0);
   });
 
@@ -87,12 +87,12 @@ describe('an existing index', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.truncate(0, 1);
-    const { follower, reader, causes } = follow(topic, index);
-    const epoch = follower.epoch(0);
+    const { copy, reader, causes } = follow(topic, index);
+    const epoch = copy.epoch;
     reader.catchUp(0);
     expect(causes).toEqual(['the log spans 0 to 1 now, but was read up to 3']);
-    expect(follower.epoch(0)).toBeGreaterThan(epoch);
-    expect([follower.refusal(0), index.end(0)]).toEqual([undefined, 1]);
+    expect(copy.epoch).toBeGreaterThan(epoch);
+    expect([copy.refusal, index.end(0)]).toEqual([undefined, 1]);
   });
 
   it('is invalidated when the log was recreated and ends in the same marker', () => {
@@ -113,12 +113,12 @@ describe('an existing index', () => {
     const index = indexOf(topic);
     topic.truncate(0, 0);
     topic.land(0, [entry('x'), entry('b'), entry('c', { first: 1n }), entry('y')]);
-    const { follower, reader, causes } = follow(topic, index);
+    const { copy, reader, causes } = follow(topic, index);
     reader.poll(0);
     expect(causes).toEqual([expect.stringContaining('offset 2')]);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
     expect([heldAt(index, 'a'), heldAt(index, 'x'), index.end(0)]).toEqual([undefined, 0, 4]);
   });
 
@@ -146,18 +146,18 @@ describe('an existing index', () => {
     const index = indexOf(topic);
     topic.land(0, [entry('d', { end: 3 })]);
     topic.trim(0, 3);
-    const { reader, follower } = follow(topic, index);
+    const { reader, copy } = follow(topic, index);
     reader.catchUp(0);
-    expect([heldAt(index, 'c'), heldAt(index, 'd'), follower.refusal(0)]).toEqual([2, 3, undefined]);
+    expect([heldAt(index, 'c'), heldAt(index, 'd'), copy.refusal]).toEqual([2, 3, undefined]);
   });
 
   it('is kept when retention left nothing at all', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
     topic.trim(0, 3);
-    const { reader, follower } = follow(topic, index);
+    const { reader, copy } = follow(topic, index);
     reader.poll(0);
-    expect([heldAt(index, 'c'), follower.refusal(0)]).toEqual([2, undefined]);
+    expect([heldAt(index, 'c'), copy.refusal]).toEqual([2, undefined]);
   });
 
   it('is restored when retention removed more than it has read', () => {
@@ -183,27 +183,27 @@ describe('following', () => {
   });
 
   it('needs nothing below the entry that was settled last, and recognises the log by that one', async () => {
-    const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
     index.apply(0, topic.read(0, 3));
-    expect(await follower.neededFrom(0)).toBe(4);
+    expect(await copy.neededFrom()).toBe(4);
     topic.land(0, [entry('f')]);
-    follower.deliver(0, topic.read(0, 4), 4);
+    copy.deliver(topic.read(0, 4), 4);
     expect([heldAt(index, 'f'), causes]).toEqual([5, []]);
     topic.land(0, [entry('g'), entry('h')]);
     index.apply(0, topic.read(0, 6));
     topic.truncate(0, 7);
     topic.land(0, [entry('z')]);
-    follower.deliver(0, topic.read(0, 7), 7);
+    copy.deliver(topic.read(0, 7), 7);
     expect(causes).toEqual([expect.stringContaining('offset 7 differs from the one that was applied')]);
   });
 
   it('invalidates a log in which reading skips an entry', () => {
-    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d'), entry('e')]);
-    follower.deliver(0, topic.read(0, 4));
+    copy.deliver(topic.read(0, 4));
     expect(causes).toEqual([expect.stringContaining('offset 4, but 3 was expected')]);
     expect(index.end(0)).toBe(3);
     reader.catchUp(0);
@@ -219,26 +219,26 @@ describe('following', () => {
   });
 
   it('accepts nothing while it waits for its restart', () => {
-    const { topic, follower, reader, index, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, index, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.invalidate(0, 'for a test');
+    copy.invalidate('for a test');
     topic.land(0, [entry('d')]);
-    follower.deliver(0, topic.read(0, 3));
+    copy.deliver(topic.read(0, 3));
     expect(index.end(0)).toBe(3);
-    follower.invalidate(0, 'again');
+    copy.invalidate('again');
     expect(causes).toEqual(['for a test']);
   });
 
-  it('reads its last entry again after a rebalance, and recognises it', () => {
-    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
+  it('reads its last entry again after a restart, and recognises it', () => {
+    const { topic, copy, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d')]);
-    reader.rejoin(0);
+    reader.restart(0);
     reader.catchUp(0);
-    expect([causes, index.end(0), follower.refusal(0)]).toEqual([[], 4, undefined]);
+    expect([causes, index.end(0), copy.refusal]).toEqual([[], 4, undefined]);
     topic.truncate(0, 3);
     topic.land(0, [entry('z')]);
-    reader.rejoin(0);
+    reader.restart(0);
     reader.poll(0);
     expect(causes).toHaveLength(1);
   });
@@ -253,25 +253,25 @@ describe('an unreadable entry', () => {
   ];
 
   it.each(foreign)('stops the partition: %s', (_, bad) => {
-    const { topic, follower, reader, index, stopped } = followedWorld({ entries: [...three, bad, entry('d')] });
+    const { topic, copy, reader, index, stopped } = followedWorld({ entries: [...three, bad, entry('d')] });
     reader.catchUp(0);
-    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    expect(copy.refusal).toMatchObject({ code: 'LEDGER_UNREADABLE' });
     topic.land(0, [entry('e')]);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    expect(copy.refusal).toMatchObject({ code: 'LEDGER_UNREADABLE' });
     expect(stopped).toEqual([[0, 'LEDGER_UNREADABLE']]);
     expect(heldAt(index, 'd')).toBeUndefined();
   });
 
   it('that the reader could not decode stops the partition with the reason', async () => {
-    const { topic, follower, reader, index, changes } = followedWorld({ entries: three });
+    const { topic, copy, reader, index, changes } = followedWorld({ entries: three });
     reader.catchUp(0);
-    const reached = expect(follower.reached(0, 4)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    const reached = expect(copy.reached(4)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
     const before = changes();
-    follower.unreadable(0, 3, 'a zstd batch is damaged');
+    copy.unreadable(3, 'a zstd batch is damaged');
     await reached;
     const message = expect.stringContaining('a zstd batch is damaged');
-    expect(follower.refusal(0)).toMatchObject({ code: 'LEDGER_UNREADABLE', message });
+    expect(copy.refusal).toMatchObject({ code: 'LEDGER_UNREADABLE', message });
     expect(changes()).toBeGreaterThan(before);
     topic.land(0, [entry('d')]);
     reader.catchUp(0);
@@ -279,41 +279,41 @@ describe('an unreadable entry', () => {
   });
 
   it('is ignored in a partition that must be restored', () => {
-    const { follower, reader } = followedWorld({ entries: three });
+    const { copy, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
-    follower.invalidate(0, 'it was another log');
-    follower.unreadable(0, 3, 'a zstd batch is damaged');
+    copy.invalidate('it was another log');
+    copy.unreadable(3, 'a zstd batch is damaged');
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
   });
 
   it('rejects callers that wait for the entries after it', async () => {
-    const { topic, follower, reader } = followedWorld({ entries: three });
+    const { topic, copy, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
-    const reached = expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    const reached = expect(copy.reached(5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
     topic.land(0, [{ key: null, value: null }, entry('d')]);
     reader.catchUp(0);
     await reached;
-    await expect(follower.reached(0, 5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+    await expect(copy.reached(5)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
   });
 });
 
 describe('a marker', () => {
   it('needs no key, decides nothing, and raises the highest request offset', () => {
     const marker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 3, through: 500 }) };
-    const { index, reader, follower } = followedWorld({ entries: [...three, marker] });
+    const { index, reader, copy } = followedWorld({ entries: [...three, marker] });
     reader.catchUp(0);
-    expect([index.end(0), index.through(0), follower.refusal(0)]).toEqual([4, 500, undefined]);
+    expect([index.end(0), index.through(0), copy.refusal]).toEqual([4, 500, undefined]);
   });
 });
 
 describe('reached', () => {
   it('resolves when the offset is applied, immediately if it already is', async () => {
-    const { topic, follower, reader, timers } = followedWorld({ entries: three });
+    const { topic, copy, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
-    await follower.reached(0, 3);
+    await copy.reached(3);
     const seen: string[] = [];
-    const reached = follower.reached(0, 5).then(() => seen.push('reached'));
+    const reached = copy.reached(5).then(() => seen.push('reached'));
     topic.land(0, [entry('d')]);
     reader.catchUp(0);
     await Promise.resolve();
@@ -325,9 +325,9 @@ describe('reached', () => {
   });
 
   it('times out, and leaves nothing behind', async () => {
-    const { follower, reader, timers } = followedWorld({ entries: three });
+    const { copy, reader, timers } = followedWorld({ entries: three });
     reader.catchUp(0);
-    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({
+    const reached = expect(copy.reached(9)).rejects.toMatchObject({
       code: 'INDEX_RESTORING',
       message: expect.stringContaining('only up to offset 3, not 9'),
     });
@@ -337,10 +337,10 @@ describe('reached', () => {
   });
 
   it('rejects with LEDGER_TRUNCATED when the log is found to have lost entries', async () => {
-    const { follower, reader } = followedWorld({ entries: three });
+    const { copy, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
-    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
-    follower.invalidate(0, 'for a test');
+    const reached = expect(copy.reached(9)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    copy.invalidate('for a test');
     await reached;
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { Ledger } from '../../src/ledger/ledger.ts';
-import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-follower.ts';
+import { follow, followedWorld, heldAt, indexOf, three } from '../support/memory-copy.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry } from '../support/memory-records.ts';
@@ -34,7 +34,7 @@ describe('an own entry that was settled before it was read', () => {
   });
 
   it('does not decide when reading has found another entry of its key at its offset', async () => {
-    const { topic, reader, index, follower } = followedWorld();
+    const { topic, reader, index, copies } = followedWorld();
     reader.catchUp(0);
     const mine = entry('x', { first: 1n });
     const log = topic.producer();
@@ -50,7 +50,7 @@ describe('an own entry that was settled before it was read', () => {
       },
       entries: topic.entries,
       index,
-      follower,
+      partitions: copies,
     });
     const drafted = { ...mine, entry: decodeLedgerEntry(mine.value) };
     expect((await ledger.commit(0, { end: 0, epoch: ledger.epoch(0), entries: [drafted] })).firsts).toEqual(new Set());
@@ -67,24 +67,26 @@ describe('a copy whose reading was interrupted', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
     const changes = world.changes();
-    expect(world.follower.doubt(0)).toBe(true);
-    expect(world.follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(world.follower.progress(0)).toMatchObject({ isRecognised: false });
+    const { epoch } = world.copy;
+    expect(world.copy.doubt()).toBe(true);
+    expect(world.copy.epoch, 'what was looked up before is looked up again').toBeGreaterThan(epoch);
+    expect(world.copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(world.copy.progress).toMatchObject({ isRecognised: false });
     expect(world.changes(), 'nobody has to act on it').toBe(changes);
     ended(world);
-    expect([world.follower.refusal(0), world.causes, heldAt(world.index, 'a')]).toEqual([undefined, [], 0]);
+    expect([world.copy.refusal, world.causes, heldAt(world.index, 'a')]).toEqual([undefined, [], 0]);
   });
 
   it('is restored if the log has lost its tail meanwhile and is as long again, though nothing was out of range', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
-    const epoch = world.follower.epoch(0);
+    const epoch = world.copy.epoch;
     world.topic.truncate(0, 1);
     world.topic.land(0, [entry('x', { end: 1 }), entry('y', { end: 2 })]);
-    world.follower.doubt(0);
+    world.copy.doubt();
     ended(world);
     expect(world.causes).toEqual([expect.stringContaining('offset 2 differs')]);
-    expect(world.follower.epoch(0)).toBeGreaterThan(epoch);
+    expect(world.copy.epoch).toBeGreaterThan(epoch);
     expect(['a', 'b', 'c', 'x', 'y'].map((key) => heldAt(world.index, key))).toEqual([0, undefined, undefined, 1, 2]);
   });
 
@@ -92,18 +94,18 @@ describe('a copy whose reading was interrupted', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
     world.topic.trim(0, 3);
-    world.follower.doubt(0);
+    world.copy.doubt();
     ended(world);
-    expect([world.follower.refusal(0), world.causes, world.index.end(0)]).toEqual([undefined, [], 3]);
+    expect([world.copy.refusal, world.causes, world.index.end(0)]).toEqual([undefined, [], 3]);
   });
 
   it('is not in doubt if it does not exist, or is restored anyway', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);
-    world.follower.invalidate(0, 'for a test');
-    expect(world.follower.doubt(0)).toBe(false);
-    world.follower.removeCopy(0);
-    expect(world.follower.doubt(0)).toBe(false);
+    world.copy.invalidate('for a test');
+    expect(world.copy.doubt()).toBe(false);
+    world.copy.drop();
+    expect(world.copy.doubt()).toBe(false);
   });
 });
 
@@ -111,15 +113,15 @@ describe('a log that was longer before', () => {
   const ahead = entry('d', { end: 9, through: 70 });
 
   it('invalidates the copy when the writer of an entry had read beyond its offset', () => {
-    const { topic, reader, causes, follower, index } = followedWorld({ entries: three });
+    const { topic, reader, causes, copy, index } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [ahead]);
     reader.poll(0);
     expect(causes).toEqual([expect.stringContaining('offset 3')]);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
     reader.catchUp(0);
     expect(causes).toHaveLength(1);
-    expect([follower.refusal(0), heldAt(index, 'a'), heldAt(index, 'd')]).toEqual([undefined, 0, 3]);
+    expect([copy.refusal, heldAt(index, 'a'), heldAt(index, 'd')]).toEqual([undefined, 0, 3]);
   });
 
   it('is accepted by a restore of an empty copy, and what its writer knew counts as decided', () => {
@@ -142,20 +144,20 @@ describe('a gap within a delivery', () => {
   const skipping = (topic: MemoryLedger) => topic.read(0, 0).filter(({ offset }) => offset !== 1);
 
   it('invalidates the copy when it is new', () => {
-    const { topic, follower, causes, index } = followedWorld();
-    follower.begin(0, topic.bounds(0));
+    const { topic, copy, causes, index } = followedWorld();
+    copy.begin(topic.bounds(0));
     topic.land(0, three);
-    follower.deliver(0, skipping(topic));
+    copy.deliver(skipping(topic));
     expect(causes).toEqual([expect.stringContaining('offset 2, but 1 was expected')]);
-    expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'INDEX_RESTORING']);
+    expect([index.end(0), copy.refusal?.code]).toEqual([0, 'INDEX_RESTORING']);
   });
 
   it('stops the partition in a restore of an empty copy: it will not go away', () => {
-    const { topic, follower, causes, index } = followedWorld({ entries: three });
-    follower.begin(0, topic.bounds(0));
-    follower.deliver(0, skipping(topic));
+    const { topic, copy, causes, index } = followedWorld({ entries: three });
+    copy.begin(topic.bounds(0));
+    copy.deliver(skipping(topic));
     expect(causes).toEqual([]);
-    expect([index.end(0), follower.refusal(0)?.code]).toEqual([0, 'LEDGER_UNREADABLE']);
+    expect([index.end(0), copy.refusal?.code]).toEqual([0, 'LEDGER_UNREADABLE']);
   });
 });
 
@@ -175,9 +177,9 @@ describe('a store that fails', () => {
     const topic = new MemoryLedger(1, () => 1_700_000_000_000);
     topic.land(0, three);
     for (const code of ['INDEX_RESTORING', 'INDEX_UNUSABLE'] as const) {
-      const { follower, reader, index } = follow(topic, failing(code));
+      const { copy, reader, index } = follow(topic, failing(code));
       reader.poll(0);
-      expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+      expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
       expect(index.end(0)).toBe(0);
     }
   });
@@ -186,18 +188,15 @@ describe('a store that fails', () => {
     const topic = new MemoryLedger(2, () => 1_700_000_000_000);
     topic.land(0, three);
     topic.land(1, [{ key: null, value: null }]);
-    const { follower, reader, index, causes } = follow(topic, new MemoryIndex(), 2);
+    const { copy, copies, reader, index, causes } = follow(topic, new MemoryIndex(), 2);
     for (const partition of [0, 1]) reader.catchUp(partition);
-    const reached = expect(follower.reached(0, 9)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
-    follower.restore('the disk is full');
+    const reached = expect(copy.reached(9)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    for (const one of copies) one.restore('the disk is full');
     await reached;
     expect(causes).toEqual(['the disk is full']);
-    expect([0, 1].map((partition) => follower.refusal(partition)?.code)).toEqual([
-      'INDEX_RESTORING',
-      'LEDGER_UNREADABLE',
-    ]);
+    expect(copies.map(({ refusal }) => refusal?.code)).toEqual(['INDEX_RESTORING', 'LEDGER_UNREADABLE']);
     reader.catchUp(0);
-    expect([follower.refusal(0), heldAt(index, 'c')]).toEqual([undefined, 2]);
+    expect([copy.refusal, heldAt(index, 'c')]).toEqual([undefined, 2]);
   });
 });
 
@@ -208,70 +207,66 @@ describe('a partition that stopped', () => {
   function stopped() {
     const world = followedWorld({ entries: [...three, entry('d'), bad, entry('e', { end: 5 })] });
     world.reader.catchUp(0);
-    expect(world.follower.stopped().map(({ code }) => code)).toEqual(['LEDGER_UNREADABLE']);
+    expect(world.copies.map((one) => one.stopped?.code)).toEqual(['LEDGER_UNREADABLE']);
     return world;
   }
 
   it('names the offset that it cannot read', () => {
-    expect(stopped().follower.refusal(0)?.message).toContain('at offset 4');
+    expect(stopped().copy.refusal?.message).toContain('at offset 4');
   });
 
   it('stays stopped while the log still holds what it could not read', () => {
-    const { topic, follower, reader, causes } = stopped();
+    const { topic, copy, reader, causes } = stopped();
     topic.trim(0, 4);
-    follower.expire(0, 4, 6);
+    copy.expire(4, 6);
     reader.catchUp(0);
-    expect([causes, follower.refusal(0)?.code]).toEqual([[], 'LEDGER_UNREADABLE']);
+    expect([causes, copy.refusal?.code]).toEqual([[], 'LEDGER_UNREADABLE']);
   });
 
   it('is restored, and trusted again, when the log starts after that', () => {
-    const { topic, follower, reader, causes, changes, index } = stopped();
+    const { topic, copy, reader, causes, changes, index } = stopped();
     const before = changes();
     topic.trim(0, 5);
-    expect(follower.expire(0, 5, 6)).toBe(false);
-    expect([follower.stopped(), follower.refusal(0)?.code]).toEqual([[], 'INDEX_RESTORING']);
+    expect(copy.expire(5, 6)).toBe(false);
+    expect([copy.stopped, copy.refusal?.code]).toEqual([undefined, 'INDEX_RESTORING']);
     reader.catchUp(0);
     expect(causes).toEqual(['the log now starts at offset 5, after what could not be read']);
-    expect([follower.refusal(0), heldAt(index, 'd'), heldAt(index, 'e')]).toEqual([undefined, undefined, 5]);
+    expect([copy.refusal, heldAt(index, 'd'), heldAt(index, 'e')]).toEqual([undefined, undefined, 5]);
     expect(changes()).toBe(before + 2);
   });
 
   it('is restored when the log was recreated', () => {
-    const { topic, follower, reader } = stopped();
+    const { topic, copy, reader } = stopped();
     topic.truncate(0, 0);
-    follower.expire(0, 0, 0);
+    copy.expire(0, 0);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
   });
 
   it('is also restored when it stopped for an undecodable batch or for a gap', () => {
     for (const stop of ['batch', 'hole'] as const) {
-      const { topic, follower, reader } = followedWorld({ entries: [...three, entry('d', { end: 3 })] });
-      follower.begin(0, topic.bounds(0));
-      if (stop === 'batch') follower.unreadable(0, 2, 'a zstd batch is damaged');
-      else
-        follower.deliver(
-          0,
-          topic.read(0, 0).filter(({ offset }) => offset !== 2),
-        );
-      expect(follower.stopped()).toHaveLength(1);
-      follower.expire(0, 2, 4);
-      expect(follower.stopped()).toHaveLength(1);
+      const { topic, copy, reader } = followedWorld({ entries: [...three, entry('d', { end: 3 })] });
+      copy.begin(topic.bounds(0));
+      if (stop === 'batch') copy.unreadable(2, 'a zstd batch is damaged');
+      else copy.deliver(topic.read(0, 0).filter(({ offset }) => offset !== 2));
+      expect(copy.stopped).toBeDefined();
+      copy.expire(2, 4);
+      expect(copy.stopped).toBeDefined();
       topic.trim(0, 3);
-      follower.expire(0, 3, 4);
+      copy.expire(3, 4);
       reader.catchUp(0);
-      expect(follower.refusal(0)).toBeUndefined();
+      expect(copy.refusal).toBeUndefined();
     }
   });
 
   it('stops again at the next unreadable entry', () => {
-    const { topic, follower, reader, stopped: stops } = stopped();
+    const { topic, copy, reader, stopped: stops } = stopped();
     topic.land(0, [bad]);
     topic.trim(0, 5);
-    follower.expire(0, 5, 7);
+    copy.expire(5, 7);
     reader.catchUp(0);
     expect(stops).toHaveLength(2);
-    expect(follower.refusal(0)?.message).toContain('at offset 6');
+    expect(copy.refusal?.message).toContain('at offset 6');
   });
 });
 
@@ -279,84 +274,85 @@ describe('expiry', () => {
   it('forgets what the log no longer has, but not while the index is not known to be of this log', () => {
     const { topic } = followedWorld({ entries: three });
     const index = indexOf(topic);
-    const { follower, reader } = follow(topic, index);
-    follower.begin(0, topic.bounds(0));
-    follower.expire(0, 2);
+    const { copy, reader } = follow(topic, index);
+    copy.begin(topic.bounds(0));
+    copy.expire(2);
     expect(heldAt(index, 'a')).toBe(0);
     reader.catchUp(0);
-    follower.expire(0, 2);
+    copy.expire(2);
     expect(heldAt(index, 'a')).toBeUndefined();
   });
 
   it('restarts a restore when retention removed everything left to read, since nothing is delivered then', () => {
-    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.trim(0, 3);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(follower.expire(0, 3)).toBe(false);
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.expire(3)).toBe(false);
     reader.catchUp(0);
     expect(causes).toEqual(['the log now starts at offset 3, but 1 was expected']);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
   });
 
   it('also restarts when it removed the last entry of an older index, which then cannot be recognised', () => {
     const { topic } = followedWorld({ entries: three });
-    const { follower, reader, causes, index } = follow(topic, indexOf(topic));
-    follower.begin(0, topic.bounds(0));
+    const { copy, reader, causes, index } = follow(topic, indexOf(topic));
+    copy.begin(topic.bounds(0));
     topic.trim(0, 3);
-    follower.expire(0, 3);
+    copy.expire(3);
     reader.catchUp(0);
     expect(causes).toHaveLength(1);
-    expect([follower.refusal(0), heldAt(index, 'c'), index.horizon(0)]).toEqual([undefined, undefined, undefined]);
+    expect([copy.refusal, heldAt(index, 'c'), index.horizon(0)]).toEqual([undefined, undefined, undefined]);
   });
 
   it('restarts a restore when the log lost its tail, which is never delivered', () => {
-    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.truncate(0, 1);
     reader.catchUp(0);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(follower.expire(0, 0, 1)).toBe(false);
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.expire(0, 1)).toBe(false);
     reader.catchUp(0);
     expect(causes).toEqual(['the log now ends at offset 1, but ended at 3 before']);
-    expect(follower.refusal(0)).toBeUndefined();
+    expect(copy.refusal).toBeUndefined();
   });
 
   it('continues a restore when retention removed only what was read', () => {
-    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 2);
     topic.trim(0, 2);
-    follower.expire(0, 2);
+    copy.expire(2);
     reader.catchUp(0);
-    expect([causes, follower.refusal(0)]).toEqual([[], undefined]);
+    expect([causes, copy.refusal]).toEqual([[], undefined]);
   });
 
   it('restores a following partition when retention removed what it had not read yet', () => {
-    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes } = followedWorld({ entries: three });
     reader.catchUp(0);
     topic.land(0, [entry('d', { end: 3 }), entry('e', { end: 3 })]);
     topic.trim(0, 5);
-    follower.expire(0, 5);
+    copy.expire(5);
     expect(causes).toEqual(['the log now starts at offset 5, but 3 was expected']);
-    expect(follower.refusal(0)).toMatchObject({ code: 'INDEX_RESTORING' });
+    expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
   });
 
-  it('keeps the copy when everything was read, even if reading went back to the last entry since', () => {
-    const { topic, follower, reader, causes, index } = followedWorld({ entries: three });
+  it('keeps the copy when retention removed own entries that were settled, but not read', () => {
+    const { topic, copy, reader, causes, index } = followedWorld({ entries: three });
     reader.catchUp(0);
-    reader.rejoin(0);
-    topic.trim(0, 3);
-    follower.expire(0, 3);
-    expect([causes, follower.refusal(0), index.horizon(0)]).toEqual([[], undefined, 0]);
+    topic.land(0, [entry('d', { end: 3 })]);
+    index.apply(0, topic.read(0, 3));
+    topic.trim(0, 4);
+    copy.expire(4);
+    expect([causes, copy.refusal, index.horizon(0)]).toEqual([[], undefined, 0]);
   });
 
   it('requests one restart, however often it runs', () => {
-    const { topic, follower, reader, causes } = followedWorld({ entries: three });
+    const { topic, copy, reader, causes } = followedWorld({ entries: three });
     reader.poll(0, 1);
     topic.trim(0, 3);
-    follower.expire(0, 3);
-    follower.expire(0, 3);
+    copy.expire(3);
+    copy.expire(3);
     expect(causes).toHaveLength(1);
   });
 });

@@ -1,0 +1,310 @@
+import type { Runtime } from '../async/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import { applied, comparedWith, gapIn, lossAtStart, lossLater, type Objection, type Unreadable } from './log-checks.ts';
+import type { CopyProgress, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
+import { Waiters } from './waiters.ts';
+
+export interface LedgerPartitionOptions {
+  readonly index: LedgerIndex;
+  readonly runtime: Pick<Runtime, 'schedule'>;
+  /** The reader must stop reading the partition, look up its bounds, call `begin` and read from there. */
+  readonly onRestart: (partition: number, cause: string) => void;
+  /** The result of `progress` has changed in more than its offsets. */
+  readonly onChange: (partition: number) => void;
+  /** The partition can't be read until its log loses the unreadable part. Called before `onChange`. */
+  readonly onStop: (partition: number, error: IdallocError) => void;
+}
+
+/** How long a caller waits for the reader. */
+const REACH_TIMEOUT_MS = 10_000;
+
+/**
+ * One partition of the ledger on this worker: keeps the index's copy of it in step with the log, and says whether the copy
+ * may be queried.
+ *
+ *   absent  ──open──▶ kept    the copy may be queried once it is recognised as this log's, and has reached the end that the
+ *                             log had when reading started
+ *   kept    ─────────▶ lost   the log contradicts the copy, or the index lost it: wiped and restored, from `begin` on
+ *   kept    ─────────▶ stopped   the log holds something unreadable; once that is removed, the copy is lost, too
+ *   any     ──drop──▶ absent
+ *
+ * Reading starts at the last applied entry. Whenever reading passes that entry (an old one, or one of our own settled
+ * since), it must match the digest that the index stored. Every delivery must start where the last one ended and have no
+ * gap, and no entry may show that its writer had read a longer log. Anything else means that the log lost entries or is
+ * another log: the partition is wiped and restored, because the index would otherwise be trusted. A restore from an empty
+ * copy accepts the log as it is.
+ *
+ * Offsets are reused after a log has lost its tail. So "read up to here" holds for one life of the log: after each
+ * interruption the copy is in doubt, and may not be queried, until the last applied entry has been found again.
+ */
+export class LedgerPartition {
+  readonly partition: number;
+  readonly #options: LedgerPartitionOptions;
+  #mode: 'absent' | 'kept' | 'lost' | 'stopped' = 'absent';
+  /**
+   * Rises whenever reading starts anew, and when the copy is wiped or dropped: what was fetched or looked up before may
+   * not hold for the log as it is now.
+   */
+  #epoch = 0;
+  /** Offset of the next record that the reader must deliver. */
+  #expected = 0;
+  /** The entries that the index held when reading started were found in the log. */
+  #isRecognised = false;
+  /** Entries below were already in the log when an empty copy started reading: a loss that they reveal is not new. */
+  #acceptedBelow = 0;
+  /** The end that must be reached before the index may be queried. */
+  #target = Number.POSITIVE_INFINITY;
+  /** The last end of the log that a broker reported. */
+  #logEnd = 0;
+  /** It was reported that the copy may be queried. */
+  #isReported = false;
+  /** Why the partition is stopped, and the last unreadable offset. */
+  #stopped: { readonly error: IdallocError; readonly offset: number } | undefined;
+  /** Resolves when the append in progress, if any, no longer holds up reading. */
+  #held: Promise<void> | undefined;
+  readonly #waiters = new Waiters();
+
+  constructor(partition: number, options: LedgerPartitionOptions) {
+    this.partition = partition;
+    this.#options = options;
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Why the copy can't be queried now; undefined when it can. */
+  get refusal(): IdallocError | undefined {
+    if (this.#mode === 'absent') return this.#absent;
+    if (this.#stopped !== undefined) return this.#stopped.error;
+    const end = this.#end;
+    if (this.#mode === 'kept' && this.#isRecognised && end >= this.#target) return undefined;
+    const message = `ledger partition ${this.partition} is being restored: at offset ${end} of ${this.#target}`;
+    return new IdallocError('INDEX_RESTORING', message);
+  }
+
+  /** Why the partition is stopped. */
+  get stopped(): IdallocError | undefined {
+    return this.#stopped?.error;
+  }
+
+  /**
+   * Undefined without a copy. One that was restored from a log without its head is not complete before a marker: until then
+   * new requests may be FORGOTTEN.
+   */
+  get progress(): CopyProgress | undefined {
+    if (this.#mode === 'absent') return undefined;
+    const isFollowing = this.refusal === undefined && this.#options.index.horizon(this.partition) !== undefined;
+    const state = this.#mode === 'stopped' ? 'stopped' : isFollowing ? 'following' : 'restoring';
+    const isRecognised = this.#isRecognised && this.#mode !== 'lost';
+    return { state, isRecognised, end: this.#end, logEnd: Math.max(this.#logEnd, this.#end) };
+  }
+
+  /** The offset after the last known entry of this log; 0 when the copy belongs to another log. */
+  get knownEnd(): number {
+    return this.#mode === 'lost' ? 0 : this.#end;
+  }
+
+  /** Resolves once the index has applied everything below `offset`; rejects when it can't in time. */
+  reached(offset: number): Promise<void> {
+    if (this.#stopped !== undefined) return Promise.reject(this.#stopped.error);
+    if (this.#mode === 'absent') return Promise.reject(this.#absent);
+    if (this.#end >= offset) return Promise.resolve();
+    return this.#waiters.wait(offset, this.#options.runtime, REACH_TIMEOUT_MS, () => {
+      const message = `ledger partition ${this.partition} was read only up to offset ${this.#end}, not ${offset}, within ${REACH_TIMEOUT_MS} ms`;
+      return new IdallocError('INDEX_RESTORING', message);
+    });
+  }
+
+  /**
+   * Stops reading the partition until the returned function is called, which may be called more than once: an append is
+   * in progress, and its response is cheaper than reading its entries back.
+   */
+  hold(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#held = promise;
+    return resolve;
+  }
+
+  /** The index has opened its copy, which is restoring from now on. */
+  open(): void {
+    if (this.#mode === 'absent') this.#mode = 'kept';
+  }
+
+  /** The index is about to drop its copy. Waiting callers are rejected. */
+  drop(): void {
+    this.#mode = 'absent';
+    this.#epoch += 1;
+    this.#target = Number.POSITIVE_INFINITY;
+    this.#isRecognised = false;
+    this.#stopped = undefined;
+    this.#held = undefined;
+    this.#fail(this.#absent);
+    this.#options.onChange(this.partition);
+  }
+
+  /**
+   * Returns the offset to read from, given the log's bounds. A copy that the log can't confirm is wiped; if it had
+   * entries, the loss is reported like any other.
+   */
+  begin(bounds: LogBounds): number {
+    const { index } = this.#options;
+    const { low, high } = bounds;
+    const loss = lossAtStart(bounds, this.#end, this.#lastOffset);
+    if (loss !== undefined) {
+      if (this.#end > 0) this.invalidate(loss);
+      this.#mode = 'lost';
+    }
+    if (this.#mode === 'lost') {
+      index.wipe(this.partition, low);
+      this.#epoch += 1;
+      this.#mode = 'kept';
+    }
+    const isKept = index.last(this.partition) !== undefined;
+    this.#isReported = false; // reported again when it is, also after the reader was replaced
+    this.#target = high;
+    this.#logEnd = high;
+    this.#isRecognised = !isKept || this.#end === low;
+    this.#acceptedBelow = isKept ? 0 : high;
+    this.#expected = Math.max(low, this.#lastOffset);
+    this.#advanced();
+    return this.#expected;
+  }
+
+  /**
+   * The lowest offset that must be read: the last applied entry, by which the log is recognised. Resolves when no append
+   * holds the partition.
+   */
+  async neededFrom(): Promise<number> {
+    await this.#held;
+    return this.#lastOffset;
+  }
+
+  /** Takes records in log order; those below `from` were skipped because they were not needed. */
+  deliver(records: readonly LedgerRecord[], from = 0): void {
+    if (records.length === 0 || !this.#isKept) return;
+    const { index } = this.#options;
+    this.#expected = Math.max(this.#expected, from);
+    const gap = gapIn(records, this.#expected, this.#acceptedBelow);
+    const compared = gap ?? comparedWith(index.last(this.partition), records, this.#expected);
+    if (compared === 'same') this.#recognise();
+    const objection =
+      compared === 'same' || compared === undefined
+        ? applied(index, this.partition, records, this.#acceptedBelow)
+        : compared;
+    if (objection !== undefined) this.#object(objection);
+    if (!this.#isKept) return; // it was objected to, or the store was replaced
+    this.#expected += records.length;
+    this.#advanced();
+  }
+
+  /** The log contradicts the index: forgets the copy and restores it from the log. */
+  invalidate(cause: string): void {
+    const message = `ledger partition ${this.partition} has lost entries: ${cause}`;
+    this.#restart(new IdallocError('LEDGER_TRUNCATED', message), cause);
+  }
+
+  /** The index lost its content: the partition is restored from the log. */
+  restore(cause: string): void {
+    if (this.#mode === 'stopped') return;
+    const message = `ledger partition ${this.partition} is being restored from the log: ${cause}`;
+    this.#restart(new IdallocError('INDEX_RESTORING', message), cause);
+  }
+
+  /**
+   * Reading was interrupted, and the log may have lost its tail and grown again meanwhile. The copy may not be queried until its last
+   * entry has been compared. Returns false if the copy is not in use, or is restored anyway. The state is not reported as
+   * changed: nearly always the copy is found to be right a moment later.
+   */
+  doubt(): boolean {
+    if (this.#mode !== 'kept') return false;
+    this.#isRecognised = false;
+    this.#epoch += 1;
+    return true;
+  }
+
+  /** The log holds records that can't be decoded, the first at this offset: the partition stops. */
+  unreadable(offset: number, why: string): void {
+    if (this.#mode === 'kept') this.#stop({ offset, why });
+  }
+
+  /**
+   * Forgets some of the entries below `low`, the current start of the log; returns true while there is more to do.
+   *
+   * A partition whose unread entries were trimmed, or truncated at the log's end `high`, is restored again: with nothing
+   * left to read, no delivery would reveal the loss, and the restore would never end. So is a stopped partition, once the
+   * log no longer holds what was unreadable.
+   */
+  expire(low: number, high = Number.POSITIVE_INFINITY): boolean {
+    if (this.#mode === 'lost' || this.#mode === 'absent') return false;
+    if (Number.isFinite(high)) this.#logEnd = Math.max(this.#logEnd, high);
+    const following = this.refusal === undefined;
+    // A following copy may re-read an older entry, and is worth keeping; a restoring one must read every entry.
+    const due = following ? this.#end : this.#expected;
+    const target = following ? 0 : this.#target;
+    const loss = lossLater({ low, high }, { due, target, unreadable: this.#stopped?.offset });
+    if (loss !== undefined) this.invalidate(loss);
+    return following && loss === undefined && this.#options.index.expire(this.partition, low);
+  }
+
+  #recognise(): void {
+    const isNews = !this.#isRecognised;
+    this.#isRecognised = true;
+    if (isNews) this.#options.onChange(this.partition);
+  }
+
+  #object(objection: Objection): void {
+    if ('loss' in objection) this.invalidate(objection.loss);
+    else this.#stop(objection.unreadable);
+  }
+
+  #stop({ offset, why, cause }: Unreadable): void {
+    const message = `ledger partition ${this.partition} stops at offset ${offset}: ${why}`;
+    const error = new IdallocError('LEDGER_UNREADABLE', message, { cause });
+    this.#mode = 'stopped';
+    this.#stopped = { error, offset };
+    this.#fail(error);
+    this.#options.onStop(this.partition, error);
+    this.#options.onChange(this.partition);
+  }
+
+  #restart(error: IdallocError, cause: string): void {
+    if (this.#mode === 'lost' || this.#mode === 'absent') return;
+    this.#mode = 'lost';
+    this.#stopped = undefined;
+    this.#target = Number.POSITIVE_INFINITY;
+    this.#epoch += 1;
+    this.#fail(error);
+    this.#options.onChange(this.partition);
+    this.#options.onRestart(this.partition, cause);
+  }
+
+  #advanced(): void {
+    const end = this.#end;
+    this.#waiters.passed(end);
+    if (this.#isReported || !this.#isRecognised || end < this.#target) return;
+    this.#isReported = true;
+    this.#options.onChange(this.partition);
+  }
+
+  #fail(error: Error): void {
+    this.#isReported = false;
+    this.#waiters.fail(error);
+  }
+
+  get #isKept(): boolean {
+    return this.#mode === 'kept';
+  }
+
+  get #end(): number {
+    return this.#options.index.end(this.partition);
+  }
+
+  get #lastOffset(): number {
+    return this.#options.index.last(this.partition)?.offset ?? this.#end;
+  }
+
+  get #absent(): IdallocError {
+    return new IdallocError('INDEX_RESTORING', `this worker has no copy of ledger partition ${this.partition} yet`);
+  }
+}
