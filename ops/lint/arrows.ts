@@ -33,6 +33,8 @@ const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
 const IDENTITY_AT_REST = ['bindings', 'keys', 'namespace', 'ports', 'rebuild', 'snapshot', 'witness'].map(
   (file) => `identity/${file}.ts`,
 );
+/** The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers. */
+const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
 const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-napi', 'zstddec'];
 
 const TIME_COMES_IN = 'Time comes in as an argument here.';
@@ -102,6 +104,7 @@ export const ROOMS: readonly Room[] = merged([
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
+      ...CLIENT_REQUESTS,
     ],
     packages: ['node:*'],
   },

@@ -1,7 +1,7 @@
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { decodeIdReply } from '../codec/id-reply.ts';
-import { type Encoding, encodeIdRequest, type IdRequest } from '../codec/id-request.ts';
+import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
@@ -15,6 +15,8 @@ export interface BatchRequest {
   readonly sequence?: string | undefined;
   readonly count: number;
   readonly correlationId: Buffer;
+  /** Names the request in the ledger in place of the correlation ID. */
+  readonly requestId?: Buffer | undefined;
   readonly replyTopic: string;
   readonly encoding: Encoding;
   /** Wall milliseconds. */
@@ -194,7 +196,7 @@ export class Requester {
     const nowMs = runtime.monotonicMs();
     const pending: PendingRequest = {
       request,
-      value: encodeIdRequest(requestBody(request)),
+      value: encodeIdRequest(request),
       callers: new Set(),
       sentAtMs: nowMs,
       lastSentAtMs: nowMs,
@@ -248,10 +250,6 @@ export class Requester {
 
 function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
-}
-
-function requestBody({ sequence, ...request }: BatchRequest): IdRequest {
-  return sequence === undefined ? request : { ...request, sequence };
 }
 
 function readReply(

@@ -5,10 +5,14 @@ export interface ApiToken {
   readonly rights: readonly ApiRight[];
 }
 
-/** `keyed-decode`: to decode IDs from and to the keyed forms, and so to learn what their key hides. */
-export type ApiRight = 'keyed-decode';
+/**
+ * `keyed-decode`: to decode IDs from and to the keyed forms, and so to learn what their key hides. `sequences:invoices/2027`: to take
+ * numbers of that sequence; `sequences:invoices/*`: of all whose names begin so.
+ */
+export type ApiRight = 'keyed-decode' | `sequences:${string}`;
 
-const RIGHTS: readonly ApiRight[] = ['keyed-decode'];
+const SEQUENCES = 'sequences:';
+const SEQUENCE_RIGHT = /^sequences:(?:[A-Za-z0-9._/-]{1,64}|[A-Za-z0-9._/-]{0,63}\*)$/;
 
 const NAME = /^[a-z0-9-]{1,64}$/;
 /** The syntax of a bearer token (RFC 6750). */
@@ -37,8 +41,9 @@ export function parseApiTokens(text: string): readonly ApiToken[] {
     if (token.length < MIN_LENGTH || token.length > MAX_LENGTH) {
       throw refuse(`must have a token of ${MIN_LENGTH} to ${MAX_LENGTH} characters`);
     }
-    const rights = RIGHTS.filter((right) => words.includes(right));
-    if (rights.length !== words.length) throw refuse(`has an unknown right after the token: use ${RIGHTS.join(', ')}`);
+    const rights = [...new Set(words)].sort().filter(isRight);
+    if (!words.every(isRight))
+      throw refuse('has an unknown right after the token: use keyed-decode, sequences:NAME or sequences:PREFIX*');
     const earlier = known.get(token);
     if (earlier !== undefined && earlier.name !== name) throw refuse('has a token of another name');
     if (earlier !== undefined && String(earlier.rights) !== String(rights)) {
@@ -49,4 +54,17 @@ export function parseApiTokens(text: string): readonly ApiToken[] {
   if (known.size === 0) throw new RangeError('has no line of name:token');
   if (known.size > MAX_TOKENS) throw new RangeError(`has more than ${MAX_TOKENS} tokens`);
   return [...known.values()];
+}
+
+/** Whether these rights allow to take numbers of a sequence. */
+export function mayNumber(rights: readonly ApiRight[], sequence: string): boolean {
+  return rights.some((right) => {
+    if (!right.startsWith(SEQUENCES)) return false;
+    const name = right.slice(SEQUENCES.length);
+    return name.endsWith('*') ? sequence.startsWith(name.slice(0, -1)) : sequence === name;
+  });
+}
+
+function isRight(word: string): word is ApiRight {
+  return word === 'keyed-decode' || SEQUENCE_RIGHT.test(word);
 }

@@ -104,6 +104,7 @@ function kafkaConfig(source: VariableSource) {
       deadLetters: values.DEAD_LETTER_TOPIC,
       witness: witnessTopic(values),
       replyPrefix: values.REPLY_TOPIC_PREFIX,
+      apiReplies: values.API_REPLY_TOPIC,
       requestPartitions: values.REQUEST_PARTITIONS,
       replicationFactor: values.TOPIC_REPLICATION_FACTOR,
       requestRetentionMs: values.REQUEST_RETENTION_MS,

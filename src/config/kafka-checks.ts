@@ -29,6 +29,13 @@ export function checkTopicNames(values: KafkaValues, { WITNESS_TOPIC = '' }: Env
       if (lies) errors.add(name, `'${topic}' must not start with REPLY_TOPIC_PREFIX '${values.REPLY_TOPIC_PREFIX}'`);
     });
   }
+  errors.ifValid(['API_REPLY_TOPIC', 'REPLY_TOPIC_PREFIX'], () => {
+    const { API_REPLY_TOPIC: replies, REPLY_TOPIC_PREFIX: prefix } = values;
+    if (replies === undefined) return;
+    if (!replies.startsWith(prefix) || replies === prefix)
+      errors.add('API_REPLY_TOPIC', `'${replies}' must start with REPLY_TOPIC_PREFIX '${prefix}', and be longer`);
+    if (replies === `${prefix}cli`) errors.add('API_REPLY_TOPIC', `'${replies}' is already used by idalloc request`);
+  });
   errors.ifValid(['ID_SPACE'], () => {
     if (WITNESS_TOPIC === '' || WITNESS_TOPIC === topics.ID_SPACE) return;
     errors.add(

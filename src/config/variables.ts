@@ -112,6 +112,11 @@ export const KAFKA_VARIABLES = {
   LEDGER_TOPIC: withDefault(topic, 'topic', 'id.ledger', 'topic of the ledger'),
   DEAD_LETTER_TOPIC: withDefault(topic, 'topic', 'id.requests.dlt', 'topic for requests that cannot be served'),
   REPLY_TOPIC_PREFIX: withDefault(topic, 'topic', 'id.replies.', 'replies are sent only to topics with this prefix'),
+  API_REPLY_TOPIC: optional(
+    topic,
+    'topic',
+    'turns on numbers of sequences over HTTP, and has the replies to the requests that workers send for them; unset: none',
+  ),
   REQUEST_PARTITIONS: withDefault(
     integer(1, 1_024),
     'partitions',
@@ -283,12 +288,16 @@ export const WORKER_VARIABLES = {
   API_TOKEN: lines(
     'name:token [right]',
     parseApiTokens,
-    'bearer tokens for the HTTP API, one name:token per line, then its rights (keyed-decode); unset: no token is required',
+    'bearer tokens for the HTTP API, one name:token per line, then its rights (keyed-decode, sequences:NAME, sequences:PREFIX*); unset: no token is required',
   ),
   API_TLS_CERT: pem('server certificate of the HTTP API, with its chain; unset: no TLS'),
   API_TLS_KEY: pem('private key of API_TLS_CERT'),
   API_TLS_CLIENT_CA: pem('CA certificates for HTTP clients; unset: no client certificate is required'),
-  API_RATE_LIMIT: optional(integer(1, 10_000_000), 'IDs/s', 'HTTP limit for each caller; unset: no limit'),
+  API_RATE_LIMIT: optional(
+    integer(1, 10_000_000),
+    'IDs/s',
+    'HTTP limit for each caller, of IDs and numbers; unset: no limit',
+  ),
   ...FORM_VARIABLES,
   OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'address of health checks and metrics; 0.0.0.0: all addresses'),
   OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'port of health checks and metrics; 0: any free port'),

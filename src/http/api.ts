@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import type { Readable } from 'node:stream';
 import compress from '@fastify/compress';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import type { ApiRight } from '../codec/api-tokens.ts';
@@ -11,26 +10,28 @@ import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { REQUEST_ID, requestIdOf, TRACE_PARENT, traceParentOf } from './correlation.ts';
 import { docsPage, PAGE_HEADERS } from './docs-page.ts';
-import { checkEnvelope, headerValues, MAX_URL_LENGTH } from './envelope.ts';
+import { checkEnvelope, MAX_URL_LENGTH } from './envelope.ts';
 import { firstIdOf, idBody, idsBody, lastIdOf, rangesBody } from './id-body.ts';
 import type { Issuer } from './issuer.ts';
 import type { LoopShare } from './loop-share.ts';
+import type { NumberIssuer } from './number-issuer.ts';
 import { openApiDocument } from './openapi.ts';
 import {
   countParameter,
   encodingOf,
   FORM_PARAMETERS,
   formOf,
-  idempotencyKeyOf,
   idOf,
-  malformed,
+  keyOf,
   maxCountIn,
   orMalformed,
   type RequestedForm,
   requireEmpty,
   requireNoOthers,
 } from './parameters.ts';
-import { PROBLEM_TYPE, Problem } from './problem.ts';
+import { malformed, PROBLEM_TYPE, Problem } from './problem.ts';
+import { COMPRESSION, JSON_TYPE, limitResponse, send } from './respond.ts';
+import { addSequenceRoute, SEQUENCES } from './sequence-route.ts';
 import { boundedServer } from './server.ts';
 import type { TlsSettings } from './tls.ts';
 
@@ -52,6 +53,8 @@ export interface ApiOptions {
   /** Maximum count of one request. */
   readonly maxCount: number;
   readonly issuer: Issuer;
+  /** Undefined: no numbers of sequences. */
+  readonly numbers?: NumberIssuer | undefined;
   readonly share: LoopShare;
   readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
@@ -68,26 +71,12 @@ export interface ApiOptions {
 }
 
 const MAX_BODY_BYTES = 1_024;
-/** A client that has not read its response within this time is disconnected. */
-const RESPONSE_LIMIT_MS = 30_000;
 const IDS = '/api/v1/ids';
 const ID = '/api/v1/id';
 const OPENAPI = '/api/v1/openapi.json';
 const DOCS = '/docs';
 const DECODE = '/api/v1/ids/:id';
-const JSON_TYPE = 'application/json; charset=utf-8';
 const OTHER_ROUTE = 'other';
-const KEY = 'idempotency-key';
-
-/**
- * Speed before size: the fields of IDs repeat so much that the fastest level leaves a tenth. The smaller window and memory hold a
- * response to 128 KiB while it is compressed.
- */
-const GZIP = { level: 1, windowBits: 14, memLevel: 7 };
-/** Responses from this size on are compressed for clients that accept it. */
-const GZIP_FROM_BYTES = 1_024;
-/** Up to this size, which a body in one piece does not exceed, at once: that takes a quarter of a millisecond. More in another thread. */
-const GZIP_AT_ONCE_BYTES = 32_768;
 
 /** The methods of each path, to tell 405 from 404. */
 const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
@@ -96,6 +85,7 @@ const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
   { path: /^\/docs$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/openapi\.json$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/ids\/[^/]+$/, allow: 'GET, HEAD' },
+  { path: /^\/api\/v1\/sequences\/.+$/, allow: 'POST' },
 ];
 
 export interface Api {
@@ -141,7 +131,7 @@ export function createApi(options: ApiOptions): Api {
     if (caller !== ANONYMOUS) connections.claim(request.raw.socket, caller.name); // where all are one, there is nothing to share
   });
   app.addHook('onResponse', async (request, reply) => {
-    const route = request.is404 ? OTHER_ROUTE : (request.routeOptions.url ?? OTHER_ROUTE).replace(':id', '{id}');
+    const route = request.is404 ? OTHER_ROUTE : routeName(request.routeOptions.url);
     const { label: caller } = callers.get(request.raw) ?? ANONYMOUS;
     observe({ route, status: reply.statusCode, caller, milliseconds: reply.elapsedTime });
   });
@@ -150,9 +140,7 @@ export function createApi(options: ApiOptions): Api {
     throw noRoute(request);
   });
   takeBodies(app);
-  const gzip = { encodings: ['gzip' as const], zlibOptions: GZIP, threshold: GZIP_FROM_BYTES };
-  // Only what `send` passes to it, and nothing that a request contains is unpacked.
-  app.register(compress, { ...gzip, syncThreshold: GZIP_AT_ONCE_BYTES, global: false });
+  app.register(compress, COMPRESSION);
   app.after(() => addRoutes(app, options, callers));
   return { app, inFlight: () => inFlight };
 }
@@ -176,7 +164,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
     const encoding = encodingOf(query);
-    return { form, encoding, count: countParameter(query, maxCountIn(form, maxCount)), key: keyOf(request) };
+    return { form, encoding, count: countParameter(query, maxCountIn(form, maxCount)), key: keyOf(request.raw) };
   };
   const newIds = async (request: FastifyRequest, reply: FastifyReply) => {
     const { form, encoding, count, key } = wanted(request);
@@ -198,7 +186,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, FORM_PARAMETERS);
     const form = formOf(query, settings());
-    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request));
+    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request.raw));
     const value = form && orMalformed(() => form.format(firstIdOf(batch)));
     return send(reply, replayed, idBody(layout, batch, value));
   });
@@ -214,6 +202,7 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
     return send(reply, false, JSON.stringify(view));
   });
+  addSequenceRoute(app, options.numbers, callerOf);
   const document = openApiDocument(layout, maxCount);
   const [description, page] = [JSON.stringify(document), docsPage(document)];
   const open = { exposeHeadRoute: true, config: { needsNoLogin: true } };
@@ -234,29 +223,14 @@ function requireRight(rights: readonly ApiRight[]): void {
   throw new Problem(403, detail);
 }
 
-function keyOf({ raw }: FastifyRequest): string | undefined {
-  return raw.headers[KEY] === undefined ? undefined : idempotencyKeyOf(headerValues(raw, KEY));
+/** A route as the metrics name it. */
+function routeName(url = OTHER_ROUTE): string {
+  return url === SEQUENCES ? '/api/v1/sequences/{name}' : url.replace(':id', '{id}');
 }
 
 /** Both headers of each response by which a request can be found again. */
 function correlate({ id, headers }: FastifyRequest, reply: FastifyReply): void {
   reply.header(REQUEST_ID, id).header(TRACE_PARENT, traceParentOf(headers));
-}
-
-/** A body that the client accepts compressed, and is long enough, is sent so. */
-function send(reply: FastifyReply, replayed: boolean, body: string | Readable): FastifyReply {
-  if (replayed) reply.header('idempotency-replayed', 'true');
-  reply.header('cache-control', 'no-store');
-  if (!reply.hasHeader('content-type')) reply.type(JSON_TYPE);
-  const isShort = typeof body === 'string' && body.length < GZIP_FROM_BYTES;
-  if (isShort || reply.request.headers['accept-encoding'] === undefined) return reply.send(body);
-  reply.compress(body);
-  return reply;
-}
-
-function limitResponse({ raw }: FastifyReply): void {
-  const timer = setTimeout(() => raw.destroy(), RESPONSE_LIMIT_MS);
-  raw.once('close', () => clearTimeout(timer));
 }
 
 /** Reads any body as text, so that an empty one is accepted from clients that always send a Content-Type. */

@@ -4,8 +4,7 @@ import type { TLSSocket } from 'node:tls';
 import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
 import { renewed } from '../core/renewed.ts';
 import { headerValues } from './envelope.ts';
-import { malformed } from './parameters.ts';
-import { Problem } from './problem.ts';
+import { malformed, Problem } from './problem.ts';
 import { RateLimit } from './rate-limit.ts';
 
 /** Idempotency keys and rate limits are per caller. */
@@ -13,7 +12,7 @@ export interface Caller {
   readonly name: string;
   /** The name in metrics, one of a closed set. */
   readonly label: string;
-  /** Those of the token; without one, none. */
+  /** Those of the token; without one, numbers of every sequence. */
   readonly rights: readonly ApiRight[];
 }
 
@@ -28,7 +27,8 @@ export interface CallersOptions {
   readonly monotonicMs: () => number;
 }
 
-export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights: [] };
+const WITHOUT_TOKEN: readonly ApiRight[] = ['sequences:*'];
+export const ANONYMOUS: Caller = { name: 'anonymous', label: 'anonymous', rights: WITHOUT_TOKEN };
 /** For each remote address; above it, connections are closed. */
 const FAILED_PER_SECOND = 10;
 const OF_FAILURES = { what: 'failed logins per second from this address', closes: true };
@@ -109,7 +109,7 @@ function byToken(known: () => readonly HashedToken[]): Identify {
 
 function certified(socket: TLSSocket): Caller {
   const name: unknown = socket.getPeerCertificate().subject?.CN;
-  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL, rights: [] };
+  if (typeof name === 'string' && name !== '') return { name, label: MTLS_LABEL, rights: WITHOUT_TOKEN };
   throw unauthorized('the client certificate must have exactly one common name (CN)', 'Bearer');
 }
 

@@ -1,6 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { malformed } from './parameters.ts';
-import { Problem } from './problem.ts';
+import { malformed, Problem } from './problem.ts';
 
 export const MAX_URL_LENGTH = 2_048;
 

@@ -3,6 +3,7 @@ import type { Layout } from '../core/layout.ts';
 import { KEEP_MS } from './idempotency.ts';
 import { MAX_KEYED_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
+import { MAX_NUMBERS } from './sequence-route.ts';
 
 const KEEP_MINUTES = KEEP_MS / 60_000;
 const GOLDEN_ID = '55325805773398016';
@@ -19,13 +20,16 @@ const FORM_DESCRIPTION = `Also returns each ID in this form, as value_form; with
 uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_KEYED_IDS}. A form that cannot hold the layout's IDs is
 a 400. An Idempotency-Key returns the same IDs in any form.`;
 
+const NUMBERS_DESCRIPTION = `Asks the workers over Kafka, so the ledger decides: a key of a sequence has the same numbers on every worker, and
+after restarts, for as long as the ledger remembers it. All callers share the keys of a sequence. 501 without API_REPLY_TOPIC.`;
+
 /** The worker's configuration decides which of them it requires, if any. */
 const SECURITY = {
   bearer: {
     type: 'http',
     scheme: 'bearer',
     description:
-      'a token of API_TOKEN, if the worker has any. The right keyed-decode after a token allows to decode keyed forms',
+      'a token of API_TOKEN, if the worker has any. The right keyed-decode after a token allows to decode keyed forms; sequences:NAME or sequences:PREFIX*, to take numbers',
   },
   mutualTls: {
     type: 'mutualTLS',
@@ -138,7 +142,7 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
   const replayed = {
     'Idempotency-Replayed': {
       schema: { const: 'true' },
-      description: 'an earlier request with this key got these IDs',
+      description: 'an earlier request with this key got these IDs, or these numbers',
     },
   };
   const count = {
@@ -207,6 +211,24 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
         },
       }),
     },
+    '/api/v1/sequences/{name}': {
+      parameters: always,
+      post: {
+        operationId: 'takeNumbers',
+        summary: 'The next numbers of a sequence, without a gap',
+        description: NUMBERS_DESCRIPTION,
+        parameters: [
+          ref('parameters', 'SequenceName'),
+          { ...count, description: 'how many numbers', schema: { ...count.schema, maximum: MAX_NUMBERS } },
+          ref('parameters', 'NumbersKey'),
+        ],
+        responses: {
+          200: success('Numbers', json(ref('schemas', 'Numbers')), replayed),
+          ...problems('_400', '_401', '_403', '_404', '_409', '_410', '_422', '_429', '_503', '_504'),
+          default: ref('responses', 'other'),
+        },
+      },
+    },
     '/api/v1/openapi.json': {
       parameters: always,
       ...withHead('checkOpenApi', open('getOpenApi', 'This document, OpenAPI 3.1', json({ type: 'object' }))),
@@ -248,6 +270,22 @@ function parameters(): OpenApiDocument['components']['parameters'] {
       in: 'header',
       description: KEY_DESCRIPTION,
       schema: { type: 'string', minLength: 1, maxLength: 255 },
+    },
+    NumbersKey: {
+      name: 'Idempotency-Key',
+      in: 'header',
+      required: true,
+      description: 'The ID of the document, such as an order. It is the correlation ID in the ledger.',
+      schema: { type: 'string', minLength: 1, maxLength: 255 },
+      example: 'order-4711',
+    },
+    SequenceName: {
+      name: 'name',
+      in: 'path',
+      required: true,
+      description: 'The name, with its slashes as they are, or as %2F.',
+      schema: { type: 'string', pattern: '^[A-Za-z0-9._/-]{1,64}$' },
+      example: 'invoices/2027',
     },
     Form: {
       name: 'form',
@@ -316,6 +354,13 @@ function schemas({ maxDatacenter, maxWorker, sequencesPerTick, fitsNumber }: Lay
         breakdown,
       }),
     ),
+    Numbers: record({
+      sequence: text('its name'),
+      numbers: { type: 'array', minItems: 1, items: text('a number in the format of the sequence') },
+      first: whole('the first number', Number.MAX_SAFE_INTEGER),
+      count: { type: 'integer', minimum: 1, maximum: MAX_NUMBERS, description: 'how many numbers' },
+      step: whole('the k-th number, from 0, is first + k × step', Number.MAX_SAFE_INTEGER),
+    }),
     Problem: {
       type: 'object',
       description: 'RFC 9457',
@@ -360,13 +405,17 @@ function responses(): OpenApiDocument['components']['responses'] {
     _401: problem('A required token is missing or unknown', {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
-    _403: problem('The token lacks the right keyed-decode, which decoding from and to the keyed forms needs'),
+    _403: problem('The token lacks the right keyed-decode, or one for the sequence'),
+    _404: problem('UNKNOWN_SEQUENCE'),
+    _409: problem('SEQUENCE_EXHAUSTED: too few numbers are left'),
+    _410: problem('SEQUENCE_CLOSED, or FORGOTTEN: the ledger no longer knows whether the key has numbers'),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
-      'The caller exceeded API_RATE_LIMIT, its share of keys or of connections, or the address had too many 401 or documents',
+      'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of keys, waits or connections; or the address had too many 401 or documents',
       retryAfter,
     ),
-    _503: problem('OVERLOADED, or the reason why the gate is closed', retryAfter),
-    other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500'),
+    _503: problem('OVERLOADED, the reason why the gate is closed, or why no worker can be asked', retryAfter),
+    _504: problem('NO_REPLY: no worker has answered in time. The same key gets its numbers later', retryAfter),
+    other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500, 501, 502'),
   };
 }

@@ -1,10 +1,15 @@
+import type { IncomingMessage } from 'node:http';
 import type { FormName, FormSettings, OpenForm } from '../codec/form/form.ts';
 import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
-import { IdallocError } from '../errors.ts';
-import { Problem } from './problem.ts';
+import { type ErrorCode, IdallocError } from '../errors.ts';
+import { headerValues } from './envelope.ts';
+import { malformed, Problem } from './problem.ts';
 
+const KEY = 'idempotency-key';
 const MAX_KEY_LENGTH = 255;
+/** What the codec throws for a request that the caller must change. */
+const REFUSED: readonly ErrorCode[] = ['INVALID_ID', 'CONFIG_INVALID', 'MALFORMED_REQUEST'];
 const PREFIXED: FormName = 'prefixed';
 
 /** The unchecked query of a request. */
@@ -42,12 +47,12 @@ export function formOf(
   });
 }
 
-/** The result of `work`. Throws 400 MALFORMED_REQUEST for an ID that the form or the layout rejects. */
+/** The result of `work`. Throws 400 MALFORMED_REQUEST for what the form, the layout or the codec rejects. */
 export function orMalformed<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
-    const isRefusal = error instanceof IdallocError && ['INVALID_ID', 'CONFIG_INVALID'].includes(error.code);
+    const isRefusal = error instanceof IdallocError && REFUSED.includes(error.code);
     throw isRefusal || error instanceof RangeError ? malformed(error.message) : error;
   }
 }
@@ -75,7 +80,11 @@ export function encodingOf({ encoding = 'ids', form }: Raw): Encoding {
 /** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
 export function countParameter(query: Raw, maxCount: number): number {
   requireNoOthers(query, ['count', 'encoding', ...FORM_PARAMETERS]);
-  const text = query.count;
+  return countOf(query, maxCount);
+}
+
+/** Likewise, whatever other parameters there are. */
+export function countOf({ count: text }: Raw, maxCount: number): number {
   if (text === undefined) return 1;
   if (typeof text === 'string' && /^[1-9][0-9]{0,5}$/.test(text) && Number(text) <= maxCount) return Number(text);
   throw new Problem(400, `count must be given once, as an integer from 1 to ${maxCount}`, { code: 'INVALID_COUNT' });
@@ -96,6 +105,11 @@ export function idOf(text: string): bigint {
   return id;
 }
 
+/** The Idempotency-Key of a request, if it has one. Throws as idempotencyKeyOf. */
+export function keyOf(request: IncomingMessage): string | undefined {
+  return request.headers[KEY] === undefined ? undefined : idempotencyKeyOf(headerValues(request, KEY));
+}
+
 /** The opaque Idempotency-Key, if any. Throws 400 MALFORMED_REQUEST for one that is empty, too long or repeated. */
 export function idempotencyKeyOf(values: readonly string[]): string | undefined {
   const [key, ...others] = values;
@@ -110,8 +124,4 @@ export function requireEmpty(body: string): void {
   if (text !== '' && !/^\{\s*\}$/.test(text)) {
     throw malformed('the body must be absent, or an empty JSON object, {}: parameters belong into the query');
   }
-}
-
-export function malformed(detail: string): Problem {
-  return new Problem(400, detail, { code: 'MALFORMED_REQUEST' });
 }

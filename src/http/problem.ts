@@ -44,3 +44,7 @@ export class Problem extends Error {
     return JSON.stringify({ type: `urn:idalloc:problem:${code}`, title, status, detail, code });
   }
 }
+
+export function malformed(detail: string): Problem {
+  return new Problem(400, detail, { code: 'MALFORMED_REQUEST' });
+}

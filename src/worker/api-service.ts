@@ -6,11 +6,13 @@ import { ApiListener } from '../http/api-listener.ts';
 import { identifyBy, visitorLimit } from '../http/callers.ts';
 import { Issuer } from '../http/issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
+import { NumberIssuer } from '../http/number-issuer.ts';
 import { RateLimit } from '../http/rate-limit.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
+import type { NumberRequests } from './number-requests.ts';
 
 export interface ApiServiceOptions {
   readonly config: Config;
@@ -19,6 +21,8 @@ export interface ApiServiceOptions {
   readonly gate: Gatekeeper;
   /** The same one as the pipeline's. */
   readonly allocator: Allocator;
+  /** Undefined: no numbers of sequences. */
+  readonly numbers: NumberRequests | undefined;
 }
 
 /**
@@ -26,18 +30,20 @@ export interface ApiServiceOptions {
  * port can't be taken.
  */
 export async function openApi(options: ApiServiceOptions): Promise<ApiListener | undefined> {
-  const { config, log, metrics, gate, allocator } = options;
+  const { config, log, metrics, gate, allocator, numbers } = options;
   const { layout, maxCount, api, drainTimeoutMs } = config;
   if (api === undefined) return undefined;
   const monotonicMs = () => performance.now();
+  const rateLimit = api.rateLimit === undefined ? undefined : new RateLimit(api.rateLimit, monotonicMs);
   const issuer = new Issuer({
     layout,
     source: allocator,
     gateReason: () => gate.reason(),
     monotonicMs,
-    rateLimit: api.rateLimit === undefined ? undefined : new RateLimit(api.rateLimit, monotonicMs),
+    rateLimit,
     issued: (count) => metrics.addIds(count),
   });
+  const numberIssuer = numbers && new NumberIssuer({ take: numbers.take, rateLimit });
   const share = new LoopShare(monotonicMs);
   const identify = identifyBy({
     tokens: api.tokens,
@@ -65,6 +71,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
         layout,
         maxCount,
         issuer,
+        numbers: numberIssuer,
         share,
         limits: api,
         tls,

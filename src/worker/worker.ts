@@ -19,6 +19,7 @@ import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { Membership } from './membership.ts';
+import { openNumberRequests } from './number-requests.ts';
 import { PartitionCounts } from './partition-counts.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
@@ -213,7 +214,8 @@ export class Worker implements AsyncDisposable {
       random: runtime.random,
       sleep: runtime.sleep,
     });
-    const api = await openApi({ config, log, metrics, gate, allocator });
+    const numbers = stack.use(openNumberRequests(this.#context));
+    const api = await openApi({ config, log, metrics, gate, allocator, numbers });
     const closeApi = async () => api?.stop();
     if (api !== undefined) gate.onChange((reason) => api.gateChanged(reason));
     stack.defer(closeApi);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseApiTokens } from '../../src/codec/api-tokens.ts';
+import { mayNumber, parseApiTokens } from '../../src/codec/api-tokens.ts';
 
 const OLD = 'old-token-of-orders';
 const NEW = 'new.token_of~orders+/-==';
@@ -20,6 +20,20 @@ test('a token has the rights that follow it on its line, and no others', () => {
     { name: 'orders', token: NEW, rights: [] },
   ]);
 });
+
+test('a right to sequences is for one name, or for all names that begin so', () => {
+  const [{ rights = [] } = {}] = parseApiTokens(`orders:${OLD} sequences:tickets sequences:invoices/*`);
+  expect(rights).toEqual(['sequences:invoices/*', 'sequences:tickets']);
+  const names = ['tickets', 'tickets/2', 'invoices/', 'invoices/2027', 'invoices', ''];
+  expect(names.map((name) => mayNumber(rights, name))).toEqual([true, false, true, true, false, false]);
+  expect([mayNumber([], 'tickets'), mayNumber(['keyed-decode'], 'tickets')]).toEqual([false, false]);
+  expect(mayNumber(['sequences:*'], 'anything')).toBe(true);
+});
+
+test.each(['sequences:', 'sequences:a*b', 'sequences:a b', `sequences:${'x'.repeat(65)}`])(
+  'what no sequence can be named is no right: %s',
+  (right) => expect(() => parseApiTokens(`orders:${OLD} ${right}`)).toThrow('unknown right'),
+);
 
 test.each([
   ['no token at all', '# nobody\n', 'no line'],

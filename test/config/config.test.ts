@@ -171,6 +171,8 @@ describe('configuration errors', () => {
     ["the ledger in NestJS's reply topic", { LEDGER_TOPIC: 'id.requests.reply' }, 'LEDGER_TOPIC'],
     ['a reply prefix that covers the witness topic', { REPLY_TOPIC_PREFIX: 'id.w' }, 'ID_SPACE'],
     ['a witness topic that is not that of the ID space', { WITNESS_TOPIC: 'id.witness.2' }, 'WITNESS_TOPIC'],
+    ['replies for HTTP that no worker sends', { API_REPLY_TOPIC: 'replies.http' }, 'API_REPLY_TOPIC'],
+    ['replies for HTTP on the topic of a command', { API_REPLY_TOPIC: 'id.replies.cli' }, 'API_REPLY_TOPIC'],
     ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
     ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
     [

@@ -32,6 +32,14 @@ describe('the page of rights', () => {
     expect(itemsUnder(role)).toEqual(itemsOf(role));
   });
 
+  test('says what API_REPLY_TOPIC adds', () => {
+    const before = rightsOf('worker', OPTIONS);
+    const after = rightsOf('worker', { ...OPTIONS, topics: { ...CONFIG.topics, apiReplies: 'id.replies.http' } });
+    const added = after.filter((right) => !before.some(({ name }) => name === right.name));
+    expect(added).toMatchObject([{ name: 'id.replies.http', operations: ['Read'] }]);
+    expect(PAGE).toContain('With `API_REPLY_TOPIC` the command adds Read on that topic');
+  });
+
   test.for(['worker', 'operator', 'admin'] as const)('has the rights of %s in etcd', (role) => {
     expect(itemsUnder(`${role} in etcd`)).toEqual(
       etcdRightsOf(role, CONFIG).map(

@@ -12,7 +12,8 @@ interface Operation {
   readonly responses: Readonly<Record<string, { readonly content?: object; readonly $ref?: string }>>;
 }
 
-const stage = new ApiStage();
+const numbers = { first: 1, count: 2, step: 1, format: 'INV-{number:6}' };
+const stage = new ApiStage({ takeNumbers: async () => ({ numbers, replayed: false }) });
 const { app } = stage.api();
 afterAll(() => app.close());
 
@@ -38,7 +39,7 @@ describe('the OpenAPI document', () => {
     const methods = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'] as const;
     for (const [path, item] of Object.entries<Record<string, Operation>>(document.paths)) {
       for (const method of methods) {
-        const { statusCode } = await app.inject({ method, url: path.replace('{id}', '7') });
+        const { statusCode } = await app.inject({ method, url: path.replace(/\{(id|name)\}/, '7') });
         expect(`${method} ${path} ${statusCode === 405}`).toBe(`${method} ${path} ${!(method.toLowerCase() in item)}`);
       }
     }
@@ -94,10 +95,11 @@ describe('the responses match the document', () => {
     ['Ids', '/api/v1/ids?count=2&form=ulid', 'GET'],
     ['Id', '/api/v1/id?form=prefixed&prefix=ord', 'POST'],
     ['IdView', '/api/v1/ids/00c48e86f8092000?form=hex', 'GET'],
+    ['Numbers', '/api/v1/sequences/invoices/2027?count=2', 'POST'],
     ['Problem', '/api/v1/ids?count=0', 'GET'],
     ['Problem', '/nowhere', 'GET'],
   ] as const)('%s: %s', async (name, url, method) => {
-    const response = await app.inject({ method, url });
+    const response = await app.inject({ method, url, headers: { 'idempotency-key': url } });
     expect(matches(name, response.json()), JSON.stringify(ajv.errors)).toBe(true);
   });
 

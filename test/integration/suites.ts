@@ -249,6 +249,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 150,
     shows: 'the site of the pages in Chromium, at the width of a phone and of desktops',
   },
+  'sequences-http': {
+    project: 'long',
+    seconds: 40,
+    shows: 'a key has the same numbers over HTTP from two workers, and after the owner is killed',
+  },
   sequences: {
     project: 'long',
     seconds: 60,

@@ -8,6 +8,7 @@ import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts'
 import { identifyBy, visitorLimit } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
+import { NumberIssuer, type TakeNumbers } from '../../src/http/number-issuer.ts';
 import { RateLimit } from '../../src/http/rate-limit.ts';
 import type { TlsSettings } from '../../src/http/tls.ts';
 import type { Authority } from '../../src/identity/state.ts';
@@ -21,6 +22,9 @@ interface StageOptions {
   readonly tokens?: string;
   readonly perSecond?: number;
   readonly layout?: Layout;
+  /** Without it, there are no sequences. */
+  readonly takeNumbers?: TakeNumbers;
+  readonly maxWaiting?: number;
 }
 
 /** The real allocator under an authority that does not expire; a test can delay it or make it fail. */
@@ -44,10 +48,11 @@ export class ApiStage {
   formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
+  readonly numbers: NumberIssuer | undefined;
   readonly #layout: Layout;
   readonly #allocator: LeasedAllocator;
 
-  constructor({ tokens, perSecond, layout = STAGE_LAYOUT }: StageOptions = {}) {
+  constructor({ tokens, perSecond, layout = STAGE_LAYOUT, takeNumbers, maxWaiting }: StageOptions = {}) {
     this.#layout = layout;
     this.authority = { ok: true, workerId: 18, fence: 1n, reservation: { from: ticks(0), to: layout.endTicks } };
     this.tokens = tokens ?? '';
@@ -65,12 +70,15 @@ export class ApiStage {
         return await this.#allocator.allocate(counts);
       },
     };
+    const rateLimit = perSecond === undefined ? undefined : new RateLimit(perSecond, monotonicMs);
+    const waiting = maxWaiting === undefined ? {} : { maxWaiting };
+    this.numbers = takeNumbers && new NumberIssuer({ take: takeNumbers, rateLimit, ...waiting });
     this.issuer = new Issuer({
       layout,
       source,
       gateReason: () => this.reason,
       monotonicMs,
-      rateLimit: perSecond === undefined ? undefined : new RateLimit(perSecond, monotonicMs),
+      rateLimit,
       issued: (count) => {
         this.issued += count;
       },
@@ -88,6 +96,7 @@ export class ApiStage {
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
+      numbers: this.numbers,
       share: new LoopShare(() => performance.now()),
       limits,
       tls: pem && { ...pem, monotonicMs, onError },

@@ -9,6 +9,8 @@ export interface TopicSettings {
   readonly witness: string;
   /** Replies go to topics whose names start with this. */
   readonly replyPrefix: string;
+  /** Where workers receive replies for their HTTP callers; undefined where they ask for none. */
+  readonly apiReplies?: string | undefined;
   /** Partitions of the request topic, and so of the ledger. Fixed once the topics exist. */
   readonly requestPartitions: number;
   readonly replicationFactor: number;
@@ -52,7 +54,8 @@ export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
 const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
 /** Each worker writes a witness every heartbeat and reads them all when it starts; only closed segments are compacted. */
 const WITNESS_SEGMENT_MS = 3_600_000;
-const CLI_REPLY_RETENTION_MS = 3_600_000;
+/** Of replies that nobody reads later. */
+const SHORT_RETENTION_MS = 3_600_000;
 export const SAFE_REPLICAS = 3;
 export const SAFE_IN_SYNC = 2;
 
@@ -125,17 +128,18 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
         'segment.ms': String(WITNESS_SEGMENT_MS),
       },
     },
-    {
-      ...AS_WRITTEN,
-      name: cliReplyTopic(settings),
-      partitions: 1,
-      configs: {
-        ...AS_WRITTEN.configs,
-        'cleanup.policy': 'delete',
-        'retention.ms': String(CLI_REPLY_RETENTION_MS),
-      },
-    },
+    shortReplies(cliReplyTopic(settings), 1),
+    ...optionalReplies(settings).map((name) => shortReplies(name, settings.requestPartitions)),
   ];
+}
+
+function optionalReplies({ apiReplies }: TopicSettings): readonly string[] {
+  return apiReplies === undefined ? [] : [apiReplies];
+}
+
+function shortReplies(name: string, partitions: number): PlannedTopic {
+  const configs = { 'cleanup.policy': 'delete', 'retention.ms': String(SHORT_RETENTION_MS) };
+  return { ...AS_WRITTEN, name, partitions, configs: { ...AS_WRITTEN.configs, ...configs } };
 }
 
 /**
@@ -161,7 +165,8 @@ export function checkReplyTopicName(name: string, settings: TopicSettings): void
 
 /** The topics that a worker cannot start without. */
 export function workerTopics(settings: TopicSettings): readonly PlannedTopic[] {
-  return planTopics(settings).filter(({ name }) => name !== cliReplyTopic(settings));
+  const replies = [cliReplyTopic(settings), ...optionalReplies(settings)];
+  return planTopics(settings).filter(({ name }) => !replies.includes(name));
 }
 
 /** The differences between a topic and its plan, one line each; a difference is not always a fault. */

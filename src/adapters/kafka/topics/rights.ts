@@ -16,7 +16,10 @@ export interface Right {
 
 /** The names of topics and groups that the rights of a role refer to. */
 export interface RightsOptions {
-  readonly topics: Pick<TopicSettings, 'requests' | 'ledger' | 'deadLetters' | 'witness' | 'replyPrefix'>;
+  readonly topics: Pick<
+    TopicSettings,
+    'requests' | 'ledger' | 'deadLetters' | 'witness' | 'replyPrefix' | 'apiReplies'
+  >;
   readonly groupId: string;
   /** A client's reply topics; for an admin, those to create besides the planned ones. */
   readonly replyTopics?: readonly string[];
@@ -38,7 +41,7 @@ export interface RightsOptions {
  */
 export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
   const { topics, groupId, replyTopics = [], nestjs = false } = options;
-  const { requests, ledger, witness, deadLetters, replyPrefix } = topics;
+  const { requests, ledger, witness, deadLetters, replyPrefix, apiReplies } = topics;
   const waited = nestjs ? [nestReplyTopic(requests)] : [];
   switch (role) {
     case 'worker':
@@ -46,6 +49,7 @@ export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
         ...[requests, ledger, witness].map((name) => on(name, 'Read', 'Write', 'DescribeConfigs')),
         on(deadLetters, 'Write', 'DescribeConfigs'),
         under(replyPrefix, 'Write'),
+        ...(apiReplies === undefined ? [] : [on(apiReplies, 'Read')]),
         ...waited.map((name) => on(name, 'Write')),
         onGroup(groupId, 'Read'),
       ];

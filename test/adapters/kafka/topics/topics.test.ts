@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { judgeTopics } from '../../../../src/adapters/kafka/topics/judge.ts';
-import { type FoundTopic, planTopics, type TopicSettings } from '../../../../src/adapters/kafka/topics/plan.ts';
+import {
+  type FoundTopic,
+  planTopics,
+  type TopicSettings,
+  workerTopics,
+} from '../../../../src/adapters/kafka/topics/plan.ts';
 import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
 import type {
   CreateTopicsRequest,
@@ -94,6 +99,14 @@ describe('initTopics', () => {
     const before = issued.length;
     expect(await initTopics(brokers, SETTINGS)).toEqual({ created: [], differences: [] });
     expect(issued).toHaveLength(before);
+  });
+
+  test('creates the topic for replies to HTTP callers where there are any; a worker can start without it', async () => {
+    const settings = { ...SETTINGS, apiReplies: 'id.replies.http' };
+    const { brokers, issued } = cluster(planned());
+    expect((await initTopics(brokers, settings)).created).toEqual(['id.replies.http']);
+    expect(issued).toMatchObject([{ partitions: 12, configs: { 'retention.ms': String(HOUR_MS) } }]);
+    expect(workerTopics(settings)).toEqual(workerTopics(SETTINGS));
   });
 
   test("creates a service's reply topics, and leaves existing ones unchanged", async () => {

@@ -1,0 +1,199 @@
+import { request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type ErrorCode, IdallocError } from '../../src/errors.ts';
+import type { Api } from '../../src/http/api.ts';
+import type { NumberRequest, TakeNumbers } from '../../src/http/number-issuer.ts';
+import { MAX_NUMBERS } from '../../src/http/sequence-route.ts';
+import { ApiStage } from '../support/api-stage.ts';
+
+const PATH = '/api/v1/sequences/invoices/2027';
+const TOKEN = 'token-of-the-orders-service';
+const open: Api[] = [];
+
+afterEach(async () => {
+  for (const { app } of open.splice(0)) await app.close();
+});
+
+/** Workers that give out numbers from 1 on, and those of a known key again; a test can hold them up or make them refuse. */
+class FakeWorkers {
+  readonly asked: NumberRequest[] = [];
+  refusal: ErrorCode | undefined;
+  /** Resolves when they may answer. */
+  before: Promise<void> = Promise.resolve();
+  readonly #decided = new Map<string, number>();
+  #next = 1;
+
+  take: TakeNumbers = async (asked) => {
+    this.asked.push(asked);
+    const { sequence, count, key, signal } = asked;
+    const gone = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    await Promise.race([this.before, gone]);
+    if (this.refusal !== undefined) throw new IdallocError(this.refusal, 'the workers refuse it');
+    const id = `${sequence} ${key.toString('latin1')}`;
+    const known = this.#decided.get(id);
+    const first = known ?? this.#next;
+    if (known === undefined) this.#next += count * 2;
+    this.#decided.set(id, first);
+    return { numbers: { first, count, step: 2, format: 'INV-{number:6}' }, replayed: known !== undefined };
+  };
+}
+
+function start(options: Omit<ConstructorParameters<typeof ApiStage>[0] & object, 'takeNumbers'> = {}) {
+  const workers = new FakeWorkers();
+  const stage = new ApiStage({ ...options, takeNumbers: workers.take });
+  const api = stage.api();
+  open.push(api);
+  const post = (url = PATH, headers: Record<string, string> = { 'idempotency-key': 'order-1' }) =>
+    api.app.inject({ method: 'POST', url, headers });
+  return { workers, stage, app: api.app, post };
+}
+
+describe('numbers of a sequence', () => {
+  test('come in its format, and the same key has the same ones', async () => {
+    const { post, workers, stage } = start();
+    const first = await post(`${PATH}?count=2`);
+    expect([first.statusCode, first.json()]).toEqual([
+      200,
+      { sequence: 'invoices/2027', numbers: ['INV-000001', 'INV-000003'], first: 1, count: 2, step: 2 },
+    ]);
+    expect(first.headers).toMatchObject({ 'cache-control': 'no-store', 'content-type': /^application\/json/ });
+    expect(first.headers['idempotency-replayed']).toBeUndefined();
+    const again = await post(`${PATH}?count=2`);
+    expect([again.body, again.headers['idempotency-replayed']]).toEqual([first.body, 'true']);
+    expect((await post(PATH, { 'idempotency-key': 'order-2' })).json()).toMatchObject({ first: 5, count: 1 });
+    expect(workers.asked).toHaveLength(3); // nothing is answered from the memory of this worker
+    expect(stage.answered[0]).toMatchObject({ route: '/api/v1/sequences/{name}', status: 200, caller: 'anonymous' });
+  });
+
+  test('a name may be written with %2F, and a key with any bytes', async () => {
+    const { workers, app } = start();
+    await app.listen({ port: 0 });
+    const { port } = app.server.address() as AddressInfo;
+    const key = Buffer.from('bestellung-ä');
+    const response = await new Promise<number | undefined>((resolve, reject) => {
+      const headers = { 'idempotency-key': key.toString('latin1') };
+      const sent = request({ port, method: 'POST', path: '/api/v1/sequences/invoices%2F2027', headers }, (got) =>
+        resolve(got.resume().statusCode),
+      );
+      sent.once('error', reject).end();
+    });
+    expect(response).toBe(200);
+    expect(workers.asked).toMatchObject([{ sequence: 'invoices/2027', count: 1, key }]);
+  });
+
+  test.each([
+    ['without a key', PATH, {}, 'Idempotency-Key is required'],
+    ['with an empty key', PATH, { 'idempotency-key': '' }, 'Idempotency-Key must be given once'],
+    ['of an impossible name', '/api/v1/sequences/no%20name', undefined, 'not the name of a sequence'],
+    ['without a name', '/api/v1/sequences/', undefined, 'not the name of a sequence'],
+    ['of no numbers', `${PATH}?count=0`, undefined, 'count must be'],
+    ['of too many numbers', `${PATH}?count=${MAX_NUMBERS + 1}`, undefined, `from 1 to ${MAX_NUMBERS}`],
+    ['with another parameter', `${PATH}?form=ulid`, undefined, "unknown query parameter 'form': allowed: count"],
+  ])('a request %s is a 400, and nobody is asked', async (_, url, headers, detail) => {
+    const { post, workers } = start();
+    const response = await post(url, headers as Record<string, string> | undefined);
+    expect([response.statusCode, response.json().detail]).toEqual([400, expect.stringContaining(detail)]);
+    expect(workers.asked).toEqual([]);
+  });
+
+  test('other methods are a 405, and a worker without API_REPLY_TOPIC answers 501', async () => {
+    const { app } = start();
+    const other = await app.inject({ method: 'GET', url: PATH });
+    expect([other.statusCode, other.headers.allow]).toEqual([405, 'POST']);
+    const { app: without } = new ApiStage().api();
+    const response = await without.inject({ method: 'POST', url: PATH, headers: { 'idempotency-key': 'a' } });
+    expect([response.statusCode, response.json().detail]).toEqual([501, expect.stringContaining('API_REPLY_TOPIC')]);
+    await without.close();
+  });
+
+  test.each<[ErrorCode, number, string | undefined]>([
+    ['UNKNOWN_SEQUENCE', 404, undefined],
+    ['SEQUENCE_EXHAUSTED', 409, undefined],
+    ['SEQUENCE_CLOSED', 410, undefined],
+    ['FORGOTTEN', 410, undefined],
+    ['CONFLICT', 422, undefined],
+    ['QUOTA_EXCEEDED', 429, '1'],
+    ['REFUSED', 502, undefined],
+    ['MALFORMED_REPLY', 502, undefined],
+    ['SEQUENCE_FORGOTTEN', 503, '60'],
+    ['OVERTAKEN', 503, '1'],
+    ['KAFKA_UNAVAILABLE', 503, '5'],
+    ['OVERLOADED', 503, '5'],
+    ['TOPIC_INVALID', 503, '60'],
+    ['STOPPING', 503, '1'],
+    ['EXPIRED', 504, '1'],
+    ['NO_REPLY', 504, '1'],
+  ])('%s is a %i, with Retry-After %s', async (code, status, retryAfter) => {
+    const { post, workers, stage } = start();
+    workers.refusal = code;
+    const response = await post();
+    expect([response.statusCode, response.headers['retry-after']]).toEqual([status, retryAfter]);
+    expect(response.json()).toMatchObject({ code, detail: 'the workers refuse it' });
+    expect(stage.faults).toEqual([]);
+  });
+
+  test('are not waited for any longer when the caller is gone', async () => {
+    const { workers, app } = start();
+    await app.listen({ port: 0 });
+    const { port } = app.server.address() as AddressInfo;
+    workers.before = new Promise(() => undefined);
+    const sent = request({ port, method: 'POST', path: PATH, headers: { 'idempotency-key': 'a' } }).end();
+    sent.on('error', () => undefined);
+    await expect.poll(() => workers.asked.length).toBe(1);
+    sent.destroy();
+    await expect.poll(() => workers.asked[0]?.signal.aborted).toBe(true);
+  });
+});
+
+describe('bounds', () => {
+  test('a caller may have half of the waits, so that others find some free', async () => {
+    const tokens = `orders:${TOKEN} sequences:*\nbilling:${TOKEN}-2 sequences:*`;
+    const { post, workers } = start({ tokens, maxWaiting: 4 });
+    const ask = (token: string, key: string) =>
+      post(PATH, { authorization: `Bearer ${token}`, 'idempotency-key': key });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    workers.before = promise;
+    const waiting = [ask(TOKEN, 'a'), ask(TOKEN, 'b')];
+    await expect.poll(() => workers.asked.length).toBe(2);
+    const third = await ask(TOKEN, 'c');
+    expect([third.statusCode, third.headers['retry-after']]).toEqual([429, '1']);
+    const other = ask(`${TOKEN}-2`, 'a');
+    await expect.poll(() => workers.asked.length).toBe(3);
+    resolve();
+    expect((await Promise.all([...waiting, other])).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
+    expect((await ask(TOKEN, 'c')).statusCode).toBe(200);
+  });
+
+  test('numbers count against the rate limit, also those of a known key', async () => {
+    const { post, stage } = start({ perSecond: 10 });
+    stage.standsAtMs = 0;
+    expect((await post(`${PATH}?count=9`)).statusCode).toBe(200);
+    const beyond = await post(`${PATH}?count=9`);
+    expect([beyond.statusCode, beyond.json().detail]).toEqual([429, expect.stringContaining('rate limit')]);
+  });
+});
+
+describe('a token', () => {
+  const right = (rights: string) => start({ tokens: `orders:${TOKEN} ${rights}` });
+  const headers = { authorization: `Bearer ${TOKEN}`, 'idempotency-key': 'a' };
+
+  test.each([
+    ['sequences:*', 200],
+    ['sequences:invoices/*', 200],
+    ['keyed-decode sequences:invoices/2027', 200],
+    ['sequences:tickets sequences:invoices/2027', 200],
+    ['sequences:invoices/2', 403],
+    ['sequences:tickets*', 403],
+    ['keyed-decode', 403],
+    ['', 403],
+  ])("with the rights '%s' gets %i", async (rights, status) => {
+    const { post, workers } = right(rights);
+    expect((await post(PATH, headers)).statusCode).toBe(status);
+    expect(workers.asked).toHaveLength(status === 200 ? 1 : 0);
+  });
+
+  test('that is missing is a 401', async () => {
+    expect((await right('sequences:*').post(PATH, { 'idempotency-key': 'a' })).statusCode).toBe(401);
+  });
+});

@@ -1,0 +1,113 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
+import { decodeIdRequest } from '../../src/codec/id-request.ts';
+import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
+import { createLogger } from '../../src/log.ts';
+import { NumberRequests } from '../../src/worker/number-requests.ts';
+import { LinkStage, REPLIES } from '../client/link-stage.ts';
+import { recordsOf } from '../support/fake-kafka/batches.ts';
+
+const NUMBERS = { first: 7, count: 2, step: 1, format: '' };
+
+let stage: LinkStage;
+let requests: NumberRequests;
+let logged: { readonly msg: string; readonly error?: string }[];
+
+beforeEach(() => {
+  stage = new LinkStage();
+  logged = [];
+});
+
+afterEach(() => stage.during(requests[Symbol.asyncDispose]()));
+
+async function start(replyTopic = REPLIES): Promise<void> {
+  const wire = { dialer: stage.dialer, seeds: stage.seeds, runtime: stage.clock };
+  const log = createLogger({ level: 'info', destination: { write: (line: string) => logged.push(JSON.parse(line)) } });
+  const requestTopic = 'id.requests';
+  requests = new NumberRequests({ wire, requestTopic, replyTopic, headers: DEFAULT_HEADER_NAMES, log });
+  await stage.clock.pass(1_000);
+}
+
+function take(sequence: string, key = 'order-1', signal = new AbortController().signal) {
+  const taken = requests.take({ sequence, count: 2, key: Buffer.from(key), signal });
+  taken.catch(() => undefined); // may reject before it is awaited
+  return taken;
+}
+
+/** What the workers read. */
+function received() {
+  const partitions = stage.kafka.topics.get('id.requests')?.partitions ?? [];
+  return partitions.flatMap(({ log }) => log.batches().flatMap(recordsOf));
+}
+
+function answer(reply: IdReply, headers: Record<string, string> = {}): void {
+  const value = encodeIdReply(reply, 'RANGES');
+  for (const partition of [0, 1]) stage.kafka.send(REPLIES, partition, [{ key: reply.correlationId, value, headers }]);
+}
+
+test('a request is a record that any worker reads: the sequence as its key, and the key of the caller as request ID', async () => {
+  await start();
+  const taken = take('invoices');
+  await stage.clock.pass(100);
+  const [record] = received();
+  expect(String(record?.key)).toBe('invoices');
+  const request = decodeIdRequest(record?.value as Buffer);
+  expect(request).toMatchObject({
+    sequence: 'invoices',
+    count: 2,
+    replyTopic: REPLIES,
+    requestId: Buffer.from('order-1'),
+  });
+  expect(request.expiresAtMs).toBeGreaterThan(stage.clock.wallMs());
+  answer({ correlationId: request.correlationId as Buffer, numbers: { sequence: 'invoices', ...NUMBERS } });
+  expect(await stage.during(taken)).toMatchObject({ numbers: NUMBERS, replayed: false });
+  expect(logged.map(({ msg }) => msg)).toEqual(['the HTTP API serves numbers of sequences']);
+});
+
+test('one key may ask two sequences at the same time, and each gets its own answer', async () => {
+  await start();
+  const both = [take('invoices'), take('tickets')];
+  await stage.clock.pass(100);
+  const asked = received().map(({ value }) => decodeIdRequest(value as Buffer));
+  for (const { sequence = '', correlationId } of asked.toReversed()) {
+    const id = correlationId as Buffer;
+    if (sequence === 'tickets') answer({ correlationId: id, error: { code: 'UNKNOWN_SEQUENCE', message: 'none' } });
+    else answer({ correlationId: id, numbers: { sequence, ...NUMBERS } }, { 'idalloc-replayed': '1' });
+  }
+  const [invoices, tickets] = await stage.during(Promise.allSettled(both));
+  expect(invoices).toMatchObject({ status: 'fulfilled', value: { numbers: NUMBERS, replayed: true } });
+  expect(tickets).toMatchObject({ status: 'rejected', reason: { code: 'UNKNOWN_SEQUENCE' } });
+});
+
+test('without an answer it is sent again, and rejects with NO_REPLY in the end', async () => {
+  await start();
+  const taken = take('invoices');
+  await expect(stage.during(taken)).rejects.toMatchObject({ code: 'NO_REPLY' });
+  const sent = received().map(({ value }) => String(value));
+  expect([sent.length > 1, new Set(sent).size]).toEqual([true, 1]);
+});
+
+test('a missing reply topic is logged, and requests succeed as soon as it exists', async () => {
+  await start('id.replies.later');
+  await stage.clock.pass(15_000);
+  expect(logged[0]).toMatchObject({ error: expect.stringContaining('TOPIC_INVALID') });
+  expect(logged.length).toBeLessThan(3);
+  await expect(stage.during(take('invoices'))).rejects.toMatchObject({ code: 'TOPIC_INVALID' });
+  stage.kafka.createTopic('id.replies.later', { partitions: 1, replicas: 2 });
+  const taken = take('invoices');
+  await stage.clock.pass(5_000);
+  const request = decodeIdRequest(received()[0]?.value as Buffer);
+  const id = request.correlationId as Buffer;
+  const value = encodeIdReply({ correlationId: id, numbers: { sequence: 'invoices', ...NUMBERS } }, 'RANGES');
+  stage.kafka.send('id.replies.later', 0, [{ key: id, value, headers: {} }]);
+  expect(await stage.during(taken)).toMatchObject({ numbers: NUMBERS });
+});
+
+test('requests that wait when the worker stops reject with STOPPING, and no connection is left', async () => {
+  await start();
+  const taken = take('invoices');
+  await stage.clock.pass(100);
+  await stage.during(requests[Symbol.asyncDispose]());
+  await expect(taken).rejects.toMatchObject({ code: 'STOPPING' });
+  expect(stage.connections).toBe(0);
+});
