@@ -66,8 +66,8 @@ function readIntake(
     const request = unwrapped === undefined ? merged : { ...merged, framing };
     const refusal = replyTopicViolation(request.replyTopic, policy);
     if (refusal !== undefined) return reject(record, {}, 'INVALID_REPLY_TOPIC', refusal);
-    if (request.sequence !== undefined && framing === 'CONFLUENT')
-      return reject(record, request, 'MALFORMED_REQUEST', SEQUENCE_IN_CONFLUENT_FRAMING);
+    if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
+      return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
     const hash = requestHash(request.count, request.replyTopic);
     return { kind: 'accepted', record, request, key: ledgerKeyOf(request), hash };
   } catch (error) {
@@ -92,9 +92,8 @@ function ledgerKeyOf(request: FullRequest): Buffer {
     : encodeNumbersKey(sequence, requestIdOf(request));
 }
 
-/** The registry has no schema for replies with numbers. */
-const SEQUENCE_IN_CONFLUENT_FRAMING =
-  'numbers of a sequence are not served in Confluent framing: send the request in single-object encoding, or with an empty value and headers';
+const NO_REPLY_SCHEMA =
+  'the registry has no schema for replies with numbers of a sequence: run `idalloc topics init` of this version, then send the request again';
 
 /** Decoding is pure, so any error is caused by the record and would recur. */
 function rejectionOf(error: unknown): { code: ErrorCode; message: string } {

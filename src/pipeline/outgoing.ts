@@ -33,8 +33,9 @@ export function batchReply(
   context: OutgoingContext,
 ): OutgoingRecord {
   const { request } = accepted;
-  const value = inFraming(request.framing, encodeIdReply(replyOf(request, entry), request.encoding), context);
-  const { customLayout } = context;
+  const { customLayout, schemas } = context;
+  const schemaId = entry.kind === 'batch' ? schemas?.replyId() : schemas?.numbersReplyId();
+  const value = inFraming(request.framing, encodeIdReply(replyOf(request, entry), request.encoding), schemaId);
   const headers = replyHeaders({
     names: context.names,
     correlationId: request.correlationId,
@@ -97,14 +98,14 @@ export function errorReply(
     nest,
     ...(nest ? { nestError: `${error.code}: ${error.message}` } : {}),
   });
-  const value = inFraming(address.framing, encodeIdReply({ correlationId, error }, 'RANGES'), context);
+  const reply = encodeIdReply({ correlationId, error }, 'RANGES');
+  const value = inFraming(address.framing, reply, context.schemas?.replyId());
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }
 
 /** The reply in the framing of its request. */
-function inFraming(framing: Framing | undefined, reply: Buffer, { schemas }: OutgoingContext): Buffer {
-  const schemaId = framing === 'CONFLUENT' ? schemas?.replyId() : undefined;
-  return schemaId === undefined ? reply : asConfluent(schemaId, reply);
+function inFraming(framing: Framing | undefined, reply: Buffer, schemaId: number | undefined): Buffer {
+  return framing === 'CONFLUENT' && schemaId !== undefined ? asConfluent(schemaId, reply) : reply;
 }
 
 /** The record as it came, addressed to its home partition, with the headers of its origin. */

@@ -31,8 +31,10 @@ export interface SchemaIds {
    * undefined when unknown.
    */
   requestHeader(id: number): Buffer | 'none' | undefined;
-  /** The ID of the reply schema. */
+  /** The ID of the schema of replies with IDs or errors; undefined when unknown. */
   replyId(): number | undefined;
+  /** That of replies with numbers of a sequence; undefined if the registry does not have it. Known as soon as `replyId` is. */
+  numbersReplyId(): number | undefined;
 }
 
 /** A record to publish. Without a partition, the hash of its key decides. */

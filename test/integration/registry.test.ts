@@ -24,6 +24,7 @@ let replies: Followed;
 let letters: Followed;
 let requestId: number;
 let replyId: number;
+let numbersReplyId: number;
 
 function framed(correlationId: string, schemaId: number) {
   const { replyTopic } = realm;
@@ -48,12 +49,12 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
     if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
   });
 
-  test('`topics init` registers both schemas, with the same ids when it runs again', async () => {
+  test('`topics init` registers all schemas, with the same ids when it runs again', async () => {
     const init = async () => JSON.parse((await runIdalloc(['topics', 'init', '--json'], realm.env)).stdout).schemas;
     const registered = await init();
-    expect(Object.keys(registered)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply']);
+    expect(Object.keys(registered)).toEqual([`${realm.requestTopic}-value`, 'idalloc.IdReply', 'idalloc.IdReply-2']);
     expect(await init()).toEqual(registered);
-    [requestId = 0, replyId = 0] = Object.values(registered as Record<string, number>);
+    [requestId = 0, replyId = 0, numbersReplyId = 0] = Object.values(registered as Record<string, number>);
   });
 
   test('`topics check` and `doctor` report schemas that the registry lacks, and a registry that is down', async () => {
@@ -111,6 +112,20 @@ describe.skipIf(noJava !== undefined)(`a schema registry${noJava === undefined ?
       expect(JSON.parse(stdout)).toMatchObject({ faults: [], replies: 2, decided: { framed: { length: 3 } } });
     },
   );
+
+  test('numbers of a sequence come in the framing of the request, under the schema that has them', async () => {
+    expect((await runIdalloc(['sequence', 'create', 'invoices'], realm.env)).code).toBe(0);
+    const { replyTopic } = realm;
+    const versions = `${registry.url}/subjects/${realm.requestTopic}-value/versions/2`;
+    const { id: wideId } = (await (await fetch(versions)).json()) as { id: number };
+    const body = { count: 2, correlationId: Buffer.from('numbered'), replyTopic, sequence: 'invoices' };
+    await realm.sendRaw([{ key: 'invoices', value: asConfluent(wideId, encodeIdRequest(body)), partition: 0 }]);
+    const { seen, reply } = await replies.reply('numbered');
+    expect(confluentSchemaId(seen.message.value ?? Buffer.of())).toBe(numbersReplyId);
+    expect(reply).toMatchObject({ numbers: { sequence: 'invoices', first: 1, count: 2 } });
+    const schema = await (await fetch(`${registry.url}/schemas/ids/${numbersReplyId}`)).json();
+    expect((schema as { schema: string }).schema).toContain('SequenceBatch');
+  });
 
   test('`audit` reads replies in both framings', async () => {
     const { code, stdout } = await runIdalloc(['audit', '--json'], realm.env);

@@ -13,6 +13,7 @@ const WIDE_REQUEST_ID = 6;
 const OTHER_ID = 8;
 const UNHEARD_ID = 9;
 const REPLY_ID = 12;
+const NUMBERS_REPLY_ID = 13;
 
 /** A registry that knows three ids, or is down: within the time that requests wait for it, or after that. */
 class FakeSchemas implements SchemaIds {
@@ -33,6 +34,9 @@ class FakeSchemas implements SchemaIds {
   }
   replyId(): number | undefined {
     return REPLY_ID;
+  }
+  numbersReplyId(): number | undefined {
+    return NUMBERS_REPLY_ID;
   }
 }
 

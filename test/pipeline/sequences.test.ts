@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
+import { WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { wallMs } from '../../src/core/units.ts';
 import type { LedgerEntries } from '../../src/ledger/ports.ts';
@@ -148,13 +150,33 @@ describe('a request for numbers that gets none', () => {
     expect(gists(worker)).toEqual(['1+1', '1+1', 'SEQUENCE_CLOSED']);
   });
 
-  it('gets MALFORMED_REQUEST in Confluent framing, for which there is no reply schema', async () => {
-    const { value } = wanted(0, 'a');
-    const schemas = { learn: async () => {}, requestHeader: () => (value as Buffer).subarray(0, 10), replyId: () => 7 };
-    const { worker } = world({ schemas });
-    const framed = Buffer.concat([Buffer.from([0, 0, 0, 0, 5]), (value as Buffer).subarray(10)]);
-    await worker.serve([record(0, framed)]);
-    expect(worker.errors).toEqual(['MALFORMED_REQUEST']);
+  describe('in Confluent framing', () => {
+    /** A registry that has 7 for replies, and this for those with numbers. */
+    const registryWith = (numbersReplyId: number | undefined) => ({
+      learn: async () => {},
+      requestHeader: () => WIDE_REQUEST_HEADER,
+      replyId: () => 7,
+      numbersReplyId: () => numbersReplyId,
+    });
+    const framed = (offset: number, id: string, sequence?: string) => {
+      const { value } = wanted(offset, id, 1, sequence);
+      return record(offset, asConfluent(5, value as Buffer));
+    };
+    const schemaIds = (worker: MemoryWorker) => worker.replies().map(({ bytes }) => confluentSchemaId(bytes));
+
+    it('is answered in it, under the schema with numbers, and an error under that of all other replies', async () => {
+      const { worker } = world({ schemas: registryWith(8) });
+      await worker.serve([framed(0, 'a'), framed(1, 'b', 'unknown'), wanted(2, 'a')]);
+      expect(gists(worker)).toEqual(['1+1', 'UNKNOWN_SEQUENCE', '1+1']);
+      expect(schemaIds(worker)).toEqual([8, 7, undefined]);
+    });
+
+    it('gets UNKNOWN_SCHEMA, and takes no number, while the registry has no schema for the reply', async () => {
+      const { worker } = world({ schemas: registryWith(undefined) });
+      await worker.serve([framed(0, 'a'), wanted(1, 'b')]);
+      expect(worker.errors).toEqual(['UNKNOWN_SCHEMA']);
+      expect(gists(worker)).toEqual(['UNKNOWN_SCHEMA', '1+1']);
+    });
   });
 });
 

@@ -36,8 +36,15 @@ const LOOK_UPS_AT_ONCE = 32;
 const LOOK_UPS_PER_S = 4;
 /** Replies go to many topics, so their subject is the record's name. */
 const REPLY_SUBJECT = 'idalloc.IdReply';
+/** Readers of the first schema can't read numbers, so that one can't be the next version of its subject. */
+const NUMBERS_REPLY_SUBJECT = 'idalloc.IdReply-2';
 /** Newer workers read older requests; older readers read newer replies. */
-const COMPATIBILITY = { 'id-request': 'BACKWARD', 'id-request-2': 'BACKWARD', 'id-reply': 'FORWARD' } as const;
+const COMPATIBILITY = {
+  'id-request': 'BACKWARD',
+  'id-request-2': 'BACKWARD',
+  'id-reply': 'FORWARD',
+  'id-reply-2': 'FORWARD',
+} as const;
 
 interface KnownId {
   /** As requestHeader returns it; undefined if the registry has no answer for it. */
@@ -65,6 +72,9 @@ export class SchemaRegistry implements SchemaIds {
   /** When the subject of requests is looked up again. */
   #findAgainMs = Number.NEGATIVE_INFINITY;
   #replyId: number | undefined;
+  #numbersReplyId: number | undefined;
+  /** When the schema of replies with numbers is looked up again, if the registry did not have it. */
+  #numbersAgainMs = Number.NEGATIVE_INFINITY;
   #failure: { readonly sinceMs: number; readonly lastMs: number; readonly error: IdallocError } | undefined;
 
   /** `requestTopic`: the schemas of its subject are found before any other. */
@@ -82,10 +92,14 @@ export class SchemaRegistry implements SchemaIds {
     return this.#replyId;
   }
 
+  numbersReplyId(): number | undefined {
+    return this.#numbersReplyId;
+  }
+
   async learn(ids: ReadonlySet<number>, partition: number): Promise<void> {
     const now = this.#deps.monotonicMs();
     const missing = [...ids].filter((id) => this.#isMissing(id, now));
-    if (missing.length === 0 && this.#replyId !== undefined) return;
+    if (missing.length === 0 && this.#replyId !== undefined && !this.#lacksNumbers(now)) return;
     if (this.#failure !== undefined && now - this.#failure.lastMs < RETRY_DELAY_MS)
       return this.#wait(this.#failure.error);
     try {
@@ -175,8 +189,22 @@ export class SchemaRegistry implements SchemaIds {
     throw unavailable(`it has no subject '${REPLY_SUBJECT}' with this worker's schema: run \`idalloc topics init\``);
   }
 
-  /** The ids of the reply schema and of the request topic's subject: valid requests then need no look-up of their own. */
+  #lacksNumbers(nowMs: number): boolean {
+    return this.#numbersReplyId === undefined && nowMs >= this.#numbersAgainMs;
+  }
+
+  async #findNumbersReplyId(nowMs: number): Promise<void> {
+    const isKnownAbsent = Number.isFinite(this.#numbersAgainMs);
+    // Set first: known requests wait for a silent registry once in this time, not at each try.
+    if (isKnownAbsent) this.#numbersAgainMs = nowMs + ABSENT_MS;
+    const found = await this.#find(NUMBERS_REPLY_SUBJECT, 'id-reply-2');
+    if (found === undefined) this.#numbersAgainMs = nowMs + ABSENT_MS;
+    else this.#numbersReplyId = idOf(found);
+  }
+
+  /** The ids of the reply schemas and of the request topic's subject: valid requests then need no look-up of their own. */
   async #findOurs(nowMs: number): Promise<void> {
+    if (this.#lacksNumbers(nowMs)) await this.#findNumbersReplyId(nowMs);
     if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
     if (this.#requestTopic === undefined || nowMs < this.#findAgainMs) return;
     this.#findAgainMs = nowMs + ABSENT_MS;
@@ -251,6 +279,7 @@ function schemasOf(requestTopic: string) {
     [`${requestTopic}-value`, 'id-request'],
     [`${requestTopic}-value`, 'id-request-2'],
     [REPLY_SUBJECT, 'id-reply'],
+    [NUMBERS_REPLY_SUBJECT, 'id-reply-2'],
   ] as const;
 }
 

@@ -9,7 +9,7 @@ export interface InitOptions {
 
 const INIT_HELP = `
 Existing topics are never altered; differences are reported. The exit code is 1 if a worker would refuse to start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
-the reply's under 'idalloc.IdReply'; if the registry rejects one, the exit code is 1.
+the reply's under 'idalloc.IdReply', and with numbers of a sequence under 'idalloc.IdReply-2'; if the registry rejects one, the exit code is 1.
 
 Examples:
   KAFKA_BROKERS=kafka-1:9092,kafka-2:9092 idalloc topics init

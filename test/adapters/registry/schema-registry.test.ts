@@ -5,6 +5,7 @@ import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../../src/codec/id-re
 
 const URL = 'http://registry/api';
 const REPLY_ID = 40;
+const NUMBERS = '/subjects/idalloc.IdReply-2';
 
 /** A registry behind a function, and a clock that the test moves. */
 class FakeRegistry {
@@ -50,18 +51,18 @@ describe('a schema registry', () => {
   it('is queried for the subjects that lack our schemas, and not changed', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
-    expect(await registry.client().missing('orders')).toEqual(['orders-value']);
-    expect(registry.asked).toHaveLength(2);
+    expect(await registry.client().missing('orders')).toEqual(['orders-value', 'idalloc.IdReply-2']);
+    expect(registry.asked).toHaveLength(3);
     registry.asks = [];
     registry.answer = (path) => (path.startsWith('/subjects') ? [200, { id: 1 }] : well(path));
     expect(await registry.client().missing('orders')).toEqual([]);
-    const texts = (['id-request', 'id-request-2', 'id-reply'] as const).map(schemaText);
+    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map(schemaText);
     expect(registry.asks.map(({ schema }) => schema)).toEqual(texts);
     registry.answer = () => [500, {}];
     await expect(registry.client().missing('orders')).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
   });
 
-  it('is queried once for each id, and for the reply schema', async () => {
+  it('is queried once for each id, and for the reply schemas', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
     const client = registry.client();
@@ -69,7 +70,7 @@ describe('a schema registry', () => {
     await client.learn(new Set([7, 8]), 0);
     expect([7, 8, 9, 10].map((id) => isRequest(client, id))).toEqual([true, false, false, undefined]);
     expect(client.replyId()).toBe(REPLY_ID);
-    expect(registry.asked).toHaveLength(4);
+    expect(registry.asked).toHaveLength(5);
   });
 
   it('registers the schemas of requests as versions of one subject, the first one first', async () => {
@@ -80,8 +81,13 @@ describe('a schema registry', () => {
       return [200, {}];
     };
     const registered = await registry.client().register('orders');
-    expect(registered.map(({ subject }) => subject)).toEqual(['orders-value', 'orders-value', 'idalloc.IdReply']);
-    const texts = (['id-request', 'id-request-2', 'id-reply'] as const).map(schemaText);
+    expect(registered.map(({ subject }) => subject)).toEqual([
+      'orders-value',
+      'orders-value',
+      'idalloc.IdReply',
+      'idalloc.IdReply-2',
+    ]);
+    const texts = (['id-request', 'id-request-2', 'id-reply', 'id-reply-2'] as const).map(schemaText);
     expect(registry.asks.flatMap(({ schema }) => schema ?? [])).toEqual(texts);
   });
 
@@ -95,6 +101,37 @@ describe('a schema registry', () => {
     expect([6, 7].map((id) => client.requestHeader(id))).toEqual([WIDE_REQUEST_HEADER, ID_REQUEST_HEADER]);
   });
 
+  it('is queried for the schema of replies with numbers with that of the others, and once a minute until it has it', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    const client = registry.client();
+    await client.learn(new Set([7]), 0);
+    expect([client.replyId(), client.numbersReplyId()]).toEqual([REPLY_ID, undefined]);
+    registry.answer = (path) => (path === NUMBERS ? [200, { id: 41 }] : well(path));
+    registry.nowMs = 59_999;
+    await client.learn(new Set([7]), 0);
+    expect(client.numbersReplyId()).toBeUndefined();
+    registry.nowMs = 60_000;
+    await client.learn(new Set([7]), 0);
+    expect(client.numbersReplyId()).toBe(41);
+    registry.nowMs = 120_000;
+    await client.learn(new Set([7]), 0);
+    expect(registry.asked.filter((path) => path === NUMBERS)).toHaveLength(2);
+  });
+
+  it('that lacks the schema of replies with numbers and falls silent is tried for it once a minute', async () => {
+    const registry = new FakeRegistry();
+    registry.answer = well;
+    const client = registry.client();
+    await client.learn(new Set([7]), 0);
+    registry.answer = undefined;
+    registry.nowMs = 60_000;
+    await expect(client.learn(new Set([7]), 0)).rejects.toMatchObject({ code: 'SCHEMA_REGISTRY_UNAVAILABLE' });
+    registry.nowMs = 119_999;
+    await client.learn(new Set([7]), 0);
+    expect(registry.asked.filter((path) => path === NUMBERS)).toHaveLength(2);
+  });
+
   it('is queried again after a minute for an id that it did not have', async () => {
     const registry = new FakeRegistry();
     registry.answer = well;
@@ -103,7 +140,7 @@ describe('a schema registry', () => {
     registry.nowMs = 59_999;
     await client.learn(new Set([11]), 0);
     expect(isRequest(client, 11)).toBe(false);
-    expect(registry.asked).toHaveLength(2);
+    expect(registry.asked).toHaveLength(3);
     registry.nowMs = 60_000;
     registry.answer = (path) => (path === '/schemas/ids/11' ? well('/schemas/ids/7') : well(path));
     await client.learn(new Set([11]), 0);
