@@ -1,21 +1,29 @@
 import { parseArgs } from 'node:util';
 import { IdClient } from '../../src/client/index.ts';
+import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
-import { runIdalloc } from '../support/worker-process.ts';
+import { type PostgresNumbers, startPostgres } from './postgres.ts';
 import { median } from './stage.ts';
 
 /**
- * What numbers of sequences cost beside IDs: requests a second and latency of one worker through the client, in one run on the same
- * topics. All numbers of a sequence come from one partition, so one sequence has the rate of a partition.
+ * What numbers of sequences cost beside IDs, and beside the usual gapless way in a database: requests a second of one worker through
+ * the client, and latency at half of that, in one run on the same topics. All numbers of a sequence come from one partition, so one
+ * sequence has the rate of a partition.
+ *
+ * PostgreSQL commits the document with its number, which idalloc leaves to the service, and syncs each commit to its disk, for which
+ * Kafka relies on its replicas, here one.
  */
 const { values } = parseArgs({
   options: {
     seconds: { type: 'string', default: '8' },
     rounds: { type: 'string', default: '3' },
     'in-flight': { type: 'string', default: '500' },
-    sequences: { type: 'string', default: '100' },
+    sequences: { type: 'string', default: '1000' },
     count: { type: 'string', default: '1' },
+    connections: { type: 'string', default: '32' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -23,10 +31,12 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
-      'Measures requests for numbers of one sequence, and of many, beside requests for IDs, as ratios in one run.',
-      'npm run bench:sequence -- [--seconds 8] [--rounds 3] [--in-flight 500] [--sequences 100] [--count 1] [--json]',
-      '  --in-flight   requests that wait for replies at a time',
-      '  --count       IDs or numbers in each request',
+      'Measures requests for numbers of one sequence, and of many over 12 partitions, beside requests for IDs and beside PostgreSQL',
+      '(UPDATE … RETURNING in a transaction with the insert of the document), as ratios in one run. Without PostgreSQL, the rest.',
+      'npm run bench:sequence -- [--seconds 8] [--rounds 3] [--in-flight 500] [--sequences 1000] [--count 1] [--connections 32] [--json]',
+      '  --in-flight     requests that wait for replies at a time, for the highest rate',
+      '  --count         IDs or numbers in each request',
+      '  --connections   to PostgreSQL',
       '',
     ].join('\n'),
   );
@@ -39,68 +49,136 @@ const inFlight = Number(values['in-flight']);
 const count = Number(values.count);
 const names = Array.from({ length: Number(values.sequences) }, (_, i) => `s${i}`);
 const say = (line: string) => process.stderr.write(`${line}\n`);
+const anyOf = (nth: number) => names[nth % names.length] ?? 's0';
 
-interface Measured {
-  readonly perSecond: number;
-  readonly p99Ms: number;
-}
+type Ask = (nth: number) => Promise<unknown>;
+/** Distinguishes the requests of each measurement. */
+let run = 0;
 
-/** Keeps that many requests in flight for the time. */
-async function measure(ask: (nth: number) => Promise<unknown>): Promise<Measured> {
+/** Requests a second with that many in flight. */
+async function highestRate(ask: Ask): Promise<number> {
   const untilMs = performance.now() + seconds * 1_000;
-  const latencies: number[] = [];
+  run += 1;
   let nth = 0;
+  let done = 0;
   const lane = async () => {
     while (performance.now() < untilMs) {
-      const sentMs = performance.now();
       await ask(nth++);
-      latencies.push(performance.now() - sentMs);
+      done += 1;
     }
   };
   await Promise.all(Array.from({ length: inFlight }, lane));
-  latencies.sort((a, b) => a - b);
-  return { perSecond: latencies.length / seconds, p99Ms: latencies[Math.floor(0.99 * latencies.length)] ?? Number.NaN };
+  return done / seconds;
 }
+
+/** The p99 latency at a rate, from when each request was due, in ms. */
+async function p99At(perSecond: number, ask: Ask): Promise<number> {
+  const beganMs = performance.now();
+  const total = Math.ceil(perSecond * seconds);
+  const latencies: number[] = [];
+  run += 1;
+  const asked: Promise<void>[] = [];
+  const timed = async (nth: number, dueMs: number) => {
+    await ask(nth);
+    latencies.push(performance.now() - dueMs);
+  };
+  while (asked.length < total) {
+    const due = Math.min(total, Math.floor(((performance.now() - beganMs) * perSecond) / 1_000));
+    while (asked.length < due) asked.push(timed(asked.length, beganMs + (asked.length * 1_000) / perSecond));
+    await new Promise<void>((resolve) => setTimeout(resolve, 1));
+  }
+  await Promise.all(asked);
+  latencies.sort((a, b) => a - b);
+  return latencies[Math.floor(0.99 * latencies.length)] ?? Number.NaN;
+}
+
+/** Creates the sequences as `idalloc sequence create` does, but all at once: the ledger is empty, and nobody else writes to it. */
+async function createSequences(realm: Realm): Promise<void> {
+  const ends = Array.from({ length: PARTITIONS }, () => 0);
+  const records = names.map((name) => {
+    const partition = partitionFor(Buffer.from(name), PARTITIONS, () => 0);
+    const at = ends[partition] ?? 0;
+    ends[partition] = at + 1;
+    const what = { next: 1, step: 1, max: Number.MAX_SAFE_INTEGER - 1, format: '', closed: false };
+    const value = encodeLedgerEntry({ kind: 'statement', end: 0, through: -1, at, ...what });
+    return { partition, key: encodeStatementKey(name), value };
+  });
+  await realm.sendRaw(records, realm.ledgerTopic);
+}
+
+function kindsOf(client: IdClient, database: PostgresNumbers | undefined): Readonly<Record<string, Ask>> {
+  const numbers = (name: string, nth: number) =>
+    client.sequence(name).take(count, { correlationId: `${run}-${name}-${nth}` });
+  const own = {
+    ids: () => client.request({ count }),
+    one_sequence: (nth: number) => numbers('s0', nth),
+    many_sequences: (nth: number) => numbers(anyOf(nth), nth),
+  };
+  if (database === undefined) return own;
+  return {
+    ...own,
+    postgres_one: (nth) => database.take('s0', count, `${run}-${nth}`),
+    postgres_many: (nth) => database.take(anyOf(nth), count, `${run}-${nth}`),
+  };
+}
+
+/** The medians over the rounds, in which the kinds alternate. */
+async function measureAll(kinds: Readonly<Record<string, Ask>>) {
+  const rates: Record<string, number[]> = {};
+  const p99s: Record<string, number[]> = {};
+  for (const ask of Object.values(kinds)) await highestRate(ask); // so that all is compiled
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const [kind, ask] of Object.entries(kinds)) {
+      const perSecond = await highestRate(ask);
+      rates[kind] = [...(rates[kind] ?? []), perSecond];
+      const p99Ms = await p99At(median(rates[kind]) / 2, ask);
+      p99s[kind] = [...(p99s[kind] ?? []), p99Ms];
+      say(`${kind}: ${Math.round(perSecond)} requests/s, p99 ${p99Ms.toFixed(1)} ms at half of that`);
+    }
+  }
+  return (kind: string) => ({ perSecond: median(rates[kind] ?? []), p99Ms: median(p99s[kind] ?? []) });
+}
+
+const ratio = (value: number) => Number(value.toFixed(2));
 
 const servers = await startProcessServers(say);
 try {
+  await using database = await startPostgres(names, Number(values.connections));
+  say(
+    database === undefined
+      ? 'PostgreSQL is not installed, so it is left out (Debian: postgresql)'
+      : `PostgreSQL ${database.version}`,
+  );
   await using realm = await Realm.create(servers, { partitions: PARTITIONS });
+  await createSequences(realm);
   await realm.worker().ready();
-  for (const name of names) {
-    const { code, stderr } = await runIdalloc(['sequence', 'create', name], realm.env);
-    if (code !== 0) throw new Error(stderr);
-  }
   const { replyTopic, requestTopic } = realm;
   await using client = await IdClient.connect({ brokers: servers.brokers, replyTopic, requestTopic, prefetch: false });
-  let round = 0;
-  const numbers = (name: string, nth: number) =>
-    client.sequence(name).take(count, { correlationId: `${round}-${name}-${nth}` });
-  const kinds: Readonly<Record<string, (nth: number) => Promise<unknown>>> = {
-    ids: () => client.request({ count }),
-    one_sequence: (nth) => numbers('s0', nth),
-    many_sequences: (nth) => numbers(names[nth % names.length] ?? 's0', nth),
-  };
-  const found: Record<string, Measured[]> = {};
-  for (const ask of Object.values(kinds)) await measure(ask); // so that all is compiled
-  for (round = 1; round <= rounds; round += 1) {
-    for (const [kind, ask] of Object.entries(kinds)) {
-      const measured = await measure(ask);
-      found[kind] = [...(found[kind] ?? []), measured];
-      say(`${kind}: ${Math.round(measured.perSecond)} requests/s, p99 ${Math.round(measured.p99Ms)} ms`);
-    }
+  const kinds = kindsOf(client, database);
+  const of = await measureAll(kinds);
+  const rivals: Readonly<Record<string, string>> = { one_sequence: 'postgres_one', many_sequences: 'postgres_many' };
+  const result = Object.keys(kinds).map((kind) => {
+    const { perSecond, p99Ms } = of(kind);
+    const rival = rivals[kind];
+    const beside = rival === undefined || database === undefined ? undefined : of(rival);
+    const figures = {
+      requests_per_second: Math.round(perSecond),
+      numbers_per_second: Math.round(perSecond * count),
+      p99_ms_at_half_load: ratio(p99Ms),
+      rate_to_ids: ratio(perSecond / of('ids').perSecond),
+      ...(beside && {
+        rate_to_postgres: ratio(perSecond / beside.perSecond),
+        p99_to_postgres: ratio(p99Ms / beside.p99Ms),
+      }),
+    };
+    return [kind, figures] as const;
+  });
+  if (database !== undefined) {
+    const { numbers, documents } = await database.taken();
+    if (numbers !== documents * count)
+      throw new Error(`PostgreSQL gave out ${numbers} numbers for ${documents} documents`);
   }
-  const of = (kind: string, what: keyof Measured) => median((found[kind] ?? []).map((one) => one[what]));
-  const result = Object.fromEntries(
-    Object.keys(kinds).map((kind) => [
-      kind,
-      {
-        requests_per_second: Math.round(of(kind, 'perSecond')),
-        p99_ms: Math.round(of(kind, 'p99Ms')),
-        to_ids: Number((of(kind, 'perSecond') / of('ids', 'perSecond')).toFixed(2)),
-      },
-    ]),
-  );
-  process.stdout.write(`${JSON.stringify(result, null, values.json ? undefined : 2)}\n`);
+  process.stdout.write(`${JSON.stringify(Object.fromEntries(result), null, values.json ? undefined : 2)}\n`);
 } finally {
   await servers.stop();
 }
