@@ -1,3 +1,4 @@
+import { sequence } from './sequence.ts';
 import { arrow, box, type Drawing, lines, rect, text, thin, WIDTH } from './svg.ts';
 
 const SMALL = { look: 'small soft' } as const;
@@ -270,4 +271,4 @@ function takeOver(): Drawing {
   };
 }
 
-export const DRAWINGS: readonly Drawing[] = [architecture(), request(), reservations(), gate(), takeOver()];
+export const DRAWINGS: readonly Drawing[] = [architecture(), request(), reservations(), gate(), takeOver(), sequence()];
