@@ -6,6 +6,7 @@ import { ROOT } from '../../ops/dev/paths.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { goRequester, skipping } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -23,15 +24,18 @@ describe.skipIf(tool.why !== undefined)(`Go${tool.title}`, () => {
   });
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
-  const ask = async (count: number, ids: readonly string[], replyTopic = realm.replyTopic) => {
+  const lines = async (count: number, more: readonly string[], replyTopic = realm.replyTopic) => {
     const topics = ['-request-topic', realm.requestTopic, '-reply-topic', replyTopic];
     const from = ['-brokers', suiteServers().brokers.join(), '-schemas', join(ROOT, 'schemas')];
-    const args = [...from, ...topics, '-count', String(count), ...ids];
+    const args = [...from, ...topics, '-count', String(count), ...more];
     const { stdout } = await run(join(tool.path, 'request'), args, { timeout: TIMEOUT_MS });
-    const answers = stdout
+    return stdout
       .trimEnd()
       .split('\n')
       .map((line) => JSON.parse(line));
+  };
+  const ask = async (count: number, ids: readonly string[], replyTopic?: string) => {
+    const answers = await lines(count, ids, replyTopic);
     return new Map(answers.map((answer): [string, string[]] => [answer.correlation_id, answer.ids]));
   };
 
@@ -45,6 +49,14 @@ describe.skipIf(tool.why !== undefined)(`Go${tool.title}`, () => {
   test('a request without a correlation ID gets one', async () => {
     const [[id, ids] = ['', []]] = await ask(2, []);
     expect(ids).toEqual(expandIds(await replies.batch(id)).map(String));
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(
+      realm,
+      async (sequence, id, count) => (await lines(count, ['-sequence', sequence, id]))[0].numbers,
+    );
+    await expect(lines(1, ['-sequence', 'invoices/2027'])).rejects.toThrow(/name the correlation ID/);
   });
 
   test('an error reaches the client with code and message, and a missing topic is named', async () => {

@@ -8,6 +8,7 @@ import { ROOT } from '../../ops/dev/paths.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { EXAMPLES, jars, skipping } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -32,9 +33,9 @@ describe.skipIf(tool.why !== undefined)(`Java${tool.title}`, () => {
     rmSync(classes, { recursive: true, force: true });
   });
 
-  const ask = async (count: number, ids: readonly string[], replyTopic = realm.replyTopic) => {
+  const ask = async (count: number, ids: readonly string[], replyTopic = realm.replyTopic, ...options: string[]) => {
     const topics = [suiteServers().brokers.join(), realm.requestTopic, replyTopic];
-    const args = ['-cp', `${classes}:${join(tool.path, '*')}`, 'Requester', ...topics, String(count)];
+    const args = ['-cp', `${classes}:${join(tool.path, '*')}`, 'Requester', ...options, ...topics, String(count)];
     const { stdout } = await run('java', [...args, join(ROOT, 'schemas'), ...ids], { timeout: TIMEOUT_MS });
     return stdout.trimEnd().split('\n').sort();
   };
@@ -49,6 +50,15 @@ describe.skipIf(tool.why !== undefined)(`Java${tool.title}`, () => {
   test('a request without a correlation ID gets one', async () => {
     const [line = ''] = await ask(2, []);
     expect(line).toBe(await expected(line.split(' ')[0] ?? ''));
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(realm, async (sequence, id, count) => {
+      const [line = ''] = await ask(count, [id], realm.replyTopic, `--sequence=${sequence}`);
+      return /^\S+ \[(.*)\]$/.exec(line)?.[1]?.split(', ') ?? [];
+    });
+    const withoutId = ask(1, [], realm.replyTopic, '--sequence=invoices/2027');
+    await expect(withoutId).rejects.toThrow(/name the correlation ID/);
   });
 
   test('an error reaches the client with code and message, and a missing topic is named', async () => {

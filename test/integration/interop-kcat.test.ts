@@ -6,6 +6,7 @@ import { countIds } from '../../src/codec/id-batch.ts';
 import { decodeIdReply } from '../../src/codec/id-reply.ts';
 import { EXAMPLES, kcat, skipping } from '../support/example-tools.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -23,11 +24,11 @@ describe.skipIf(tool.why !== undefined)(`kcat${tool.title}`, () => {
   });
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
-  const ask = async (count: string) => {
-    const args = [suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic, count];
-    const { stdout } = await run(join(EXAMPLES, 'kcat/request.sh'), args, { timeout: TIMEOUT_MS });
-    return Buffer.from(stdout.replaceAll(/\s/g, ''), 'hex');
+  const printed = async (...more: string[]) => {
+    const args = [suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic, ...more];
+    return (await run(join(EXAMPLES, 'kcat/request.sh'), args, { timeout: TIMEOUT_MS })).stdout;
   };
+  const ask = async (count: string) => Buffer.from((await printed(count)).replaceAll(/\s/g, ''), 'hex');
 
   test('an empty value with headers is a request, and kcat reads the reply', async () => {
     const value = await ask('7');
@@ -35,6 +36,12 @@ describe.skipIf(tool.why !== undefined)(`kcat${tool.title}`, () => {
     expect(countIds(batchOf({ reply }).ranges)).toBe(7);
     const { seen } = await replies.reply(reply.correlationId);
     expect(seen.message.value).toEqual(value);
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(realm, async (sequence, id, count) =>
+      (await printed(String(count), id, sequence)).trimEnd().split('\n'),
+    );
   });
 
   test('an invalid count gets an error reply', async () => {

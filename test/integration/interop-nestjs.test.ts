@@ -8,6 +8,7 @@ import { ROOT } from '../../ops/dev/paths.ts';
 import { countIds, expandIds } from '../../src/codec/id-batch.ts';
 import { EXAMPLES, nestModules, skipping } from '../support/example-tools.ts';
 import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -34,9 +35,9 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
     rmSync(directory, { recursive: true, force: true });
   });
 
-  const ask = (count: number, ...requestId: string[]) => {
+  const ask = (count: number, ...more: string[]) => {
     const args = ['requester.js', suiteServers().brokers.join(), realm.requestTopic, String(count)];
-    const all = [...args, join(ROOT, 'schemas'), ...requestId];
+    const all = [...args, join(ROOT, 'schemas'), ...more];
     return run(process.execPath, all, { cwd: directory, timeout: TIMEOUT_MS });
   };
 
@@ -61,6 +62,10 @@ describe.skipIf(tool.why !== undefined)(`NestJS${tool.title}`, () => {
       .map(({ message: { key, headers } }) => [key, headers?.['idalloc-request-id']]);
     expect(new Set(both.map(([key]) => String(key))).size).toBe(2);
     expect(both.map(([, requestId]) => String(requestId))).toEqual(['order-42', 'order-42']);
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(realm, async (sequence, id, count) => JSON.parse((await ask(count, id, sequence)).stdout));
   });
 
   test('an error reply is an error of the observable', async () => {

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { pythonEnvironment, runPython, skipping } from '../support/example-tools.ts';
 import type { Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -18,11 +19,11 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
   afterAll(() => realm?.[Symbol.asyncDispose]());
 
   const script = (name: string, ...args: string[]) => runPython(tool.path, name, suiteServers().brokers, args);
-  const ask = async (correlationId: string, count: number) => {
+  const ask = async (correlationId: string, count: number, ...more: string[]) => {
     const topics = ['--request-topic', realm.requestTopic, '--reply-topic', realm.replyTopic];
-    const more = ['--correlation-id', correlationId, '--count', String(count)];
-    const { stdout } = await script('request.py', ...topics, ...more);
-    return JSON.parse(stdout) as { readonly ids: readonly string[]; readonly replayed: boolean };
+    const about = ['--correlation-id', correlationId, '--count', String(count)];
+    const { stdout } = await script('request.py', ...topics, ...about, ...more);
+    return JSON.parse(stdout);
   };
 
   test('confluent-kafka and fastavro request IDs, expand the ranges, and get the same ones again', async () => {
@@ -35,6 +36,12 @@ describe.skipIf(tool.why !== undefined)(`Python${tool.title}`, () => {
 
   test('an error reaches the client with code and message', async () => {
     await expect(ask('too-many', 100_001)).rejects.toThrow(/INVALID_COUNT: count 100001 is above 100000/);
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(realm, async (sequence, id, count) => (await ask(id, count, '--sequence', sequence)).numbers);
+    const withoutId = script('request.py', '--reply-topic', realm.replyTopic, '--sequence', 'invoices/2027');
+    await expect(withoutId).rejects.toThrow(/--sequence needs --correlation-id/);
   });
 
   test('a missing topic is named, and not mistaken for an empty one', async () => {

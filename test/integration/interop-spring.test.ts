@@ -8,6 +8,7 @@ import { ROOT } from '../../ops/dev/paths.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { EXAMPLES, jars, skipping } from '../support/example-tools.ts';
 import { batchOf, decodeReply, type Followed } from '../support/followed.ts';
+import { expectInvoices } from '../support/invoices.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 
@@ -33,21 +34,31 @@ describe.skipIf(tool.why !== undefined)(`Spring${tool.title}`, () => {
     rmSync(classes, { recursive: true, force: true });
   });
 
-  const ask = (count: number) => {
+  const ask = async (count: number, ...more: string[]) => {
     const topics = [suiteServers().brokers.join(), realm.requestTopic, realm.replyTopic, String(PARTITION)];
     const args = ['-cp', `${classes}:${join(tool.path, '*')}`, 'Requester', ...topics, String(count)];
-    return run('java', [...args, join(ROOT, 'schemas')], { timeout: TIMEOUT_MS });
+    const { stdout } = await run('java', [...args, join(ROOT, 'schemas'), ...more], { timeout: TIMEOUT_MS });
+    return stdout.trimEnd().split('\n');
   };
 
-  test('ReplyingKafkaTemplate gets its reply on the partition that it names, by its binary correlation ID', async () => {
-    const { stdout } = await ask(5_000);
+  test('ReplyingKafkaTemplate gets its reply on the partition that it names', async () => {
+    const ids = await ask(5_000);
     await replies.until('the reply', (seen) => seen.length > 0);
     const [seen] = replies.seen;
     if (seen === undefined) throw new Error('no reply');
-    const decoded = decodeReply(seen);
-    expect(stdout.trim().split('\n')).toEqual(expandIds(batchOf(decoded)).map(String));
-    expect(decoded.reply.correlationId).toHaveLength(16);
+    expect(ids).toEqual(expandIds(batchOf(decodeReply(seen))).map(String));
     expect(seen.partition).toBe(PARTITION);
+  });
+
+  test("a retry of another process gets the same batch, since the request's own ID is the correlation ID", async () => {
+    const first = await ask(3, 'order-42');
+    expect(await ask(3, 'order-42')).toEqual(first);
+    const { seen } = await replies.reply('order-42');
+    expect(String(seen.message.headers?.kafka_correlationId)).toBe('order-42');
+  });
+
+  test('numbers invoices', async () => {
+    await expectInvoices(realm, (sequence, id, count) => ask(count, id, sequence));
   });
 
   test('an error reaches the client with code and message', async () => {

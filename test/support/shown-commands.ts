@@ -61,6 +61,9 @@ const PACKAGE = 'test/integration/package.test.ts';
 const PYTHON = 'test/integration/interop-python.test.ts';
 const SPRING = 'test/integration/interop-spring.test.ts';
 const NESTJS = 'test/integration/interop-nestjs.test.ts';
+const JAVA = 'test/integration/interop-java.test.ts';
+const GO = 'test/integration/interop-go.test.ts';
+const KCAT = 'test/integration/interop-kcat.test.ts';
 const COMPOSE = 'test/integration/compose.test.ts';
 const IMAGES = 'test/integration/testcontainers.test.ts';
 
@@ -104,24 +107,42 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['docker compose down --volumes', { file: COMPOSE, by: "compose('down', '--volumes'" }],
   ['pip install -r requirements.txt', { file: PYTHON, by: 'pythonEnvironment()' }],
   ['python request.py --reply-topic id.replies.orders --count 5', { file: PYTHON, by: "'request.py'" }],
+  [
+    'python request.py --reply-topic id.replies.orders --sequence invoices/2027 --correlation-id order-4711',
+    { file: PYTHON, by: "'--sequence', sequence" },
+  ],
   ['mvn dependency:copy-dependencies -DoutputDirectory=libs', { file: SPRING, by: "jars('spring')" }],
   [
     "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
     { file: SPRING, by: 'spring/Requester.java' },
   ],
   [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
-    { file: 'test/integration/interop-java.test.ts', by: 'java/Requester.java' },
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 1 ../../schemas order-4711 invoices/2027",
+    { file: SPRING, by: 'ask(count, id, sequence)' },
   ],
   [
-    'go run . -reply-topic id.replies.orders -count 5',
-    { file: 'test/integration/interop-go.test.ts', by: 'goRequester()' },
+    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
+    { file: JAVA, by: 'java/Requester.java' },
+  ],
+  [
+    "java -cp 'libs/*' Requester.java --sequence=invoices/2027 localhost:9092 id.requests id.replies.orders 1 ../../schemas order-4711",
+    { file: JAVA, by: '`--sequence=' },
+  ],
+  ['go run . -reply-topic id.replies.orders -count 5', { file: GO, by: 'goRequester()' }],
+  [
+    'go run . -reply-topic id.replies.orders -sequence invoices/2027 order-4711',
+    { file: GO, by: "['-sequence', sequence, id]" },
   ],
   ['npm ci', { file: NESTJS, by: 'nestModules()' }],
   ['node requester.js localhost:9092 id.requests 5 ../../schemas', { file: NESTJS, by: "'requester.js'" }],
   [
-    './request.sh localhost:9092 id.requests id.replies.orders 5',
-    { file: 'test/integration/interop-kcat.test.ts', by: 'kcat/request.sh' },
+    'node requester.js localhost:9092 id.requests 1 ../../schemas order-4711 invoices/2027',
+    { file: NESTJS, by: 'ask(count, id, sequence)' },
+  ],
+  ['./request.sh localhost:9092 id.requests id.replies.orders 5', { file: KCAT, by: 'kcat/request.sh' }],
+  [
+    './request.sh localhost:9092 id.requests id.replies.orders 1 order-4711 invoices/2027',
+    { file: KCAT, by: 'printed(String(count), id, sequence)' },
   ],
 ]);
 
