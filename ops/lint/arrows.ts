@@ -99,6 +99,7 @@ export const ROOMS: readonly Room[] = merged([
     imports: ['client/index.ts', 'codec/reply-policy.ts'],
     packages: ['node:*', 'testcontainers'],
   },
+  { room: 'nestjs', imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
     imports: [

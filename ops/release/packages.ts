@@ -38,7 +38,7 @@ export interface Packed {
   readonly dependencies: readonly string[];
 }
 
-const USAGE = `Builds the npm packages @idalloc/client, @idalloc/testcontainers and idalloc as tarballs.
+const USAGE = `Builds the npm packages @idalloc/client, @idalloc/nestjs, @idalloc/testcontainers and idalloc as tarballs.
 
   npm run --silent packages [-- options]
 
@@ -60,10 +60,17 @@ const CLIENT: Library = {
   entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts', testing: 'src/client/testing.ts' },
   external: [],
 };
+/** Imports of the client become imports of its package. */
+const CLIENT_PACKAGE: Library['boundary'] = { source: 'src/client/index.ts', package: '@idalloc/client' };
+const NESTJS: Library = {
+  entries: { index: 'src/nestjs/index.ts' },
+  external: ['@nestjs/common'],
+  boundary: CLIENT_PACKAGE,
+};
 const TESTCONTAINERS: Library = {
   entries: { index: 'src/testcontainers/index.ts' },
   external: ['testcontainers'],
-  boundary: { source: 'src/client/index.ts', package: '@idalloc/client' },
+  boundary: CLIENT_PACKAGE,
 };
 
 const DEFINITIONS: readonly Definition[] = [
@@ -79,6 +86,20 @@ const DEFINITIONS: readonly Definition[] = [
       ...optionalPeers({ ...dependencies, ...peerDependencies }, ['aws-msk-iam-sasl-signer-js', 'lz4-napi']),
     }),
     build: (dir) => buildLibrary(CLIENT, join(dir, 'dist')),
+  },
+  {
+    name: '@idalloc/nestjs',
+    description: 'NestJS module with an injectable client of idalloc, and its health',
+    keywords: ['idalloc', 'nestjs', 'id', 'kafka'],
+    // The client is a peer, so that the class that services inject is the one that the module provides.
+    manifest: ({ version, engines, peerDependencies }) => ({
+      engines,
+      sideEffects: false, // the calls that stand for decorators change only what its own module exports
+      ...entriesOf(NESTJS),
+      dependencies: {},
+      peerDependencies: { '@idalloc/client': version, ...picked(peerDependencies, ['@nestjs/common']) },
+    }),
+    build: (dir) => buildLibrary(NESTJS, join(dir, 'dist')),
   },
   {
     name: '@idalloc/testcontainers',

@@ -10,7 +10,7 @@ import { run } from '../dev/run.ts';
 import { buildPackages, type Packed, readManifest } from './packages.ts';
 import { type Bom, bomOfPackage, readBom, withItself } from './sbom.ts';
 
-const USAGE = `Builds a release of the checked-out commit: three npm packages, a bill of materials (CycloneDX) for each,
+const USAGE = `Builds a release of the checked-out commit: four npm packages, a bill of materials (CycloneDX) for each,
 the worker's image, the notes from CHANGELOG.md, SHA256SUMS; then tags the commit. Publishes nothing.
 
   npm run --silent release -- [options]

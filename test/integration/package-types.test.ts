@@ -38,7 +38,7 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packages${TOOLS
   });
   afterAll(() => projects?.[Symbol.dispose]());
 
-  test.for(['@idalloc/client', '@idalloc/testcontainers'])(
+  test.for(['@idalloc/client', '@idalloc/nestjs', '@idalloc/testcontainers'])(
     'declares types of %s that every way of resolving them finds, by attw',
     async (name) => {
       const tarball = projects.packed.find((one) => one.name === name)?.tarball ?? '';
@@ -46,10 +46,13 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packages${TOOLS
     },
   );
 
-  test.for(['client', 'testcontainers', 'idalloc'])('has a manifest of %s that publint accepts', async (short) => {
-    const contents = join(projects.place, 'tarballs/idalloc-contents', short);
-    expect(await tool('publint', [contents, '--strict'], projects.place)).toContain('All good!');
-  });
+  test.for(['client', 'nestjs', 'testcontainers', 'idalloc'])(
+    'has a manifest of %s that publint accepts',
+    async (short) => {
+      const contents = join(projects.place, 'tarballs/idalloc-contents', short);
+      expect(await tool('publint', [contents, '--strict'], projects.place)).toContain('All good!');
+    },
+  );
 
   test.for(RESOLUTIONS)(
     'compiles a service in TypeScript 5.0 with moduleResolution $moduleResolution, declarations checked',

@@ -51,6 +51,7 @@ afterAll(() => projects?.[Symbol.dispose]());
 test.for([
   ['client', 'docs/quickstart.md', '@idalloc/client'],
   ['testcontainers', 'docs/how-to/tests.md', '@idalloc/testcontainers'],
+  ['nestjs', 'docs/how-to/client.md', '@idalloc/nestjs'],
 ] as const)('the page of %s in the registry shows the example that %s shows', ([name, page, module]) => {
   expect(exampleOf(`ops/release/readme/${name}.md`, module)).toBe(exampleOf(page, module));
 });

@@ -64,7 +64,9 @@ afterAll(() => rmSync(dirname(copy), { recursive: true, force: true }));
 test('a release has tarballs, bills of materials, notes, checksums that verify, and a tag', async () => {
   const { stdout } = await release('--no-image', '--json');
   const built = JSON.parse(stdout);
-  const names = ['idalloc', 'idalloc-client', 'idalloc-testcontainers'].map((name) => `${name}-${version}`);
+  const names = ['idalloc', 'idalloc-client', 'idalloc-nestjs', 'idalloc-testcontainers'].map(
+    (name) => `${name}-${version}`,
+  );
   const expected = [...names.flatMap((name) => [`${name}.cdx.json`, `${name}.tgz`]), 'NOTES.md'].sort();
   expect(built.files.map(({ name }: { name: string }) => name).toSorted()).toEqual(expected);
   expect(built).toMatchObject({ version, commit: await git('rev-parse', 'HEAD'), tag: `v${version}` });
@@ -81,6 +83,7 @@ test('a release has tarballs, bills of materials, notes, checksums that verify, 
   expect(ofClient).not.toContain('etcd3');
   expect(componentsOf('idalloc-testcontainers').toSorted()).toEqual(['@idalloc/client', ...ofClient].toSorted());
   expect(componentsOf('idalloc')).toContain('etcd3');
+  expect(componentsOf('idalloc-nestjs')).toEqual([]); // its peers are the user's
 });
 
 test('the image of a release is labelled with its version and its commit', async (context) => {

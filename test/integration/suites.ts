@@ -195,6 +195,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'member-copies': { project: 'long', seconds: 11, shows: 'assignments by the reach of copies; also simulated' },
   'more-partitions': { project: 'long', seconds: 165, shows: 'the page for a pair of topics: more partitions' },
   namespaces: { project: 'long', seconds: 68, shows: 'namespaces and datacenters that do not fit; also in unit tests' },
+  'package-nestjs': {
+    project: 'long',
+    seconds: 90,
+    shows: 'the NestJS module in an application of its own, on NestJS 11 and 12',
+  },
   package: { project: 'long', seconds: 605, shows: 'the packages in each module system and in a browser' },
   'package-bundlers': { project: 'long', seconds: 200, shows: 'the packed client in each bundler and on each runtime' },
   'package-types': {

@@ -83,23 +83,28 @@ export function jars(example: 'spring' | 'java'): Promise<Tool> {
   );
 }
 
-/** A directory whose node_modules has what the NestJS example needs. */
-export function nestModules(): Promise<Tool> {
-  return prepared('nestjs modules', 'nestjs/package-lock.json', {}, async (into, recipe) => {
+/** A directory whose node_modules has what a package.json with a lockfile beside it names; the folder is relative to the examples. */
+function npmModules(what: string, folder: string): Promise<Tool> {
+  return prepared(what, `${folder}/package-lock.json`, {}, async (into, recipe) => {
     await cp(join(recipe, '../package.json'), join(into, 'package.json'));
     await cp(recipe, join(into, 'package-lock.json'));
     await install('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--silent'], into);
   });
 }
 
-/** A directory whose node_modules has the bundlers, runtimes and checkers that the packages are tested with. */
+/** What the NestJS example needs. */
+export function nestModules(): Promise<Tool> {
+  return npmModules('nestjs modules', 'nestjs');
+}
+
+/** A major version of NestJS, for the tests of the package. */
+export function nestVersion(major: 11 | 12): Promise<Tool> {
+  return npmModules(`nestjs ${major}`, `../test/support/nestjs-${major}`);
+}
+
+/** The bundlers, runtimes and checkers that the packages are tested with. */
 export function packageTools(): Promise<Tool> {
-  const folder = '../test/support/package-tools';
-  return prepared('package tools', `${folder}/package-lock.json`, {}, async (into, recipe) => {
-    await cp(join(recipe, '../package.json'), join(into, 'package.json'));
-    await cp(recipe, join(into, 'package-lock.json'));
-    await install('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--silent'], into);
-  });
+  return npmModules('package tools', '../test/support/package-tools');
 }
 
 /** The directory of the program `request`, which is the Go example. */

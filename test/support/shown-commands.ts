@@ -40,7 +40,7 @@ export const TRIED_BY: ReadonlyMap<string, string> = new Map([
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
 export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/quickstart.md', PASTED],
-  ['docs/how-to/client.md', 'test/integration/package.test.ts'],
+  ['docs/how-to/client.md', 'test/integration/package.test.ts'], // that for NestJS: package-nestjs.test.ts
   ['docs/how-to/sequences.md', 'test/client/sequence.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],

@@ -1,0 +1,124 @@
+import 'reflect-metadata';
+import { Inject, Injectable, Logger, Module } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
+import { type BufferOptions, IdClient, type IdClientOptions } from '../../src/client/index.ts';
+import { MemoryWorkers } from '../../src/client/testing.ts';
+import { IdallocHealthIndicator, IdallocModule } from '../../src/nestjs/index.ts';
+
+const OPTIONS: IdClientOptions = { brokers: ['localhost:9092'], replyTopic: 'id.replies.orders' };
+
+/** A service of another module, to which the client is injected. */
+class Orders {
+  readonly ids: IdClient;
+  constructor(ids: IdClient) {
+    this.ids = ids;
+  }
+}
+Injectable()(Orders);
+Inject(IdClient)(Orders, undefined, 0);
+
+class OrdersModule {}
+Module({ providers: [Orders], exports: [Orders] })(OrdersModule);
+
+const SETTINGS = 'settings';
+class SettingsModule {}
+Module({ providers: [{ provide: SETTINGS, useValue: OPTIONS }], exports: [SETTINGS] })(SettingsModule);
+
+let workers: MemoryWorkers;
+let connect: MockInstance<typeof IdClient.connect>;
+
+beforeEach(() => {
+  workers = new MemoryWorkers();
+  connect = vi.spyOn(IdClient, 'connect').mockImplementation((options) => workers.connect(options));
+});
+afterEach(() => vi.restoreAllMocks());
+
+async function started(...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object) {
+  const module = await Test.createTestingModule({ imports: [...imports] }).compile();
+  return await module.init();
+}
+
+const MODULES: readonly [how: string, make: () => ReturnType<typeof IdallocModule.forRoot>][] = [
+  ['forRoot', () => IdallocModule.forRoot(OPTIONS)],
+  [
+    'forRootAsync',
+    () =>
+      IdallocModule.forRootAsync({
+        imports: [SettingsModule],
+        inject: [SETTINGS],
+        useFactory: async (settings: IdClientOptions) => settings,
+      }),
+  ],
+];
+
+describe.for(MODULES)('%s', ([, make]) => {
+  test('injects a connected client into every module, and closes it with the application', async () => {
+    const app = await started(make(), OrdersModule);
+    const { ids } = app.get(Orders);
+    expect(ids).toBe(app.get(IdClient));
+    expect(ids.take(3)).toHaveLength(3);
+    expect(connect).toHaveBeenCalledExactlyOnceWith(expect.objectContaining(OPTIONS));
+    await app.close();
+    expect(() => ids.next()).toThrow(expect.objectContaining({ code: 'CLIENT_CLOSED' }));
+  });
+});
+
+test('a client that is not global is injected only where the module is imported', async () => {
+  const module = IdallocModule.forRoot({ ...OPTIONS, isGlobal: false });
+  await expect(started(module, OrdersModule)).rejects.toThrow(/can't resolve dependencies of the Orders/);
+  const app = await started(module);
+  expect(connect).toHaveBeenLastCalledWith(expect.not.objectContaining({ isGlobal: false }));
+  await app.close();
+});
+
+test("an application whose client can't connect does not start, and gets the error", async () => {
+  connect.mockRestore();
+  const without = IdallocModule.forRoot({ ...OPTIONS, brokers: [] });
+  await expect(started(without)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+});
+
+test('a client in memory takes the place of the real one in unit tests of a service', async () => {
+  const app = await Test.createTestingModule({ imports: [IdallocModule.forRoot(OPTIONS), OrdersModule] })
+    .overrideProvider(IdClient)
+    .useFactory({ factory: () => workers.connect() })
+    .compile();
+  expect(app.get(Orders).ids.take(10)).toHaveLength(10);
+  expect(connect).not.toHaveBeenCalled();
+  await app.close();
+});
+
+test('background errors of the client are in the log, unless the service has a hook for them', async () => {
+  const warn = vi.spyOn(Logger.prototype, 'warn').mockImplementation(() => {});
+  const report = (call: number) => connect.mock.calls[call]?.[0].hooks?.onError?.(new Error('the broker is away'));
+  const onError = vi.fn();
+  await (await started(IdallocModule.forRoot({ ...OPTIONS, hooks: { onBatch: () => {} } }))).close();
+  report(0);
+  expect(warn).toHaveBeenCalledExactlyOnceWith('the broker is away');
+  await (await started(IdallocModule.forRoot({ ...OPTIONS, hooks: { onError } }))).close();
+  report(1);
+  expect([warn.mock.calls.length, onError.mock.calls.length]).toEqual([1, 1]);
+});
+
+describe('the health indicator', () => {
+  const healthOf = async (options: BufferOptions = {}) => {
+    const app = await started(IdallocModule.forRoot({ ...OPTIONS, ...options }));
+    return { app, health: app.get(IdallocHealthIndicator) };
+  };
+
+  test('is up while the buffer has IDs, and down while it is empty', async () => {
+    const { app, health } = await healthOf();
+    const { buffered, lowWater } = app.get(IdClient);
+    expect(health.isHealthy()).toEqual({ idalloc: { status: 'up', buffered, lowWater, pending: 0 } });
+    workers.empty();
+    expect(health.isHealthy('ids')).toMatchObject({ ids: { status: 'down', buffered: 0 } });
+    await app.close();
+    expect(health.isHealthy()).toMatchObject({ idalloc: { status: 'down' } });
+  });
+
+  test('is up without a buffer', async () => {
+    const { app, health } = await healthOf({ prefetch: false });
+    expect(health.isHealthy()).toMatchObject({ idalloc: { status: 'up', buffered: 0 } });
+    await app.close();
+  });
+});
