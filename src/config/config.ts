@@ -155,6 +155,8 @@ function workerConfig(source: VariableSource) {
     pool,
     timing: timingOf(values, layout, errors),
     indexDir: values.INDEX_DIR,
+    /** This worker's name in the request group; without it, one that is kept in the index directory. */
+    instanceId: values.INSTANCE_ID,
     /** How many workers besides the owner keep a copy of each ledger partition. */
     standbys: values.INDEX_STANDBYS,
     /** A copy may lag by this many entries for its worker to own the partition. */

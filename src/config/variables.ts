@@ -228,6 +228,11 @@ export const WORKER_VARIABLES = {
     './.idalloc/index',
     'directory of the ledger index; workers cannot share one',
   ),
+  INSTANCE_ID: optional(
+    z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/, 'must be 1 to 249 letters, digits, . _ -'),
+    'name',
+    'names this worker in the consumer group: the same after each restart, and no other worker of the group has it; unset: one that is kept in INDEX_DIR',
+  ),
   INDEX_STANDBYS: withDefault(
     z.union([z.literal('all'), integer(0, 1_023)], { error: 'must be from 0 to 1023, or all' }),
     'copies | all',

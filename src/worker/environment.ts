@@ -36,7 +36,7 @@ export function realEnvironment(config: Config, log: Log): Outside {
     dialer: kafkaDialer(config.kafka),
     etcd: connectEtcd({ ...config.etcd, onError: etcdErrorLog(log) }),
     openIndex: (binding, events) => new SqliteIndex(config.indexDir, binding, events),
-    instanceId: () => instanceIdIn(config.indexDir, RUNTIME.uuid),
+    instanceId: () => config.instanceId ?? instanceIdIn(config.indexDir, RUNTIME.uuid),
     createAllocator: (options) => new LeasedAllocator(options),
   };
 }

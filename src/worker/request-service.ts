@@ -247,7 +247,7 @@ export class RequestService implements Disposable {
 }
 
 function fenced(instanceId: string): IdallocError {
-  const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR`;
+  const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR, and its own INSTANCE_ID if that is set`;
   return new IdallocError('INSTANCE_FENCED', message);
 }
 

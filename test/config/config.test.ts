@@ -76,13 +76,20 @@ describe('a worker with only the required variables', () => {
   });
 
   test('has no value for what is not configured', () => {
-    const { workerId, workerIp, kafka, etcd } = config;
-    expect([workerId, workerIp, kafka.sasl, etcd.auth]).toEqual([undefined, undefined, undefined, undefined]);
+    const { workerId, workerIp, instanceId, kafka, etcd } = config;
+    expect([workerId, workerIp, instanceId, kafka.sasl, etcd.auth]).toEqual(Array(5).fill(undefined));
   });
 
   test('has no HTTP API when it is turned off', () => {
     expect(loadWorkerConfig({ ...WORKER, API_PORT: 'off' }).api).toBeUndefined();
     expect(errorsOf({ ...WORKER, API_PORT: 'on' })).toEqual(["API_PORT: must be from 0 to 65535, or off, not 'on'"]);
+  });
+
+  test('has the configured instance ID, if Kafka allows it', () => {
+    expect(loadWorkerConfig({ ...WORKER, INSTANCE_ID: 'ids.idalloc-0' }).instanceId).toBe('ids.idalloc-0');
+    expect(errorsOf({ ...WORKER, INSTANCE_ID: 'ids/idalloc-0' })).toEqual([
+      "INSTANCE_ID: must be 1 to 249 letters, digits, . _ -, not 'ids/idalloc-0'",
+    ]);
   });
 
   test('has the configured number of standbys, or all', () => {

@@ -65,6 +65,21 @@ test('no partition waits for a session to expire in ten rolling restarts', async
   );
 });
 
+test('a worker that is killed, and restarted with the same INSTANCE_ID on an empty directory, is the same member', async () => {
+  await using realm = await Realm.create(suiteServers(), { env: LONG_SESSION });
+  const start = () => realm.worker({ INSTANCE_ID: 'ids.idalloc-0' });
+  const first = start();
+  await first.ready();
+  const own = [...first.partitions()].sort();
+  first.kill('SIGKILL');
+  await first.exit;
+  const again = start();
+  await again.ready();
+  expect([...again.partitions()].sort()).toEqual(own);
+  const { groups } = await realm.admin.describeGroups([realm.groupId]);
+  expect(groups[0]?.members).toHaveLength(1);
+});
+
 test('of two processes with one instance ID, the fenced one logs that and exits', async () => {
   await using realm = await Realm.create(suiteServers());
   const first = realm.worker();
