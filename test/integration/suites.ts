@@ -82,6 +82,17 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'replay, with its refusals, partitions, forwarded requests and time limit',
   },
   'cli-trace': { project: 'long', seconds: 52, shows: 'trace and leases, with losers, second replies and evictions' },
+  chart: {
+    project: 'long',
+    seconds: 15,
+    shows: 'the Helm chart, rendered by helm, fits the schemas of Kubernetes; misspelt values are rejected',
+  },
+  'chart-server': {
+    project: 'long',
+    seconds: 40,
+    shows:
+      "a real API server of Kubernetes accepts what the Helm chart renders, with the definitions of the operators' kinds",
+  },
   client: {
     project: 'long',
     seconds: 53,

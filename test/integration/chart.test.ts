@@ -1,0 +1,212 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
+import { type Manifest, only, RenderedChart, VALUES } from '../support/chart-render.ts';
+import { KubernetesSchemas } from '../support/kubernetes-schemas.ts';
+
+const PLAIN = 'plain-values.yaml';
+const SECURED = 'secured-values.yaml';
+const OPERATORS = 'operators-values.yaml';
+
+/** The first build of helm, on a machine that has much else to do. */
+const BUILD_MS = 1_800_000;
+
+let chart: RenderedChart;
+let schemas: KubernetesSchemas;
+beforeAll(async () => {
+  schemas = await KubernetesSchemas.load();
+  chart = await RenderedChart.pack();
+}, BUILD_MS);
+afterAll(() => chart?.[Symbol.dispose]());
+
+interface Variable {
+  readonly name: string;
+  readonly value: string;
+}
+/** The variables with a value of the container of a pod, by name. */
+const variables = (container: { readonly env: readonly Variable[] }) =>
+  new Map(container.env.map(({ name, value }) => [name, value]));
+const workerOf = (manifests: readonly Manifest[]) => only(manifests, 'StatefulSet').spec.template.spec;
+
+describe.for(VALUES)('with %s', (values) => {
+  test('helm finds nothing to complain about', async () => {
+    expect(await chart.lint(values)).toContain('0 chart(s) failed');
+  });
+
+  test('each manifest fits the schema of its kind', async () => {
+    const manifests = await chart.render(values);
+    expect(manifests.length).toBeGreaterThan(5);
+    expect(manifests.flatMap((manifest) => schemas.problemsOf(manifest))).toEqual([]);
+  });
+
+  test('every container runs without root, with a read-only root and limited memory, of which the heap takes half', async () => {
+    const manifests = await chart.render(values);
+    const pods = [workerOf(manifests), only(manifests, 'Job').spec.template.spec];
+    for (const pod of pods) {
+      expect(pod.automountServiceAccountToken).toBe(false);
+      expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+      for (const container of [...(pod.initContainers ?? []), ...pod.containers]) {
+        expect(container.securityContext).toEqual({
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ['ALL'] },
+        });
+        const [, amount = 0, unit] = /^(\d+)(Mi|Gi)$/.exec(container.resources.limits.memory) ?? [];
+        const halfMib = (Number(amount) * (unit === 'Gi' ? 1_024 : 1)) / 2;
+        expect(variables(container).get('NODE_OPTIONS')).toBe(`--max-old-space-size=${halfMib}`);
+      }
+    }
+  });
+
+  test('a worker accepts the variables that its container gets', async () => {
+    const { containers } = workerOf(await chart.render(values));
+    const env = Object.fromEntries(
+      [...variables(containers[0])].filter(([name, value]) => value !== undefined && !name.endsWith('_FILE')),
+    );
+    const { KAFKA_SASL_MECHANISM: _, KAFKA_SASL_USERNAME: __, ETCD_USERNAME: ___, INSTANCE_ID, ...plain } = env;
+    expect(INSTANCE_ID).toMatch(/^[a-z-]*\$\(POD_NAMESPACE\)\.\$\(POD_NAME\)$/);
+    expect(loadWorkerConfig(plain).warnings.filter((line) => !line.includes('TLS'))).toEqual([]);
+  });
+});
+
+test('the schemas reject a field that Kubernetes does not know, and a value of the wrong type', async () => {
+  const budget = only(await chart.render(PLAIN), 'PodDisruptionBudget');
+  const wrong = { ...budget, spec: { ...budget.spec, maxUnavailble: 1 } };
+  expect(schemas.problemsOf(wrong)).toEqual([expect.stringContaining('"maxUnavailble"')]);
+  const monitor = only(await chart.render(OPERATORS), 'ServiceMonitor');
+  expect(schemas.problemsOf({ ...monitor, spec: { ...monitor.spec, endpoints: { port: 'ops' } } })).toEqual([
+    expect.stringContaining('/spec/endpoints: must be array'),
+  ]);
+});
+
+test('a misspelt value is rejected by name', async () => {
+  await expect(chart.render(PLAIN, 'config.KAFKA_BROKER=kafka:9092')).rejects.toThrow(
+    "additional properties 'KAFKA_BROKER' not allowed",
+  );
+  await expect(chart.render(PLAIN, 'replica=2')).rejects.toThrow("additional properties 'replica' not allowed");
+});
+
+test('more workers than worker IDs are rejected, with the pool that the worker would have', async () => {
+  await expect(chart.render(PLAIN, 'replicas=33')).rejects.toThrow("33 workers can't share the 32 worker IDs");
+  await expect(chart.render(PLAIN, 'replicas=9', 'config.POOL_FIRST=24')).rejects.toThrow('the 8 worker IDs');
+  const { spec } = only(await chart.render(PLAIN, 'replicas=8', 'config.POOL_FIRST=24'), 'StatefulSet');
+  expect(spec.replicas).toBe(8);
+});
+
+test('each worker has a volume of its own, probes that wait for restores, and time to drain', async () => {
+  const { spec } = only(await chart.render(PLAIN), 'StatefulSet');
+  expect(spec.volumeClaimTemplates.map(({ metadata }: Manifest) => metadata.name)).toEqual(['index']);
+  const pod = spec.template.spec;
+  const [container] = pod.containers;
+  expect(container.startupProbe.httpGet).toEqual({ path: '/healthz', port: 'ops' });
+  expect(container.livenessProbe.httpGet).toEqual({ path: '/healthz', port: 'ops' });
+  expect(container.readinessProbe.httpGet).toEqual({ path: '/readyz', port: 'ops' });
+  expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(2 * 10);
+  const mount = container.volumeMounts.find(({ name }: { name: string }) => name === 'index');
+  expect(variables(container).get('INDEX_DIR')).toContain(`${mount.mountPath}/`);
+});
+
+test('secrets are files that other users cannot read, and none is a variable', async () => {
+  const manifests = await chart.render(SECURED);
+  const pod = workerOf(manifests);
+  const { projected } = pod.volumes.find(({ name }: { name: string }) => name === 'files');
+  expect(projected.defaultMode).toBe(0o440);
+  const env = variables(pod.containers[0]);
+  expect(env.get('KAFKA_SASL_PASSWORD_FILE')).toBe('/etc/idalloc/files/KAFKA_SASL_PASSWORD');
+  expect(env.get('REQUEST_RETENTION_MS')).toBe('86400000');
+  const names = [...env.keys()].filter((name) => name.endsWith('_FILE')).map((name) => name.replace('_FILE', ''));
+  const paths = projected.sources.map((source: Record<string, { items: { path: string }[] }>) => {
+    return Object.values(source)[0]?.items[0]?.path;
+  });
+  expect(paths.toSorted()).toEqual(names.toSorted());
+  expect(JSON.stringify(manifests)).not.toContain('secretKeyRef');
+});
+
+test('the job creates topics as an admin, then checks topics and namespace, before the release', async () => {
+  const job = only(await chart.render(SECURED), 'Job');
+  expect(job.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' });
+  const { initContainers, containers } = job.spec.template.spec;
+  const commands = [...initContainers, ...containers];
+  expect(commands.map(({ args }) => args.join(' '))).toEqual([
+    'topics init --reply-topic id.replies.orders id.replies.billing',
+    'topics check',
+    'namespace show',
+  ]);
+  for (const command of commands) expect(variables(command).get('KAFKA_SASL_USERNAME')).toBe('id-admin');
+  expect(JSON.stringify(job)).toContain('"kafka-admin"');
+  expect(JSON.stringify(job)).not.toMatch(/"kafka-login"|API_T/);
+});
+
+test('the API has a Service of ready workers, and the ops port one of all, without the other port', async () => {
+  const manifests = await chart.render(PLAIN);
+  const [api, ops] = ['ids-idalloc-api', 'ids-idalloc-ops'].map((name) => only(manifests, 'Service', name).spec);
+  expect(api.ports).toEqual([{ name: 'api', port: 8080, targetPort: 'api' }]);
+  expect(api.publishNotReadyAddresses).toBeUndefined();
+  expect(ops.ports).toEqual([{ name: 'ops', port: 9464, targetPort: 'ops' }]);
+  expect(ops).toMatchObject({ clusterIP: 'None', publishNotReadyAddresses: true });
+});
+
+test('the network policy lets workers reach brokers, etcd and registry, and callers each port as configured', async () => {
+  const { spec } = only(await chart.render(SECURED), 'NetworkPolicy');
+  const ports = spec.egress.flatMap((rule: { ports: { port: number }[] }) => rule.ports.map(({ port }) => port));
+  expect(new Set(ports)).toEqual(new Set([53, 9093, 9094, 2379, 443]));
+  expect(spec.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['api', 'ops']);
+  const without = only(await chart.render(OPERATORS), 'NetworkPolicy').spec;
+  expect(without.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['ops']);
+});
+
+test.for<[string, number, readonly string[]]>([
+  ['worker IDs of the pool', 8, []],
+  ['partitions', 6, ['config.REQUEST_PARTITIONS=6']],
+  ['its own limit', 4, ['keda.maxReplicas=4']],
+])('KEDA adds no worker beyond %s', async ([, most, set]) => {
+  const manifests = await chart.render(OPERATORS, ...set);
+  expect(only(manifests, 'ScaledObject').spec.maxReplicaCount).toBe(most);
+  expect(only(manifests, 'StatefulSet').spec).not.toHaveProperty('replicas');
+});
+
+test('Strimzi gets the topics of `topics init` and the rights of docs/reference/rights.md, with the names of the values', async () => {
+  const manifests = await chart.render(
+    OPERATORS,
+    'config.REQUEST_TOPIC=a.requests',
+    'config.REQUEST_RETENTION_MS=3600000',
+  );
+  const env = { KAFKA_BROKERS: 'k:1', REQUEST_TOPIC: 'a.requests', REQUEST_RETENTION_MS: '3600000' };
+  const config = loadWorkerConfig({ ...env, ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '1' });
+  const topics = manifests.filter(({ kind }) => kind === 'KafkaTopic').map(({ spec }) => spec);
+  expect(topics).toEqual(
+    planTopics(config.topics).map(({ name, partitions, configs }) => {
+      return { topicName: name, partitions, replicas: 3, config: configs };
+    }),
+  );
+  const options = { topics: config.topics, groupId: config.groupId };
+  const replyTopics = ['id.replies.orders', 'id.replies.orders-2'];
+  const users = [
+    ['id-worker', rightsOf('worker', options)],
+    ['id-admin', rightsOf('admin', options)],
+    ['orders', rightsOf('client', { ...options, replyTopics })],
+  ] as const;
+  for (const [name, rights] of users) {
+    expect(only(manifests, 'KafkaUser', name).spec.authorization.acls).toEqual(
+      rights.map(({ resource, name, pattern, operations }) => {
+        const place = { type: resource, name, patternType: pattern === 'prefixed' ? 'prefix' : pattern };
+        return { resource: place, operations, host: '*' };
+      }),
+    );
+  }
+  // The operator creates the topics with the release, so the job can only check them afterwards.
+  const job = only(manifests, 'Job');
+  expect(job.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'post-install,post-upgrade' });
+  expect(job.spec.template.spec.initContainers.map(({ args }: { args: string[] }) => args.join(' '))).toEqual([
+    'topics check',
+  ]);
+});
+
+test('what other operators need is there only behind its switch', async () => {
+  const kinds = async (values: string) => new Set((await chart.render(values)).map(({ kind }) => kind));
+  const extra = ['ServiceMonitor', 'PrometheusRule', 'ScaledObject', 'KafkaTopic', 'KafkaUser', 'ConfigMap'];
+  const [without, all] = [await kinds(PLAIN), await kinds(OPERATORS)];
+  expect(extra.filter((kind) => without.has(kind))).toEqual([]);
+  expect(extra.filter((kind) => !all.has(kind))).toEqual([]);
+});

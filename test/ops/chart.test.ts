@@ -1,0 +1,83 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv } from 'ajv';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { CHART } from '../../ops/helm/chart.ts';
+import { GENERATED } from '../../ops/helm/generated.ts';
+import { readManifest } from '../../ops/release/packages.ts';
+import { loadWorkerConfig } from '../../src/config/config.ts';
+
+const read = (path: string) => readFileSync(join(CHART, path), 'utf8');
+const DEFAULTS = parse(read('values.yaml'));
+const CASES = readdirSync(join(CHART, 'ci'));
+const REQUIRED = { KAFKA_BROKERS: 'kafka:9092', ETCD_ENDPOINTS: 'http://etcd:2379' };
+
+/** What the schema of the values says of values that replace the defaults, key by key of the first level. */
+function problemsOf(values: Readonly<Record<string, unknown>>): string[] {
+  const ajv = new Ajv({ strict: false, allErrors: true });
+  const valid = ajv.validate(JSON.parse(read('values.schema.json')), { ...DEFAULTS, ...values });
+  return valid ? [] : (ajv.errors ?? []).map(({ instancePath, message }) => `${instancePath}: ${message}`);
+}
+
+describe('the chart', () => {
+  test.for([...GENERATED])('%s is as the code makes it: npm run chart writes it', ([path, content]) => {
+    expect(read(path)).toBe(content);
+  });
+
+  test('has the version of the worker', () => {
+    const { version } = readManifest();
+    expect(parse(read('Chart.yaml'))).toMatchObject({ version, appVersion: version });
+  });
+
+  test('has a default for each value that the schema knows, but for those of other charts', () => {
+    const { properties } = JSON.parse(read('values.schema.json'));
+    expect(Object.keys(properties).filter((key) => !(key in DEFAULTS))).toEqual(['global']);
+  });
+
+  test.for(CASES)('its schema accepts %s, and the worker its variables', (file) => {
+    const values = parse(read(`ci/${file}`));
+    expect(problemsOf(values)).toEqual([]);
+    const env = Object.fromEntries(Object.entries(values.config).map(([name, value]) => [name, String(value)]));
+    // Files and what they belong to are not here.
+    const { KAFKA_SASL_MECHANISM: _, KAFKA_SASL_USERNAME: __, ETCD_USERNAME: ___, ...plain } = env;
+    expect(loadWorkerConfig(plain).warnings.filter((warning) => warning.includes('unknown'))).toEqual([]);
+  });
+
+  test.for<[string, Record<string, unknown>]>([
+    ['a value', { replica: 3 }],
+    ['a variable', { config: { ...REQUIRED, KAFKA_BROKER: 'kafka:9092' } }],
+    ['a variable that the chart sets', { config: { ...REQUIRED, INDEX_DIR: '/data' } }],
+    ['a secret among the variables', { config: { ...REQUIRED, ETCD_PASSWORD: 'secret' } }],
+    ['a file', { config: REQUIRED, files: { KAFKA_PASSWORD: { secret: 'kafka', key: 'password' } } }],
+    ['a source of a file', { config: REQUIRED, files: { KAFKA_CA: { configmap: 'kafka', key: 'ca.crt' } } }],
+    ['a switch', { config: REQUIRED, keda: { enable: true } }],
+    ['a probe', { config: REQUIRED, probes: { startup: { failureTreshold: 5 } } }],
+  ])('its schema rejects a wrong name of %s', ([, values]) => {
+    expect(problemsOf(values).join()).toMatch(/additional properties/);
+  });
+
+  test('its schema demands brokers, etcd and a memory limit', () => {
+    expect(problemsOf({ config: {} }).join()).toMatch(/KAFKA_BROKERS.*ETCD_ENDPOINTS/);
+    expect(problemsOf({ config: REQUIRED, resources: { limits: { cpu: '1' } } }).join()).toContain('memory');
+  });
+
+  test('each value of a template exists', () => {
+    const templates = readdirSync(join(CHART, 'templates')).map((file) => read(`templates/${file}`));
+    const paths = templates.flatMap((text) => [...text.matchAll(/\.Values((?:\.\w+)+)/g)].map(([, path = '']) => path));
+    const missing = paths.filter((path) => {
+      const [first = '', ...rest] = path.slice(1).split('.');
+      const inConfig = first === 'config' || first === 'files';
+      let value: unknown = DEFAULTS[first];
+      if (!inConfig) for (const key of rest) value = (value as Record<string, unknown> | undefined)?.[key];
+      return value === undefined;
+    });
+    expect(paths.length).toBeGreaterThan(50);
+    expect(missing).toEqual([]);
+  });
+
+  test('the values of the tests are not in the chart that is packed', () => {
+    expect(existsSync(join(CHART, 'ci'))).toBe(true);
+    expect(read('.helmignore')).toBe('ci/\n');
+  });
+});

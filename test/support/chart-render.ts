@@ -1,0 +1,94 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { parseAllDocuments } from 'yaml';
+import { installHelm } from '../../ops/dev/kubernetes-install.ts';
+import { CHART, packChart } from '../../ops/helm/chart.ts';
+
+const run = promisify(execFile);
+
+/** The namespace in which the chart is rendered. */
+export const NAMESPACE = 'ids';
+/** The files of values with which the chart is tried. */
+export const VALUES: readonly string[] = readdirSync(join(CHART, 'ci'));
+/** Stand for what the packed chart has copies of, where this checkout has none. */
+const STAND_INS = {
+  'files/rules.yml':
+    'groups:\n  - name: idalloc\n    rules: [{ alert: Down, expr: up == 0, labels: { name: "{{ $labels.job }}" } }]\n',
+  'files/dashboard.json': '{ "title": "{{job}}" }\n',
+};
+
+/** A manifest of Kubernetes, as far as tests look at each. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  // biome-ignore lint/suspicious/noExplicitAny: each kind has its own form, which Kubernetes' schema checks
+  readonly [field: string]: any;
+}
+
+/** The packed chart, rendered by the real helm. */
+export class RenderedChart implements Disposable {
+  readonly #dir = mkdtempSync(join(tmpdir(), 'idalloc-chart-'));
+  readonly #helm: string;
+  readonly #chart = join(this.#dir, 'idalloc');
+
+  private constructor(helm: string) {
+    this.#helm = helm;
+  }
+
+  static async pack(): Promise<RenderedChart> {
+    const chart = new RenderedChart(await installHelm((line) => process.stderr.write(`chart: ${line}\n`)));
+    await packChart(chart.#dir);
+    for (const [file, text] of Object.entries(STAND_INS)) {
+      const path = join(chart.#chart, file);
+      if (!existsSync(path)) writeFileSync(path, text);
+    }
+    return chart;
+  }
+
+  /** What helm's linter says; rejects if it finds an error or a warning. */
+  async lint(values: string): Promise<string> {
+    return await this.#run('lint', '--strict', this.#chart, '--values', join(CHART, 'ci', values));
+  }
+
+  /** The manifests with a file of values, and `name=value` set besides; rejects with what helm says. */
+  async render(values: string, ...set: readonly string[]): Promise<readonly Manifest[]> {
+    const text = await this.#run(
+      ...['template', 'ids', this.#chart, '--namespace', NAMESPACE, '--values', join(CHART, 'ci', values)],
+      ...set.flatMap((one) => ['--set', one]),
+    );
+    return parseAllDocuments(text)
+      .map((document) => document.toJS())
+      .filter((manifest) => manifest !== null);
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+
+  async #run(...args: readonly string[]): Promise<string> {
+    const env = {
+      PATH: process.env.PATH ?? '',
+      HELM_CACHE_HOME: this.#dir,
+      HELM_CONFIG_HOME: this.#dir,
+      HELM_DATA_HOME: this.#dir,
+    };
+    const { stdout } = await run(this.#helm, args, { env, maxBuffer: 1 << 24 });
+    return stdout;
+  }
+}
+
+/** The manifest of a kind; throws unless there is exactly one, of this name if it is given. */
+export function only(manifests: readonly Manifest[], kind: string, name?: string): Manifest {
+  const found = manifests.filter((one) => one.kind === kind && (name === undefined || one.metadata.name === name));
+  if (found.length !== 1 || found[0] === undefined)
+    throw new Error(`${found.length} manifests of ${kind} ${name ?? ''}`);
+  return found[0];
+}
