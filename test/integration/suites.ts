@@ -270,6 +270,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 40,
     shows: 'a key has the same numbers over HTTP from two workers, and after the owner is killed',
   },
+  'rolling-upgrade': {
+    project: 'long',
+    seconds: 90,
+    shows: 'workers of the last release and of this version side by side, under load, upwards and back',
+  },
   sequences: {
     project: 'long',
     seconds: 60,

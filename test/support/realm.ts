@@ -133,9 +133,12 @@ export class Realm implements AsyncDisposable {
     return realm;
   }
 
-  /** Starts a worker of this realm, which is stopped with the realm at the latest; does not wait until it is ready. */
-  worker(env: Readonly<Record<string, string>> = {}): WorkerProcess {
-    return this.#stack.use(new WorkerProcess({ ...this.env, ...env }));
+  /**
+   * Starts a worker of this realm, which is stopped with the realm at the latest; does not wait until it is ready. `program`: one that is
+   * installed elsewhere.
+   */
+  worker(env: Readonly<Record<string, string>> = {}, program?: readonly string[]): WorkerProcess {
+    return this.#stack.use(new WorkerProcess({ ...this.env, ...env }, program));
   }
 
   /** Creates a topic: with `partitions` partitions, or with one whose only replica is on the broker `on`. */

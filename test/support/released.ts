@@ -1,0 +1,51 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { cached } from '../../ops/dev/cache.ts';
+import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
+import { run } from '../../ops/dev/run.ts';
+
+const INSTALL_MS = 300_000;
+/** What a worker of a release runs on. */
+const FILES = ['src', 'package.json', 'package-lock.json', 'ops/node'];
+
+/** A commit of this repository's history that was released. */
+export interface Release {
+  readonly version: string;
+  readonly commit: string;
+}
+
+const git = (...args: readonly string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' });
+
+/** The last release before the checked-out commit, or why it can't be had from here. */
+export function lastRelease(): Release | { readonly missing: string } {
+  const remedy = "get the whole history ('git fetch --unshallow'), or test in a clone that has it";
+  try {
+    const found = git('log', '-1', '--format=%H %s', '--extended-regexp', '--grep=^release: [0-9]', 'HEAD~');
+    const [, commit, version] = /^(\w+) release: ([0-9.]+)/.exec(found) ?? [];
+    if (commit === undefined || version === undefined)
+      return { missing: `this clone has no earlier release: ${remedy}` };
+    return { commit, version };
+  } catch (error) {
+    const { stderr } = error as { readonly stderr?: string };
+    return { missing: `git shows no commit before this one (${stderr?.trim() ?? error}): ${remedy}` };
+  }
+}
+
+/** The command that starts a worker of a release, whose sources are taken from git once and kept in the cache. */
+export async function workerOf({ version, commit }: Release): Promise<readonly string[]> {
+  const log = (line: string) => process.stderr.write(`release: ${line}\n`);
+  const options = { cache: cacheDir(process.env), what: `the sources of ${version}`, log };
+  const dir = await cached(`release-${version}-${commit.slice(0, 12)}`, options, async (into) => {
+    const archive = join(into, 'sources.tar');
+    git('archive', `--output=${archive}`, commit, ...FILES);
+    const unpack = { purpose: `unpacking ${version}`, timeoutMs: INSTALL_MS, cwd: into };
+    await run({ ...unpack, command: 'tar', args: ['-xf', archive] });
+    const isSame = readFileSync(join(into, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));
+    // Most releases differ from the next in their sources only.
+    if (isSame) return symlinkSync(join(ROOT, 'node_modules'), join(into, 'node_modules'));
+    const args = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
+    await run({ command: 'npm', args, cwd: into, purpose: `npm ci of ${version}`, timeoutMs: INSTALL_MS });
+  });
+  return [process.execPath, join(dir, 'src/main.ts'), 'worker'];
+}
