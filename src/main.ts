@@ -102,7 +102,8 @@ function ask(question: string): Promise<string> {
 }
 
 let exitCode = 0;
-const result = await runCli(args, version(), {
+const result = await runCli(args, {
+  version: version(),
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),

@@ -12,7 +12,7 @@ import type { Variable } from '../../src/config/variable.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import { cell, list, pageOf, table } from './markdown.ts';
 import { ROOT } from './paths.ts';
 import { realServerTests } from './real-server-tests.ts';
@@ -95,6 +95,7 @@ Read by the worker and by commands that talk to etcd.\n\n${variables(WORKER_VARI
 /** Enough of a process to list commander's commands; no command is run. */
 const NO_PROCESS: CliContext = {
   env: {},
+  version: '0.0.0',
   stop: new AbortController().signal,
   out: () => undefined,
   err: () => undefined,
@@ -186,7 +187,7 @@ function runnable(command: Command): Command[] {
   return [...(own ? [command] : []), ...command.commands.flatMap(runnable)];
 }
 
-const COMMAND_LINE = await program('0.0.0', NO_PROCESS);
+const COMMAND_LINE = await program(NO_PROCESS);
 
 function commandLine(): string {
   const codes = EXIT_HELP.trim().split('\n').slice(1);
@@ -210,7 +211,7 @@ ${IN_CHECKOUT}`,
 
 function metrics(): string {
   const registry = new Registry();
-  createMetrics(undefined, registry);
+  createMetrics({ registry });
   const all = registry.getMetricsAsArray() as unknown as readonly {
     readonly name: string;
     readonly help: string;
@@ -231,7 +232,8 @@ function metrics(): string {
 For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
 most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
     list(rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other))),
-    `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`.`,
+    `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`, such as the event loop's delay,
+\`nodejs_eventloop_lag_p99_seconds\`.`,
   );
 }
 

@@ -50,7 +50,7 @@ const NO_TIME_NO_WAITING = { ...NO_TIME, Promise: OTHERS_WAIT, queueMicrotask: O
 export const ROOMS: readonly Room[] = merged([
   { room: 'errors.ts' },
   { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino', 'pino-pretty', 'node:module'] },
-  { room: 'metrics.ts', packages: ['prom-client'] },
+  { room: 'metrics', imports: ['errors.ts'], packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', process: true, imports: ['main.ts'] },
   {
@@ -103,7 +103,7 @@ export const ROOMS: readonly Room[] = merged([
   {
     room: 'worker',
     imports: [
-      ...[...WAITING, 'codec/form', 'log.ts', 'metrics.ts', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
+      ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
       ...CLIENT_REQUESTS,
     ],
@@ -113,17 +113,7 @@ export const ROOMS: readonly Room[] = merged([
     room: 'cli',
     folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
-      ...[
-        ...WAITING,
-        'codec/form',
-        'log.ts',
-        'metrics.ts',
-        'runtime.ts',
-        'client',
-        'http',
-        'config',
-        ...IDENTITY_AT_REST,
-      ],
+      ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

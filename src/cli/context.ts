@@ -4,6 +4,8 @@ import type { IdallocError } from '../errors.ts';
 /** A command's view of its process; only main.ts accesses the process itself. */
 export interface CliContext {
   readonly env: Environment;
+  /** Of this package. */
+  readonly version: string;
   /** Writes to stdout, where only results go. */
   readonly out: (text: string) => void;
   /** Writes to stderr: questions, progress, errors. */

@@ -33,10 +33,10 @@ const VERSION_FLAGS = ['-V', '--version'];
  * Runs one command line (without the names of node and script) and returns the exit code. An IdallocError is printed
  * in one line; any other error is a bug and is rethrown.
  */
-export async function runCli(args: readonly string[], version: string, around: CliContext): Promise<number> {
+export async function runCli(args: readonly string[], around: CliContext): Promise<number> {
   const context = guarded(around);
   try {
-    const root = await program(version, context, args[0]);
+    const root = await program(context, args[0]);
     await root.parseAsync(args, { from: 'user' });
     return EXIT.ok;
   } catch (error) {
@@ -57,10 +57,10 @@ function guarded(context: CliContext): CliContext {
  * The command line's commands with their options; the reference page of the command line is generated from it as well. If
  * `first`, the first argument, names a command or asks for the version, nothing else is loaded.
  */
-export async function program(version: string, context: CliContext, first = ''): Promise<Command> {
+export async function program(context: CliContext, first = ''): Promise<Command> {
   const root = new Command('idalloc')
     .description('Allocates 64-bit, time-ordered IDs in response to requests on a Kafka topic.')
-    .version(version)
+    .version(context.version)
     .enablePositionalOptions()
     .addHelpText('after', EXIT_HELP);
   const needsNoOther = (Object.hasOwn(COMMANDS, first) && first !== NEEDS_ALL) || VERSION_FLAGS.includes(first);

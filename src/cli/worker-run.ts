@@ -4,7 +4,7 @@ import { type Config, loadWorkerConfig } from '../config/config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { startOps } from '../http/ops.ts';
 import { createLogger, type Log } from '../log.ts';
-import { createMetrics } from '../metrics.ts';
+import { createMetrics } from '../metrics/metrics.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
@@ -21,7 +21,7 @@ export async function runWorker(context: CliContext): Promise<void> {
   const log = createLogger({ level: config.logLevel, destination: 'stdout', text });
   for (const warning of config.warnings) log.warn(warning);
   let worker: Worker | undefined;
-  const metrics = createMetrics(() => worker?.vitals());
+  const metrics = createMetrics({ version: context.version, vitals: () => worker?.vitals() });
   const ready = () => {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
     if (reason !== undefined) return { ready: false, reason, detail: worker?.unreadyDetail };

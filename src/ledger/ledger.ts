@@ -6,7 +6,7 @@ import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { Appended, LedgerEntries, LedgerIndex, LedgerLog } from './ports.ts';
+import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Draft {
@@ -30,6 +30,7 @@ export interface LedgerOptions {
   /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
   readonly restateAfterMs: number;
   readonly now: () => WallMs;
+  readonly timeStep: TimeStep;
 }
 
 /** Statements in one append: each has about 130 bytes. What is left follows with the next one. */
@@ -57,13 +58,15 @@ export class Ledger {
   readonly #partitions: readonly LedgerPartition[];
   readonly #restateAfterMs: number;
   readonly #now: () => WallMs;
+  readonly #timeStep: TimeStep;
   readonly #turns = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor({ log, entries, index, partitions, restateAfterMs, now }: LedgerOptions) {
+  constructor({ log, entries, index, partitions, restateAfterMs, now, timeStep }: LedgerOptions) {
     this.#restateAfterMs = restateAfterMs;
     this.#now = now;
+    this.#timeStep = timeStep;
     this.#log = log;
     this.#entries = entries;
     this.#index = index;
@@ -140,7 +143,7 @@ export class Ledger {
     this.#requireSameLog(partition, draft);
     const release = this.#of(partition).hold();
     try {
-      return await this.#settle(partition, draft, release);
+      return await this.#timeStep('settle', () => this.#settle(partition, draft, release));
     } finally {
       release();
     }
@@ -231,7 +234,7 @@ export class Ledger {
 
   async #append(partition: number, draft: Draft, release: () => void): Promise<Appended> {
     try {
-      return await this.#log.append(partition, draft.entries);
+      return await this.#timeStep('append', () => this.#log.append(partition, draft.entries));
     } catch (error) {
       release();
       // Whatever of a sequence is still under way is void behind a marker: so what is refused from now on gets no number later.

@@ -52,6 +52,8 @@ export class LedgerPartition {
   #isRecognised = false;
   /** Entries below were already in the log when an empty copy started reading: a loss that they reveal is not new. */
   #acceptedBelow = 0;
+  /** The start of the log when reading began. */
+  #low = 0;
   /** The end that must be reached before the index may be queried. */
   #target = Number.POSITIVE_INFINITY;
   /** The last end of the log that a broker reported. */
@@ -97,7 +99,7 @@ export class LedgerPartition {
     const isFollowing = this.refusal === undefined && this.#options.index.horizon(this.partition) !== undefined;
     const state = this.#mode === 'stopped' ? 'stopped' : isFollowing ? 'following' : 'restoring';
     const isRecognised = this.#isRecognised && this.#mode !== 'lost';
-    return { state, isRecognised, end: this.#end, logEnd: Math.max(this.#logEnd, this.#end) };
+    return { state, isRecognised, low: this.#low, end: this.#end, logEnd: Math.max(this.#logEnd, this.#end) };
   }
 
   /** The offset after the last known entry of this log; 0 when the copy belongs to another log. */
@@ -163,6 +165,7 @@ export class LedgerPartition {
     const isKept = index.last(this.partition) !== undefined;
     this.#isReported = false; // reported again when it is, also after the reader was replaced
     this.#target = high;
+    this.#low = low;
     this.#logEnd = high;
     this.#isRecognised = !isKept || this.#end === low;
     this.#acceptedBelow = isKept ? 0 : high;

@@ -143,11 +143,19 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
   drop(partition: number): boolean;
 }
 
+/** Does a step of a part and measures how long it takes, whether or not it succeeds. */
+export type TimeStep = <T>(
+  step: 'append' | 'settle' | 'reply' | 'forward' | 'dead_letter',
+  work: () => Promise<T>,
+) => Promise<T>;
+
 /** The progress of the copy of a ledger partition. */
 export interface CopyProgress {
   readonly state: 'restoring' | 'following' | 'stopped';
   /** The copy is known to belong to this log; until then it may belong to another one. */
   readonly isRecognised: boolean;
+  /** The start of the log when reading began. */
+  readonly low: number;
   /** The offset after the last entry that it has. */
   readonly end: number;
   /** The last known end of the log. */

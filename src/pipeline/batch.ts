@@ -2,6 +2,7 @@ import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import { homeKeyOf, type ReplyAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import type { TimeStep } from '../ledger/ports.ts';
 import { type Answer, answersOf } from './answers.ts';
 import { withSchemas } from './confluent.ts';
 import { type DecisionDeps, decide, idKind, withoutDecision } from './decide.ts';
@@ -30,6 +31,7 @@ export interface PipelineDeps extends DecisionDeps, LetterContext {
   /** Shared by the worker's partitions. */
   readonly turns: RecordTurns;
   readonly observe: PipelineObserver;
+  readonly timeStep: TimeStep;
 }
 
 /** Receives the events of the pipeline, for metrics. */
@@ -43,6 +45,8 @@ interface PipelineObserver {
   deadLettered(code: ErrorCode, records: number): void;
   /** This many requests were appended to their home partitions. */
   forwarded(requests: number): void;
+  /** This many requests of a chunk let others go first. */
+  deferred(requests: number): void;
 }
 
 /** How many requests got a new batch or new numbers, how many theirs again, and how many IDs and numbers the new ones hold. */
@@ -82,6 +86,20 @@ export async function processBatch(
   control: BatchControl,
 ): Promise<void> {
   const deps = control.prepared === undefined ? all : { ...all, publisher: all.largePublisher };
+  const takenBefore = control.deferrals?.taken ?? 0;
+  try {
+    await processChunk(deps, partition, records, control);
+  } finally {
+    deps.observe.deferred((control.deferrals?.taken ?? 0) - takenBefore);
+  }
+}
+
+async function processChunk(
+  deps: PipelineDeps,
+  partition: number,
+  records: readonly RequestRecord[],
+  control: BatchControl,
+): Promise<void> {
   for (let from = 0; from < records.length && control.isCurrent(); ) {
     const bulk = deferBulk(records, from, control);
     from += bulk;
@@ -297,7 +315,7 @@ async function publishReplies(
   const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
     reply === undefined ? [] : { intake, reply, rejection },
   );
-  const refused = await publish(deps, partition, replies, ({ reply }) => reply);
+  const refused = await publish(deps, 'reply', partition, replies, ({ reply }) => reply);
   deps.observe.replied(replies.length - refused.length);
   return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
     return rejection === undefined ? { record: intake.record, code: 'REPLY_UNDELIVERABLE', message } : [];
@@ -310,7 +328,7 @@ async function publishReplies(
  */
 async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
   const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
-  const refused = await publish(deps, partition, due, ({ record }) => record);
+  const refused = await publish(deps, 'forward', partition, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
   return refused.map(({ item: { intake }, reason, cause }) => {
     const remedy = `workers need write access to ${deps.requestTopic}`;
@@ -330,8 +348,8 @@ async function publishDeadLetters(
   rejections: readonly Rejection[],
 ): Promise<void> {
   const letters = lettersFor(deps, partition, rejections);
-  const refused = await publish(deps, partition, letters, ({ outgoing }) => outgoing);
-  const [failed] = await publish(deps, partition, refused, ({ item }) => bareLetter(item.outgoing));
+  const refused = await publish(deps, 'dead_letter', partition, letters, ({ outgoing }) => outgoing);
+  const [failed] = await publish(deps, 'dead_letter', partition, refused, ({ item }) => bareLetter(item.outgoing));
   if (failed !== undefined) {
     throw new IdallocError(
       'TOPIC_INVALID',
@@ -345,13 +363,14 @@ type Refusal = Extract<Delivery, { readonly ok: false }>;
 
 /** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
 async function publish<T>(
-  { publisher }: PipelineDeps,
+  { publisher, timeStep }: PipelineDeps,
+  step: Parameters<TimeStep>[0],
   partition: number,
   items: readonly T[],
   recordOf: (item: T) => OutgoingRecord,
 ): Promise<(Refusal & { readonly item: T })[]> {
   if (items.length === 0) return [];
-  const deliveries = await publisher.publish(items.map(recordOf), partition);
+  const deliveries = await timeStep(step, () => publisher.publish(items.map(recordOf), partition));
   return items.flatMap((item, i) => {
     const delivery = deliveries[i];
     return delivery === undefined || delivery.ok ? [] : [{ ...delivery, item }];

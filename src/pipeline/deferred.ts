@@ -8,6 +8,8 @@ export interface Deferrals {
   defersBulk(record: RequestRecord): boolean;
   /** Takes over a request, in offset order; one that was taken over before is ignored. */
   take(record: RequestRecord): void;
+  /** How many requests were taken over so far. */
+  readonly taken: number;
 }
 
 /** Offsets from `from` up to, but not including, `until`. */
@@ -38,6 +40,7 @@ export class DeferredQueue implements Deferrals {
   #unreadSinceMs: number | undefined;
   /** Everything below has been taken over, or is not large. */
   #through = -1;
+  #taken = 0;
   #othersUntilMs = Number.NEGATIVE_INFINITY;
 
   /** `unread` holds requests that an earlier session took over and did not answer. */
@@ -83,6 +86,10 @@ export class DeferredQueue implements Deferrals {
     return sinceMs === undefined ? undefined : { waiting: Math.max(1, this.#held.length + this.#notHeld), sinceMs };
   }
 
+  get taken(): number {
+    return this.#taken;
+  }
+
   /** The first unread request has this append time (wall ms). */
   sawFirstUnread({ timestampMs }: RequestRecord): void {
     this.#unreadSinceMs = timestampMs;
@@ -91,6 +98,7 @@ export class DeferredQueue implements Deferrals {
   take(record: RequestRecord): void {
     if (record.offset < this.#through) return;
     this.#through = record.offset + 1;
+    this.#taken += 1;
     if (this.#unread === undefined && this.#held.length < MAX_REQUESTS && this.#bytes < MAX_BYTES) {
       this.#held.push(copyOf(record));
       this.#bytes += sizeOf(record);

@@ -9,7 +9,7 @@ import { LoopShare } from '../http/loop-share.ts';
 import { NumberIssuer } from '../http/number-issuer.ts';
 import { RateLimit } from '../http/rate-limit.ts';
 import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { NumberRequests } from './number-requests.ts';

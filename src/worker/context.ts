@@ -2,8 +2,9 @@ import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
+import type { TimeStep } from '../ledger/ports.ts';
 import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Outside } from './environment.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
@@ -16,6 +17,7 @@ export interface WorkerContext {
   /** The same for the Kafka layers: one line of a kind in 10 s. */
   readonly wireLog: WireLog;
   readonly metrics: Metrics;
+  readonly timeStep: TimeStep;
   readonly runtime: Runtime;
   readonly cluster: Cluster;
   readonly clock: GuardedClock;

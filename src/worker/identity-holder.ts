@@ -16,7 +16,7 @@ import { isRestored } from '../identity/protocol.ts';
 import { IdentityRunner } from '../identity/runner.ts';
 import type { Authority, IdentityState } from '../identity/state.ts';
 import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
 

@@ -7,7 +7,7 @@ import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
 import type { JoinRefusal, UsedRight, Watch } from '../kafka/wire/watched-dialer.ts';
 import type { Log } from '../log.ts';
-import type { KafkaResource } from '../metrics.ts';
+import type { KafkaResource } from '../metrics/vitals.ts';
 
 export interface KafkaRefusalsOptions {
   readonly kafka: KafkaSettings;

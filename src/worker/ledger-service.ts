@@ -95,6 +95,7 @@ export class LedgerService implements Disposable {
       partitions: this.#partitions,
       restateAfterMs: config.topics.ledgerRetentionMs * RESTATE_AFTER,
       now: () => wallMs(runtime.wallMs()),
+      timeStep: context.timeStep,
     });
     const readingLog = new RateLimitedLog(runtime, wireLog);
     const reading = { cluster, runtime, tail, topic, log: readingLog, expiring: new Mutex() };

@@ -309,10 +309,12 @@ function pipelineDeps(
         metrics.addError(code);
       },
       deadLettered: (code, records) => {
-        metrics.addDeadLetters(records);
+        metrics.addDeadLetters(code, records);
         letters.count({ code }, `requests became dead letters: ${code}`, records);
       },
       forwarded: (count) => metrics.addForwarded(count),
+      deferred: (count) => metrics.addDeferred(count),
     },
+    timeStep: context.timeStep,
   };
 }

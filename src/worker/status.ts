@@ -7,7 +7,8 @@ import type { GateChange, PartitionStatus, Status, WorkerIdStatus } from '../htt
 import { namespaceKeys } from '../identity/keys.ts';
 import type { KeyValue } from '../identity/ports.ts';
 import { readSnapshot, type Snapshot } from '../identity/snapshot.ts';
-import type { Metrics, Vitals } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Vitals } from '../metrics/vitals.ts';
 import type { QuotaUse } from '../pipeline/quotas.ts';
 import type { WorkerContext } from './context.ts';
 import type { Margins } from './identity-holder.ts';
@@ -124,11 +125,11 @@ export class StatusBoard {
     const owned = new Set(this.#source.owned());
     const oldest = new Map(oldestUnread.map(({ partition, milliseconds }) => [partition, milliseconds]));
     const large = new Map(largeWaiting.map(({ partition, waiting }) => [partition, waiting]));
-    return copies.map(({ partition, state, lag }) => ({
+    return copies.map(({ partition, state, end, logEnd }) => ({
       partition,
       owned: owned.has(partition),
       copy: state,
-      copy_lag: lag,
+      copy_lag: logEnd - end,
       remembers_since_ms: this.#source.since(partition) ?? null,
       oldest_request_ms: oldest.get(partition) ?? 0,
       large_requests: large.get(partition) ?? 0,

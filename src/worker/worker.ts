@@ -2,13 +2,15 @@ import { clockReader } from '../adapters/clock.ts';
 import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
+import { tickStartMs } from '../core/layout.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';
 import type { Status } from '../http/status.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
-import type { Metrics, Vitals } from '../metrics.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Vitals } from '../metrics/vitals.ts';
 import { openApi } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
 import { type Outside, realEnvironment } from './environment.ts';
@@ -25,6 +27,7 @@ import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
+import { stepTimer, timedEtcd } from './timing.ts';
 import { waitForTopics } from './topics-check.ts';
 import { startWitness } from './witness-service.ts';
 
@@ -68,7 +71,8 @@ export class Worker implements AsyncDisposable {
     const metrics = counting(given, totals);
     const failed = Promise.withResolvers<void>();
     failed.promise.catch(() => undefined); // may reject before anything awaits `done`
-    const { runtime, dialer, etcd } = environment;
+    const { runtime, dialer } = environment;
+    const etcd = timedEtcd(environment.etcd, runtime, metrics);
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
@@ -80,7 +84,10 @@ export class Worker implements AsyncDisposable {
     this.#beganMs = runtime.monotonicMs();
     this.done = failed.promise;
     const refusals = this.#refusals;
-    this.#context = { config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail };
+    this.#context = {
+      ...{ config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail },
+      timeStep: stepTimer(runtime, metrics),
+    };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
     this.#board = new StatusBoard(this.#context, this.#statusSource(), totals);
     metrics.setGate('STARTING');
@@ -154,6 +161,11 @@ export class Worker implements AsyncDisposable {
       largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
+      configured: {
+        reservationMs: config.timing.reserveMs,
+        standbys: config.standbys === 'all' ? 1 : config.standbys,
+        layoutEndMs: tickStartMs(config.layout, config.layout.endTicks),
+      },
       // A getter, because readiness probes read the vitals too, and only the metric needs the certificate files.
       get certificates() {
         return certificateExpiries(config);
@@ -180,9 +192,9 @@ export class Worker implements AsyncDisposable {
   #copies(): Vitals['copies'] {
     const [ledger, share] = [this.#ledger, this.#requests?.share];
     if (ledger === undefined) return [];
-    return ledger.copies().map(({ partition, state, end, logEnd }) => {
+    return ledger.copies().map(({ partition, state, low, end, logEnd }) => {
       const isServing = state === 'following' && share?.partitions.includes(partition) === true;
-      return { partition, state: isServing ? 'serving' : state, lag: logEnd - end };
+      return { partition, state: isServing ? 'serving' : state, low, end, logEnd };
     });
   }
 

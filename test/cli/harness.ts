@@ -19,6 +19,7 @@ export async function cli(
   let exitCode = 0;
   const context: CliContext = {
     env,
+    version: '1.2.3',
     stop,
     out: (text) => {
       out += text;
@@ -35,6 +36,6 @@ export async function cli(
     ask: async () => '',
     ...about,
   };
-  const code = await runCli(args, '1.2.3', context);
+  const code = await runCli(args, context);
   return { code: code === 0 ? exitCode : code, out, err };
 }

@@ -3,7 +3,7 @@ import { CLIENT_METRICS } from '../../src/client/metric-exports.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS } from '../../src/errors.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 
 /** Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports. */

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { REFERENCE_PAGES, referencePath, renderReference } from '../../ops/dev/reference.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { ERRORS } from '../../src/errors.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 
 describe('the generated reference', () => {
   test.for([...REFERENCE_PAGES])('%s is current; else run `npm run docs:reference`', (page) => {

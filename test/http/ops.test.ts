@@ -5,7 +5,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { presetLayout } from '../../src/core/presets.ts';
 import { type Ops, startOps } from '../../src/http/ops.ts';
 import type { Status } from '../../src/http/status.ts';
-import { createMetrics, type Metrics, type Vitals } from '../../src/metrics.ts';
+import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts';
+import type { Vitals } from '../../src/metrics/vitals.ts';
 
 const HOST = '127.0.0.1';
 const OPTIONS = {
@@ -129,6 +130,7 @@ describe('the status page', () => {
     },
   );
 });
+const CONFIGURED = { reservationMs: 25_000, standbys: 1, layoutEndMs: 3_966_451_200_000 };
 
 describe('metrics', () => {
   test('expose the counters under their Prometheus names', async () => {
@@ -138,7 +140,7 @@ describe('metrics', () => {
     metrics.addRequests('replayed', 2);
     metrics.addError('CONFLICT');
     metrics.addReplies(3);
-    metrics.addDeadLetters(1);
+    metrics.addDeadLetters('MALFORMED_REQUEST', 1);
     metrics.setGate('STARTING');
     metrics.setGate('open');
     metrics.setLeaseMargin(14_500);
@@ -158,7 +160,7 @@ describe('metrics', () => {
       'idalloc_replays_total 2',
       'idalloc_errors_total{code="CONFLICT"} 1',
       'idalloc_replies_total 3',
-      'idalloc_dead_letters_total 1',
+      'idalloc_dead_letters_total{code="MALFORMED_REQUEST"} 1',
       'idalloc_gate{reason="STARTING"} 0',
       'idalloc_gate{reason="open"} 1',
       'idalloc_lease_margin_seconds 14.5',
@@ -189,10 +191,10 @@ describe('metrics', () => {
 
   test('show the state of the worker at the time of the scrape', async () => {
     let vitals: Vitals | undefined;
-    const metrics = createMetrics(() => vitals);
+    const metrics = createMetrics({ vitals: () => vitals });
     const lines = async () => (await metrics.render()).body.split('\n');
     expect(await lines()).toContain('idalloc_group_joined 0');
-    const copies = [{ partition: 3, state: 'serving' as const, lag: 7 }];
+    const copies = [{ partition: 3, state: 'serving' as const, low: 0, end: 93, logEnd: 100 }];
     const kafkaRefused = new Set(['ledger'] as const);
     vitals = {
       isMember: true,
@@ -205,6 +207,7 @@ describe('metrics', () => {
       oldestUnread: [{ partition: 3, milliseconds: 250 }],
       largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
       certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
+      configured: CONFIGURED,
     };
     expect(await lines()).toEqual(
       expect.arrayContaining([
@@ -228,7 +231,7 @@ describe('metrics', () => {
 
   test('read the state of the worker once per scrape', async () => {
     const reads = { vitals: 0, certificates: 0 };
-    const metrics = createMetrics(() => {
+    const vitals = (): Vitals => {
       reads.vitals += 1;
       return {
         isMember: true,
@@ -244,8 +247,10 @@ describe('metrics', () => {
           reads.certificates += 1;
           return [];
         },
+        configured: CONFIGURED,
       };
-    });
+    };
+    const metrics = createMetrics({ vitals });
     await metrics.render();
     expect(reads).toEqual({ vitals: 1, certificates: 1 });
     await metrics.render();

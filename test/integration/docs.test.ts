@@ -175,7 +175,8 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     seen += text;
     if (when?.[0].test(text)) when[1]();
   };
-  const code = await runCli(args, '0.0.0', {
+  const code = await runCli(args, {
+    version: '0.0.0',
     env: realm.env,
     out: write,
     err: write,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { loadWorkerConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/log.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import { Worker } from '../../src/worker/worker.ts';
 import { decodeReply } from '../support/followed.ts';
 import { Load } from '../support/load.ts';

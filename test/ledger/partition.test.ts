@@ -11,11 +11,11 @@ describe('restoring', () => {
     reader.poll(0, 2);
     topic.land(0, [entry('d')]);
     expect(copy.refusal).toMatchObject({ code: 'INDEX_RESTORING' });
-    expect(copy.progress).toEqual({ state: 'restoring', isRecognised: true, end: 2, logEnd: 3 });
+    expect(copy.progress).toEqual({ state: 'restoring', isRecognised: true, low: 0, end: 2, logEnd: 3 });
     reader.poll(0, 1);
     expect(index.end(0)).toBe(3);
     expect(copy.refusal).toBeUndefined();
-    expect(copy.progress).toEqual({ state: 'following', isRecognised: true, end: 3, logEnd: 3 });
+    expect(copy.progress).toEqual({ state: 'following', isRecognised: true, low: 0, end: 3, logEnd: 3 });
   });
 
   it('completes immediately for an empty partition', () => {

@@ -37,6 +37,12 @@ describe('deciding before replying', () => {
     ]);
   });
 
+  it('measures a few steps of a part, and none of a single request', async () => {
+    const { worker } = world();
+    await worker.serve([request(0, 'a'), record(1, Buffer.from('junk')), request(2, 'b')]);
+    expect(worker.steps).toEqual(['settle', 'append', 'reply', 'dead_letter']);
+  });
+
   it('publishes nothing while the append is unanswered', async () => {
     const answer = Promise.withResolvers<void>();
     const link = async () => ({ fate: 'pass' as const, back: answer.promise });
@@ -225,6 +231,8 @@ describe('large requests', () => {
     await serve(counts.map((count, i) => request(i, `r${i}`, { count })));
     expect(worker.replies().map(({ id }) => id)).toEqual(['r0', 'r2', 'r3', 'r4']);
     expect([held(), resolved]).toEqual([[1, 5], [4, 5]]); // biome-ignore format: pairs
+    await serve(counts.map((count, i) => request(i, `r${i}`, { count }))); // delivered again
+    expect(worker.deferred).toBe(2);
   });
 
   it('wait with the records that came in bulk, in the order of all of them, and nothing is lost between', async () => {

@@ -26,6 +26,7 @@ describe('a request outside its home partition', () => {
     const { worker } = world();
     const came = request(7, 'a1', { headers: { 'x-mine': 'kept' } });
     await worker.serve([came], 0);
+    expect(worker.steps).toEqual(['forward']);
     expect(worker.publisher.records).toEqual([
       {
         topic: REQUESTS,

@@ -1,4 +1,4 @@
-import type { Metrics } from '../../src/metrics.ts';
+import type { Metrics } from '../../src/metrics/metrics.ts';
 
 const nothing = (): void => {};
 
@@ -10,6 +10,7 @@ export const NO_METRICS: Metrics = {
   addReplies: nothing,
   addDeadLetters: nothing,
   addForwarded: nothing,
+  addDeferred: nothing,
   addQuotaExceeded: nothing,
   addError: nothing,
   setGate: nothing,
@@ -17,6 +18,8 @@ export const NO_METRICS: Metrics = {
   setCeilingMargin: nothing,
   setClockDrift: nothing,
   observeBatch: nothing,
+  observeStep: nothing,
+  observeEtcdCall: nothing,
   setLag: nothing,
   addHttpRequest: nothing,
   addShedConnection: nothing,

@@ -6,7 +6,7 @@ import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
-import type { LedgerCopies, LedgerEntries, LedgerLog } from '../../src/ledger/ports.ts';
+import type { LedgerCopies, LedgerEntries, LedgerLog, TimeStep } from '../../src/ledger/ports.ts';
 import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
@@ -29,7 +29,8 @@ export const POLICY: ReplyPolicy = {
   ownTopics: [REQUESTS, DEAD_LETTERS, 'id.ledger', 'id.witness', 'id.replies.ledger'],
 };
 /** A ledger that writes no statements of its own. */
-export const WITHOUT_RESTATING = { restateAfterMs: Number.POSITIVE_INFINITY, now: () => wallMs(0) };
+const UNTIMED: TimeStep = async (_step, work) => await work();
+export const WITHOUT_RESTATING = { restateAfterMs: Number.POSITIVE_INFINITY, now: () => wallMs(0), timeStep: UNTIMED };
 /** Timers that fire only when the test says so. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
@@ -74,6 +75,10 @@ export interface MemoryWorkerOptions {
 export class MemoryWorker {
   readonly events: string[] = [];
   readonly errors: ErrorCode[] = [];
+  /** The steps that were measured, in the order in which they began. */
+  readonly steps: string[] = [];
+  /** How many requests let others go first. */
+  deferred = 0;
   readonly restarts: string[] = [];
   readonly timers = new ManualTimers();
   readonly publisher = new MemoryPublisher();
@@ -113,6 +118,7 @@ export class MemoryWorker {
     const log = this.#recorded(topic.producer(options.link));
     this.ledger = new Ledger({
       ...WITHOUT_RESTATING,
+      timeStep: this.#timeStep,
       log,
       entries: options.entries ?? topic.entries,
       index: this.index,
@@ -147,7 +153,11 @@ export class MemoryWorker {
         failed: (code) => this.errors.push(code),
         deadLettered: () => {},
         forwarded: () => {},
+        deferred: (requests) => {
+          this.deferred += requests;
+        },
       },
+      timeStep: this.#timeStep,
       homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
@@ -156,6 +166,11 @@ export class MemoryWorker {
     this.#homeOf = options.homeOf;
     this.catchUp();
   }
+
+  readonly #timeStep: TimeStep = async (step, work) => {
+    this.steps.push(step);
+    return await work();
+  };
 
   readonly #homeOf: ((correlationId: Buffer) => number) | undefined;
 

@@ -2,7 +2,7 @@ import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { createLogger } from '../../src/log.ts';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';

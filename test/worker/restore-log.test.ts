@@ -10,7 +10,7 @@ it('a long restore is logged every 10 s with its progress and speed; a short one
   const lines: Record<string, unknown>[] = [];
   const log = createLogger({ level: 'info', destination: { write: (line) => void lines.push(JSON.parse(line)) } });
   const at = (state: KeptCopy['state'], end: number): KeptCopy => {
-    return { partition: 0, state, isRecognised: true, end, logEnd: 9_000_000 };
+    return { partition: 0, state, isRecognised: true, low: 0, end, logEnd: 9_000_000 };
   };
   let copy = at('restoring', 1_000_000);
   const logging = logRestores(runtime, log, () => [copy]);

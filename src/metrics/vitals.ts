@@ -1,0 +1,214 @@
+import { Gauge, type Registry } from 'prom-client';
+
+const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters', 'replies', 'group'] as const;
+export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
+
+const COUNTED_TOPICS = ['requests', 'ledger'] as const;
+
+const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
+
+/** The worker's state, read once per scrape. */
+export interface Vitals {
+  /** It has joined the request group and has not been removed since. */
+  readonly isMember: boolean;
+  /** How long no broker has answered. */
+  readonly kafkaSilenceMs: number;
+  /** Brokers that do not answer and on which partitions of the worker depend. */
+  readonly silent: readonly {
+    readonly partition: number;
+    readonly topic: 'requests' | 'ledger' | 'replies';
+    readonly broker: string;
+    readonly milliseconds: number;
+  }[];
+  readonly stoppedPartitions: number;
+  /** Partitions of a topic beyond those that are served; absent for none. */
+  readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
+  /** How long the oldest request of each partition has waited; 0 when none waits. */
+  readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
+  /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
+  readonly largeWaiting: readonly {
+    readonly partition: number;
+    readonly waiting: number;
+    readonly milliseconds: number;
+  }[];
+  /** The resources that the brokers deny to this worker. */
+  readonly kafkaRefused: ReadonlySet<KafkaResource>;
+  /** The copies of ledger partitions that the worker keeps. */
+  readonly copies: readonly CopyVitals[];
+  /** The certificates in use, by variable. */
+  readonly certificates: readonly { readonly variable: string; readonly expiresAtMs: number }[];
+  /** What other metrics are compared with. */
+  readonly configured: {
+    readonly reservationMs: number;
+    /** The fewest standbys that each ledger partition should have. */
+    readonly standbys: number;
+    /** The first moment without an ID in the layout (wall ms). */
+    readonly layoutEndMs: number;
+  };
+}
+
+interface CopyVitals {
+  readonly partition: number;
+  /** A following copy counts as serving if the worker owns the partition. */
+  readonly state: (typeof COPY_STATES)[number];
+  /** The start of the log when reading began, the end of the copy and the last known end of the log, as offsets. */
+  readonly low: number;
+  readonly end: number;
+  readonly logEnd: number;
+}
+
+type Series = readonly [labels: Readonly<Record<string, string | number>>, value: number];
+
+/** A metric that shows a part of the vitals. */
+interface VitalGauge {
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
+  /** Undefined vitals: the worker does not exist yet. */
+  readonly of: (vitals: Vitals | undefined) => readonly Series[];
+}
+
+/** A metric without labels, which is 0 before there is a worker. */
+function single(name: string, help: string, of: (vitals: Vitals) => number): VitalGauge {
+  return { name, help, labels: [], of: (vitals) => [[{}, vitals === undefined ? 0 : of(vitals)]] };
+}
+
+/** A metric without labels that comes from the configuration, and is absent before it is known. */
+function configured(name: string, help: string, of: (settings: Vitals['configured']) => number): VitalGauge {
+  return { name, help, labels: [], of: (vitals) => (vitals === undefined ? [] : [[{}, of(vitals.configured)]]) };
+}
+
+/** A series for each item. */
+function each(
+  name: string,
+  labels: readonly string[],
+  help: string,
+  of: (vitals: Vitals) => readonly Series[],
+): VitalGauge {
+  return { name, help, labels, of: (vitals) => (vitals === undefined ? [] : of(vitals)) };
+}
+
+/** A series for each of a closed set. */
+function closed<T extends string>(
+  name: string,
+  [label, values]: readonly [string, readonly T[]],
+  help: string,
+  of: (vitals: Vitals, value: T) => number,
+): VitalGauge {
+  const read = (vitals: Vitals | undefined, value: T) => (vitals === undefined ? 0 : of(vitals, value));
+  return {
+    name,
+    help,
+    labels: [label],
+    of: (vitals) => values.map((value) => [{ [label]: value }, read(vitals, value)]),
+  };
+}
+
+const GAUGES: readonly VitalGauge[] = [
+  single('group_joined', '1 while the worker is a member of the request group', ({ isMember }) => Number(isMember)),
+  single(
+    'kafka_silence_seconds',
+    'Time since any broker last answered',
+    ({ kafkaSilenceMs }) => kafkaSilenceMs / 1_000,
+  ),
+  closed(
+    'kafka_refused',
+    ['resource', KAFKA_RESOURCES],
+    '1 while the brokers reject the login, deny access to the named resource, or reject the session in the group',
+    ({ kafkaRefused }, resource) => Number(kafkaRefused.has(resource)),
+  ),
+  each(
+    'partition_unreached_seconds',
+    ['partition', 'topic', 'broker'],
+    'Time since a broker last answered that leads a partition of the worker, its part of the ledger, or replies that it waits for; absent while it answers',
+    ({ silent }) =>
+      silent.map(({ partition, topic, broker, milliseconds }) => [{ partition, topic, broker }, milliseconds / 1_000]),
+  ),
+  single(
+    'ledger_stopped_partitions',
+    "Ledger partitions that can't be read; their requests wait",
+    ({ stoppedPartitions }) => stoppedPartitions,
+  ),
+  closed(
+    'topic_added_partitions',
+    ['topic', COUNTED_TOPICS],
+    'Partitions that were added to a topic since the worker started, and are not served',
+    ({ addedPartitions }, topic) => addedPartitions.get(topic) ?? 0,
+  ),
+  each(
+    'partition_state',
+    ['partition', 'state'],
+    "1 for the state of the worker's copy of a ledger partition: restoring, following (standby), serving, stopped",
+    ({ copies }) => copies.map(({ partition, state }) => [{ partition, state }, 1]),
+  ),
+  each(
+    'ledger_lag_records',
+    ['partition'],
+    "Entries of a ledger partition missing from the worker's copy",
+    ({ copies }) => copies.map(({ partition, end, logEnd }) => [{ partition }, logEnd - end]),
+  ),
+  each(
+    'restore_progress_ratio',
+    ['partition'],
+    'Share of a ledger partition that a copy being restored has, from 0 to 1; absent for a copy that is complete',
+    ({ copies }) =>
+      copies.flatMap((copy) => (copy.state === 'restoring' ? [[{ partition: copy.partition }, progressOf(copy)]] : [])),
+  ),
+  each(
+    'request_oldest_unread_seconds',
+    ['partition'],
+    'Time since the worker first saw the oldest unanswered request of a partition, or since it could last look; 0 when none waits',
+    ({ oldestUnread }) => oldestUnread.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+  ),
+  each('large_requests_waiting', ['partition'], 'Large requests of a partition not yet answered', ({ largeWaiting }) =>
+    largeWaiting.map(({ partition, waiting }) => [{ partition }, waiting]),
+  ),
+  each(
+    'large_request_oldest_seconds',
+    ['partition'],
+    'Time that the oldest unanswered large request of a partition has been in the topic',
+    ({ largeWaiting }) => largeWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+  ),
+  each(
+    'certificate_expiry_timestamp_seconds',
+    ['variable'],
+    'Unix time at which a certificate in use expires, by the variable that holds it',
+    ({ certificates }) => certificates.map(({ variable, expiresAtMs }) => [{ variable }, expiresAtMs / 1_000]),
+  ),
+  configured(
+    'layout_end_timestamp_seconds',
+    'Unix time from which on the layout has no IDs',
+    ({ layoutEndMs }) => layoutEndMs / 1_000,
+  ),
+  configured(
+    'reservation_seconds',
+    'How far each raise of the ceiling reaches: RESERVATION_MS',
+    ({ reservationMs }) => reservationMs / 1_000,
+  ),
+  configured(
+    'standbys_wanted',
+    'The fewest standbys that each ledger partition should have: INDEX_STANDBYS, or 1 for all',
+    ({ standbys }) => standbys,
+  ),
+];
+
+function progressOf({ low, end, logEnd }: CopyVitals): number {
+  return logEnd > low ? Math.max(0, end - low) / (logEnd - low) : 1;
+}
+
+/** Registers the metrics that show the vitals. `vitals` returns those of the current scrape. */
+export function registerVitals(registry: Registry, vitals: () => Vitals | undefined): void {
+  for (const { name, help, labels, of } of GAUGES) {
+    new Gauge({
+      name: `idalloc_${name}`,
+      help,
+      labelNames: [...labels],
+      registers: [registry],
+      collect() {
+        this.reset();
+        if (labels.length === 0) this.remove();
+        for (const [values, value] of of(vitals())) this.set(values, value);
+      },
+    });
+  }
+}
