@@ -14,6 +14,7 @@ import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { cell, list, pageOf, table } from './markdown.ts';
+import { monitoring } from './monitoring.ts';
 import { ROOT } from './paths.ts';
 import { realServerTests } from './real-server-tests.ts';
 
@@ -30,13 +31,9 @@ export const REFERENCE_PAGES = [
   'error-codes.md',
   'real-server-tests.md',
   'remedies.ts',
+  'monitoring.md',
 ] as const;
 type ReferencePage = (typeof REFERENCE_PAGES)[number];
-
-const FOLDERS: Readonly<Record<string, string>> = {
-  'real-server-tests.md': 'docs/internals',
-  'remedies.ts': 'src/worker',
-};
 
 const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'configuration.md': configuration,
@@ -45,6 +42,14 @@ const WRITERS: Readonly<Record<ReferencePage, () => string>> = {
   'error-codes.md': errorCodes,
   'real-server-tests.md': realServerTests,
   'remedies.ts': remedies,
+  'monitoring.md': monitoring,
+};
+
+/** Those of pages that are not part of the reference. */
+const FOLDERS: Partial<Record<ReferencePage, string>> = {
+  'real-server-tests.md': 'docs/internals',
+  'remedies.ts': 'src/worker',
+  'monitoring.md': 'docs/operations',
 };
 
 /** The path of a generated page. */
@@ -230,7 +235,8 @@ function metrics(): string {
     `# Metrics
 
 For operators: every metric of a worker. \`GET /metrics\` on \`OPS_PORT\` (9464) returns them in the text format of Prometheus, rendered at
-most once a second. Times are in seconds. [What to alert on](../operations/runbook.md#what-to-alert-on) has the expressions.`,
+most once a second. Times are in seconds. [Monitor workers](../operations/monitoring.md) has alerts and a
+dashboard that use them.`,
     list(rows.toSorted(([one = ''], [other = '']) => one.localeCompare(other))),
     `The page also has the process metrics of \`prom-client\`: \`process_…\` and \`nodejs_…\`, such as the event loop's delay,
 \`nodejs_eventloop_lag_p99_seconds\`.`,

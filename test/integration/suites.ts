@@ -15,6 +15,7 @@ interface Listed {
  */
 export const SUITES: Readonly<Record<string, Listed>> = {
   // npm test
+  rules: { project: 'short', seconds: 6, shows: 'the alerts, by the unit tests of promtool' },
   'broker-killed': {
     project: 'short',
     seconds: 49,

@@ -45,6 +45,7 @@ export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
   ['docs/reference/forms.md', 'test/integration/package.test.ts'],
+  ['docs/operations/monitoring.md', 'test/integration/rules.test.ts'],
 ]);
 
 /** Where a command is run that the docs tests can't run. */

@@ -1,0 +1,47 @@
+import { ALERTS, type Rule } from '../prometheus/rules.ts';
+import { cell, pageOf, table } from './markdown.ts';
+
+const RUNBOOK = 'docs/operations/';
+
+/** A summary with the names of its labels in place of Prometheus' templates. */
+function plain(summary: string): string {
+  return summary.replaceAll(/\{\{ \$labels\.(\w+) \}\}/g, '*$1*').replaceAll(/\{\{ \$value[^}]*\}\}/g, '*value*');
+}
+
+function row({ alert, labels, for: after = 'at once', annotations }: Rule): readonly string[] {
+  const { summary, runbook_url: entry } = annotations;
+  return [`[${alert}](${entry.replace(RUNBOOK, '')})`, labels.severity, after, cell(plain(summary))];
+}
+
+/** The page for operators of Prometheus and Grafana, with a table of the alerts. */
+export function monitoring(): string {
+  return pageOf(
+    `# Monitor workers
+
+For operators with Prometheus and Grafana. At the end Prometheus scrapes the workers and tells you when to act, and Grafana shows why.`,
+    `## Scrape
+
+Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, as often as you like: they are rendered once a second
+at most. Give each deployment, the workers of one request group, a scrape job with \`idalloc\` in its name. The rules and the dashboard tell
+deployments apart by the label \`job\`.
+
+\`\`\`yaml
+rule_files: [rules.yml]
+scrape_configs:
+  - job_name: idalloc
+    scrape_interval: 15s
+    static_configs:
+      - targets: ['worker-1:9464', 'worker-2:9464']
+\`\`\``,
+    `## Alerts
+
+Copy \`ops/prometheus/rules.yml\`. It needs no change for other leases, layouts or standbys: the workers export what it compares with.
+\`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. Each alert has its runbook entry in
+\`runbook_url\`, as a path in the checkout.
+
+Two thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests.
+\`IdallocNoWorkerServes\` asks whether any deployment serves; if you have several, copy it for each, with the job's name.
+
+${table(['alert', 'severity', 'after', 'it says'], ALERTS.map(row))}`,
+  );
+}
