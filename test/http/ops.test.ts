@@ -6,7 +6,6 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { type Ops, startOps } from '../../src/http/ops.ts';
 import type { Status } from '../../src/http/status.ts';
 import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts';
-import type { Vitals } from '../../src/metrics/vitals.ts';
 
 const HOST = '127.0.0.1';
 const OPTIONS = {
@@ -130,8 +129,6 @@ describe('the status page', () => {
     },
   );
 });
-const CONFIGURED = { reservationMs: 25_000, standbys: 1, layoutEndMs: 3_966_451_200_000 };
-
 describe('metrics', () => {
   test('expose the counters under their Prometheus names', async () => {
     const metrics = createMetrics();
@@ -175,88 +172,6 @@ describe('metrics', () => {
     }
   });
 
-  test('drop the lag of a partition that moved to another worker', async () => {
-    const metrics = createMetrics();
-    metrics.setLag(3, 41);
-    metrics.setLag(3, undefined);
-    expect((await metrics.render()).body).not.toContain('partition="3"');
-  });
-
-  test('drop the drift when it is unknown', async () => {
-    const metrics = createMetrics();
-    metrics.setClockDrift({ lowMs: 0, highMs: 1 });
-    metrics.setClockDrift(undefined);
-    expect((await metrics.render()).body).not.toContain('bound=');
-  });
-
-  test('show the state of the worker at the time of the scrape', async () => {
-    let vitals: Vitals | undefined;
-    const metrics = createMetrics({ vitals: () => vitals });
-    const lines = async () => (await metrics.render()).body.split('\n');
-    expect(await lines()).toContain('idalloc_group_joined 0');
-    const copies = [{ partition: 3, state: 'serving' as const, low: 0, end: 93, logEnd: 100 }];
-    const kafkaRefused = new Set(['ledger'] as const);
-    vitals = {
-      isMember: true,
-      kafkaSilenceMs: 1_500,
-      silent: [{ partition: 3, topic: 'ledger', broker: 'kafka-2:9092', milliseconds: 9_000 }],
-      copies,
-      stoppedPartitions: 2,
-      addedPartitions: new Map([['requests', 4]] as const),
-      kafkaRefused,
-      oldestUnread: [{ partition: 3, milliseconds: 250 }],
-      largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
-      certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
-      configured: CONFIGURED,
-    };
-    expect(await lines()).toEqual(
-      expect.arrayContaining([
-        'idalloc_group_joined 1',
-        'idalloc_kafka_silence_seconds 1.5',
-        'idalloc_partition_unreached_seconds{partition="3",topic="ledger",broker="kafka-2:9092"} 9',
-        'idalloc_ledger_stopped_partitions 2',
-        'idalloc_topic_added_partitions{topic="requests"} 4',
-        'idalloc_topic_added_partitions{topic="ledger"} 0',
-        'idalloc_partition_state{partition="3",state="serving"} 1',
-        'idalloc_ledger_lag_records{partition="3"} 7',
-        'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
-        'idalloc_large_requests_waiting{partition="3"} 12',
-        'idalloc_large_request_oldest_seconds{partition="3"} 95',
-        'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
-      ]),
-    );
-    vitals = { ...vitals, silent: [], copies: [], oldestUnread: [], largeWaiting: [] };
-    expect(await lines()).not.toContainEqual(expect.stringContaining('partition="3"'));
-  });
-
-  test('read the state of the worker once per scrape', async () => {
-    const reads = { vitals: 0, certificates: 0 };
-    const vitals = (): Vitals => {
-      reads.vitals += 1;
-      return {
-        isMember: true,
-        kafkaSilenceMs: 0,
-        silent: [],
-        copies: [],
-        stoppedPartitions: 0,
-        addedPartitions: new Map(),
-        kafkaRefused: new Set(),
-        oldestUnread: [],
-        largeWaiting: [],
-        get certificates() {
-          reads.certificates += 1;
-          return [];
-        },
-        configured: CONFIGURED,
-      };
-    };
-    const metrics = createMetrics({ vitals });
-    await metrics.render();
-    expect(reads).toEqual({ vitals: 1, certificates: 1 });
-    await metrics.render();
-    expect(reads).toEqual({ vitals: 2, certificates: 2 });
-  });
-
   test('are rendered once for all scrapes within a second', async () => {
     let renderings = 0;
     const render = async () => {
@@ -267,13 +182,6 @@ describe('metrics', () => {
     const texts = await Promise.all(Array.from({ length: 20 }, async () => (await fetch(`${url}/metrics`)).text()));
     expect(new Set(texts)).toEqual(new Set(['1']));
     expect(renderings).toBe(1);
-  });
-
-  test('of two workers stay separate', async () => {
-    const one = createMetrics();
-    const two = createMetrics();
-    one.addIds(5);
-    expect((await two.render()).body).toContain('idalloc_ids_total 0');
   });
 });
 

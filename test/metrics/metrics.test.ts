@@ -94,4 +94,83 @@ describe('the state of a worker', () => {
       expect.arrayContaining(['idalloc_reservation_seconds 25', 'idalloc_standbys_wanted 1']),
     );
   });
+
+  test('drops the lag of a partition that moved to another worker', async () => {
+    const metrics = createMetrics();
+    metrics.setLag(3, 41);
+    metrics.setLag(3, undefined);
+    expect((await metrics.render()).body).not.toContain('partition="3"');
+  });
+
+  test('drops the drift when it is unknown', async () => {
+    const metrics = createMetrics();
+    metrics.setClockDrift({ lowMs: 0, highMs: 1 });
+    metrics.setClockDrift(undefined);
+    expect((await metrics.render()).body).not.toContain('bound=');
+  });
+
+  test('is that at the time of the scrape', async () => {
+    let vitals: Vitals | undefined;
+    const metrics = createMetrics({ vitals: () => vitals });
+    const shown = () => lines(metrics);
+    expect(await shown()).toContain('idalloc_group_joined 0');
+    const copies = [{ partition: 3, state: 'serving' as const, low: 0, end: 93, logEnd: 100 }];
+    const kafkaRefused = new Set(['ledger'] as const);
+    vitals = {
+      ...IDLE,
+      kafkaSilenceMs: 1_500,
+      silent: [{ partition: 3, topic: 'ledger', broker: 'kafka-2:9092', milliseconds: 9_000 }],
+      copies,
+      stoppedPartitions: 2,
+      addedPartitions: new Map([['requests', 4]] as const),
+      kafkaRefused,
+      oldestUnread: [{ partition: 3, milliseconds: 250 }],
+      largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
+      certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
+    };
+    expect(await shown()).toEqual(
+      expect.arrayContaining([
+        'idalloc_group_joined 1',
+        'idalloc_kafka_silence_seconds 1.5',
+        'idalloc_partition_unreached_seconds{partition="3",topic="ledger",broker="kafka-2:9092"} 9',
+        'idalloc_ledger_stopped_partitions 2',
+        'idalloc_topic_added_partitions{topic="requests"} 4',
+        'idalloc_topic_added_partitions{topic="ledger"} 0',
+        'idalloc_partition_state{partition="3",state="serving"} 1',
+        'idalloc_ledger_lag_records{partition="3"} 7',
+        'idalloc_request_oldest_unread_seconds{partition="3"} 0.25',
+        'idalloc_large_requests_waiting{partition="3"} 12',
+        'idalloc_large_request_oldest_seconds{partition="3"} 95',
+        'idalloc_certificate_expiry_timestamp_seconds{variable="ETCD_CERT"} 1780416300',
+      ]),
+    );
+    vitals = { ...vitals, silent: [], copies: [], oldestUnread: [], largeWaiting: [] };
+    expect(await shown()).not.toContainEqual(expect.stringContaining('partition="3"'));
+  });
+
+  test('is read once per scrape', async () => {
+    const reads = { vitals: 0, certificates: 0 };
+    const vitals = (): Vitals => {
+      reads.vitals += 1;
+      return {
+        ...IDLE,
+        get certificates() {
+          reads.certificates += 1;
+          return [];
+        },
+      };
+    };
+    const metrics = createMetrics({ vitals });
+    await metrics.render();
+    expect(reads).toEqual({ vitals: 1, certificates: 1 });
+    await metrics.render();
+    expect(reads).toEqual({ vitals: 2, certificates: 2 });
+  });
+
+  test('of two workers stays separate', async () => {
+    const one = createMetrics();
+    const two = createMetrics();
+    one.addIds(5);
+    expect((await two.render()).body).toContain('idalloc_ids_total 0');
+  });
 });
