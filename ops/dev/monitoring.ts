@@ -43,5 +43,9 @@ Two thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second,
 \`IdallocNoWorkerServes\` asks whether any deployment serves; if you have several, copy it for each, with the job's name.
 
 ${table(['alert', 'severity', 'after', 'it says'], ALERTS.map(row))}`,
+    `## Dashboard
+
+In Grafana, choose *Dashboards*, *New*, *Import*, upload \`ops/grafana/dashboard.json\`, then pick the data source and the job at its top. Its
+rows lead from symptoms to causes, and each panel says what it shows.`,
   );
 }

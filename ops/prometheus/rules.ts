@@ -18,7 +18,7 @@ interface RuleFile {
   readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[];
 }
 
-function readRules(): RuleFile {
+export function readRules(): RuleFile {
   return parse(readFileSync(RULES_FILE, 'utf8')) as RuleFile;
 }
 

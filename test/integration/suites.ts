@@ -116,6 +116,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'brokers that compress topics by default, in each codec',
   },
   conflict: { project: 'long', seconds: 8, shows: 'CONFLICT and EXPIRED; also in unit tests and simulated' },
+  dashboard: {
+    project: 'long',
+    seconds: 27,
+    shows: 'each query of the dashboard, by a real Prometheus that scrapes workers',
+  },
   datacenters: { project: 'long', seconds: 25, shows: 'the page for a pair of topics: a second datacenter' },
   decided: {
     project: 'long',
@@ -308,6 +313,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'crash loops, ceilings far ahead, worker IDs at their limits; also simulated',
   },
   // npm run test:full, one at a time: they measure, or break servers in any order
+  alerts: {
+    project: 'alone',
+    seconds: 360,
+    shows: 'a real Prometheus fires each alert for the fault that it names, and none for workers that serve',
+  },
   chaos: { project: 'alone', seconds: 94, shows: 'faults of everything at once: it breaks the servers in any order' },
   listeners: {
     project: 'alone',

@@ -190,11 +190,13 @@ export const RULE_CASES: readonly RuleCase[] = [
   {
     alert: 'IdallocStandbyMissing',
     series: {
-      [`idalloc_standbys_wanted{${AT}}`]: '1x60',
+      [`idalloc_standbys_wanted{${AT}}`]: '2x60',
       [`idalloc_partition_state{${AT},partition="3",state="serving"}`]: '1x60',
       [`idalloc_partition_state{${AT},partition="4",state="serving"}`]: '1x60',
-      'idalloc_partition_state{job="idalloc",instance="b:9464",partition="3",state="restoring"}': '1x60',
+      'idalloc_partition_state{job="idalloc",instance="b:9464",partition="3",state="following"}': '1x60',
+      'idalloc_partition_state{job="idalloc",instance="c:9464",partition="3",state="restoring"}': '1x60',
       'idalloc_partition_state{job="idalloc",instance="b:9464",partition="4",state="following"}': '1x60',
+      'idalloc_partition_state{job="idalloc",instance="c:9464",partition="4",state="following"}': '1x60',
     },
     silentAt: '14m',
     firesAt: '16m',

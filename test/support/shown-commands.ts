@@ -85,6 +85,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
+  ['npm run dashboard', { file: 'test/grafana/dashboard.test.ts', by: 'renderDashboard(' }],
   ['npm run docs:drawings', { file: 'test/docs/drawings.test.ts', by: 'svgOf(' }],
   ['npm run docs:site', { file: 'test/integration/site.test.ts', by: 'ops/site/build.mjs' }],
   ['npm run schemas', { file: 'test/codec/schemas.test.ts', by: 'renderSchemas()' }],

@@ -1,0 +1,259 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { ALERTS } from '../../ops/prometheus/rules.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { Authority } from '../support/certificates.ts';
+import { FakedClock } from '../support/faked-clock.ts';
+import { hastyRules } from '../support/hasty-rules.ts';
+import { ownServers } from '../support/own-servers.ts';
+import { Prometheus, requirePrometheus, type Sample } from '../support/prometheus.ts';
+import { Realm } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { isProduceTo, TcpProxy } from '../support/tcp-proxy.ts';
+import { testKafka } from '../support/test-kafka.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
+
+/** Some faults fire after a minute, and a busy machine is slow. */
+const FIRES_WITHIN_MS = 240_000;
+const CALM_SCRAPES = 120;
+const HOUR_MS = 3_600_000;
+
+const broken = await ownServers({ kafka: true, etcdMembers: 1 });
+const seen = new Set<string>();
+
+let prometheus: Prometheus;
+let beganMs: number;
+
+beforeEach(async (context) => {
+  await requirePrometheus(context);
+  prometheus ??= await Prometheus.start(hastyRules());
+  beganMs = performance.now();
+});
+
+afterAll(() => prometheus?.[Symbol.asyncDispose]());
+
+/** What is the highest of a series since this test began. */
+function highest(series: string): Promise<readonly Sample[]> {
+  const seconds = Math.max(1, Math.floor((performance.now() - beganMs) / 1_000));
+  return prometheus.query(`max_over_time(${series}[${seconds}s])`);
+}
+
+/** Waits until Prometheus has fired each of the alerts, with these labels among others. */
+async function expectFired(alerts: Readonly<Record<string, Sample['metric']>>): Promise<void> {
+  for (const [alert, labels] of Object.entries(alerts)) {
+    const firing = `ALERTS{alertname="${alert}",alertstate="firing"}`;
+    const series = expect.objectContaining({ metric: expect.objectContaining(labels) });
+    await expect.poll(() => highest(firing), { timeout: FIRES_WITHIN_MS, message: alert }).toContainEqual(series);
+    seen.add(alert);
+  }
+}
+
+describe('two workers', () => {
+  const job = 'idalloc-calm';
+  let realm: Realm;
+  let workers: readonly WorkerProcess[];
+
+  beforeAll(async () => {
+    realm = await Realm.create(suiteServers());
+    workers = [realm.worker(), realm.worker()];
+    await Promise.all(workers.map((worker) => worker.ready()));
+  });
+
+  afterAll(() => realm?.[Symbol.asyncDispose]());
+
+  const sum = async (expression: string) => (await prometheus.query(`sum(${expression})`))[0]?.value ?? 0;
+
+  test('that serve for two minutes fire nothing', async () => {
+    await prometheus.scrape(job, workers);
+    await expect.poll(() => sum('idalloc_partition_state{state="following"}')).toBe(3);
+    await expect.poll(() => prometheus.query('ALERTS{alertstate="firing"}')).toEqual([]);
+    beganMs = performance.now();
+    const scrapes = () => sum(`count_over_time(up{job="${job}"}[1h])`);
+    const until = (await scrapes()) + CALM_SCRAPES * workers.length;
+    for (let round = 0; (await scrapes()) < until; round += 1) {
+      const requests = Array.from({ length: 20 }, (_, i) => ({ correlationId: `${round}-${i}`, count: 10 }));
+      await realm.send(requests);
+      const last = await scrapes();
+      await expect.poll(scrapes).toBeGreaterThan(last);
+    }
+    expect(await highest('ALERTS{alertstate="firing"}')).toEqual([]);
+    expect(await sum('increase(idalloc_ids_total[1m])')).toBeGreaterThan(0);
+  });
+
+  test('that are killed fire that they are down, and that none serves', async () => {
+    for (const worker of workers) worker.kill('SIGKILL');
+    await expectFired({ IdallocWorkerDown: { job }, IdallocNoWorkerServes: {} });
+  });
+});
+
+/** Often, so that a lost etcd is noticed soon: the ceiling is half used up before the worker stops. */
+const ETCD_NOTICED = {
+  LEASE_TTL_SECONDS: '14',
+  LEASE_HEARTBEAT_MS: '1000',
+  ETCD_REFUSE_AFTER_MS: '11000',
+  RESERVATION_MS: '12000',
+  LEASE_MARGIN_MS: '1000',
+} as const;
+
+test('etcd that does not answer fires that its calls fail, that the ceiling is near, and that the gate is closed', async () => {
+  const job = 'idalloc-etcd';
+  const servers = { ...suiteServers(), etcdEndpoints: broken.etcdEndpoints };
+  await using realm = await Realm.create(servers, { env: ETCD_NOTICED });
+  const worker = realm.worker();
+  await worker.ready();
+  await prometheus.scrape(job, [worker]);
+  await expect.poll(() => prometheus.query(`up{job="${job}"} == 1`)).toHaveLength(1);
+  await broken.pauseEtcd(0);
+  try {
+    await expectFired({
+      IdallocCeilingNear: { job },
+      IdallocGateClosed: { job, reason: 'LEASE_SUSPENDED' },
+      IdallocEtcdCallsFail: { job },
+    });
+  } finally {
+    await broken.resumeEtcd(0);
+  }
+});
+
+test('brokers that are gone fire that Kafka is silent, and that partitions are not reached', async () => {
+  const job = 'idalloc-kafka';
+  const servers = { ...suiteServers(), brokers: broken.brokers };
+  await using realm = await Realm.create(servers);
+  const worker = realm.worker();
+  await worker.ready();
+  await prometheus.scrape(job, [worker]);
+  await broken.killKafka();
+  try {
+    await expectFired({ IdallocKafkaSilent: { job }, IdallocPartitionUnreached: { job } });
+  } finally {
+    await broken.restartKafka();
+  }
+});
+
+test('a session that the brokers refuse fires that, and that the worker is not in the group', async () => {
+  const job = 'idalloc-group';
+  await using realm = await Realm.create(suiteServers(), { env: { KAFKA_SESSION_TIMEOUT_MS: '1000' } });
+  await prometheus.scrape(job, [realm.worker()]);
+  await expectFired({ IdallocNotInGroup: { job }, IdallocKafkaRefused: { job, resource: 'group' } });
+});
+
+test("a clock that is off the brokers', by less than stops a worker, fires that it drifts", async (context) => {
+  const job = 'idalloc-clock';
+  using clock = await FakedClock.create(context, 400);
+  await using realm = await Realm.create(suiteServers());
+  await prometheus.scrape(job, [realm.worker(clock.env)]);
+  await expectFired({ IdallocClockDrift: { job, bound: 'low' } });
+});
+
+test('a ledger that acknowledges late fires that answers are slow', async () => {
+  const job = 'idalloc-slow';
+  await using proxy = await TcpProxy.start(suiteServers());
+  await using realm = await Realm.create(suiteServers(), { partitions: 1 });
+  const worker = realm.worker({ KAFKA_BROKERS: proxy.address });
+  await worker.ready();
+  await prometheus.scrape(job, [worker]);
+  await expect.poll(() => prometheus.query(`up{job="${job}"} == 1`)).toHaveLength(1);
+  const replies = await realm.follow();
+  const late = proxy.delayAnswers(isProduceTo(realm.ledgerTopic), 3, 2_000);
+  for (let i = 0; i < 3; i += 1) {
+    await realm.send([{ correlationId: `late-${i}`, count: 1 }]);
+    await replies.reply(`late-${i}`);
+  }
+  await late;
+  await expectFired({ IdallocAnswersSlow: { job } });
+});
+
+describe('one worker', () => {
+  const job = 'idalloc-one';
+  const dir = mkdtempSync(join(tmpdir(), 'idalloc-alerts-'));
+  /** It ends after 49 days, and allocates 16,000 IDs in a second. */
+  const layout = {
+    LAYOUT: 'custom',
+    LAYOUT_FIELDS: 'timestamp:32,worker:5,sequence:4',
+    LAYOUT_EPOCH_MS: String(Date.now() - HOUR_MS),
+    DATACENTER_ID: '0',
+  };
+  let realm: Realm;
+  let worker: WorkerProcess;
+
+  beforeAll(async () => {
+    const { certFile, keyFile } = new Authority(dir).issue('server');
+    realm = await Realm.create(suiteServers(), { partitions: 2, env: layout });
+    worker = realm.worker({ API_TLS_CERT_FILE: certFile, API_TLS_KEY_FILE: keyFile });
+    await worker.ready();
+  });
+
+  afterAll(async () => {
+    await realm?.[Symbol.asyncDispose]();
+    rmSync(dir, { recursive: true, force: true });
+  });
+
+  test('fires that it has no standby, a certificate that expires, and a layout that ends', async () => {
+    await prometheus.scrape(job, [worker]);
+    await expectFired({
+      IdallocStandbyMissing: { job, partition: '1' },
+      IdallocCertificateExpires: { job, variable: 'API_TLS_CERT' },
+      IdallocLayoutEnds: { job },
+    });
+  });
+
+  test('fires a flood of bad requests', async () => {
+    const junk = Array.from({ length: 500 }, () => ({ value: 'junk' }));
+    for (let round = 0; round < 6; round += 1) await realm.sendRaw(junk);
+    await expectFired({ IdallocDeadLetters: { job, code: 'MALFORMED_REQUEST' }, IdallocDeadLetterFlood: { job } });
+  });
+
+  test('fires a flood of connections', async () => {
+    const { port } = await worker.line(({ msg }) => msg === 'health and metrics are served');
+    const sockets = Array.from({ length: 400 }, () => connect(Number(port), '127.0.0.1').on('error', () => undefined));
+    try {
+      await expectFired({ IdallocConnectionsShed: { job, listener: 'ops' } });
+    } finally {
+      for (const socket of sockets) socket.destroy();
+    }
+  });
+
+  test('fires requests that wait behind an open transaction, their number, and large requests that wait too long', async () => {
+    // Half of them are in the other partition, which takes longer than a minute for those.
+    const large = Array.from({ length: 200 }, (_, i) => ({ correlationId: `large-${i}`, count: 15_000 }));
+    const producer = testKafka(suiteServers().brokers).producer({
+      transactionalId: realm.groupId,
+      idempotent: true,
+      maxInFlightRequests: 1,
+      transactionTimeout: FIRES_WITHIN_MS,
+    });
+    await producer.connect();
+    const transaction = await producer.transaction();
+    try {
+      const value = encodeIdRequest({ count: 1, correlationId: Buffer.from('open'), replyTopic: realm.replyTopic });
+      const messages = Array.from({ length: 10_001 }, () => ({ value, partition: 0 }));
+      await transaction.send({ topic: realm.requestTopic, messages });
+      await realm.send(large);
+      await expectFired({
+        IdallocConsumerLag: { job },
+        IdallocRequestsUnanswered: { job, partition: '0' },
+        IdallocLargeRequestsWait: { job },
+      });
+    } finally {
+      await transaction.abort();
+      await producer.disconnect();
+    }
+  });
+
+  test('fires partitions that were added', async () => {
+    await realm.admin.createPartitions({ topicPartitions: [{ topic: realm.requestTopic, count: 3 }] });
+    await expectFired({ IdallocPartitionsAdded: { job, topic: 'requests' } });
+  });
+
+  test('fires an entry of the ledger that it can not read', async () => {
+    await realm.sendRaw([{ key: 'foreign', value: 'not an entry', partition: 1 }], realm.ledgerTopic);
+    await expectFired({ IdallocLedgerStopped: { job } });
+  });
+});
+
+test('every alert was seen firing', () => {
+  expect(ALERTS.map(({ alert }) => alert).filter((alert) => !seen.has(alert))).toEqual([]);
+});
