@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../async/runtime.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { describeError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
@@ -38,12 +39,12 @@ export class Membership {
   readonly #options: MembershipOptions;
   #member: GroupMember | undefined;
   #leaving: Promise<void> | undefined;
-  #timer: Timer | undefined;
+  readonly #watching: Disposable;
   #stopped = false;
 
   constructor(options: MembershipOptions) {
     this.#options = options;
-    this.#watch();
+    this.#watching = every(options.runtime, CHECK_MS, () => this.gateChanged());
   }
 
   get joined(): boolean {
@@ -68,16 +69,9 @@ export class Membership {
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#timer?.cancel();
+    this.#watching[Symbol.dispose]();
     if (this.#member !== undefined) this.#leave(this.#member);
     await this.#leaving;
-  }
-
-  #watch(): void {
-    this.#timer = this.#options.runtime.schedule(CHECK_MS, () => {
-      this.gateChanged();
-      if (!this.#stopped) this.#watch();
-    });
   }
 
   #leave(member: GroupMember): void {

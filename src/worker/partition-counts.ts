@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../async/runtime.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
@@ -34,17 +35,17 @@ export type CountedTopic = (typeof COUNTED)[number];
 export class PartitionCounts implements Disposable {
   readonly #options: PartitionCountsOptions;
   readonly #added = new Map<CountedTopic, number>();
-  #timer: Timer | undefined;
+  readonly #looking: Disposable;
   #disposed = false;
 
   constructor(options: PartitionCountsOptions) {
     this.#options = options;
-    this.#schedule();
+    this.#looking = every(options.runtime, LOOK_MS, () => this.#look().catch(options.fail));
   }
 
   [Symbol.dispose](): void {
     this.#disposed = true;
-    this.#timer?.cancel();
+    this.#looking[Symbol.dispose]();
   }
 
   /** How many partitions each topic has beyond those that are served. */
@@ -59,15 +60,6 @@ export class PartitionCounts implements Disposable {
     if (changes.length === 0) return undefined;
     const waiting = this.#added.has('requests') ? '; requests in the added partitions wait' : '';
     return `${changes.join(', ')}: workers keep serving the first ${partitions}, but none can start${waiting}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
-  }
-
-  #schedule(): void {
-    if (this.#disposed) return;
-    this.#timer = this.#options.runtime.schedule(LOOK_MS, () => {
-      this.#look()
-        .catch(this.#options.fail)
-        .finally(() => this.#schedule());
-    });
   }
 
   async #look(): Promise<void> {

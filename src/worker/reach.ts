@@ -1,4 +1,5 @@
-import type { Runtime, Timer } from '../async/runtime.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
@@ -54,17 +55,15 @@ export class Reach implements Disposable {
   readonly #probed = new Set<number>();
   #reported = '';
   #remindAtMs = Number.POSITIVE_INFINITY;
-  #timer: Timer | undefined;
-  #disposed = false;
+  readonly #looking: Disposable;
 
   constructor(options: ReachOptions) {
     this.#options = options;
-    this.#schedule();
+    this.#looking = every(options.runtime, LOOK_MS, () => this.#look());
   }
 
   [Symbol.dispose](): void {
-    this.#disposed = true;
-    this.#timer?.cancel();
+    this.#looking[Symbol.dispose]();
   }
 
   /** The request partitions that this worker should not own, if another reaches their brokers; rising. */
@@ -94,14 +93,6 @@ export class Reach implements Disposable {
     }
     for (const { partition, topic: name, place } of replies())
       yield { partition, topic: 'replies' as const, name, place };
-  }
-
-  #schedule(): void {
-    if (this.#disposed) return;
-    this.#timer = this.#options.runtime.schedule(LOOK_MS, () => {
-      this.#look();
-      this.#schedule();
-    });
   }
 
   #look(): void {

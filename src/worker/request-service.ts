@@ -1,31 +1,18 @@
-import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
-import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
-import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import type { Timer } from '../async/runtime.ts';
-import { replyPolicyOf } from '../codec/reply-policy.ts';
-import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
-import { customText } from '../core/find-layout.ts';
-import type { Layout } from '../core/layout.ts';
-import { wallMs } from '../core/units.ts';
+import { every } from '../async/every.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { Copy } from '../kafka/loops/copies.ts';
-import type { Assigned } from '../kafka/loops/member-options.ts';
-import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
-import { partitionFor } from '../kafka/records/partitioner.ts';
+import type { Report } from '../kafka/loops/copies-format.ts';
+import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
 import type { CopyProgress } from '../ledger/ports.ts';
-import { LARGE_AT_ONCE, type PipelineDeps, processBatch } from '../pipeline/batch.ts';
-import { JunkLimits } from '../pipeline/junk-limits.ts';
+import { type PipelineDeps, processBatch } from '../pipeline/batch.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { QuotaUse } from '../pipeline/quotas.ts';
-import { RecordTurns } from '../pipeline/record-turns.ts';
-import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
 import type { IdentityHolder } from './identity-holder.ts';
 import type { LedgerService } from './ledger-service.ts';
-import type { GroupMember } from './membership.ts';
+import { Membership } from './membership.ts';
 import { Reach, type SilentLeader, silenceText, UNREACHED_MS } from './reach.ts';
 import { RequestGroup } from './request-group.ts';
-import { requestQuotas } from './request-quotas.ts';
+import { requestPipeline } from './request-pipeline.ts';
 
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
@@ -37,81 +24,66 @@ export interface RequestParts {
   readonly allocator: Allocator;
 }
 
-/** Serves requests: creates memberships of the request group that feed record batches to the pipeline. */
-export class RequestService implements Disposable {
+/** Serves requests: is a member of the request group while the gate is open, and feeds record batches to the pipeline. */
+export class RequestService implements AsyncDisposable {
   readonly #context: WorkerContext;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
   readonly #reach: Reach;
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
+  /** The last stay in the group. */
   #group: RequestGroup | undefined;
+  #membership: Membership | undefined;
   /** Partitions whose copies were complete at the last check. */
   readonly #ready = new Set<number>();
   #announced = false;
-  #markerTimer: Timer | undefined;
+  readonly #markers: Disposable;
 
   constructor(context: WorkerContext, parts: RequestParts) {
     this.#context = context;
     this.#parts = parts;
-    const topics = new ReplyTopics(context.cluster, context.runtime);
-    const publisher = createPublisher(context, topics, 'publish');
-    // A reply of a megabyte must not hold up those of small requests on their connection.
-    const largePublisher = createPublisher(context, topics, 'publish large');
-    this.#pipeline = {
-      ...pipelineDeps(context, parts, { publisher, largePublisher }),
-      // Requests wait for a right that was revoked, so its topic is not missing.
-      replyTopics: { exists: async (topic) => context.refusals.isRevoked(topic) || (await topics.exists(topic)) },
-      quotas: requestQuotas(context, this.#quotaShare),
-    };
+    const { ledger, allocator } = parts;
+    const { deps, sending } = requestPipeline(context, { ledger, allocator, quotaShare: () => this.#quotaShare });
+    this.#pipeline = deps;
     this.#reach = new Reach({
       ...context,
       topics: context.config.topics,
-      partitions: parts.ledger.partitions,
-      replies: () => [...publisher.sending(), ...largePublisher.sending()],
+      partitions: ledger.partitions,
+      replies: sending,
       onChange: () => this.#reachChanged(),
     });
     context.gate.onChange(() => this.#announce());
-    parts.ledger.onChange((partition) => this.#copyChanged(partition));
-    this.#scheduleMarkers();
+    ledger.onChange((partition) => this.#copyChanged(partition));
+    this.#markers = every(context.runtime, MARKER_INTERVAL_MS, () => {
+      for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
+    });
   }
 
-  [Symbol.dispose](): void {
-    this.#markerTimer?.cancel();
+  /** Joins the group as soon as the gate is open. */
+  start(): void {
+    const { config, gate, runtime, log } = this.#context;
+    const membership = new Membership({
+      createMember: () => this.#createGroup(),
+      isOpen: () => gate.reason() === undefined,
+      graceExpired: () => gate.graceExpired(config.gateGraceMs),
+      runtime,
+      log,
+    });
+    this.#membership = membership;
+    gate.onChange(() => membership.gateChanged());
+  }
+
+  /** Leaves the group. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#membership?.stop();
+    this.#markers[Symbol.dispose]();
     this.#reach[Symbol.dispose]();
   }
 
-  createMember(): GroupMember {
-    const { config, cluster, runtime, metrics, log, wireLog, environment, fail } = this.#context;
-    const instanceId = environment.instanceId();
-    this.#group = new RequestGroup({
-      cluster,
-      runtime,
-      log,
-      wireLog,
-      topic: config.topics.requests,
-      partitions: this.#parts.ledger.partitions,
-      groupId: config.groupId,
-      instanceId,
-      sessionTimeoutMs: config.groupSessionMs,
-      commitIntervalMs: config.commitIntervalMs,
-      drainTimeoutMs: config.drainTimeoutMs,
-      handler: (partition, records, control) => processBatch(this.#pipeline, partition, records, control),
-      onError: (error) => {
-        if (error instanceof IdallocError) metrics.addError(error.code);
-      },
-      onAnswered: (milliseconds) => metrics.observeBatch(milliseconds),
-      isReady: (partition) => this.#isReady(partition),
-      copies: () => this.#copies(),
-      unreached: () => this.#reach.unreached,
-      standbys: config.standbys,
-      acceptableLag: config.acceptableLag,
-      onAssigned: (share) => this.#assigned(share),
-      onLag: (partition, records) => metrics.setLag(partition, records),
-      onTruncated: (partition) => this.#mark(partition),
-      onFenced: () => fail(fenced(instanceId)),
-    });
-    return this.#group;
+  /** Whether this worker has joined the group and has not been removed since. */
+  get isMember(): boolean {
+    return this.#membership?.joined ?? false;
   }
 
   /** The last assignment of this worker; undefined before the first. */
@@ -144,14 +116,39 @@ export class RequestService implements Disposable {
       .filter(({ progress }) => progress === undefined || progress.state === 'restoring');
   }
 
+  #createGroup(): RequestGroup {
+    const { config, environment, fail } = this.#context;
+    const instanceId = environment.instanceId();
+    this.#group = new RequestGroup({
+      context: this.#context,
+      settings: memberSettings({
+        topic: config.topics.requests,
+        partitions: this.#parts.ledger.partitions,
+        groupId: config.groupId,
+        instanceId,
+        sessionTimeoutMs: config.groupSessionMs,
+        standbys: config.standbys,
+        acceptableLag: config.acceptableLag,
+      }),
+      handler: (partition, records, control) => processBatch(this.#pipeline, partition, records, control),
+      isReady: (partition) => this.#isReady(partition),
+      report: () => this.#report(),
+      onAssigned: (share) => this.#assigned(share),
+      onTruncated: (partition) => this.#mark(partition),
+      onFenced: () => fail(fenced(instanceId)),
+    });
+    return this.#group;
+  }
+
   /**
-   * The copies reported at a join; an unrecognised copy may belong to another log. None is dropped until the group has
+   * What is reported at a join. An unrecognised copy may belong to another log. None is dropped until the group has
    * answered, however long that takes: it may assign partitions by them.
    */
-  #copies(): ReadonlyMap<number, Copy> {
+  #report(): Report {
     this.#parts.ledger.keepAll();
     const own = this.#parts.ledger.copies().filter(({ isRecognised }) => isRecognised);
-    return new Map(own.map(({ partition, end, logEnd }) => [partition, { end, logEnd }]));
+    const copies = new Map(own.map(({ partition, end, logEnd }) => [partition, { end, logEnd }]));
+    return { copies, unreached: this.#reach.unreached };
   }
 
   #assigned(share: Assigned): void {
@@ -203,7 +200,9 @@ export class RequestService implements Disposable {
   }
 
   /** This worker's share of the quotas: its partitions out of all, at least one. */
-  readonly #quotaShare = (): number => Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions;
+  get #quotaShare(): number {
+    return Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions;
+  }
 
   #isReady(partition: number): boolean {
     return this.#parts.ledger.isReady(partition);
@@ -217,13 +216,6 @@ export class RequestService implements Disposable {
     if (this.#context.gate.reason() !== undefined) return;
     this.#announced = true;
     this.#context.log.info({ ...identity.describe() }, 'idalloc ready');
-  }
-
-  #scheduleMarkers(): void {
-    this.#markerTimer = this.#context.runtime.schedule(MARKER_INTERVAL_MS, () => {
-      for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
-      this.#scheduleMarkers();
-    });
   }
 
   /** A standby writes what its sequences are, if the log no longer has it; the owner may have lost it. */
@@ -249,72 +241,4 @@ export class RequestService implements Disposable {
 function fenced(instanceId: string): IdallocError {
   const message = `another process joined the request group as instance ${instanceId}: give each worker its own INDEX_DIR, and its own INSTANCE_ID if that is set`;
   return new IdallocError('INSTANCE_FENCED', message);
-}
-
-function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
-  const text = customText(layout);
-  return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
-}
-
-function createPublisher(
-  { cluster, runtime, refusals, config }: WorkerContext,
-  topics: ReplyTopics,
-  lane: 'publish' | 'publish large',
-): KafkaPublisher {
-  const requestTopic = config.topics.requests;
-  const isRevoked = (topic: string) => refusals.isRevoked(topic);
-  return new KafkaPublisher({ cluster, runtime, topics, lane, requestTopic, isRevoked });
-}
-
-function pipelineDeps(
-  context: WorkerContext,
-  parts: RequestParts,
-  publishers: Pick<PipelineDeps, 'publisher' | 'largePublisher'>,
-): Omit<PipelineDeps, 'replyTopics'> {
-  const { config, metrics, runtime, log } = context;
-  const { topics, layout, datacenterId } = config;
-  const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
-  return {
-    layout,
-    datacenterId,
-    maxCount: config.maxCount,
-    index: parts.ledger.index,
-    ledger: parts.ledger.ledger,
-    allocator: parts.allocator,
-    now: () => wallMs(runtime.wallMs()),
-    runtime,
-    names: { ...DEFAULT_HEADER_NAMES, ...config.headers },
-    homeOf: (homeKey) => partitionFor(homeKey, parts.ledger.partitions, () => 0),
-    renewAfterMs: config.renewAfterMs,
-    clockMarginMs: config.clockMarginMs,
-    requestTopic: topics.requests,
-    deadLetterTopic: topics.deadLetters,
-    replyPolicy: replyPolicyOf(topics),
-    largeSlots: new Slots(LARGE_AT_ONCE),
-    turns: new RecordTurns(runtime),
-    junk: new JunkLimits(config.junkRate, runtime),
-    schemas: openRegistry(config.registry, config.topics.requests),
-    customLayout: customLayoutOf(layout),
-    ...publishers,
-    observe: {
-      served: ({ issued, replayed, ids, numbers }) => {
-        metrics.addRequests('issued', issued);
-        metrics.addRequests('replayed', replayed);
-        metrics.addIds(ids);
-        metrics.addNumbers(numbers);
-      },
-      replied: (replies) => metrics.addReplies(replies),
-      failed: (code) => {
-        metrics.addRequests('refused');
-        metrics.addError(code);
-      },
-      deadLettered: (code, records) => {
-        metrics.addDeadLetters(code, records);
-        letters.count({ code }, `requests became dead letters: ${code}`, records);
-      },
-      forwarded: (count) => metrics.addForwarded(count),
-      deferred: (count) => metrics.addDeferred(count),
-    },
-    timeStep: context.timeStep,
-  };
 }

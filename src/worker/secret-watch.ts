@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { platform } from 'node:os';
-import type { Runtime, Timer } from '../async/runtime.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { isPair, type SecretFile } from '../config/secret-file.ts';
 import type { Log } from '../log.ts';
 
@@ -36,31 +37,26 @@ const fileMode: FileMode = (path) => {
  * read, at the start and when they are replaced. Users of the files read them themselves.
  */
 export class SecretWatch implements Disposable {
-  readonly #runtime: Pick<Runtime, 'schedule'>;
   readonly #log: Log;
   readonly #modeOf: FileMode;
   readonly #seen: Map<SecretFile, Seen>;
-  #timer: Timer | undefined;
+  readonly #watching: Disposable | undefined;
 
   constructor(files: readonly SecretFile[], runtime: Pick<Runtime, 'schedule'>, log: Log, modeOf = fileMode) {
-    this.#runtime = runtime;
     this.#log = log;
     this.#modeOf = modeOf;
     this.#seen = new Map(files.map((file) => [file, { text: file.current(), problem: file.problem, state: 'used' }]));
     for (const file of files) this.#warnIfOpen(file);
-    if (files.length > 0) this.#schedule();
+    if (files.length > 0) this.#watching = every(runtime, CHECK_MS, () => this.#checkAll());
   }
 
   [Symbol.dispose](): void {
-    this.#timer?.cancel();
+    this.#watching?.[Symbol.dispose]();
   }
 
-  #schedule(): void {
-    this.#timer = this.#runtime.schedule(CHECK_MS, () => {
-      for (const [file, seen] of this.#seen) this.#check(file, seen);
-      for (const [file, seen] of this.#seen) if (seen.state !== 'used') this.#checkPair(file, seen);
-      this.#schedule();
-    });
+  #checkAll(): void {
+    for (const [file, seen] of this.#seen) this.#check(file, seen);
+    for (const [file, seen] of this.#seen) if (seen.state !== 'used') this.#checkPair(file, seen);
   }
 
   #check(file: SecretFile, seen: Seen): void {

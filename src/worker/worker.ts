@@ -20,7 +20,6 @@ import { IdentityHolder } from './identity-holder.ts';
 import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
-import { Membership } from './membership.ts';
 import { openNumberRequests } from './number-requests.ts';
 import { PartitionCounts } from './partition-counts.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
@@ -58,7 +57,6 @@ export class Worker implements AsyncDisposable {
   readonly #board: StatusBoard;
   #ledger: LedgerService | undefined;
   #requests: RequestService | undefined;
-  #membership: Membership | undefined;
   #counts: PartitionCounts | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -152,7 +150,7 @@ export class Worker implements AsyncDisposable {
   vitals(): Vitals {
     const { cluster, config, runtime } = this.#context;
     return {
-      isMember: this.#membership?.joined === true,
+      isMember: this.#requests?.isMember === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       silent: this.#silent,
       stoppedPartitions: this.stoppedPartitions.length,
@@ -247,16 +245,7 @@ export class Worker implements AsyncDisposable {
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
     this.#requests = requests;
     await ledger.recognised(this.#stop.signal); // so that the first join reports the copies of this worker
-    const membership = new Membership({
-      createMember: () => requests.createMember(),
-      isOpen: () => gate.reason() === undefined,
-      graceExpired: () => gate.graceExpired(config.gateGraceMs),
-      runtime,
-      log,
-    });
-    this.#membership = membership;
-    gate.onChange(() => membership.gateChanged());
-    stack.defer(() => membership.stop());
+    requests.start();
     gate.clear('process');
   }
 }

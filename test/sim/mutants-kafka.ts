@@ -27,7 +27,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'reading continues at the end when its offset is gone',
-    patches: [patch('src/worker/request-group.ts', 'return bounds.logStart;', 'return bounds.end;')],
+    patches: [patch('src/worker/request-partition.ts', 'return bounds.logStart;', 'return bounds.end;')],
   },
   {
     name: 'aborted requests served',
@@ -109,9 +109,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'a partition whose leader is not reached is kept',
     scenario: 'cut-off',
-    patches: [
-      patch('src/worker/request-service.ts', 'unreached: () => this.#reach.unreached,', 'unreached: () => [],'),
-    ],
+    patches: [patch('src/worker/request-service.ts', 'unreached: this.#reach.unreached', 'unreached: []')],
   },
   {
     name: 'a partition assigned to a member that does not reach its leader',

@@ -38,8 +38,8 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     firstSeed: 120,
     patches: [
       patch(
-        'src/worker/request-group.ts',
-        'encodeMetadata({ ...position, last: lost.last })',
+        'src/worker/request-partition.ts',
+        'encodeMetadata({ ...position, last: this.#lost.last })',
         'encodeMetadata(position)',
       ),
     ],

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
+import type { CopyReport } from '../../src/kafka/loops/copies.ts';
 import { Member } from '../../src/kafka/loops/member.ts';
-import type { MemberOptions } from '../../src/kafka/loops/member-options.ts';
+import { type MemberOptions, type MemberSettings, memberSettings } from '../../src/kafka/loops/member-options.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
@@ -33,16 +34,17 @@ export class Process {
   readonly lost: string[] = [];
   readonly fenced: string[] = [];
 
-  constructor(stage: Stage, options: Partial<MemberOptions> = {}) {
+  constructor(
+    stage: Stage,
+    options: Partial<MemberOptions & MemberSettings> & { readonly copies?: () => CopyReport } = {},
+  ) {
+    const { copies = () => new Map() } = options; // of empty logs, so that each member has them all
+    const chosen = { sessionTimeoutMs: SESSION_MS, heartbeatMs: HEARTBEAT_MS, ...options };
     this.member = new Member({
+      settings: memberSettings({ groupId: stage.id, topic: stage.id, partitions: PARTITIONS, ...chosen }),
+      report: () => ({ copies: copies(), unreached: [] }),
       cluster: this.cluster,
       runtime: RUNTIME,
-      groupId: stage.id,
-      topic: stage.id,
-      partitions: PARTITIONS,
-      sessionTimeoutMs: SESSION_MS,
-      heartbeatMs: HEARTBEAT_MS,
-      copies: () => new Map(), // of empty logs, so that each member has them all
       onAssigned: ({ partitions, standbys, warmups, added, removed }) => {
         [this.held, this.standbys, this.warmups] = [partitions, standbys, warmups];
         this.added.push(...added);

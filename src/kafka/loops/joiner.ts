@@ -7,10 +7,10 @@ import { KafkaError } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 import { type Claims, NOTHING, type Share } from './assigner.ts';
 import type { Coordinator } from './coordinator.ts';
-import { decodeStandbys } from './copies-format.ts';
+import { decodeStandbys, type Report } from './copies-format.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
-import { type MemberSettings, memberTimingOf, planSettingsOf } from './member-options.ts';
+import type { MemberSettings } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** A generation of the group, with this member's share in it. */
@@ -21,6 +21,14 @@ export interface Joined {
   readonly sentMs: number;
 }
 
+export interface JoinerOptions {
+  readonly settings: MemberSettings;
+  readonly report: () => Report;
+  readonly coordinator: Coordinator;
+  readonly runtime: Runtime;
+  readonly log: RateLimitedLog;
+}
+
 /** A call that waits for other members fails this long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
 
@@ -29,21 +37,17 @@ const GRACE_MS = 5_000;
  * connection, which is closed to give up a held call: a coordinator that was silent may have lost the call and never answer.
  */
 export class Joiner {
+  readonly #options: JoinerOptions;
   readonly #settings: MemberSettings;
-  readonly #coordinator: Coordinator;
-  readonly #runtime: Runtime;
-  readonly #log: RateLimitedLog;
   readonly #leadership: Leadership;
   #held: { readonly link: BrokerLink; mayBeLost: boolean } | undefined;
   #requestsId = false;
   #cancelled = false;
 
-  constructor(settings: MemberSettings, coordinator: Coordinator, runtime: Runtime, log: RateLimitedLog) {
-    this.#settings = settings;
-    this.#coordinator = coordinator;
-    this.#runtime = runtime;
-    this.#log = log;
-    this.#leadership = new Leadership(settings.topic, planSettingsOf(settings), log);
+  constructor(options: JoinerOptions) {
+    this.#options = options;
+    this.#settings = options.settings;
+    this.#leadership = new Leadership(options.settings, options.log);
   }
 
   /** Whether the coordinator holds a call, so that its silence matters. */
@@ -72,8 +76,7 @@ export class Joiner {
    * as they are known. Rejects with a KafkaError.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
-    const { sessionTimeoutMs } = memberTimingOf(this.#settings);
-    await this.#coordinator.ping(sessionTimeoutMs / 3);
+    await this.#options.coordinator.ping(this.#settings.sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
     if (joined.errorCode === 'MEMBER_ID_REQUIRED') {
       onJoined(this.#member(NO_GENERATION, joined.memberId));
@@ -86,15 +89,14 @@ export class Joiner {
     onJoined(member);
     // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
     const assignments = this.#leadership.assign(joined);
-    const sentMs = this.#runtime.monotonicMs();
+    const sentMs = this.#options.runtime.monotonicMs();
     const { assignment } = await this.#wait((link) => link.call('syncGroup', { ...member, assignments }));
     this.#leadership.confirm();
     return { generation, share: this.#shareOf(assignment), sentMs };
   }
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
-    const { groupId, topic, instanceId, copies, unreached = () => [] } = this.#settings;
-    const { sessionTimeoutMs, rebalanceTimeoutMs } = memberTimingOf(this.#settings);
+    const { groupId, topic, instanceId, sessionTimeoutMs, rebalanceTimeoutMs } = this.#settings;
     const request = {
       groupId,
       memberId,
@@ -102,9 +104,7 @@ export class Joiner {
       sessionTimeoutMs,
       rebalanceTimeoutMs,
       protocolType: 'consumer',
-      protocols: [
-        { name: STICKY, metadata: encodeJoining(topic, claims, { copies: copies(), unreached: unreached() }) },
-      ],
+      protocols: [{ name: STICKY, metadata: encodeJoining(topic, claims, this.#options.report()) }],
     };
     this.#requestsId = memberId === '' && instanceId === undefined;
     try {
@@ -122,7 +122,7 @@ export class Joiner {
       return { partitions, ...this.#standbysOf(userData, partitions) };
     } catch (error) {
       const fields = { groupId: this.#settings.groupId, error: describeError(error) };
-      this.#log.warn(fields, "the group leader's assignment is malformed; no partition is served");
+      this.#options.log.warn(fields, "the group leader's assignment is malformed; no partition is served");
       return NOTHING;
     }
   }
@@ -141,9 +141,8 @@ export class Joiner {
   }
 
   async #wait<R extends BrokerResponse>(use: (link: BrokerLink) => Promise<R>): Promise<R> {
-    const { rebalanceTimeoutMs } = memberTimingOf(this.#settings);
     try {
-      return await this.#coordinator.call('group', rebalanceTimeoutMs + GRACE_MS, (link) => {
+      return await this.#options.coordinator.call('group', this.#settings.rebalanceTimeoutMs + GRACE_MS, (link) => {
         if (this.#cancelled) throw new KafkaError('CLOSED', 'the member has left the group');
         this.#held = { link, mayBeLost: false };
         return use(link);

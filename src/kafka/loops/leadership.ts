@@ -10,6 +10,7 @@ import type { RateLimitedLog } from './rate-limited-log.ts';
 /** The most instance IDs whose partitions are remembered; the least recent is forgotten first. */
 const MAX_REMEMBERED = 1_000;
 
+type LeadershipSettings = PlanSettings & { readonly topic: string };
 type Member = JoinGroupResponse['members'][number];
 
 /**
@@ -19,14 +20,12 @@ type Member = JoinGroupResponse['members'][number];
  * remembers what it assigned to each instance ID, for members that return while it leads.
  */
 export class Leadership {
-  readonly #topic: string;
-  readonly #settings: PlanSettings;
+  readonly #settings: LeadershipSettings;
   readonly #log: RateLimitedLog;
   readonly #assigned = new Map<string, Claims>();
   #proposed: ReadonlyMap<string, Claims> = new Map();
 
-  constructor(topic: string, settings: PlanSettings, log: RateLimitedLog) {
-    this.#topic = topic;
+  constructor(settings: LeadershipSettings, log: RateLimitedLog) {
     this.#settings = settings;
     this.#log = log;
   }
@@ -53,8 +52,8 @@ export class Leadership {
 
   #candidate({ memberId, instanceId, metadata }: Member): Candidate | undefined {
     try {
-      const { topics, claims, copies, unreached } = decodeJoining(this.#topic, metadata);
-      if (!topics.includes(this.#topic)) {
+      const { topics, claims, copies, unreached } = decodeJoining(this.#settings.topic, metadata);
+      if (!topics.includes(this.#settings.topic)) {
         this.#log.warn({ memberId, topics }, 'a group member subscribes to other topics; it gets no partitions');
         return undefined;
       }
@@ -74,7 +73,7 @@ export class Leadership {
   }
 
   #encoded({ partitions, standbys, warmups }: Share): Buffer {
-    const assigned = partitions.length === 0 ? [] : [{ topic: this.#topic, partitions }];
+    const assigned = partitions.length === 0 ? [] : [{ topic: this.#settings.topic, partitions }];
     const userData = standbys.length === 0 ? Buffer.alloc(0) : encodeStandbys({ standbys, warmups });
     return encodeAssignment({ assigned, userData });
   }

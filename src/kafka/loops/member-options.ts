@@ -3,35 +3,40 @@ import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 import type { Share } from './assigner.ts';
 import type { GroupCluster } from './coordinator.ts';
-import type { CopyReport } from './copies.ts';
+import type { Report } from './copies-format.ts';
 import type { PlanSettings } from './planner.ts';
 
-/** The settings of a member of the consumer group of one topic. */
-export interface MemberSettings {
+/** The settings of a member of the consumer group of one topic. The plan's are used if this member leads the group. */
+export interface MemberSettings extends PlanSettings {
   readonly groupId: string;
   readonly topic: string;
-  /** The number of partitions of the topic. */
-  readonly partitions: number;
   /** Static membership (KIP-345): after a restart within the session the member keeps its partitions without a rebalance. */
-  readonly instanceId?: string | undefined;
-  readonly sessionTimeoutMs?: number;
+  readonly instanceId: string | undefined;
+  readonly sessionTimeoutMs: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
-  readonly heartbeatMs?: number;
+  readonly heartbeatMs: number;
   /** How long the coordinator waits for members to rejoin. */
-  readonly rebalanceTimeoutMs?: number;
+  readonly rebalanceTimeoutMs: number;
   /** The least time that a generation lasts before this member ends it by `rejoin`. */
-  readonly rejoinAfterMs?: number;
-  /**
-   * The copies of partitions that this member has, including those that it owns; called at each join. A copy that may be
-   * of another log must not be included.
-   */
-  readonly copies: () => CopyReport;
-  /** Partitions that this member can't serve now, since it does not reach a broker that leads them; called at each join. */
-  readonly unreached?: () => readonly number[];
-  /** How many members besides the owner keep a copy of each partition; used if this member leads the group. */
-  readonly standbys?: number | 'all';
-  /** How many entries a copy may lack for its member to own the partition. */
-  readonly acceptableLag?: number;
+  readonly rejoinAfterMs: number;
+}
+
+const DEFAULTS = {
+  instanceId: undefined,
+  sessionTimeoutMs: 10_000,
+  heartbeatMs: 500,
+  rebalanceTimeoutMs: 10_000,
+  rejoinAfterMs: 5_000,
+  standbys: 0,
+  acceptableLag: 100_000,
+} as const;
+
+/** The settings with what is not chosen by default. */
+export function memberSettings(
+  chosen: Partial<MemberSettings> & Pick<MemberSettings, 'groupId' | 'topic' | 'partitions'>,
+): MemberSettings {
+  const settings = { ...DEFAULTS, ...chosen };
+  return Object.freeze({ ...settings, heartbeatMs: Math.min(settings.heartbeatMs, settings.sessionTimeoutMs / 3) });
 }
 
 /** A member's assignment in a generation of the group, as sorted lists. */
@@ -43,10 +48,16 @@ export interface Assigned extends Share {
   readonly removed: readonly number[];
 }
 
-export interface MemberOptions extends MemberSettings {
+export interface MemberOptions {
+  readonly settings: MemberSettings;
   readonly cluster: GroupCluster;
   readonly runtime: Runtime;
   readonly log?: WireLog;
+  /**
+   * The state of this member, called at each join: its copies of partitions, including those that it owns, but none that may
+   * be of another log.
+   */
+  readonly report: () => Report;
   readonly onAssigned: (assigned: Assigned) => void;
   /** The membership was lost: other members may own all partitions now. It rejoins automatically. */
   readonly onLost: (cause: KafkaError) => void;
@@ -54,28 +65,4 @@ export interface MemberOptions extends MemberSettings {
   readonly beforeRejoin?: () => Promise<void>;
   /** Another process has the instance ID: this member has ended permanently. */
   readonly onFenced: (error: KafkaError) => void;
-}
-
-const SESSION_TIMEOUT_MS = 10_000;
-const HEARTBEAT_MS = 500;
-const REBALANCE_TIMEOUT_MS = 10_000;
-const REJOIN_AFTER_MS = 5_000;
-const ACCEPTABLE_LAG = 100_000;
-
-type Times = 'sessionTimeoutMs' | 'heartbeatMs' | 'rebalanceTimeoutMs' | 'rejoinAfterMs';
-
-export type Timing = Required<Pick<MemberSettings, Times>>;
-
-export function memberTimingOf(settings: MemberSettings): Timing {
-  const sessionTimeoutMs = settings.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
-  return {
-    sessionTimeoutMs,
-    heartbeatMs: Math.min(settings.heartbeatMs ?? HEARTBEAT_MS, sessionTimeoutMs / 3),
-    rebalanceTimeoutMs: settings.rebalanceTimeoutMs ?? REBALANCE_TIMEOUT_MS,
-    rejoinAfterMs: settings.rejoinAfterMs ?? REJOIN_AFTER_MS,
-  };
-}
-
-export function planSettingsOf({ partitions, standbys = 0, acceptableLag = ACCEPTABLE_LAG }: MemberSettings) {
-  return { partitions, standbys, acceptableLag } satisfies PlanSettings;
 }

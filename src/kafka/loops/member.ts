@@ -9,7 +9,7 @@ import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
 import { Heartbeats, SessionWatch } from './heartbeats.ts';
 import { type Joined, Joiner } from './joiner.ts';
 import { NO_GENERATION } from './member-claims.ts';
-import { type MemberOptions, memberTimingOf } from './member-options.ts';
+import type { MemberOptions } from './member-options.ts';
 import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
 
@@ -64,18 +64,24 @@ export class Member {
 
   constructor(options: MemberOptions) {
     this.#options = options;
-    const { cluster, runtime, groupId, instanceId, topic } = options;
-    const timing = memberTimingOf(options);
+    const { cluster, runtime, settings } = options;
+    const { groupId, instanceId, topic, sessionTimeoutMs } = settings;
     this.#log = new RateLimitedLog(runtime, options.log);
     this.#coordinator = new Coordinator(cluster, runtime, groupId);
-    this.#rejoining = new Rejoining(runtime, timing.rejoinAfterMs, () => {
+    this.#rejoining = new Rejoining(runtime, settings.rejoinAfterMs, () => {
       if (this.#phase === 'in') this.#enter('closing');
     });
-    this.#joiner = new Joiner(this.#rejoining.watching(options), this.#coordinator, runtime, this.#log);
+    this.#joiner = new Joiner({
+      settings,
+      report: this.#rejoining.watching(options.report),
+      coordinator: this.#coordinator,
+      runtime,
+      log: this.#log,
+    });
     this.#backoff = new Backoff(BACKOFF_MS, () => runtime.random());
     this.#member = { groupId, generation: NO_GENERATION, memberId: '', instanceId };
     this.#heartbeats = new Heartbeats({
-      ...timing,
+      ...settings,
       coordinator: this.#coordinator,
       runtime,
       member: () => (this.#member.generation < 0 && !this.#joiner.isHeld ? undefined : this.#member),
@@ -83,8 +89,8 @@ export class Member {
       onSilence: (error) => this.#onHeartbeatSilence(error),
     });
     this.#offsets = new GroupOffsets(this.#coordinator, topic);
-    this.#session = new SessionWatch(runtime, timing.sessionTimeoutMs, () =>
-      this.#lose('NO_RESPONSE', `no heartbeat was answered for ${timing.sessionTimeoutMs} ms`),
+    this.#session = new SessionWatch(runtime, sessionTimeoutMs, () =>
+      this.#lose('NO_RESPONSE', `no heartbeat was answered for ${sessionTimeoutMs} ms`),
     );
   }
 
@@ -111,7 +117,7 @@ export class Member {
    */
   rejoin(why: string): void {
     if (this.#phase === 'out' || this.#phase === 'ended') return;
-    this.#log.debug({ groupId: this.#options.groupId, why }, 'rejoining the group');
+    this.#log.debug({ groupId: this.#options.settings.groupId, why }, 'rejoining the group');
     this.#rejoining.request();
   }
 
@@ -131,7 +137,7 @@ export class Member {
    * is no generation to commit in, else with the coordinator's error or a link error.
    */
   async commit(offsets: ReadonlyMap<number, CommittedOffset>): Promise<void> {
-    const { groupId, topic } = this.#options;
+    const { groupId, topic } = this.#options.settings;
     const member = this.#member;
     const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
     const isPresent = () => member === this.#member && this.#isIn();
@@ -218,7 +224,7 @@ export class Member {
     this.#rejoining.joined();
     const added = share.partitions.filter((partition) => !before.has(partition));
     const removed = [...before].filter((partition) => !now.has(partition));
-    this.#log.debug({ groupId: this.#options.groupId, ...this.#claims, added, removed }, 'group joined');
+    this.#log.debug({ groupId: this.#options.settings.groupId, ...this.#claims, added, removed }, 'group joined');
     this.#options.onAssigned({ ...this.#claims, added, removed });
   }
 
@@ -234,7 +240,7 @@ export class Member {
     if (errorCode === UNKNOWN_MEMBER) this.#member = { ...this.#member, memberId: '' };
     const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
-      const fields = { groupId: this.#options.groupId, errorCode, error: describeError(error) };
+      const fields = { groupId: this.#options.settings.groupId, errorCode, error: describeError(error) };
       this.#log.warn(fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
@@ -252,7 +258,7 @@ export class Member {
 
   #onHeartbeatSilence(error: unknown): void {
     this.#joiner.coordinatorSilent();
-    const fields = { groupId: this.#options.groupId, error: describeError(error) };
+    const fields = { groupId: this.#options.settings.groupId, error: describeError(error) };
     this.#log.warn(fields, 'the coordinator of the group does not answer');
   }
 
@@ -272,12 +278,13 @@ export class Member {
     this.#member = { ...this.#member, generation: NO_GENERATION };
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
-    const { groupId, onLost } = this.#options;
-    onLost(new KafkaError(errorCode ?? UNKNOWN_MEMBER, `the membership in group ${groupId} was lost: ${why}`));
+    const { settings, onLost } = this.#options;
+    onLost(new KafkaError(errorCode ?? UNKNOWN_MEMBER, `the membership in group ${settings.groupId} was lost: ${why}`));
   }
 
   #fence(): void {
-    const { groupId, instanceId, onFenced } = this.#options;
+    const { settings, onFenced } = this.#options;
+    const { groupId, instanceId } = settings;
     const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
     this.#lose(FENCED, message);
     this.#end();

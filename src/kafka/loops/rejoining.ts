@@ -1,5 +1,4 @@
 import type { Runtime, Timer } from '../../async/runtime.ts';
-import type { MemberSettings } from './member-options.ts';
 
 /**
  * When a member ends a generation on its own. A generation lasts for a minimum time, and all requests in that time are
@@ -20,13 +19,12 @@ export class Rejoining {
     this.#begin = begin;
   }
 
-  /** The same settings, but reading the copies fulfils the request: that join reports everything. */
-  watching(settings: MemberSettings): MemberSettings {
-    const copies = () => {
+  /** The same report, but reading it fulfils the request: that join reports everything. */
+  watching<T>(report: () => T): () => T {
+    return () => {
       this.#isRequested = false;
-      return settings.copies();
+      return report();
     };
-    return { ...settings, copies };
   }
 
   request(): void {

@@ -1,5 +1,11 @@
+import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { Member } from '../../../src/kafka/loops/member.ts';
-import type { Assigned, MemberOptions } from '../../../src/kafka/loops/member-options.ts';
+import {
+  type Assigned,
+  type MemberOptions,
+  type MemberSettings,
+  memberSettings,
+} from '../../../src/kafka/loops/member-options.ts';
 import type { ApiName } from '../../../src/kafka/wire/apis.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import type { Dialer } from '../../../src/kafka/wire/port.ts';
@@ -14,6 +20,9 @@ export const GROUP = 'workers';
 export const TOPIC = 'id.requests';
 export const PARTITIONS = 12;
 const DELAY_MS = 1;
+
+/** What a test chooses of a member; by default its copies are of empty logs, so that each member has them all. */
+export type StagedOptions = Partial<MemberOptions & MemberSettings> & { readonly copies?: () => CopyReport };
 
 export interface StageOptions {
   readonly nodes?: number;
@@ -61,12 +70,12 @@ export class GroupStage {
   }
 
   /** A member that has not started. */
-  member(name: string, options: Partial<MemberOptions> = {}): StagedMember {
+  member(name: string, options: StagedOptions = {}): StagedMember {
     return new StagedMember(this, name, options);
   }
 
   /** Members that have started and share the partitions. */
-  async members(count: number, options: (name: string) => Partial<MemberOptions> = () => ({})) {
+  async members(count: number, options: (name: string) => StagedOptions = () => ({})) {
     const members: StagedMember[] = [];
     for (const name of ['a', 'b', 'c', 'd'].slice(0, count)) members.push(this.member(name, options(name)).start());
     await this.settled(...members);
@@ -130,7 +139,8 @@ export class StagedMember {
   isReachable = true;
   #isAlive = true;
 
-  constructor(stage: GroupStage, name: string, options: Partial<MemberOptions>) {
+  constructor(stage: GroupStage, name: string, options: StagedOptions) {
+    const { copies = () => new Map() } = options;
     this.stage = stage;
     const { runtime, kafka, network } = stage;
     const host: Host = {
@@ -151,10 +161,8 @@ export class StagedMember {
       log: (level, _fields, message) => {
         if (level === 'warn') this.warnings.push(message);
       },
-      groupId: GROUP,
-      topic: TOPIC,
-      partitions: PARTITIONS,
-      copies: () => new Map(), // of empty logs, so that each member has them all
+      settings: memberSettings({ groupId: GROUP, topic: TOPIC, partitions: PARTITIONS, ...options }),
+      report: () => ({ copies: copies(), unreached: [] }),
       onAssigned: (assigned) => this.onAssigned(assigned),
       onLost: ({ errorCode }) => {
         this.held = [];

@@ -21,7 +21,7 @@ function leading(partitions: number) {
   const log = new RateLimitedLog({ monotonicMs: () => 0 }, (level, fields, message) => {
     if (level === 'warn') warnings.push(`${(fields as { memberId: string }).memberId}: ${message}`);
   });
-  const leadership = new Leadership(TOPIC, { partitions, standbys: 1, acceptableLag: 100 }, log);
+  const leadership = new Leadership({ topic: TOPIC, partitions, standbys: 1, acceptableLag: 100 }, log);
   /** One generation: what each member got. */
   const lead = (members: readonly Member[], { generation = 1, confirmed = true } = {}) => {
     const answer = { throttleMs: 0, generation, protocol: 'any', leaderId: 'a', memberId: 'a', members };

@@ -2,10 +2,9 @@ import { describe, expect, it } from 'vitest';
 import type { Copy, CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { encodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { decodeJoining, STICKY } from '../../../src/kafka/loops/member-claims.ts';
-import type { MemberOptions } from '../../../src/kafka/loops/member-options.ts';
 import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../../src/kafka/wire/group-apis.ts';
-import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
+import { GroupStage, PARTITIONS, type StagedMember, type StagedOptions, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';
 
 const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
@@ -32,13 +31,13 @@ interface Keeper extends StagedMember {
   readonly disk: Disk;
 }
 
-function keeper(stage: GroupStage, name: string, options: Partial<MemberOptions> = {}, disk = new Disk()): Keeper {
+function keeper(stage: GroupStage, name: string, options: StagedOptions = {}, disk = new Disk()): Keeper {
   const member = stage.member(name, { copies: disk.report, standbys: 1, ...options });
   return Object.assign(member, { disk });
 }
 
 /** A member that owns the whole topic and has all copies, and one that has just joined, with none. */
-async function beginning(stage: GroupStage, options: (name: string) => Partial<MemberOptions> = () => ({})) {
+async function beginning(stage: GroupStage, options: (name: string) => StagedOptions = () => ({})) {
   const a = keeper(stage, 'a', options('a'));
   a.disk.complete(ALL);
   a.start();

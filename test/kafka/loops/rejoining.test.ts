@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import type { MemberSettings } from '../../../src/kafka/loops/member-options.ts';
 import { Rejoining } from '../../../src/kafka/loops/rejoining.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 
@@ -32,15 +31,14 @@ describe('a request to rejoin', () => {
     expect(begunMs).toEqual([3_000 + AFTER_MS]);
   });
 
-  it('is fulfilled when the copies are read, and only then', async () => {
+  it('is fulfilled when the report is read, and only then', async () => {
     const { schedule, begunMs, pass } = rejoining();
-    const settings: MemberSettings = { groupId: 'g', topic: 't', partitions: 1, copies: () => new Map() };
     schedule.request();
     await pass(1);
     schedule.joined();
     await pass(2 * AFTER_MS);
     expect(begunMs).toHaveLength(2);
-    schedule.watching(settings).copies?.();
+    schedule.watching(() => 'report')();
     schedule.joined();
     await pass(2 * AFTER_MS);
     expect(begunMs).toHaveLength(2);

@@ -1,0 +1,192 @@
+import type { Throttle } from '../async/throttle.ts';
+import type { CommittedPosition, RequestPosition } from '../codec/request-position.ts';
+import { encodeMetadata } from '../codec/request-position.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import type { PartitionBounds } from '../kafka/loops/leader-calls.ts';
+import type { Tail } from '../kafka/loops/tail.ts';
+import type { Followed, TailSink } from '../kafka/loops/tail-port.ts';
+import { KafkaError } from '../kafka/wire/kafka-error.ts';
+import { type RequestChunk, type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
+import type { WorkerContext } from './context.ts';
+import { LostRequests } from './lost-requests.ts';
+import { RequestLag } from './request-lag.ts';
+
+export interface RequestPartitionOptions {
+  readonly context: WorkerContext;
+  readonly tail: Tail;
+  /** Reads partitions again, for large requests that do not fit into memory. */
+  readonly largeTail: Tail;
+  /** Each partition is retried five times a second: a cause is logged only once in a while. */
+  readonly throttle: Throttle;
+  readonly handler: RequestHandler;
+  /** Whether requests of the partition can be served now; see `refresh`. */
+  readonly isOpen: (partition: number) => boolean;
+  /** The request topic ends below the read position: it was recreated, or has lost its tail. */
+  readonly onTruncated: (partition: number) => void;
+  /** The partition has lost records that were read, and continues at `from`. */
+  readonly onLost: (partition: number, from: number, position: number) => void;
+}
+
+/** From here a broker reports the bounds of the log, as for any position that the log has lost. */
+const BEYOND_ANY_END = Number.MAX_SAFE_INTEGER;
+
+/** A partition of the request topic that this worker serves: reads it into a session, until `end`. */
+export class RequestPartition {
+  readonly partition: number;
+  readonly session: RequestSession;
+  readonly #options: RequestPartitionOptions;
+  readonly #start: CommittedPosition | undefined;
+  readonly #followed: Followed;
+  readonly #lag: RequestLag;
+  readonly #lost: LostRequests;
+  /** What the coordinator has. */
+  #committed: RequestPosition | undefined;
+  #hasEnded = false;
+
+  /** `committed`: what the coordinator has, unless it is where reading begins. */
+  constructor(
+    options: RequestPartitionOptions,
+    partition: number,
+    start: CommittedPosition | undefined,
+    committed: RequestPosition | undefined = start,
+  ) {
+    const { tail, handler, context } = options;
+    const { cluster, runtime, metrics, config } = context;
+    const topic = config.topics.requests;
+    this.partition = partition;
+    this.#options = options;
+    this.#start = start;
+    this.#committed = committed;
+    this.#lost = new LostRequests({ cluster, runtime, topic, partition, last: start?.last });
+    this.#lag = new RequestLag({
+      next: start?.next ?? 0,
+      monotonicMs: runtime.monotonicMs,
+      onChange: (records) => metrics.setLag(partition, records),
+    });
+    this.session = new RequestSession({
+      partition,
+      handler,
+      runtime,
+      isOpen: options.isOpen(partition),
+      position: start,
+      onProgress: ({ next }) => this.#lag.progressed(next),
+      readAgain: (from, deliver) => this.#readAgain(from, deliver),
+      onError: (error, lasting) => this.#failed(error, lasting),
+    });
+    const offset = start?.last?.offset ?? start?.small ?? 0;
+    this.#followed = tail.follow({ topic, partition, offset }, this.#sink());
+    if (!options.isOpen(partition)) this.#followed.pause();
+  }
+
+  /** How long the oldest known request has waited. */
+  get oldestMs(): number {
+    return this.#lag.oldestMs;
+  }
+
+  /** What is due to be committed, as the coordinator stores it; undefined if it has that. */
+  get due(): { readonly position: RequestPosition; readonly offset: number; readonly metadata: string } | undefined {
+    const { position } = this.session;
+    if (position === undefined || position === this.#committed) return undefined;
+    return { position, offset: position.next, metadata: encodeMetadata({ ...position, last: this.#lost.last }) };
+  }
+
+  committed(position: RequestPosition): void {
+    this.#committed = position;
+  }
+
+  /** Resumes or pauses by whether requests can be served. */
+  refresh(): void {
+    if (this.#options.isOpen(this.partition)) {
+      this.#followed.resume();
+      this.session.resume();
+    } else {
+      this.session.pause();
+      this.#followed.pause();
+    }
+  }
+
+  end(): void {
+    this.#hasEnded = true;
+    this.#followed.stop();
+    this.session.end();
+    this.#options.context.metrics.setLag(this.partition, undefined);
+  }
+
+  #sink(): TailSink {
+    const { metrics, runtime } = this.#options.context;
+    const lost = this.#lost;
+    return {
+      deliver: async (chunk) => {
+        if (!lost.fits(chunk.records)) return this.#followed.seek(BEYOND_ANY_END);
+        const startedMs = runtime.monotonicMs();
+        const answered = lost.reading(chunk.records);
+        await this.session.deliver({
+          ...chunk,
+          answered: () => {
+            answered();
+            if (chunk.records.length > 0) metrics.observeBatch(runtime.monotonicMs() - startedMs);
+          },
+        });
+      },
+      interrupted: () => {
+        const from = lost.compareFrom();
+        if (from !== undefined) this.#followed.seek(from);
+      },
+      fetched: (end) => {
+        if (lost.fetched(end)) this.#followed.seek(BEYOND_ANY_END);
+        this.#lag.fetched(end);
+      },
+      outOfRange: (bounds, position) => {
+        const known = Math.min(position, lost.readTo);
+        return position > bounds.end ? this.#findLost(bounds, known) : this.#afterExpired(bounds, position);
+      },
+    };
+  }
+
+  /** Records at the read position have expired: reads from the first record left, so no waiting request is skipped. */
+  #afterExpired(bounds: PartitionBounds, position: number): number {
+    this.#lost.expired();
+    const { small = 0 } = this.session.position ?? {};
+    if (small >= bounds.logStart) return small; // only what was to be compared is gone
+    if (this.#start !== undefined) {
+      const fields = { partition: this.partition, position, logStart: bounds.logStart };
+      const what = 'requests at the committed offset are gone: reading from the first that is left';
+      this.#options.context.log.warn(fields, what);
+    }
+    this.#lag.progressed(bounds.logStart);
+    return bounds.logStart;
+  }
+
+  /** Requests below the log's start are gone; a log that ends below is what the first reader finds, and ends the session. */
+  #readAgain(offset: number, deliver: (chunk: RequestChunk) => Promise<void>): Followed {
+    const { partition } = this;
+    const outOfRange = async ({ logStart, end }: PartitionBounds, position: number) => {
+      if (position <= end) return logStart;
+      throw new KafkaError('OFFSET_OUT_OF_RANGE', `requests ${partition} end at ${end}, below offset ${position}`);
+    };
+    const { largeTail, context } = this.#options;
+    return largeTail.follow({ topic: context.config.topics.requests, partition, offset }, { deliver, outOfRange });
+  }
+
+  /** The partition has lost records that were read. Rejects as `continueAt` does. */
+  async #findLost(bounds: PartitionBounds, position: number): Promise<number> {
+    const { partition } = this;
+    this.#options.onTruncated(partition);
+    const from = await this.#lost.continueAt(bounds, position, this.session.position?.next);
+    if (this.#hasEnded) return from;
+    const fields = { partition, position, logStart: bounds.logStart, end: bounds.end, from };
+    this.#options.context.log.warn(fields, 'the request partition has lost records that were read: reading again');
+    this.#options.onLost(partition, from, position);
+    return from;
+  }
+
+  /** Requests could not be served and will be retried. */
+  #failed(error: unknown, lasting: boolean): void {
+    const { context, throttle } = this.#options;
+    const code = error instanceof IdallocError ? error.code : undefined;
+    if (code !== undefined) context.metrics.addError(code);
+    const fields = { partition: this.partition, code, error: describeError(error) };
+    const level = lasting ? 'error' : throttle.passes(String(code)) ? 'warn' : 'debug';
+    context.log[level](fields, 'requests could not be served and will be retried');
+  }
+}

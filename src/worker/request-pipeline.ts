@@ -1,0 +1,119 @@
+import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
+import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
+import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { parseQuotas } from '../codec/quota.ts';
+import { replyPolicyOf } from '../codec/reply-policy.ts';
+import { customText } from '../core/find-layout.ts';
+import type { Layout } from '../core/layout.ts';
+import { renewed } from '../core/renewed.ts';
+import { wallMs } from '../core/units.ts';
+import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
+import { partitionFor } from '../kafka/records/partitioner.ts';
+import { LARGE_AT_ONCE, type PipelineDeps } from '../pipeline/batch.ts';
+import { JunkLimits } from '../pipeline/junk-limits.ts';
+import type { Allocator } from '../pipeline/ports.ts';
+import { Quotas } from '../pipeline/quotas.ts';
+import { RecordTurns } from '../pipeline/record-turns.ts';
+import { Slots } from '../pipeline/slots.ts';
+import type { WorkerContext } from './context.ts';
+import type { LedgerService } from './ledger-service.ts';
+
+export interface PipelineParts {
+  readonly ledger: LedgerService;
+  readonly allocator: Allocator;
+  /** This worker's share of each quota. */
+  readonly quotaShare: () => number;
+}
+
+/** What the pipeline works with, and the places in reply topics to which replies are being sent. */
+export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
+  const { config, runtime, cluster, refusals } = context;
+  const { topics, layout, datacenterId } = config;
+  const { ledger, allocator } = parts;
+  const replyTopics = new ReplyTopics(cluster, runtime);
+  const isRevoked = (topic: string) => refusals.isRevoked(topic);
+  const publisherOn = (lane: 'publish' | 'publish large') =>
+    new KafkaPublisher({ cluster, runtime, topics: replyTopics, lane, requestTopic: topics.requests, isRevoked });
+  const publisher = publisherOn('publish');
+  // A reply of a megabyte must not hold up those of small requests on their connection.
+  const largePublisher = publisherOn('publish large');
+  const deps: PipelineDeps = {
+    layout,
+    datacenterId,
+    maxCount: config.maxCount,
+    index: ledger.index,
+    ledger: ledger.ledger,
+    allocator,
+    now: () => wallMs(runtime.wallMs()),
+    runtime,
+    names: config.headers,
+    homeOf: (homeKey) => partitionFor(homeKey, ledger.partitions, () => 0),
+    renewAfterMs: config.renewAfterMs,
+    clockMarginMs: config.clockMarginMs,
+    requestTopic: topics.requests,
+    deadLetterTopic: topics.deadLetters,
+    replyPolicy: replyPolicyOf(topics),
+    // Requests wait for a right that was revoked, so its topic is not missing.
+    replyTopics: { exists: async (topic) => isRevoked(topic) || (await replyTopics.exists(topic)) },
+    publisher,
+    largePublisher,
+    largeSlots: new Slots(LARGE_AT_ONCE),
+    turns: new RecordTurns(runtime),
+    junk: new JunkLimits(config.junkRate, runtime),
+    quotas: quotasOf(context, parts.quotaShare),
+    schemas: openRegistry(config.registry, topics.requests),
+    customLayout: customLayoutOf(layout),
+    observe: observerOf(context),
+    timeStep: context.timeStep,
+  };
+  return { deps, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
+}
+
+function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['observe'] {
+  const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
+  return {
+    served: ({ issued, replayed, ids, numbers }) => {
+      metrics.addRequests('issued', issued);
+      metrics.addRequests('replayed', replayed);
+      metrics.addIds(ids);
+      metrics.addNumbers(numbers);
+    },
+    replied: (replies) => metrics.addReplies(replies),
+    failed: (code) => {
+      metrics.addRequests('refused');
+      metrics.addError(code);
+    },
+    deadLettered: (code, records) => {
+      metrics.addDeadLetters(code, records);
+      letters.count({ code }, `requests became dead letters: ${code}`, records);
+    },
+    forwarded: (count) => metrics.addForwarded(count),
+    deferred: (count) => metrics.addDeferred(count),
+  };
+}
+
+/** The quotas that the configuration has now; undefined if it has none. `share` is this worker's share of each. */
+function quotasOf({ config, runtime, metrics, wireLog }: WorkerContext, share: () => number): Quotas | undefined {
+  const { quotas } = config;
+  if (quotas === undefined) return undefined;
+  const refusals = new RateLimitedLog(runtime, wireLog);
+  return new Quotas({
+    quotas: renewed(
+      () => [quotas()],
+      ([text = '']) => parseQuotas(text),
+      runtime.monotonicMs,
+    ),
+    policy: replyPolicyOf(config.topics),
+    monotonicMs: runtime.monotonicMs,
+    share,
+    onExceeded: (prefix) => {
+      metrics.addQuotaExceeded(prefix);
+      refusals.count({ prefix }, `requests were refused by the quota of ${prefix}`);
+    },
+  });
+}
+
+function customLayoutOf(layout: Layout): PipelineDeps['customLayout'] {
+  const text = customText(layout);
+  return text === undefined ? undefined : { fingerprint: layout.fingerprint, text };
+}
