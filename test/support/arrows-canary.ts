@@ -1,13 +1,14 @@
 /**
- * Checks that the linter enforces the arrows between the rooms of src. The files under canary/ break each arrow on purpose;
- * each line names the rules that must reject it, or says that it is allowed. They are copied to a temporary directory as if
- * they were in src and linted with this repository's configuration; the rejections must match the files exactly.
+ * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms. The files under canary/
+ * break each on purpose; each line names the rules that must reject it, or says that it is allowed. `arrows` is
+ * ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src, with this
+ * repository's configuration. The rejections must match the files exactly.
  */
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { ROOMS } from '../../ops/lint/arrows.ts';
+import { forbiddenLines, ROOMS } from '../../ops/lint/arrows.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const CANARY = join(import.meta.dirname, 'canary');
@@ -49,6 +50,15 @@ function roomsWithoutCanary(files: readonly string[]): string[] {
   return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !folders.has(room) && !files.includes(room + SUFFIX));
 }
 
+/** The imports that no row allows. */
+function forbidden(files: readonly string[]): Rejection[] {
+  return files.flatMap((file) => {
+    const path = file.slice(0, -SUFFIX.length);
+    const lines = forbiddenLines(path.replace(/^src\//, ''), readFileSync(join(CANARY, file), 'utf8'));
+    return lines.map((line) => `${path}:${line} arrows`);
+  });
+}
+
 /** The linter's rejections by the rules that the files name; other rules reject such code as well. */
 function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rejection> {
   const place = mkdtempSync(join(tmpdir(), 'idalloc-arrows-'));
@@ -77,7 +87,7 @@ function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rej
 const files = canaryFiles();
 const wanted = expected(files);
 const rules = new Set([...wanted].map((rejection) => rejection.slice(rejection.indexOf(' ') + 1)));
-const found = rejected(files, rules);
+const found = new Set([...forbidden(files), ...rejected(files, rules)]);
 const faults = [
   ...[...wanted]
     .filter((rejection) => !found.has(rejection))

@@ -154,7 +154,6 @@ export const UNTESTED: ReadonlyMap<string, string> = new Map([
   ['node node_modules/idalloc/dist/bin.js worker', 'src/bin.ts'],
   ['npm run quick', 'ops/dev/quick.ts'],
   ['npm run fix', 'biome.json'],
-  ['npm run arrows', 'ops/lint/arrows.ts'],
   ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
   ['npm run sim -- --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
   ['npm run model:sequence', 'test/model/sequence/main.ts'],
