@@ -23,7 +23,7 @@ export interface FullRequest {
   readonly count: number;
   /** Only repeated in the reply if there is a request ID. */
   readonly correlationId: Buffer;
-  /** What names the request, if that is not the correlation ID: see requestIdOf. */
+  /** What names the request, if that is not the correlation ID: see decidingIdOf. */
   readonly requestId?: Buffer;
   readonly replyTopic: string;
   readonly replyPartition?: number;
@@ -54,13 +54,13 @@ export interface ReplyAddress {
  * What names a request: requests with the same one get the same batch, and are decided in its home partition. The request ID
  * if there is one, for senders that can't choose the correlation ID of each try; else the correlation ID.
  */
-export function requestIdOf({ requestId, correlationId }: Pick<FullRequest, 'requestId' | 'correlationId'>): Buffer {
+export function decidingIdOf({ requestId, correlationId }: Pick<FullRequest, 'requestId' | 'correlationId'>): Buffer {
   return requestId ?? correlationId;
 }
 
 /** What decides the home partition: the sequence's name, since its numbers are given out in one place; else what names the request. */
 export function homeKeyOf(request: Pick<FullRequest, 'requestId' | 'correlationId' | 'sequence'>): Buffer {
-  return request.sequence === undefined ? requestIdOf(request) : Buffer.from(request.sequence, 'latin1');
+  return request.sequence === undefined ? decidingIdOf(request) : Buffer.from(request.sequence, 'latin1');
 }
 
 /**

@@ -20,7 +20,7 @@ export interface ApiConfig {
   readonly rateLimit?: number | undefined;
 }
 
-export function apiOf(values: WorkerValues, errors: ConfigErrors): ApiConfig | undefined {
+export function apiConfigOf(values: WorkerValues, errors: ConfigErrors): ApiConfig | undefined {
   const { API_HOST: host, API_PORT: port, API_TOKEN: tokens, API_RATE_LIMIT: rateLimit, FORM_KEY: formKeys } = values;
   const tls = tlsOf(values, errors);
   if (port === 'off') return undefined;

@@ -3,7 +3,7 @@ import { LEDGER_MARGIN_MS } from '../adapters/kafka/topics/plan.ts';
 import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import { apiOf, apiWarnings } from './api-checks.ts';
+import { apiConfigOf, apiWarnings } from './api-checks.ts';
 import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
 import {
   checkHeaders,
@@ -133,7 +133,7 @@ function kafkaConfig(source: VariableSource) {
 function workerConfig(source: VariableSource) {
   const { errors } = source;
   const values = parseTable(WORKER_VARIABLES, source);
-  const api = apiOf(values, errors);
+  const api = apiConfigOf(values, errors);
   const layout = layoutOf(values, errors);
   const pool = poolOf(values, layout, errors);
   const auth = etcdAuthOf(values, errors);

@@ -9,7 +9,7 @@ import type { LedgerPartition } from './partition.ts';
 import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
-export interface Draft {
+export interface Appendable {
   readonly end: number;
   readonly epoch: number;
   readonly entries: readonly DraftedEntry[];
@@ -138,7 +138,7 @@ export class Ledger {
    * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
    * was found wrong meanwhile (the entries are in the log).
    */
-  async commit(partition: number, draft: Draft): Promise<Settled> {
+  async commit(partition: number, draft: Appendable): Promise<Settled> {
     this.#requireTrusted(partition); // the copy may be in doubt since the look-up
     this.#requireSameLog(partition, draft);
     const release = this.#of(partition).hold();
@@ -149,7 +149,7 @@ export class Ledger {
     }
   }
 
-  async #settle(partition: number, draft: Draft, release: () => void): Promise<Settled> {
+  async #settle(partition: number, draft: Appendable, release: () => void): Promise<Settled> {
     const appended = await this.#append(partition, draft, release);
     const { baseOffset, appendedAtMs } = appended;
     if (baseOffset < draft.end) {
@@ -226,13 +226,13 @@ export class Ledger {
   }
 
   /** A copy that was restored since the look-up may hold a decision that the look-up did not find. */
-  #requireSameLog(partition: number, { epoch }: Draft): void {
+  #requireSameLog(partition: number, { epoch }: Appendable): void {
     if (epoch === this.epoch(partition)) return;
     const message = `ledger partition ${partition} was restored since the requests were looked up: they are looked up again`;
     throw new IdallocError('INDEX_RESTORING', message);
   }
 
-  async #append(partition: number, draft: Draft, release: () => void): Promise<Appended> {
+  async #append(partition: number, draft: Appendable, release: () => void): Promise<Appended> {
     try {
       return await this.#timeStep('append', () => this.#log.append(partition, draft.entries));
     } catch (error) {

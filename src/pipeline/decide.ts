@@ -8,7 +8,7 @@ import { IdallocError } from '../errors.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
-import { type Draft, type DraftDeps, type EntryDraft, type Prepared, renewalOf, write } from './drafts.ts';
+import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
 import { doubtOf, Numbering } from './numbering.ts';
 
@@ -94,7 +94,7 @@ async function decideDue(
     due.map(({ accepted }) => accepted.key),
   );
   const drafted = new Set<string>();
-  const drafts: Draft[] = [];
+  const drafts: Undecided[] = [];
   const renewals = new Map<string, EntryDraft>();
   for (const { at, accepted } of due) {
     const name = nameOf(accepted.key);

@@ -33,7 +33,7 @@ export interface LookUp {
 }
 
 /** A request that gets an entry, its place in the part, the name of its key, and its numbers if it wants some. */
-export interface Draft {
+export interface Undecided {
   readonly at: number;
   readonly name: string;
   readonly accepted: Accepted;
@@ -61,7 +61,7 @@ export async function write(
   deps: DraftDeps,
   partition: number,
   { view, epoch }: LookUp,
-  drafts: readonly Draft[],
+  drafts: readonly Undecided[],
   renewals: readonly EntryDraft[],
   prepared: Prepared | undefined,
 ): Promise<Written> {
@@ -98,11 +98,11 @@ export function renewalOf({ key, record }: Accepted, decided: Decided, view: Vie
 /** The IDs of each draft that needs some, by its name. Those prepared in an earlier term are not used: their time has passed. */
 async function allocate(
   { allocator }: DraftDeps,
-  drafts: readonly Draft[],
+  drafts: readonly Undecided[],
   prepared: Prepared | undefined,
 ): Promise<ReadonlyMap<string, Allocation>> {
   const allocations = new Map<string, Allocation>();
-  const due: Draft[] = [];
+  const due: Undecided[] = [];
   for (const draft of drafts) {
     if (draft.numbers !== undefined) continue;
     const held = prepared?.get(draft.accepted.record.offset);
@@ -121,7 +121,7 @@ async function allocate(
 
 function entryOf(
   deps: DraftDeps,
-  { accepted, numbers }: Draft,
+  { accepted, numbers }: Undecided,
   allocation: Allocation | undefined,
   view: View,
   at: number,

@@ -2,7 +2,7 @@ import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
-import { type FullRequest, mergeRequest, type ReplyAddress, requestIdOf, salvageAddress } from '../codec/request.ts';
+import { decidingIdOf, type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { fromConfluent } from './confluent.ts';
@@ -88,8 +88,8 @@ function reject(record: RequestRecord, address: ReplyAddress, code: ErrorCode, m
 function ledgerKeyOf(request: FullRequest): Buffer {
   const { sequence } = request;
   return sequence === undefined
-    ? encodeLedgerKey(requestIdOf(request))
-    : encodeNumbersKey(sequence, requestIdOf(request));
+    ? encodeLedgerKey(decidingIdOf(request))
+    : encodeNumbersKey(sequence, decidingIdOf(request));
 }
 
 const NO_REPLY_SCHEMA =

@@ -205,7 +205,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/intake.ts',
-        'encodeLedgerKey(requestIdOf(request))',
+        'encodeLedgerKey(decidingIdOf(request))',
         'encodeLedgerKey(request.correlationId)',
       ),
     ],

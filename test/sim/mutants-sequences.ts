@@ -29,8 +29,8 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/codec/request.ts',
-        "  return request.sequence === undefined ? requestIdOf(request) : Buffer.from(request.sequence, 'latin1');",
-        '  return requestIdOf(request);',
+        "  return request.sequence === undefined ? decidingIdOf(request) : Buffer.from(request.sequence, 'latin1');",
+        '  return decidingIdOf(request);',
       ),
     ],
   },

@@ -21,7 +21,7 @@ export interface Result {
 export interface PartitionResult extends TopicPartition, Result {}
 
 /** A right that brokers check when they execute a request: on one group, or on each topic of the response. */
-export type Right<Request, Response> =
+export type ShownRight<Request, Response> =
   | { readonly operation: 'Read' | 'Describe'; group(request: Request): string }
   | {
       readonly operation: 'Read' | 'Write' | 'Describe';
@@ -33,7 +33,7 @@ interface Named extends Result {
 }
 
 /** One of Kafka's APIs, as it is used here. */
-export interface Api<Request, Response> {
+export interface KafkaApi<Request, Response> {
   /** As kafkajs names it. */
   readonly name: string;
   /** Kafka's number of the API. */
@@ -43,7 +43,7 @@ export interface Api<Request, Response> {
   /** Brokers that don't have it are used as well. */
   readonly isOptional?: true;
   /** The right that shows in its responses. */
-  readonly right?: Right<Request, Response>;
+  readonly right?: ShownRight<Request, Response>;
   /** Never set: the types of the request and the response, from which those of `BrokerLink.call` follow. */
   readonly types?: { readonly request: Request; readonly response: Response };
 }
@@ -76,11 +76,11 @@ interface ByUs<Request, Response> {
 }
 
 /** An API whose requests are sent one by one. */
-export type SingleApi<Request, Response, By = Decoded> = Api<Request, Response> &
+export type SingleApi<Request, Response, By = Decoded> = KafkaApi<Request, Response> &
   (ByKafkajs<Request, Response, By> | ByUs<Request, Response>);
 
 /** An API whose requests are sent together: the responses are in the order of the requests. */
-export interface CombinedApi<Request, Response> extends Api<Request, Response> {
+export interface CombinedApi<Request, Response> extends KafkaApi<Request, Response> {
   readonly version: number;
   encodeAll(requests: readonly Request[]): Encoder;
   decodeAll(decoder: Decoder, requests: readonly Request[]): readonly Response[];

@@ -1,4 +1,4 @@
-import type { Api } from './api.ts';
+import type { KafkaApi } from './api.ts';
 import { APIS } from './apis.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { closedError } from './deadlines.ts';
@@ -86,7 +86,7 @@ export async function versionsOf(connection: WireConnection, version: number): P
 
 function requireSupported(
   supported: ApiVersions,
-  api: Pick<Api<never, never>, 'name' | 'key' | 'version' | 'isOptional'>,
+  api: Pick<KafkaApi<never, never>, 'name' | 'key' | 'version' | 'isOptional'>,
 ): void {
   const { name, key, version, isOptional } = api;
   const broker = supported[key];

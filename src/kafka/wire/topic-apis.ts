@@ -51,11 +51,11 @@ export interface OfTopics {
 }
 
 const OPERATIONS = { Read: 3, Write: 4, Create: 5, Describe: 8, DescribeConfigs: 10 } as const;
-export type Operation = keyof typeof OPERATIONS;
+export type AclOperation = keyof typeof OPERATIONS;
 
 export interface AuthorizedOperationsResponse extends BrokerResponse {
   /** The allowed ones of the operations above; all of them where the brokers have no authorizer. */
-  readonly topics: readonly (Result & { readonly name: string; readonly operations: ReadonlySet<Operation> })[];
+  readonly topics: readonly (Result & { readonly name: string; readonly operations: ReadonlySet<AclOperation> })[];
 }
 
 const RESOURCES = { topic: 2, group: 3 } as const;
@@ -72,7 +72,7 @@ export interface AclRule {
   readonly principal: string;
   /** The client's address; `*` for any. */
   readonly host: string;
-  readonly operation: Operation;
+  readonly operation: AclOperation;
 }
 
 export interface CreateAclsResponse extends BrokerResponse {
@@ -237,7 +237,7 @@ function skipPartition(decoder: Decoder): void {
 }
 
 /** One bit for each operation. */
-function operationsIn(bits: number): ReadonlySet<Operation> {
-  const names = Object.keys(OPERATIONS) as Operation[];
+function operationsIn(bits: number): ReadonlySet<AclOperation> {
+  const names = Object.keys(OPERATIONS) as AclOperation[];
   return new Set(names.filter((name) => (bits & (1 << OPERATIONS[name])) !== 0));
 }

@@ -1,4 +1,4 @@
-import type { Right } from './api.ts';
+import type { ShownRight } from './api.ts';
 import { type ApiName, apiOf, type RequestOf, type ResponseOf } from './apis.ts';
 import type { JoinGroupRequest } from './group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
@@ -8,7 +8,7 @@ import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 export interface UsedRight {
   readonly on: 'topic' | 'group';
   readonly name: string;
-  readonly operation: Right<never, never>['operation'];
+  readonly operation: ShownRight<never, never>['operation'];
 }
 
 /** Observes how brokers treat this client: which logins they accept, and what they authorize. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { type Right, rightsOf } from '../../../src/adapters/kafka/topics/rights.ts';
 import { judgeRights } from '../../../src/cli/doctor/rights.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
-import type { AuthorizedOperationsResponse, Operation } from '../../../src/kafka/wire/topic-apis.ts';
+import type { AclOperation, AuthorizedOperationsResponse } from '../../../src/kafka/wire/topic-apis.ts';
 
 const CONFIG = loadKafkaConfig({ KAFKA_BROKERS: 'k:1' });
 const RIGHTS = rightsOf('worker', CONFIG);
@@ -19,7 +19,7 @@ function reported(rights: readonly Right[], change: (found: Found) => Found = (f
 }
 
 const without =
-  (name: string, operation: Operation) =>
+  (name: string, operation: AclOperation) =>
   (found: Found): Found =>
     found.name === name ? { ...found, operations: found.operations.difference(new Set([operation])) } : found;
 
@@ -56,7 +56,10 @@ test('without a reply topic the check of the right to write replies is a warning
 });
 
 test('a long list of topics without the right is cut', () => {
-  const many = Array.from({ length: 500 }, (_, at) => ({ name: `${PREFIX}${at}`, operations: new Set<Operation>() }));
+  const many = Array.from({ length: 500 }, (_, at) => ({
+    name: `${PREFIX}${at}`,
+    operations: new Set<AclOperation>(),
+  }));
   const { detail } = judgeRights(RIGHTS, [...reported(RIGHTS), ...many], PREFIX);
   expect(detail).toContain('and 490 more');
 });

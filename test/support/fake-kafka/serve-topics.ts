@@ -1,10 +1,10 @@
-import type { CreateTopicsRequest, Operation, TOPIC_APIS } from '../../../src/kafka/wire/topic-apis.ts';
+import type { AclOperation, CreateTopicsRequest, TOPIC_APIS } from '../../../src/kafka/wire/topic-apis.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import { addressOf, describeTopic } from './view.ts';
 
 /** There is no authorizer: every user may do everything, and no ACL can be created. */
-const ALL: readonly Operation[] = ['Read', 'Write', 'Create', 'Describe', 'DescribeConfigs'];
+const ALL: readonly AclOperation[] = ['Read', 'Write', 'Create', 'Describe', 'DescribeConfigs'];
 const NAME = /^[a-zA-Z0-9._-]{1,249}$/;
 
 /** The calls with which a broker describes and creates topics. */
@@ -42,7 +42,7 @@ export function topicHandlers(broker: Broker): Pick<Handlers, keyof typeof TOPIC
       const found = topics.map((name) =>
         broker.view.topics.has(name)
           ? { name, operations: new Set(ALL) }
-          : { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set<Operation>() },
+          : { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', operations: new Set<AclOperation>() },
       );
       reply.give({ ...throttled(), topics: found });
     },

@@ -1,5 +1,5 @@
 import { nestReplyTopic } from '../../../codec/reply-policy.ts';
-import type { AclRule, Operation } from '../../../kafka/wire/topic-apis.ts';
+import type { AclOperation, AclRule } from '../../../kafka/wire/topic-apis.ts';
 import type { TopicSettings } from './plan.ts';
 
 /** The roles that have their own user: see `rightsOf`. */
@@ -11,7 +11,7 @@ export interface Right {
   readonly resource: AclRule['resource'];
   readonly pattern: AclRule['pattern'];
   readonly name: string;
-  readonly operations: readonly Operation[];
+  readonly operations: readonly AclOperation[];
 }
 
 /** The names of topics and groups that the rights of a role refer to. */
@@ -74,15 +74,15 @@ export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
   }
 }
 
-function on(name: string, ...operations: Operation[]): Right {
+function on(name: string, ...operations: AclOperation[]): Right {
   return { resource: 'topic', pattern: 'literal', name, operations };
 }
 
-function under(name: string, ...operations: Operation[]): Right {
+function under(name: string, ...operations: AclOperation[]): Right {
   return { resource: 'topic', pattern: 'prefixed', name, operations };
 }
 
-function onGroup(name: string, ...operations: Operation[]): Right {
+function onGroup(name: string, ...operations: AclOperation[]): Right {
   return { resource: 'group', pattern: 'literal', name, operations };
 }
 
