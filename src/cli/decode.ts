@@ -10,6 +10,7 @@ import type { CliContext } from './context.ts';
 import { type FormFlags, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
+import { present } from './present.ts';
 
 interface DecodeOptions extends LayoutOptions, FormFlags {
   readonly as?: FormName;
@@ -53,11 +54,10 @@ export function decodeCommand({ out, env }: CliContext): Command {
       const settings = formSettings(layout, options, env);
       const read = orUsageError(command, () => texts.map((text) => readIdText(text, options.form, settings)));
       const views = orUsageError(command, () => viewAll(read, layout, writerOf(options.as, settings), command));
-      if (options.json === true) {
-        return out(`${JSON.stringify({ layout: layout.name, epoch_ms: layout.epochMs, ids: views })}\n`);
-      }
-      const drawn = read.length > MAX_DRAWN ? [] : read.map(({ id }) => `\n${drawBits(layout, id)}`);
-      out(`${idTable(views)}${drawn.join('')}`);
+      present({ out }, options.json, { layout: layout.name, epoch_ms: layout.epochMs, ids: views }, () => {
+        const drawn = read.length > MAX_DRAWN ? [] : read.map(({ id }) => `\n${drawBits(layout, id)}`);
+        return `${idTable(views)}${drawn.join('')}`;
+      });
     });
 }
 

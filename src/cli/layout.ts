@@ -8,6 +8,7 @@ import { chosenLayout } from './chosen-layout.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { figuresOf, type LayoutFigures, settingsOf } from './layout-figures.ts';
 import { type LayoutOptions, withFieldOptions } from './layout-options.ts';
+import { present } from './present.ts';
 import { table, timeText } from './table.ts';
 import { palette } from './terminal.ts';
 
@@ -53,7 +54,7 @@ function list(context: CliContext, json: boolean): void {
     const hasEpoch = PRESETS[name].epochMs !== undefined;
     return figuresOf(presetLayout(name, hasEpoch ? {} : { epochMs: 0 }), context.now(), hasEpoch);
   });
-  context.out(json ? `${JSON.stringify({ layouts })}\n` : `${table(COLUMNS, layouts.map(row))}\n${LEGEND}`);
+  present(context, json, { layouts }, () => `${table(COLUMNS, layouts.map(row))}\n${LEGEND}`);
 }
 
 const COLUMNS = [
@@ -93,14 +94,12 @@ function show(context: CliContext, layout: Layout, json: boolean): void {
   const { warning, usable } = judge(layout, figures, context.now());
   if (!usable) context.setExitCode(EXIT.failed);
   const settings = settingsOf(layout);
-  if (json) {
-    context.out(`${JSON.stringify({ ...figures, settings })}\n`);
-    return;
-  }
-  const paint = palette(context);
-  const notice = warning === undefined ? '' : `\n${(usable ? paint.yellow : paint.red)(warning)}\n`;
-  const facts = factsText(layout, figures, settings);
-  context.out(`${drawBits(layout, example(layout, context.now()))}\n${facts}${notice}`);
+  present(context, json, { ...figures, settings }, () => {
+    const paint = palette(context);
+    const notice = warning === undefined ? '' : `\n${(usable ? paint.yellow : paint.red)(warning)}\n`;
+    const facts = factsText(layout, figures, settings);
+    return `${drawBits(layout, example(layout, context.now()))}\n${facts}${notice}`;
+  });
 }
 
 /** An ID of the current time, or of the layout's first tick if it has none now. The highest worker ID makes that field visible. */

@@ -8,16 +8,17 @@ import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
 import { namespaceText, viewNamespace } from './lease-view.ts';
 import type { EvictOptions, LeaseListOptions } from './leases.ts';
+import { present } from './present.ts';
 import { timeText } from './table.ts';
 import { confirm } from './terminal.ts';
 
 /** Lists the worker IDs. */
-export async function listLeases({ env, out, now }: CliContext, options: LeaseListOptions): Promise<void> {
-  const config = loadEtcdConfig(env);
+export async function listLeases(context: CliContext, options: LeaseListOptions): Promise<void> {
+  const config = loadEtcdConfig(context.env);
   const keys = keysOf(config);
   const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
-  const view = viewNamespace(keys.root, snapshot, now(), options.all === true);
-  out(options.json === true ? `${JSON.stringify(view)}\n` : namespaceText(view));
+  const view = viewNamespace(keys.root, snapshot, context.now(), options.all === true);
+  present(context, options.json, view, () => namespaceText(view));
 }
 
 /** Evicts a holder, after a confirmation. */
@@ -25,9 +26,7 @@ export async function runEvict(context: CliContext, workerId: number, { yes, jso
   const config = loadEtcdConfig(context.env);
   const fence = await withEtcd(config, (etcd) => evict(context, etcd, config, workerId, yes === true));
   const result = { worker_id: workerId, fence: String(fence), evicted: true };
-  context.out(
-    json === true ? `${JSON.stringify(result)}\n` : `evicted the holder of worker ID ${workerId}, fence ${fence}\n`,
-  );
+  present(context, json, result, () => `evicted the holder of worker ID ${workerId}, fence ${fence}\n`);
 }
 
 /** Evicts the holder that was shown, never a later one. */

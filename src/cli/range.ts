@@ -9,6 +9,7 @@ import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
 import { type FormFlags, withFormOptions } from './form-options.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
+import { present } from './present.ts';
 import { timeText } from './table.ts';
 import { TIME_HELP, timeReader } from './times.ts';
 
@@ -53,7 +54,7 @@ export function rangeCommand({ out, env, now }: CliContext): Command {
       const layout = chosenLayout(options, env, command);
       const span = spanOf(layout, options.from, options.to ?? now(), command);
       const texts = orUsageError(command, () => formTexts(span, layout, options, env));
-      out(options.json === true ? `${JSON.stringify(viewSpan(layout, span, texts))}\n` : spanText(span, texts));
+      present({ out }, options.json, viewSpan(layout, span, texts), () => spanText(span, texts));
     });
 }
 

@@ -15,6 +15,7 @@ import { type CliContext, exitCodeOf } from './context.ts';
 import type { FormFlags } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
+import { jsonLine, present } from './present.ts';
 import type { RequestFlags } from './request.ts';
 import { message, printable } from './table.ts';
 
@@ -38,7 +39,7 @@ export async function runRequest(context: CliContext, options: RequestFlags, com
     const reply = await ask(context, config, correlationId, options);
     if ('sequence' in reply) return printNumbers(context, correlationId, reply, options);
     const view = viewBatch(context, correlationId, reply, options);
-    context.out(options.json === true ? `${JSON.stringify(view)}\n` : batchText(view));
+    present(context, options.json, view, () => batchText(view));
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;
     const code = error instanceof RequestRefused ? error.serverCode : error.code;
@@ -80,13 +81,10 @@ function printNumbers(
   const { sequence, count, replayed } = taken;
   const texts = taken.texts();
   const numbers = taken.numbers().map((value, i) => ({ value, text: texts[i] ?? String(value) }));
-  if (json === true) {
-    out(`${JSON.stringify({ correlation_id: correlationId, sequence, count, numbers, replayed })}\n`);
-    return;
-  }
   const again = replayed ? ', the same numbers as before' : '';
   const lines = numbers.map(({ text }) => `${text}\n`).join('');
-  out(`${lines}${count} of ${sequence} for correlation ID ${printable(correlationId)}${again}\n`);
+  const text = `${lines}${count} of ${sequence} for correlation ID ${printable(correlationId)}${again}\n`;
+  present({ out }, json, { correlation_id: correlationId, sequence, count, numbers, replayed }, () => text);
 }
 
 /** A refusal is a result: scripts get it on stdout, people on stderr. */
@@ -97,7 +95,7 @@ function refused(
   { json }: RequestFlags,
 ): void {
   err(message(`${error.code}: ${error.message}`));
-  if (json === true) out(`${JSON.stringify({ correlation_id: correlationId, error })}\n`);
+  if (json === true) out(jsonLine({ correlation_id: correlationId, error }));
 }
 
 function viewBatch(

@@ -6,6 +6,7 @@ import { IdallocError } from '../../errors.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
 import type { AuditOptions } from './audit.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
@@ -24,8 +25,8 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
     const reader = await readAll(context, config, { ...options, own: layout }, sink);
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
-    if (options.json === true) context.out(`${JSON.stringify(auditJson(reader.counts, join, findings))}\n`);
-    else context.out(auditText(reader.counts, join, findings, palette(context)));
+    const text = () => auditText(reader.counts, join, findings, palette(context));
+    present(context, options.json, auditJson(reader.counts, join, findings), text);
   });
 }
 

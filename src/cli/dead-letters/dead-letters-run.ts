@@ -10,6 +10,7 @@ import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { counted } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters.ts';
@@ -51,8 +52,7 @@ export async function listLetters(context: CliContext, options: LetterListOption
     newest(found, options.limit);
     return found;
   });
-  if (options.json === true) context.out(`${JSON.stringify({ letters: letters.map(letterJson) })}\n`);
-  else context.out(lettersText(letters, options.code));
+  present(context, options.json, { letters: letters.map(letterJson) }, () => lettersText(letters, options.code));
 }
 
 function newest(letters: Letter[], limit: number): void {
@@ -63,7 +63,7 @@ function newest(letters: Letter[], limit: number): void {
 /** Shows one letter. */
 export async function showLetter(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
   const letter = await withSession(context, (session) => readLetter(session, location));
-  context.out(json ? `${JSON.stringify(fullLetterJson(letter))}\n` : letterText(letter));
+  present(context, json, fullLetterJson(letter), () => letterText(letter));
 }
 
 /** Sends the records of letters again, after a confirmation. */
@@ -93,10 +93,10 @@ export async function runResend(
     );
     return { resent: await send(session, originals), unsent };
   });
-  if (json === true) context.out(`${JSON.stringify({ resent, unsent })}\n`);
-  else
-    for (const { letter, partition, offset } of resent)
-      context.out(`${letter} was sent again as request ${partition}:${offset}\n`);
+  const lines = resent.map(
+    ({ letter, partition, offset }) => `${letter} was sent again as request ${partition}:${offset}\n`,
+  );
+  present(context, json, { resent, unsent }, () => lines.join(''));
 }
 
 interface Resent {

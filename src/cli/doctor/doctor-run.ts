@@ -1,6 +1,7 @@
 import { certificateExpiries } from '../../config/certificates.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import { present } from '../present.ts';
 import { registryFault } from '../registry.ts';
 import { counted } from '../table.ts';
 import { palette } from '../terminal.ts';
@@ -26,7 +27,7 @@ export async function runDoctor(context: CliContext, json: boolean): Promise<voi
   ];
   const checks = (await Promise.all(groups)).flat();
   if (checks.some(({ state }) => state === 'fault')) context.setExitCode(EXIT.failed);
-  context.out(json ? `${JSON.stringify({ checks })}\n` : doctorText(context, checks));
+  present(context, json, { checks }, () => doctorText(context, checks));
 }
 
 function checkCertificates({ now }: CliContext, config: Config): Check[] {

@@ -25,6 +25,7 @@ import { confirmedTime } from '../confirmed-time.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { acquireRefusal } from './acquire-refusal.ts';
@@ -39,13 +40,11 @@ export async function showNamespace(context: CliContext, json: boolean): Promise
     return { found: viewFound(config, found), fault: await refusalFor(config, etcd, found) };
   });
   if (fault !== undefined) context.setExitCode(EXIT.failed);
-  if (json) {
-    const problem = fault === undefined ? null : { code: fault.code, message: fault.message };
-    return context.out(`${JSON.stringify({ ...found, fault: problem })}\n`);
-  }
+  const problem = fault === undefined ? null : { code: fault.code, message: fault.message };
   const well =
     found.uuid === null ? 'the first worker creates the namespace' : 'etcd has everything that was witnessed';
-  context.out(`${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`);
+  const text = `${foundText(found)}${fault === undefined ? well : `${fault.code}: ${fault.message}`}\n`;
+  present(context, json, { ...found, fault: problem }, () => text);
 }
 
 /** Why workers refuse to acquire here; also if etcd's content can't be read. */
@@ -68,10 +67,8 @@ async function refusalFor(
 export async function runRebuild(context: CliContext, options: RebuildFlags): Promise<void> {
   const { uuid, floor, config, found } = await withServers(context, (servers) => rebuild(context, servers, options));
   const floorTime = timeText(tickStartMs(config.layout, floor));
-  if (options.json === true) {
-    return context.out(`${JSON.stringify({ uuid, floor, floor_time: floorTime, found })}\n`);
-  }
-  context.out(`rebuilt as namespace ${uuid}; workers allocate IDs from ${floorTime} on\n`);
+  const text = `rebuilt as namespace ${uuid}; workers allocate IDs from ${floorTime} on\n`;
+  present(context, options.json, { uuid, floor, floor_time: floorTime, found }, () => text);
 }
 
 async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {

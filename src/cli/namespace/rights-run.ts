@@ -3,6 +3,7 @@ import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { claimKey } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
+import { present } from '../present.ts';
 import type { EtcdRole, RightsFlags } from './rights.ts';
 
 /** A right in etcd on one key, or on all keys with this prefix. */
@@ -26,8 +27,7 @@ export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'd
 export function runRights(context: CliContext, { user, role, json }: RightsFlags): void {
   const rights = etcdRightsOf(role, loadWorkerConfig(context.env));
   const commands = etcdCommands(user, rights);
-  if (json === true) context.out(`${JSON.stringify({ user, role, rights, commands })}\n`);
-  else context.out(commands.map((command) => `${command}\n`).join(''));
+  present(context, json, { user, role, rights, commands }, () => commands.map((command) => `${command}\n`).join(''));
 }
 
 /** Each user gets a role of the same name. */

@@ -14,6 +14,7 @@ import { type AuditStore, type FoundBatch, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { jsonLine } from '../present.ts';
 import { counted } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
 import {
@@ -47,7 +48,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const count = countOf(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
     const only = (more: object = {}) => {
-      if (options.json === true) context.out(`${JSON.stringify({ plan: planJson(plan), ...more })}\n`);
+      if (options.json === true) context.out(jsonLine({ plan: planJson(plan), ...more }));
     };
     if (count === 0 || options.dryRun === true) return only();
     await requireEmptyGroup(source, config.groupId);
@@ -186,7 +187,7 @@ function report({ context, options }: Session, { plan, forwarded, dead, counts, 
       errors,
       ...findingsJson(findings),
     };
-    context.out(`${JSON.stringify(view)}\n`);
+    context.out(jsonLine(view));
     return;
   }
   const errorList = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');

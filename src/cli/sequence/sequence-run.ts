@@ -8,6 +8,7 @@ import type { EtcdPort } from '../../identity/ports.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { table, timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import type { ChangeFlags, CloseFlags, CreateFlags, Json, RestartFlags } from './sequence.ts';
@@ -74,8 +75,8 @@ export async function listSequences(context: CliContext, flags: Json): Promise<v
     await log.readAll();
     const names = [...log.rows.keys()].sort();
     const views = names.map((name) => viewOf(log, name));
-    if (flags.json === true) context.out(`${JSON.stringify({ sequences: views })}\n`);
-    else context.out(views.length === 0 ? 'no sequences\n' : tableOf(views));
+    const text = () => (views.length === 0 ? 'no sequences\n' : tableOf(views));
+    present(context, flags.json, { sequences: views }, text);
   });
 }
 
@@ -172,7 +173,7 @@ function viewOf(log: SequenceLog, name: string): SequenceView {
 }
 
 function print(context: CliContext, { json }: Json, view: SequenceView): void {
-  context.out(json === true ? `${JSON.stringify(view)}\n` : tableOf([view]));
+  present(context, json, view, () => tableOf([view]));
 }
 
 function tableOf(views: readonly SequenceView[]): string {

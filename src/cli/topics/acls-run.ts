@@ -5,6 +5,7 @@ import { aclCommands, aclRules, type Right, rightsOf } from '../../adapters/kafk
 import { loadKafkaConfig } from '../../config/config.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import type { AclFlags } from './acls.ts';
 
 /** Prints or grants the rights. */
@@ -20,12 +21,9 @@ export async function runAcls(context: CliContext, flags: AclFlags, command: Com
   const rights = rightsOf(role, { topics, groupId, replyTopics, nestjs });
   if (apply) await withCluster(context, config, (source) => grant(source, aclRules(flags.principal, rights)));
   const commands = aclCommands(kafka.brokers, flags.principal, rights);
-  if (flags.json === true) {
-    const view = { principal: flags.principal, role, rights, commands, applied: apply };
-    return context.out(`${JSON.stringify(view)}\n`);
-  }
   const lines = apply ? rights.map((right) => `${flags.principal} may now ${rightText(right)}`) : commands;
-  context.out(lines.map((line) => `${line}\n`).join(''));
+  const view = { principal: flags.principal, role, rights, commands, applied: apply };
+  present(context, flags.json, view, () => lines.map((line) => `${line}\n`).join(''));
 }
 
 function rightText({ resource, pattern, name, operations }: Right): string {

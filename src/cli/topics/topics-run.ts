@@ -4,6 +4,7 @@ import { openRegistry, type RegisteredSchema } from '../../adapters/registry/sch
 import { loadKafkaConfig } from '../../config/config.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { registryFault } from '../registry.ts';
 import { palette } from '../terminal.ts';
 import type { InitOptions } from './topics.ts';
@@ -18,19 +19,17 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
   }));
   const registered = await openRegistry(config.registry)?.register(config.topics.requests);
   if (report.faults.length > 0) setExitCode(EXIT.failed);
-  if (json === true) {
-    const { clusterId: cluster_id, warnings, faults } = report;
-    const schemas = registered && schemasJson(registered);
-    return out(`${JSON.stringify({ cluster_id, ...made, warnings, faults, ...(schemas && { schemas }) })}\n`);
-  }
+  const { clusterId: cluster_id, warnings, faults } = report;
+  const view = { cluster_id, ...made, warnings, faults, schemas: registered && schemasJson(registered) };
   const lines = [
     ...made.created.map((name) => `created ${name}`),
     ...made.differences.map((difference) => `differs ${difference}`),
     ...(registered ?? []).map(({ subject, id }) => `schema ${id} is registered for subject ${subject}`),
-    ...report.warnings.map(textOf('warning')),
-    ...report.faults.map(textOf('fault')),
+    ...warnings.map(textOf('warning')),
+    ...faults.map(textOf('fault')),
   ];
-  out(lines.length === 0 ? 'all topics exist with the expected settings\n' : `${lines.join('\n')}\n`);
+  const text = lines.length === 0 ? 'all topics exist with the expected settings' : lines.join('\n');
+  present({ out }, json, view, () => `${text}\n`);
 }
 
 /** By subject, the id of the first schema, which all workers read and most requesters write. */
@@ -53,10 +52,7 @@ export async function runCheck(context: CliContext, json: boolean): Promise<void
   } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
-  if (json) {
-    const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, ...(registry && { registry }) };
-    return context.out(`${JSON.stringify(view)}\n`);
-  }
+  const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, registry };
   const paint = palette(context);
   const lines = [
     ...differences.map((difference) => `differs ${difference}`),
@@ -69,7 +65,7 @@ export async function runCheck(context: CliContext, json: boolean): Promise<void
       ? paint.green('a worker can start on these topics')
       : paint.red("a worker can't start on these topics"),
   ];
-  context.out(`${lines.join('\n')}\n`);
+  present(context, json, view, () => `${lines.join('\n')}\n`);
 }
 
 function textOf(kind: string): (fault: TopicFault) => string {

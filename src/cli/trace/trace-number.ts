@@ -8,6 +8,7 @@ import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
 import { timeText } from '../table.ts';
 import { Progress } from '../terminal.ts';
@@ -33,7 +34,7 @@ export async function traceNumber(
       `'${ledger}' has no record that gave out ${number} of ${sequence}: it was not given out, or is older than the ledger`,
     );
   }
-  context.out(json === true ? `${JSON.stringify(viewOf(found, sequence, number))}\n` : textOf(found, sequence, number));
+  present(context, json, viewOf(found, sequence, number), () => textOf(found, sequence, number));
 }
 
 async function find(

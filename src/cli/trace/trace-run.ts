@@ -9,6 +9,7 @@ import { formSettings, orUsageError } from '../chosen-form.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
+import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { Progress, palette } from '../terminal.ts';
 import {
@@ -40,7 +41,7 @@ export async function runTrace(
   const settings = formSettings(layout, options, context.env);
   const { id } = orUsageError(command, () => readIdText(text, options.form, settings));
   const trace = await traceId(context, id, timeOf(id, layout, command), options.allReplies === true);
-  context.out(options.json === true ? `${JSON.stringify(traceJson(trace))}\n` : traceText(context, trace));
+  present(context, options.json, traceJson(trace), () => traceText(context, trace));
 }
 
 function timeOf(id: bigint, layout: Layout, command: Command): number {
