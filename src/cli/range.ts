@@ -114,7 +114,8 @@ function viewSpan(layout: Layout, { first, last, fromMs, toMs }: IdSpan, texts: 
     to_ms: toMs,
     first: String(first),
     last: String(last),
-    ...(texts && { first_form: texts.first, last_form: texts.last }),
+    first_form: texts?.first,
+    last_form: texts?.last,
   };
 }
 

@@ -193,6 +193,6 @@ function wholeTimestamp(timestampMs: number): bigint {
   return Number.isSafeInteger(timestampMs) ? BigInt(timestampMs) : -1n;
 }
 
-function addressed(to: { readonly replyTopic: string; readonly replyPartition?: number }) {
-  return { topic: to.replyTopic, ...(to.replyPartition === undefined ? {} : { partition: to.replyPartition }) };
+function addressed({ replyTopic, replyPartition }: { readonly replyTopic: string; readonly replyPartition?: number }) {
+  return { topic: replyTopic, partition: replyPartition };
 }

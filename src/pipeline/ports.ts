@@ -40,7 +40,7 @@ export interface SchemaIds {
 /** A record to publish. Without a partition, the hash of its key decides. */
 export interface OutgoingRecord {
   readonly topic: string;
-  readonly partition?: number;
+  readonly partition?: number | undefined;
   readonly key: Buffer | null;
   readonly value: Buffer | null;
   readonly headers: RecordHeaders;

@@ -50,7 +50,7 @@ interface KnownId {
   /** As requestHeader returns it; undefined if the registry has no answer for it. */
   readonly header: Buffer | 'none' | undefined;
   /** Until when an id counts as unknown that the registry did not have, or did not answer. */
-  readonly untilMs?: number;
+  readonly untilMs?: number | undefined;
 }
 
 export interface RegisteredSchema {
@@ -243,7 +243,7 @@ export class SchemaRegistry implements SchemaIds {
   async #lookOnce(id: number): Promise<void> {
     const response = await this.#call('GET', `schemas/ids/${id}`, undefined, 'any answer');
     const untilMs = this.#deps.monotonicMs() + ABSENT_MS;
-    this.#remember(id, { header: headerOf(response), ...(response.status === 200 ? {} : { untilMs }) });
+    this.#remember(id, { header: headerOf(response), untilMs: response.status === 200 ? undefined : untilMs });
   }
 
   #remember(id: number, known: KnownId): void {

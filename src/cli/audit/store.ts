@@ -25,7 +25,7 @@ export interface FoundBatch extends BatchLocation {
   /** The record's timestamp. */
   readonly timeMs: number;
   /** Ledger: where the reply goes. */
-  readonly replyTopic?: string;
+  readonly replyTopic?: string | undefined;
   /** Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the first. */
   readonly doubtful?: boolean;
   /** Reply: written since a replay began. */
@@ -104,7 +104,7 @@ export class AuditStore implements Disposable {
         digest: asBuffer(digest),
         ranges: asBuffer(ranges),
         timeMs,
-        ...(reply < 0 ? {} : { replyTopic: this.#topics[reply] ?? '?' }),
+        replyTopic: reply < 0 ? undefined : (this.#topics[reply] ?? '?'),
         ...(isLedger ? { doubtful: flag === 1 } : { again: flag === 1 }),
       };
     }

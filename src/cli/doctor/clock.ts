@@ -2,6 +2,7 @@ import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
+import { tlsOf } from '../../kafka/wire/settings.ts';
 import { type Check, judgeClock, warn } from './checks.ts';
 
 /** Compares the clocks by the Date header of etcd's HTTP endpoint, which has whole seconds. */
@@ -25,11 +26,6 @@ export async function checkClock(
 
 /** The built-in fetch does not support client certificates. */
 function dateOf(url: URL, tls: Config['etcd']['tls'], timeoutMs: number): Promise<string> {
-  const { ca, clientCertificate } = tls ?? {};
-  const certificates = {
-    ...(ca === undefined ? {} : { ca: ca() }),
-    ...(clientCertificate === undefined ? {} : { cert: clientCertificate.cert(), key: clientCertificate.key() }),
-  };
   return new Promise((resolve, reject) => {
     const take = (answer: IncomingMessage) => {
       answer.resume();
@@ -37,7 +33,9 @@ function dateOf(url: URL, tls: Config['etcd']['tls'], timeoutMs: number): Promis
     };
     const options = { signal: AbortSignal.timeout(timeoutMs), agent: false };
     const request =
-      url.protocol === 'https:' ? getHttps(url, { ...options, ...certificates }, take) : getHttp(url, options, take);
+      url.protocol === 'https:'
+        ? getHttps(url, { ...options, ...tlsOf(tls ?? {}) }, take)
+        : getHttp(url, options, take);
     request.once('error', reject);
   });
 }

@@ -25,7 +25,7 @@ interface SequenceView {
   readonly closed: boolean;
   readonly stated_at: string;
   /** Set while workers answer SEQUENCE_FORGOTTEN: the lowest number at which it may go on. */
-  readonly forgotten_below?: number;
+  readonly forgotten_below?: number | undefined;
 }
 
 /** Sequences of a partition that workers keep in memory. */
@@ -168,7 +168,7 @@ function viewOf(log: SequenceLog, name: string): SequenceView {
     partition: found.partition,
     ...known,
     stated_at: timeText(stated.appendedAtMs),
-    ...(floor !== undefined && { forgotten_below: floor }),
+    forgotten_below: floor,
   };
 }
 

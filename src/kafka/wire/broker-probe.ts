@@ -2,6 +2,7 @@ import { APIS } from './apis.ts';
 import { WireConnection } from './kafkajs-connection.ts';
 import { loggerTo, versionsOf } from './kafkajs-dialer.ts';
 import type { BrokerAddress } from './port.ts';
+import type { tlsOf } from './settings.ts';
 
 /** The result of probing one broker without a login. */
 export interface BrokerProbe {
@@ -18,7 +19,7 @@ export interface BrokerProbe {
  */
 export async function probeBroker(
   address: BrokerAddress,
-  tls: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined,
+  tls: Partial<ReturnType<typeof tlsOf>> | undefined,
   timeoutMs: number,
 ): Promise<BrokerProbe> {
   const connection = new WireConnection(address, { ssl: tls ?? false, clientId: null }, () => undefined, loggerTo());

@@ -73,9 +73,7 @@ function send(url: string, { method, headers, body }: Init, ca: Secret | undefin
   return new Promise((resolve, reject) => {
     const options = { method, headers, signal: AbortSignal.timeout(TIMEOUT_MS) };
     const isTls = new URL(url).protocol === 'https:';
-    const request = isTls
-      ? requestHttps(url, { ...options, ...(ca === undefined ? {} : { ca: ca() }) })
-      : requestHttp(url, options);
+    const request = isTls ? requestHttps(url, { ...options, ca: ca?.() }) : requestHttp(url, options);
     request.on('error', reject);
     request.on('response', (response) => {
       const chunks: Buffer[] = [];

@@ -33,14 +33,11 @@ type ConnectionSettings = Omit<KafkaSettings, 'brokers'>;
 
 /** TLS options with the current certificates. */
 export function tlsOf({ ca, clientCertificate }: Pick<KafkaSettings, 'ca' | 'clientCertificate'>): {
-  ca?: string;
-  cert?: string;
-  key?: string;
+  ca: string | undefined;
+  cert: string | undefined;
+  key: string | undefined;
 } {
-  return {
-    ...(ca === undefined ? {} : { ca: ca() }),
-    ...(clientCertificate === undefined ? {} : { cert: clientCertificate.cert(), key: clientCertificate.key() }),
-  };
+  return { ca: ca?.(), cert: clientCertificate?.cert(), key: clientCertificate?.key() };
 }
 
 /** The settings as kafkajs takes them, with the current secrets. */
