@@ -4,7 +4,7 @@ import { VARIABLES } from '../../src/config/variables.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { VALUES_SCHEMA } from './values-schema.ts';
 
-/** The variables that the chart computes with. Their values replace `${NAME}` in the topics and rights. */
+/** The variables that the chart computes with; one that is not set is empty, and so is a name made of it. Their values replace `${NAME}` in the topics and rights. */
 const USED = [
   'KAFKA_GROUP_ID',
   'ID_SPACE',
@@ -12,6 +12,7 @@ const USED = [
   'LEDGER_TOPIC',
   'DEAD_LETTER_TOPIC',
   'REPLY_TOPIC_PREFIX',
+  'API_REPLY_TOPIC',
   'REQUEST_PARTITIONS',
   'TOPIC_REPLICATION_FACTOR',
   'REQUEST_RETENTION_MS',
@@ -34,6 +35,7 @@ const TOPICS: TopicSettings = {
   deadLetters: variable('DEAD_LETTER_TOPIC'),
   witness: `${variable('ID_SPACE')}.witness`,
   replyPrefix: variable('REPLY_TOPIC_PREFIX'),
+  apiReplies: variable('API_REPLY_TOPIC'),
   requestPartitions: STAND_INS.REQUEST_PARTITIONS,
   replicationFactor: 3,
   requestRetentionMs: STAND_INS.REQUEST_RETENTION_MS,
@@ -41,7 +43,7 @@ const TOPICS: TopicSettings = {
   allowWeakLedger: false,
 };
 /** The order of `planTopics`. */
-const PURPOSES = ['requests', 'ledger', 'dead-letters', 'witness', 'cli-replies'];
+const PURPOSES = ['requests', 'ledger', 'dead-letters', 'witness', 'cli-replies', 'http-replies'];
 
 /** As Strimzi writes a right. */
 const strimziRight = ({ resource, pattern, name, operations }: Right) => {
@@ -55,7 +57,7 @@ function kafkaFacts(): unknown {
     presetLayout(name as PresetName, { epochMs: 0 }).maxWorker,
   ]);
   return {
-    defaults: Object.fromEntries(USED.map((name) => [name, VARIABLES[name].fallback])),
+    defaults: Object.fromEntries(USED.map((name) => [name, VARIABLES[name].fallback ?? ''])),
     highestWorker: Object.fromEntries(highest),
     topics: planTopics(TOPICS).map(({ name, partitions, configs }, i) => {
       return { purpose: PURPOSES[i], name, partitions, config: configs };

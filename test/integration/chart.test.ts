@@ -166,14 +166,15 @@ test.for<[string, number, readonly string[]]>([
   expect(only(manifests, 'StatefulSet').spec).not.toHaveProperty('replicas');
 });
 
-test('Strimzi gets the topics of `topics init` and the rights of docs/reference/rights.md, with the names of the values', async () => {
+test.for<Readonly<Record<string, string>>>([
+  { REQUEST_TOPIC: 'a.requests', REQUEST_RETENTION_MS: '3600000' },
+  { API_REPLY_TOPIC: 'id.replies.http' },
+])('Strimzi gets the topics of `topics init` and the rights of docs/reference/rights.md, with %o', async (env) => {
   const manifests = await chart.render(
     OPERATORS,
-    'config.REQUEST_TOPIC=a.requests',
-    'config.REQUEST_RETENTION_MS=3600000',
+    ...Object.entries(env).map(([name, value]) => `config.${name}=${value}`),
   );
-  const env = { KAFKA_BROKERS: 'k:1', REQUEST_TOPIC: 'a.requests', REQUEST_RETENTION_MS: '3600000' };
-  const config = loadWorkerConfig({ ...env, ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '1' });
+  const config = loadWorkerConfig({ ...env, KAFKA_BROKERS: 'k:1', ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '1' });
   const topics = manifests.filter(({ kind }) => kind === 'KafkaTopic').map(({ spec }) => spec);
   expect(topics).toEqual(
     planTopics(config.topics).map(({ name, partitions, configs }) => {
