@@ -50,6 +50,8 @@ export class NumberRequests implements AsyncDisposable {
   readonly #requester: Requester;
   readonly #throttle: Throttle;
   #link: Promise<Transport> | undefined;
+  /** The last error of the link. */
+  #fault: { readonly error: Error; readonly atMs: number } | undefined;
 
   constructor(options: NumberRequestsOptions) {
     const { runtime } = options.wire;
@@ -69,7 +71,8 @@ export class NumberRequests implements AsyncDisposable {
 
   /** The numbers of the key. Rejects with the refusal of a worker, or with what `Requester.requestNumbers` throws. */
   take = async ({ sequence, count, key, signal }: NumberRequest): Promise<TakenNumbers> => {
-    const { numbers, replayed } = await this.#requester.requestNumbers({
+    const beganMs = this.#runtime.monotonicMs();
+    const asked = this.#requester.requestNumbers({
       sequence,
       count,
       correlationId: Buffer.from(this.#runtime.uuid()),
@@ -81,6 +84,9 @@ export class NumberRequests implements AsyncDisposable {
       timeoutMs: WAIT_MS,
       signal,
     });
+    const { numbers, replayed } = await asked.catch((error: unknown) => {
+      throw this.#causeOf(error, beganMs);
+    });
     return { numbers, replayed };
   };
 
@@ -88,6 +94,13 @@ export class NumberRequests implements AsyncDisposable {
     this.#requester.close(new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'));
     const link = await this.#link?.catch(() => undefined);
     await link?.close();
+  }
+
+  /** Why there was no reply: replies that can't be read, or else workers that don't answer. */
+  #causeOf(error: unknown, beganMs: number): unknown {
+    const fault = this.#fault;
+    if (!(error instanceof IdallocError && error.code === 'NO_REPLY') || fault === undefined) return error;
+    return fault.atMs >= beganMs && !this.#requester.hasRepliedSince(fault.atMs) ? fault.error : error;
   }
 
   async #send(request: OutgoingRequest): Promise<void> {
@@ -119,6 +132,7 @@ export class NumberRequests implements AsyncDisposable {
   }
 
   #report(error: unknown): void {
+    if (error instanceof Error) this.#fault = { error, atMs: this.#runtime.monotonicMs() };
     const text = describeError(error);
     if (!this.#throttle.passes(text)) return;
     const { replyTopic } = this.#options;

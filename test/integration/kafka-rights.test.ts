@@ -1,10 +1,11 @@
 import type { AclEntry } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
-import { KEPT_LEASE, Realm } from '../support/realm.ts';
+import { KEPT_LEASE, Realm, type RealmOptions } from '../support/realm.ts';
 import { grant, isOperation, revoke, SecuredKafka, type WorkerRights, workerRights } from '../support/secured-kafka.ts';
 import { suiteServers } from '../support/servers.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
+import type { WorkerProcess } from '../support/worker-process.ts';
 
 const USER = 'id-worker';
 const PASSWORD = 'kafka-pass';
@@ -28,14 +29,8 @@ beforeAll(async () => {
 
 afterAll(() => stack.disposeAsync());
 
-/** Starts a worker with exactly the rights of the list, under a load of which half must be forwarded. */
-async function start(): Promise<LoadedWorker> {
-  const realm = await Realm.create(
-    { ...suiteServers(), brokers: [kafka.plaintext] },
-    { partitions: PARTITIONS, env: KEPT_LEASE },
-  );
-  await grant(realm, Object.values(workerRights(realm, USER)).flat());
-  const login = {
+function login(): Readonly<Record<string, string>> {
+  return {
     KAFKA_BROKERS: kafka.byLogin,
     KAFKA_TLS: '1',
     KAFKA_CA_FILE: kafka.authority.own.certFile,
@@ -43,7 +38,23 @@ async function start(): Promise<LoadedWorker> {
     KAFKA_SASL_USERNAME: USER,
     KAFKA_SASL_PASSWORD: PASSWORD,
   };
-  return stack.use(await LoadedWorker.start(realm, login, { misroutes: true }));
+}
+
+/** The status and code of a request for numbers of a sequence that does not exist. */
+async function fetchNumbers(worker: WorkerProcess, key: string) {
+  const headers = { 'idempotency-key': key };
+  const answer = await fetch(`${await worker.api()}/api/v1/sequences/none`, { method: 'POST', headers });
+  return { status: answer.status, ...((await answer.json()) as { code: string; detail: string }) };
+}
+
+/** Starts a worker with exactly the rights of the list, under a load of which half must be forwarded. */
+async function start(options: Pick<RealmOptions, 'numbersOverHttp'> = {}): Promise<LoadedWorker> {
+  const realm = await Realm.create(
+    { ...suiteServers(), brokers: [kafka.plaintext] },
+    { ...options, partitions: PARTITIONS, env: KEPT_LEASE },
+  );
+  await grant(realm, Object.values(workerRights(realm, USER)).flat());
+  return stack.use(await LoadedWorker.start(realm, login(), { misroutes: true }));
 }
 
 interface Right {
@@ -161,5 +172,24 @@ describe.skipIf(why !== undefined)(`rights that are revoked under load${why ? `:
       await loaded.check();
       expect(await loaded.realm.records(loaded.realm.deadLetterTopic)).toBe(0);
     });
+  });
+
+  test('Read on the replies to HTTP callers: numbers of sequences get 503 until it is granted, and all else is served', async () => {
+    const loaded = await start({ numbersOverHttp: true });
+    const { realm, worker } = loaded;
+    expect(await fetchNumbers(worker, 'granted')).toMatchObject({ status: 404, code: 'UNKNOWN_SEQUENCE' });
+    const acl = workerRights(realm, USER).apiReplies;
+    expect(acl).toHaveLength(1);
+    await worker.stop();
+    await revoke(realm, acl);
+    const again = realm.worker(login());
+    await again.ready();
+    const detail = expect.stringContaining(`'${realm.env.API_REPLY_TOPIC}'`);
+    const refused = await fetchNumbers(again, 'revoked');
+    expect(refused).toMatchObject({ status: 503, code: 'KAFKA_UNAVAILABLE', detail });
+    expect(await readiness(again)).toMatchObject({ status: 200 });
+    await grant(realm, acl);
+    await expect.poll(() => fetchNumbers(again, 'granted again'), { timeout: 60_000 }).toMatchObject({ status: 404 });
+    await loaded.answered(loaded.load.requests.length - loaded.answers);
   });
 });

@@ -144,7 +144,7 @@ export function isOperation(name: keyof typeof OPERATIONS): (entry: AclEntry) =>
   return ({ operation }) => operation === OPERATIONS[name];
 }
 
-type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'group';
+type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'apiReplies' | 'group';
 export type WorkerRights = Readonly<Record<Place, readonly AclEntry[]>>;
 
 /** The rights of a worker by resource, from the list that `topics acls` grants. */
@@ -156,6 +156,7 @@ export function workerRights(realm: Realm, user: string): WorkerRights {
     witness: witnessTopic,
     deadLetters: deadLetterTopic,
     replyPrefix: env.REPLY_TOPIC_PREFIX ?? '',
+    apiReplies: env.API_REPLY_TOPIC,
   };
   const rules = aclRules(`User:${user}`, rightsOf('worker', { topics, groupId }));
   const on = (resource: AclRule['resource'], resourceName: string) =>
@@ -178,6 +179,7 @@ export function workerRights(realm: Realm, user: string): WorkerRights {
     witness: on('topic', witnessTopic),
     deadLetters: on('topic', deadLetterTopic),
     replies: on('topic', topics.replyPrefix),
+    apiReplies: topics.apiReplies === undefined ? [] : on('topic', topics.apiReplies),
     group: on('group', groupId),
   };
 }

@@ -87,6 +87,18 @@ test('without an answer it is sent again, and rejects with NO_REPLY in the end',
   expect([sent.length > 1, new Set(sent).size]).toEqual([true, 1]);
 });
 
+test('while replies can not be read, that is the reason why there is none', async () => {
+  await start();
+  stage.kafka.refuses = (call) => (call === 'fetch' ? 'TOPIC_AUTHORIZATION_FAILED' : undefined);
+  const unread = { code: 'KAFKA_UNAVAILABLE', message: expect.stringContaining(`'${REPLIES}' cannot be read`) };
+  await expect(stage.during(take('invoices'))).rejects.toMatchObject(unread);
+  await stage.clock.pass(120_000);
+  await expect(stage.during(take('invoices'))).rejects.toMatchObject(unread);
+  stage.kafka.refuses = () => undefined;
+  await stage.clock.pass(20_000);
+  await expect(stage.during(take('invoices'))).rejects.toMatchObject({ code: 'NO_REPLY' });
+});
+
 test('a missing reply topic is logged, and requests succeed as soon as it exists', async () => {
   await start('id.replies.later');
   await stage.clock.pass(15_000);
