@@ -1,9 +1,8 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import { constants, homedir, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 
 /**
  * Keeps compiled code for the next start, unless NODE_DISABLE_COMPILE_CACHE is set; NODE_COMPILE_CACHE names another directory.
@@ -20,12 +19,14 @@ function cacheCompiledCode(): void {
   enableCompileCache(join(process.env.XDG_CACHE_HOME || join(home, '.cache'), 'idalloc', 'compiled'));
 }
 
+const args = process.argv.slice(2);
 cacheCompiledCode();
 // A static import would be compiled before the cache is on.
 const { EXIT } = await import('./cli/context.ts');
 const { runCli } = await import('./cli/program.ts');
 const { describeError } = await import('./errors.ts');
-const { createLogger } = await import('./log.ts');
+/** A worker's, which has to log its crash; the others are for people, and start faster without a logger. */
+const createLogger = args[0] === 'worker' ? (await import('./log.ts')).createLogger : undefined;
 
 /** The first external IPv4 address of this machine, or 127.0.0.1 if it has none. */
 function hostIp(): string {
@@ -38,15 +39,16 @@ function version(): string {
   return (JSON.parse(text) as { version: string }).version;
 }
 
-const args = process.argv.slice(2);
 const stop = new AbortController();
 let signalNumber = 2;
 const PARENT_CHECK_MS = 500;
 
 /** After an unexpected error nothing in this process can be trusted, so it exits and its lease expires. */
 function crash(error: unknown): never {
-  const destination = args[0] === 'worker' ? 'stdout' : 'stderr';
-  createLogger({ level: 'fatal', destination }).fatal({ err: error }, `idalloc crashed: ${describeError(error)}`);
+  const what = `idalloc crashed: ${describeError(error)}`;
+  const log = createLogger?.({ level: 'fatal', destination: 'stdout' });
+  if (log !== undefined) log.fatal({ err: error }, what);
+  else writeSync(process.stderr.fd, `${what}\n${error instanceof Error ? error.stack : ''}\n`);
   process.exit(EXIT.software);
 }
 
@@ -88,7 +90,8 @@ function stopWithShell(): void {
 if (args[0] === 'worker' && process.env.npm_command === 'exec') stopWithShell();
 
 /** Resolves to an empty answer on a stop signal and at the end of input. */
-function ask(question: string): Promise<string> {
+async function ask(question: string): Promise<string> {
+  const { createInterface } = await import('node:readline');
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   return new Promise((resolve) => {
     stop.signal.addEventListener('abort', () => lines.close(), { once: true });

@@ -18,6 +18,8 @@ const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PARENT_CHECK_MS = 200;
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const BIN = join(ROOT, 'node_modules/.bin');
+/** Compiled code of the command: with a cache from the start on, Node does not load its compiler of TypeScript. */
+const COMPILED = join(ROOT, '.idalloc/compiled');
 const PINNED = JSON.parse(readFileSync(join(ROOT, 'ops/node/package.json'), 'utf8')).version;
 const PROGRAMS = { start: 'ops/dev/start.ts', test: 'ops/dev/test.ts', idalloc: 'src/main.ts' };
 /** What a command that takes long is going to do. The others print only their own output. */
@@ -138,6 +140,7 @@ function handOver(command, options, args) {
       ...servers?.variables,
       PATH: `${BIN}${delimiter}${process.env.PATH ?? ''}`,
       KAFKAJS_NO_PARTITIONER_WARNING: '1',
+      ...(command === 'idalloc' ? { NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? COMPILED } : {}),
     },
   });
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {

@@ -9,7 +9,8 @@ const MAIN = join(import.meta.dirname, '../../src/main.ts');
 /**
  * What it costs to start commands and a worker: CPU seconds and wall time, as a ratio to an empty program of the same run. Each
  * start is measured without compiled code of an earlier one (cold), and with it (warm). Rounds take turns, so that other load on
- * the machine affects all of them alike; the least of the rounds counts.
+ * the machine affects all of them alike; the least of the rounds counts. Commands that ask servers are measured if the
+ * environment names some.
  */
 const { values } = parseArgs({
   options: {
@@ -24,6 +25,7 @@ if (values.help) {
     [
       'Measures the start of commands and of a worker: CPU and wall ms, as a ratio to an empty program.',
       'npm run bench:start -- [--rounds 3] [--main PATH] [--json]',
+      'With KAFKA_BROKERS and ETCD_ENDPOINTS, as `npm start` prints them, also commands that ask these servers.',
       '  --rounds    the least of the rounds is printed',
       '  --main      main.ts of another checkout, or main.js of a package, to compare it',
       '',
@@ -43,8 +45,13 @@ const WORKER = {
 };
 interface Start {
   readonly args: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
+  readonly env?: NodeJS.ProcessEnv;
 }
+
+const { env } = process;
+/** Commands that change nothing but the topic of replies. */
+const ASKING = ['doctor', 'topics check', 'leases', 'sequence list', 'request'];
+const asking = env.KAFKA_BROKERS && env.ETCD_ENDPOINTS ? ASKING : [];
 
 const EMPTY = 'node -e 0';
 const STARTS: Readonly<Record<string, Start>> = {
@@ -57,6 +64,7 @@ const STARTS: Readonly<Record<string, Start>> = {
   'worker --help': { args: [values.main, 'worker', '--help'] },
   'worker, without configuration': { args: [values.main, 'worker'] },
   'worker, until it opens its index': { args: [values.main, 'worker'], env: WORKER },
+  ...Object.fromEntries(asking.map((command) => [command, { args: [values.main, ...command.split(' ')], env }])),
 };
 
 interface Cost {

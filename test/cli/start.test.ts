@@ -29,7 +29,7 @@ const SERVERS = [
   ...['adapters/etcd', 'adapters/index', 'adapters/registry', 'kafka/wire', 'kafka/loops', 'kafka/records'],
   ...['client', 'http', 'worker', 'pipeline', 'identity'],
 ];
-const FORMATS = ['zod', '@noble/hashes', '@noble/ciphers'];
+const FORMATS = ['pino', 'zod', '@noble/hashes', '@noble/ciphers'];
 
 let dir = '';
 beforeAll(() => {
@@ -54,7 +54,7 @@ describe('a start loads only what the command line needs', () => {
     async (args) => {
       const loaded = await loadedBy(args);
       expect(loaded).toContain('commander');
-      expect(loaded.filter((name) => SERVERS.includes(name))).toEqual([]);
+      expect(loaded.filter((name) => [...SERVERS, 'pino'].includes(name))).toEqual([]);
     },
   );
 
@@ -81,6 +81,15 @@ describe('a start loads only what the command line needs', () => {
     expect(loaded).toContain('kafkajs');
     const others = ['etcd3', '@grpc/grpc-js', 'fastify', 'prom-client', 'node:sqlite', 'worker', 'pipeline', 'http'];
     expect(loaded.filter((name) => others.includes(name))).toEqual([]);
+  });
+});
+
+test('a command that crashes says why, with the stack, and exits with 70', async () => {
+  const crashing = `process.on('newListener', (name) => name === 'uncaughtException' && process.nextTick(() => { throw new Error('a bug') }))`;
+  const args = ['--import', `data:text/javascript,${encodeURIComponent(crashing)}`, MAIN, 'decode', '1'];
+  await expect(execute(process.execPath, args)).rejects.toMatchObject({
+    code: 70,
+    stderr: expect.stringMatching(/^idalloc crashed: a bug\nError: a bug\n {4}at /),
   });
 });
 

@@ -27,6 +27,14 @@ test('bootstrap runs a file of the checkout with options of Node, and a program 
   expect((await run('tsc', '--version')).stdout).toMatch(/^Version \d/);
 });
 
+test('bootstrap runs the command of the checkout without loading the compiler of TypeScript, once its code is compiled', async () => {
+  const meter = `process.on('exit', () => console.error(process.version, process.moduleLoadList.some((name) => name.includes('amaro'))))`;
+  const env = { ...process.env, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(meter)}` };
+  const run = () => promisify(execFile)(process.execPath, [BOOTSTRAP, 'idalloc', '--version'], { env });
+  await run();
+  expect((await run()).stderr).toBe(`${process.version} false\n`.repeat(2)); // of bootstrap, and of the command
+});
+
 test('bootstrap names the version to install if the installed Node is too old', async () => {
   await expect(onStrangePlatform('22.12.0')).rejects.toMatchObject({
     code: 1,

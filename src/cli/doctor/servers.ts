@@ -57,15 +57,15 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
   );
   if (brokerChecks.every(({ state }) => state === 'fault')) return { checks: brokerChecks };
   try {
-    return await withCluster(context, config, async (source) => ({
-      checks: [
-        ...brokerChecks,
-        ...(await tryTopics(source, config)),
-        await checkRights(source, config),
-        await tryGroup(source, config),
-      ],
-      witnessed: await tryWitness(source, config, context.stop),
-    }));
+    return await withCluster(context, config, async (source) => {
+      const [topics, rights, group, witnessed] = await Promise.all([
+        tryTopics(source, config),
+        checkRights(source, config),
+        tryGroup(source, config),
+        tryWitness(source, config, context.stop),
+      ]);
+      return { checks: [...brokerChecks, ...topics, rights, group], witnessed };
+    });
   } catch (error) {
     const fix = 'check KAFKA_SASL_*, and that the advertised addresses of the brokers can be reached from here';
     return { checks: [...brokerChecks, fault('Kafka cluster', describeError(error), fix)] };
@@ -135,10 +135,11 @@ export async function checkEtcd(
   const each = await Promise.all(
     endpoints.map(async (endpoint) => {
       try {
-        return [
-          judgeEtcd(endpoint, await etcdStatus(endpoint, config.etcd, TIMEOUT_MS)),
-          await checkClock(endpoint, config.etcd.tls, TIMEOUT_MS, now),
-        ];
+        const [status, clock] = await Promise.all([
+          etcdStatus(endpoint, config.etcd, TIMEOUT_MS),
+          checkClock(endpoint, config.etcd.tls, TIMEOUT_MS, now),
+        ]);
+        return [judgeEtcd(endpoint, status), clock];
       } catch (error) {
         return [unreachableServer(`etcd ${endpoint}`, describeError(error), 'ETCD_ENDPOINTS (or ETCD_USERNAME)')];
       }
