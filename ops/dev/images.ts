@@ -17,6 +17,7 @@ export const IMAGES = {
   kafka: DEFAULT_IMAGES.kafka,
   etcd: DEFAULT_IMAGES.etcd,
   node: 'node:24-bookworm-slim',
+  prometheus: 'prom/prometheus:v3.5.0',
 } as const;
 
 export type ImageName = keyof typeof IMAGES;
@@ -111,6 +112,7 @@ const STAND_INS: Readonly<
   kafka: { tools: ['java', 'mvn'], fill: jars },
   etcd: { tools: ['go'], fill: etcdPrograms },
   node: { tools: [], fill: nodeAndNpm },
+  prometheus: { tools: [], fill: async () => undefined },
 };
 
 async function buildStandIn(name: ImageName, base: Promise<unknown>, log: Log): Promise<void> {

@@ -110,6 +110,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'a clock that is wrong at the start, or drifts; also simulated',
   },
   compose: { project: 'long', seconds: 222, shows: 'docker-compose.yml' },
+  'compose-cluster': {
+    project: 'long',
+    seconds: 150,
+    shows: 'ops/compose/cluster.yml: three of each, one of which is killed, and Prometheus',
+  },
   'compressed-topics': {
     project: 'long',
     seconds: 178,
@@ -175,6 +180,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 17,
     shows: 'connections and log of a quiet worker, also while its broker restarts',
+  },
+  image: {
+    project: 'long',
+    seconds: 200,
+    shows: 'the image: size, labels, bill of materials, any user, a read-only root, no init',
   },
   'index-lost': { project: 'long', seconds: 31, shows: 'a deleted and a damaged index; also simulated' },
   install: {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { getContainerRuntimeClient, getReaper, LABEL_TESTCONTAINERS_SESSION_ID } from 'testcontainers';
-import { afterAll, beforeAll, expect, inject, type TestContext, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
 import { buildWorkerImages, FAULTS_IMAGE } from '../../ops/dev/images.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { decode } from '../../src/ids/ids.ts';
@@ -11,6 +11,7 @@ import {
   type StartedIdAllocEnvironment,
 } from '../../src/testcontainers/index.ts';
 import { ownerLabels } from '../support/container-servers.ts';
+import { requireEngine } from '../support/engine.ts';
 import { report } from '../support/whole-history.ts';
 
 const BUILD_MS = 900_000;
@@ -23,11 +24,6 @@ let env: StartedIdAllocEnvironment;
 
 function log(line: string): void {
   process.stderr.write(`testcontainers test: ${line}\n`);
-}
-
-function needsEngine({ skip }: TestContext): void {
-  if (noEngine !== undefined && !process.env.CI) skip(`needs a container engine: ${noEngine}`);
-  if (noEngine !== undefined) throw new Error(`CI is set, so the containers must be tested: ${noEngine}`);
 }
 
 beforeAll(async () => {
@@ -58,7 +54,7 @@ function reason(worker: StartedIdAllocContainer): Promise<string> {
 }
 
 test('a paused worker, a clock step and a lost lease have their effects, and no ID is allocated twice', async (context) => {
-  needsEngine(context);
+  requireEngine(context);
   const [first, second] = env.workers;
   if (first === undefined || second === undefined) throw new TypeError('there are two workers');
   const begun = await Promise.all([idsOf(first), idsOf(second)]);
@@ -96,7 +92,7 @@ test('a paused worker, a clock step and a lost lease have their effects, and no 
 });
 
 test("a separate worker joins servers by address and by container, and reports that its clock can't be stepped", async (context) => {
-  needsEngine(context);
+  requireEngine(context);
   await using worker = await new IdAllocContainer()
     .withKafka('kafka:19092')
     .withEtcd(env.etcd)
@@ -112,7 +108,7 @@ test("a separate worker joins servers by address and by container, and reports t
 });
 
 test('an environment whose workers do not start reports the reason, and leaves nothing behind', async (context) => {
-  needsEngine(context);
+  requireEngine(context);
   const label = { 'idalloc.test.case': randomUUID() };
   const client = await getContainerRuntimeClient();
   const { dockerode } = client.container;

@@ -104,9 +104,13 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ],
   ['docker build -f ops/Dockerfile -t idalloc:local .', { file: IMAGES, by: 'buildWorkerImages(' }],
   ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', { file: IMAGES, by: 'buildWorkerImages(' }],
+  [
+    'docker compose -f ops/compose/cluster.yml up --build',
+    { file: 'test/integration/compose-cluster.test.ts', by: "project.compose('build')" },
+  ],
   ['docker compose up', { file: COMPOSE, by: "compose('up'" }],
   ['docker compose up --build', { file: COMPOSE, by: "compose('build')" }],
-  ['docker compose down --volumes', { file: COMPOSE, by: "compose('down', '--volumes'" }],
+  ['docker compose down --volumes', { file: 'test/support/compose-project.ts', by: "compose('down', '--volumes'" }],
   ['pip install -r requirements.txt', { file: PYTHON, by: 'pythonEnvironment()' }],
   ['python request.py --reply-topic id.replies.orders --count 5', { file: PYTHON, by: "'request.py'" }],
   [
