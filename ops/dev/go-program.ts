@@ -16,6 +16,8 @@ export interface GoProgram {
   readonly module: string;
   /** The package to build. */
   readonly main: string;
+  /** The variable of the program that has its version with a v before it, where the program can't tell it otherwise. */
+  readonly versionVariable?: string;
 }
 
 /** The version that go.mod pins, and the name of the program's directory in the cache. */
@@ -39,13 +41,14 @@ export async function buildGoProgram(
   env: NodeJS.ProcessEnv,
   options: Omit<BuildOptions, 'what'>,
 ): Promise<string> {
-  const { name, folder, main } = program;
+  const { name, folder, main, versionVariable } = program;
   const { version, cacheName } = pinnedGoProgram(program);
+  const flags = `-s -w${versionVariable === undefined ? '' : ` -X ${versionVariable}=v${version}`}`;
   const dir = await cached(cacheName, { ...options, what: `${name} ${version} (built by Go)` }, async (into) => {
     const go = await goCommand(env, options);
     await run({
       command: go.command,
-      args: ['build', '-trimpath', '-buildvcs=false', '-ldflags=-s -w', '-o', join(into, name), main],
+      args: ['build', '-trimpath', '-buildvcs=false', `-ldflags=${flags}`, '-o', join(into, name), main],
       purpose: `the build of ${name} by Go`,
       timeoutMs: BUILD_TIMEOUT_MS,
       cwd: join(import.meta.dirname, folder),

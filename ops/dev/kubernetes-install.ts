@@ -15,6 +15,7 @@ const API_SERVER: GoProgram = {
   folder: 'kubernetes',
   module: 'k8s.io/kubernetes',
   main: 'k8s.io/kubernetes/cmd/kube-apiserver',
+  versionVariable: 'k8s.io/component-base/version.gitVersion',
 };
 
 /** The definitions of what other operators add to Kubernetes. */

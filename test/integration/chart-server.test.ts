@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NAMESPACE, only, RenderedChart, VALUES } from '../support/chart-render.ts';
+import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import { KubernetesSchemas } from '../support/kubernetes-schemas.ts';
 import { KubernetesServer } from '../support/kubernetes-server.ts';
 
@@ -32,4 +33,23 @@ test('it refuses what no schema shows: a mount without its volume, and an unknow
   expect(await server.refusal(without, NAMESPACE)).toMatch(/volumeMounts.*Not found.*tmp/);
   const misspelt = { ...set, spec: { ...set.spec, replica: 3 } };
   expect(await server.refusal(misspelt, NAMESPACE)).toContain('unknown field');
+});
+
+/** Its commands of kubectl need nodes that run pods; what `npm run chart` does, packs the chart here. */
+const PAGE = readPage('docs/operations/kubernetes.md');
+
+test('helm installs, upgrades, rolls back and removes the release of the page', async () => {
+  const values = blocksOf(PAGE).find(({ language }) => language === 'yaml');
+  const helm = (command: string, ...more: readonly string[]) =>
+    chart.command(command, values?.body.join('\n') ?? '', [...server.helmOptions, ...more]);
+  // Nothing runs the job here, so helm would wait for it.
+  const commands = blockCommands(PAGE).flatMap(({ command }) => (command.startsWith('helm ') ? [command] : []));
+  expect(commands.map((command) => command.split(' ')[1])).toEqual(['install', 'upgrade']);
+  for (const command of commands) expect(await helm(command, '--no-hooks')).toContain('STATUS: deployed');
+  const path = `/apis/apps/v1/namespaces/${NAMESPACE}/statefulsets/ids-idalloc`;
+  expect(await server.stored(path)).toMatchObject({ spec: { replicas: 3 } });
+  expect(PAGE).toContain('`helm rollback ids --namespace ids`');
+  await helm('helm rollback ids --namespace ids', '--no-hooks');
+  await helm('helm uninstall ids --namespace ids', '--no-hooks');
+  expect(await server.stored(path)).toBeUndefined();
 });

@@ -38,6 +38,7 @@ export class RenderedChart implements Disposable {
   readonly #dir = mkdtempSync(join(tmpdir(), 'idalloc-chart-'));
   readonly #helm: string;
   readonly #chart = join(this.#dir, 'idalloc');
+  #archive = '';
 
   private constructor(helm: string) {
     this.#helm = helm;
@@ -45,7 +46,7 @@ export class RenderedChart implements Disposable {
 
   static async pack(): Promise<RenderedChart> {
     const chart = new RenderedChart(await installHelm((line) => process.stderr.write(`chart: ${line}\n`)));
-    await packChart(chart.#dir);
+    chart.#archive = await packChart(chart.#dir);
     for (const [file, text] of Object.entries(STAND_INS)) {
       const path = join(chart.#chart, file);
       if (!existsSync(path)) writeFileSync(path, text);
@@ -73,13 +74,16 @@ export class RenderedChart implements Disposable {
     rmSync(this.#dir, { recursive: true, force: true });
   }
 
+  /** Runs a command of helm that a page shows, in a directory with the packed chart and a file of values; `more`: options besides. */
+  async command(command: string, values: string, more: readonly string[]): Promise<string> {
+    const path = join(this.#dir, 'values.yaml');
+    writeFileSync(path, values);
+    const words = command.replace('dist/chart/idalloc-*.tgz', this.#archive).replace('values.yaml', path).split(' ');
+    return await this.#run(...words.slice(1), ...more);
+  }
+
   async #run(...args: readonly string[]): Promise<string> {
-    const env = {
-      PATH: process.env.PATH ?? '',
-      HELM_CACHE_HOME: this.#dir,
-      HELM_CONFIG_HOME: this.#dir,
-      HELM_DATA_HOME: this.#dir,
-    };
+    const env = { PATH: process.env.PATH ?? '', HOME: this.#dir };
     const { stdout } = await run(this.#helm, args, { env, maxBuffer: 1 << 24 });
     return stdout;
   }

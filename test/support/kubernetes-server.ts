@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,10 +30,10 @@ interface Resource {
 export class KubernetesServer implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly #port: number;
-  readonly #ca: string;
+  readonly #caFile: string;
 
-  private constructor(stack: AsyncDisposableStack, port: number, ca: string) {
-    [this.#stack, this.#port, this.#ca] = [stack, port, ca];
+  private constructor(stack: AsyncDisposableStack, port: number, caFile: string) {
+    [this.#stack, this.#port, this.#caFile] = [stack, port, caFile];
   }
 
   static async start(): Promise<KubernetesServer> {
@@ -71,7 +71,7 @@ export class KubernetesServer implements AsyncDisposable {
       args: Object.entries(options).map(([name, value]) => `--${name}=${value}`),
     });
     starting.defer(() => child.stop());
-    const server = new KubernetesServer(starting.move(), port, authority.own.certPem);
+    const server = new KubernetesServer(starting.move(), port, authority.own.certFile);
     try {
       const ready = async () =>
         (await server.#call('GET', '/readyz?verbose=false').catch(() => undefined))?.status === 200;
@@ -81,6 +81,21 @@ export class KubernetesServer implements AsyncDisposable {
       throw error;
     }
     return server;
+  }
+
+  /** The options by which helm reaches the server. */
+  get helmOptions(): readonly string[] {
+    return [
+      `--kube-apiserver=https://127.0.0.1:${this.#port}`,
+      `--kube-token=${TOKEN}`,
+      `--kube-ca-file=${this.#caFile}`,
+    ];
+  }
+
+  /** What is stored at a path; undefined if nothing is. */
+  async stored(path: string): Promise<unknown> {
+    const { status, body } = await this.#call('GET', path);
+    return status === 200 ? body : undefined;
   }
 
   /** Creates a namespace, as an operator does before an installation. */
@@ -125,13 +140,14 @@ export class KubernetesServer implements AsyncDisposable {
   }
 
   #call(method: string, path: string, body?: unknown): Promise<Answer> {
+    const ca = readFileSync(this.#caFile);
     return new Promise((resolve, reject) => {
       const headers = {
         authorization: `Bearer ${TOKEN}`,
         'content-type': 'application/json',
         accept: 'application/json',
       };
-      const options = { method, path, headers, host: '127.0.0.1', port: this.#port, ca: this.#ca };
+      const options = { method, path, headers, host: '127.0.0.1', port: this.#port, ca };
       const sent = request(options, (response) => {
         const { statusCode: status = 0 } = response;
         const isJson = response.headers['content-type']?.startsWith('application/json');

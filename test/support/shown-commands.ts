@@ -30,6 +30,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/quotas.md', 'test/docs/quotas.test.ts'],
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
   ['docs/operations/install.md', 'test/integration/install.test.ts'],
+  ['docs/operations/kubernetes.md', 'test/integration/chart-server.test.ts'],
 ]);
 
 /** Pages that no test follows line by line, with the test that uses the same commands and snippets. */
@@ -43,6 +44,7 @@ export const PROGRAMS_RUN_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/client.md', 'test/integration/package.test.ts'], // that for NestJS: package-nestjs.test.ts
   ['docs/how-to/sequences.md', 'test/client/sequence.test.ts'],
   ['docs/how-to/tests.md', 'test/integration/package.test.ts'],
+  ['docs/operations/kubernetes.md', 'test/integration/chart-server.test.ts'],
   ['docs/how-to/sql-json-browsers.md', 'test/integration/package.test.ts'],
   ['docs/reference/forms.md', 'test/integration/package.test.ts'],
   ['docs/operations/monitoring.md', 'test/integration/rules.test.ts'],
@@ -90,6 +92,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run docs:site', { file: 'test/integration/site.test.ts', by: 'ops/site/build.mjs' }],
   ['npm run schemas', { file: 'test/codec/schemas.test.ts', by: 'renderSchemas()' }],
   ['npx idalloc', { file: PACKAGE, by: 'node_modules/.bin/idalloc' }],
+  ['npm run chart', { file: 'test/support/chart-render.ts', by: 'packChart(' }],
   ['npm run packages', { file: PACKAGE, by: 'buildPackages(' }],
   ['npm run release', { file: 'test/integration/release.test.ts', by: 'ops/release/release.ts' }],
   ['npm install lz4-napi', { file: 'test/kafka/records/codecs.test.ts', by: 'npm install lz4-napi' }],
