@@ -288,7 +288,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   'rolling-upgrade': {
     project: 'long',
-    seconds: 90,
+    seconds: 60,
     shows: 'workers of the last release and of this version side by side, under load, upwards and back',
   },
   sequences: {

@@ -18,26 +18,30 @@ export class Fleet implements AsyncDisposable {
   readonly workers: WorkerProcess[] = [];
   readonly #dirs: string[] = [];
 
-  private constructor(realm: Realm, replies: Awaited<ReturnType<Realm['follow']>>) {
+  private constructor(realm: Realm, replies: Awaited<ReturnType<Realm['follow']>>, misroutes: boolean) {
     this.realm = realm;
     this.replies = replies;
-    this.load = new Load(realm, { partitions: PARTITIONS });
+    this.load = new Load(realm, { partitions: PARTITIONS, misroutes });
   }
 
-  static async open(env: Readonly<Record<string, string>> = SHORT_SESSION): Promise<Fleet> {
+  /** `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded. */
+  static async open(
+    env: Readonly<Record<string, string>> = SHORT_SESSION,
+    { program, misroutes = false }: { readonly program?: readonly string[]; readonly misroutes?: boolean } = {},
+  ): Promise<Fleet> {
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
-    const fleet = new Fleet(realm, await realm.follow());
+    const fleet = new Fleet(realm, await realm.follow(), misroutes);
     for (let i = 0; i < WORKERS; i += 1) {
       fleet.#dirs.push(mkdtempSync(join(tmpdir(), 'idalloc-fleet-')));
-      fleet.start(i);
+      fleet.start(i, program);
     }
     await fleet.shared();
     await fleet.answered();
     return fleet;
   }
 
-  start(i: number): WorkerProcess {
-    const worker = this.realm.worker({ INDEX_DIR: this.#dirs[i] ?? '' });
+  start(i: number, program?: readonly string[]): WorkerProcess {
+    const worker = this.realm.worker({ INDEX_DIR: this.#dirs[i] ?? '' }, program);
     this.workers[i] = worker;
     return worker;
   }

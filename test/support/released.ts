@@ -28,7 +28,7 @@ export function lastRelease(): Release | { readonly missing: string } {
     return { commit, version };
   } catch (error) {
     const { stderr } = error as { readonly stderr?: string };
-    return { missing: `git shows no commit before this one (${stderr?.trim() ?? error}): ${remedy}` };
+    return { missing: `git shows no commit before this one (${stderr?.split('\n')[0] ?? error}): ${remedy}` };
   }
 }
 
