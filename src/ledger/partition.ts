@@ -15,15 +15,11 @@ export interface LedgerPartitionOptions {
   readonly onStop: (partition: number, error: IdallocError) => void;
 }
 
-/** How long a caller waits for the reader. */
-const REACH_TIMEOUT_MS = 10_000;
-
 /**
  * One partition of the ledger on this worker: keeps the index's copy of it in step with the log, and says whether the copy
  * may be queried.
  *
- *   absent  ──open──▶ kept    the copy may be queried once it is recognised as this log's, and has reached the end that the
- *                             log had when reading started
+ *   absent  ──open──▶ kept    may be queried once it is recognised, and has reached the end that the log had at the start
  *   kept    ─────────▶ lost   the log contradicts the copy, or the index lost it: wiped and restored, from `begin` on
  *   kept    ─────────▶ stopped   the log holds something unreadable; once that is removed, the copy is lost, too
  *   any     ──drop──▶ absent
@@ -41,10 +37,7 @@ export class LedgerPartition {
   readonly partition: number;
   readonly #options: LedgerPartitionOptions;
   #mode: 'absent' | 'kept' | 'lost' | 'stopped' = 'absent';
-  /**
-   * Rises whenever reading starts anew, and when the copy is wiped or dropped: what was fetched or looked up before may
-   * not hold for the log as it is now.
-   */
+  /** Rises when reading starts anew, and with a wipe or drop: what was fetched or looked up before may not hold now. */
   #epoch = 0;
   /** Offset of the next record that the reader must deliver. */
   #expected = 0;
@@ -109,13 +102,14 @@ export class LedgerPartition {
 
   /** Resolves once the index has applied everything below `offset`; rejects when it can't in time. */
   reached(offset: number): Promise<void> {
-    if (this.#stopped !== undefined) return Promise.reject(this.#stopped.error);
-    if (this.#mode === 'absent') return Promise.reject(this.#absent);
+    if (this.#mode === 'absent' || this.#mode === 'stopped') return Promise.reject(this.refusal);
     if (this.#end >= offset) return Promise.resolve();
-    return this.#waiters.wait(offset, this.#options.runtime, REACH_TIMEOUT_MS, () => {
-      const message = `ledger partition ${this.partition} was read only up to offset ${this.#end}, not ${offset}, within ${REACH_TIMEOUT_MS} ms`;
-      return new IdallocError('INDEX_RESTORING', message);
-    });
+    const { runtime } = this.#options;
+    return this.#waiters.wait(
+      offset,
+      runtime,
+      () => `ledger partition ${this.partition} was read only up to offset ${this.#end}`,
+    );
   }
 
   /**
@@ -149,15 +143,11 @@ export class LedgerPartition {
    * Returns the offset to read from, given the log's bounds. A copy that the log can't confirm is wiped; if it had
    * entries, the loss is reported like any other.
    */
-  begin(bounds: LogBounds): number {
+  begin({ low, high }: LogBounds): number {
     const { index } = this.#options;
-    const { low, high } = bounds;
-    const loss = lossAtStart(bounds, this.#end, this.#lastOffset);
-    if (loss !== undefined) {
-      if (this.#end > 0) this.invalidate(loss);
-      this.#mode = 'lost';
-    }
-    if (this.#mode === 'lost') {
+    const loss = lossAtStart({ low, high }, this.#end, this.#lastOffset);
+    if (loss !== undefined && this.#end > 0) this.invalidate(loss);
+    if (loss !== undefined || this.#mode === 'lost') {
       index.wipe(this.partition, low);
       this.#epoch += 1;
       this.#mode = 'kept';
@@ -226,9 +216,16 @@ export class LedgerPartition {
     return true;
   }
 
-  /** The log holds records that can't be decoded, the first at this offset: the partition stops. */
-  unreadable(offset: number, why: string): void {
-    if (this.#mode === 'kept') this.#stop({ offset, why });
+  /** The log holds something that can't be read, up to this offset: the partition stops. */
+  unreadable({ offset, why, cause }: Unreadable): void {
+    if (!this.#isKept) return;
+    const message = `ledger partition ${this.partition} stops at offset ${offset}: ${why}`;
+    const error = new IdallocError('LEDGER_UNREADABLE', message, { cause });
+    this.#mode = 'stopped';
+    this.#stopped = { error, offset };
+    this.#fail(error);
+    this.#options.onStop(this.partition, error);
+    this.#options.onChange(this.partition);
   }
 
   /**
@@ -245,9 +242,9 @@ export class LedgerPartition {
     // A following copy may re-read an older entry, and is worth keeping; a restoring one must read every entry.
     const due = following ? this.#end : this.#expected;
     const target = following ? 0 : this.#target;
-    const loss = lossLater({ low, high }, { due, target, unreadable: this.#stopped?.offset });
-    if (loss !== undefined) this.invalidate(loss);
-    return following && loss === undefined && this.#options.index.expire(this.partition, low);
+    const lost = lossLater({ low, high }, { due, target, unreadable: this.#stopped?.offset });
+    if (lost !== undefined) this.invalidate(lost);
+    return following && lost === undefined && this.#options.index.expire(this.partition, low);
   }
 
   #recognise(): void {
@@ -258,17 +255,7 @@ export class LedgerPartition {
 
   #object(objection: Objection): void {
     if ('loss' in objection) this.invalidate(objection.loss);
-    else this.#stop(objection.unreadable);
-  }
-
-  #stop({ offset, why, cause }: Unreadable): void {
-    const message = `ledger partition ${this.partition} stops at offset ${offset}: ${why}`;
-    const error = new IdallocError('LEDGER_UNREADABLE', message, { cause });
-    this.#mode = 'stopped';
-    this.#stopped = { error, offset };
-    this.#fail(error);
-    this.#options.onStop(this.partition, error);
-    this.#options.onChange(this.partition);
+    else this.unreadable(objection.unreadable);
   }
 
   #restart(error: IdallocError, cause: string): void {

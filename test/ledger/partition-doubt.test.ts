@@ -247,7 +247,7 @@ describe('a partition that stopped', () => {
     for (const stop of ['batch', 'hole'] as const) {
       const { topic, copy, reader } = followedWorld({ entries: [...three, entry('d', { end: 3 })] });
       copy.begin(topic.bounds(0));
-      if (stop === 'batch') copy.unreadable(2, 'a zstd batch is damaged');
+      if (stop === 'batch') copy.unreadable({ offset: 2, why: 'a zstd batch is damaged' });
       else copy.deliver(topic.read(0, 0).filter(({ offset }) => offset !== 2));
       expect(copy.stopped).toBeDefined();
       copy.expire(2, 4);

@@ -268,7 +268,7 @@ describe('an unreadable entry', () => {
     reader.catchUp(0);
     const reached = expect(copy.reached(4)).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
     const before = changes();
-    copy.unreadable(3, 'a zstd batch is damaged');
+    copy.unreadable({ offset: 3, why: 'a zstd batch is damaged' });
     await reached;
     const message = expect.stringContaining('a zstd batch is damaged');
     expect(copy.refusal).toMatchObject({ code: 'LEDGER_UNREADABLE', message });
@@ -282,7 +282,7 @@ describe('an unreadable entry', () => {
     const { copy, reader } = followedWorld({ entries: three });
     reader.catchUp(0);
     copy.invalidate('it was another log');
-    copy.unreadable(3, 'a zstd batch is damaged');
+    copy.unreadable({ offset: 3, why: 'a zstd batch is damaged' });
     reader.catchUp(0);
     expect(copy.refusal).toBeUndefined();
   });

@@ -174,8 +174,8 @@ export class LedgerReading {
     if (first === undefined || copy.epoch !== epoch) return;
     this.#followed?.pause();
     const until = 'requests of this partition are rejected until retention or kafka-delete-records has removed them';
-    const why = first.headers[UNREADABLE];
-    copy.unreadable(first.offset, `topic '${this.#options.topic}' has records that can't be read: ${why}; ${until}`);
+    const why = `topic '${this.#options.topic}' has records that can't be read: ${first.headers[UNREADABLE]}; ${until}`;
+    copy.unreadable({ offset: first.offset, why });
   }
 
   #bounds(): Promise<PartitionBounds> {

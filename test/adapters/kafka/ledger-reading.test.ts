@@ -5,6 +5,7 @@ import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
 import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
+import type { Unreadable } from '../../../src/ledger/log-checks.ts';
 import type { LedgerPartition } from '../../../src/ledger/partition.ts';
 import type { LedgerRecord, LogBounds } from '../../../src/ledger/ports.ts';
 import { batchOf } from '../../support/fake-kafka/batches.ts';
@@ -77,7 +78,7 @@ function copyOf(partition: number): LedgerPartition {
     doubt: () => sink.doubt(partition),
     expire: (low: number, high: number) => sink.expire(partition, low, high),
     invalidate: (cause: string) => sink.invalidate(partition, cause),
-    unreadable: (offset: number, cause: string) => sink.unreadable(partition, offset, cause),
+    unreadable: ({ offset, why }: Unreadable) => sink.unreadable(partition, offset, why),
   };
   return copy as unknown as LedgerPartition;
 }
