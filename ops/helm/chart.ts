@@ -1,5 +1,5 @@
 // Writes the chart's generated files, and packs the chart. Usage: npm run chart [-- DIRECTORY]
-import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
@@ -27,7 +27,7 @@ export async function packChart(outDir: string): Promise<string> {
   mkdirSync(outDir, { recursive: true });
   // The values in ci are for tests.
   cpSync(CHART, dir, { recursive: true, filter: (path) => path !== join(CHART, 'ci') });
-  for (const [from, to] of COPIED) if (existsSync(join(ROOT, from))) cpSync(join(ROOT, from), join(dir, to));
+  for (const [from, to] of COPIED) cpSync(join(ROOT, from), join(dir, to));
   const archive = join(outDir, `idalloc-${readManifest().version}.tgz`);
   const args = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '-czf', archive, '-C', outDir, 'idalloc'];
   await run({ command: 'tar', args, purpose: 'packing the chart', timeoutMs: PACK_MS });

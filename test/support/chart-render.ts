@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -13,13 +13,6 @@ const run = promisify(execFile);
 export const NAMESPACE = 'ids';
 /** The files of values with which the chart is tried. */
 export const VALUES: readonly string[] = readdirSync(join(CHART, 'ci'));
-/** Stand for what the packed chart has copies of, where this checkout has none. */
-const STAND_INS = {
-  'files/rules.yml':
-    'groups:\n  - name: idalloc\n    rules: [{ alert: Down, expr: up == 0, labels: { name: "{{ $labels.job }}" } }]\n',
-  'files/dashboard.json': '{ "title": "{{job}}" }\n',
-};
-
 /** A manifest of Kubernetes, as far as tests look at each. */
 export interface Manifest {
   readonly apiVersion: string;
@@ -47,10 +40,6 @@ export class RenderedChart implements Disposable {
   static async pack(): Promise<RenderedChart> {
     const chart = new RenderedChart(await installHelm((line) => process.stderr.write(`chart: ${line}\n`)));
     chart.#archive = await packChart(chart.#dir);
-    for (const [file, text] of Object.entries(STAND_INS)) {
-      const path = join(chart.#chart, file);
-      if (!existsSync(path)) writeFileSync(path, text);
-    }
     return chart;
   }
 
