@@ -16,7 +16,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     meaning:
       "etcd shows less than was once confirmed. A ceiling or its revision is below its witness in Kafka, or the namespace's UUID differs. Nothing is allocated on a ceiling that can't be trusted.",
     remedy:
-      'After a restore or a wipe, rebuild the namespace (irreversible). For two namespaces with one datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, see a forged witness.',
+      'After a restore or a wipe, rebuild the namespace (irreversible). If another namespace has this datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, see a forged witness.',
   },
   CLOCK_BACKWARD: {
     meaning:
@@ -25,7 +25,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   CLOCK_FORWARD: {
     meaning:
-      'The wall clock ran ahead of the monotonic clock by more than 1 s. It was stepped forward, or the machine was suspended. That the clock is right now does not matter: the step was refused.',
+      'The wall clock ran ahead of the monotonic clock by more than 1 s. It was stepped forward, or the machine was suspended. The step is refused even if the clock is right now.',
     remedy: 'Let NTP slew. The worker resumes by itself.',
   },
   CLOCK_FROZEN: {
@@ -39,7 +39,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   CLOCK_AHEAD: {
     meaning:
-      "Before it claimed a worker ID, the worker found its clock more than half a second ahead of the brokers'. Or its clock was far ahead of the other holders'. It raised no ceiling.",
+      "Before it claimed a worker ID, the worker found its clock more than half a second ahead of the brokers'. Or it was far ahead of other holders' clocks. It raised no ceiling.",
     remedy: 'Fix the clock. The worker resumes without a restart.',
   },
   CLOCK_BEHIND: {
@@ -49,9 +49,9 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   ALL_CEILINGS_AHEAD: {
     meaning:
-      "Every free worker ID is used up to a time that this worker's clock does not reach within 35 s. Its clock is behind, or another clock was ahead.",
+      "Every free worker ID is used up to a time that is more than 35 s ahead of this worker's clock. Its clock is behind, or another one was ahead.",
     remedy:
-      'If this clock is behind, fix NTP. If another one was ahead, its worker IDs are free when time has passed their ceilings; until then, run fewer workers.',
+      "If this clock is behind, fix NTP. Otherwise run fewer workers until time has passed these worker IDs' ceilings.",
   },
   POOL_EXHAUSTED: {
     meaning: 'Every worker ID of the pool is held, or the one of WORKER_ID is. The other workers serve.',
@@ -80,7 +80,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   NO_IDENTITY: {
     meaning:
-      'The worker holds no worker ID. It has just started, etcd does not respond, or it waits for a ceiling: a worker ID is free again up to 25 s after a clean stop, and after a crash when its lease has expired.',
+      'The worker holds no worker ID. It has just started, etcd does not respond, or it waits for a worker ID, which is free again up to 25 s after a clean stop, and after a crash when its lease has expired.',
     remedy: 'Wait a minute; then repair etcd or the variable.',
   },
   KAFKA_UNAVAILABLE: {
@@ -94,13 +94,13 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   KAFKA_REFUSED: {
     meaning:
-      "The brokers refuse the worker. They refuse its login, a right, its KAFKA_SESSION_TIMEOUT_MS, or its place in a KAFKA_GROUP_ID that has a consumer that is not a worker; or the worker does not trust a broker's certificate, or it has expired. Nothing is lost: requests wait, replies are retried, and IDs over HTTP are served while the reservation lasts.",
+      "The brokers refuse the worker. They refuse its login, a right, its KAFKA_SESSION_TIMEOUT_MS, or a place in a KAFKA_GROUP_ID with other consumers than workers; or a broker's certificate is not trusted or has expired. Nothing is lost: requests wait, replies are retried, and IDs over HTTP are served while the reservation lasts.",
     remedy:
       'Follow detail. The worker resumes about a second after a password or certificate file was replaced, and a few seconds after a right was granted; only a changed variable needs a restart. Logins has the order in which to replace secrets.',
   },
   LEDGER_UNREADABLE: {
     meaning:
-      "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and on its standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
+      "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
     remedy:
       "Revoke another program's right to write. If a newer version wrote it, update this one; or, if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
   },
@@ -112,7 +112,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   GROUP_JOINING: {
     meaning:
-      "The gate is open, but the worker is not a member of the request group. It has just started, or the group's coordinator does not respond. idalloc_group_joined is 0; IDs over HTTP are served.",
+      "The gate is open, but the worker is not a member of the request group. It has just started, or the group's coordinator does not respond. IDs over HTTP are served.",
     remedy:
       'Wait: a coordinator that has just started loads its groups first. Then repair the brokers or grant the right.',
   },
