@@ -18,12 +18,12 @@ export function monitoring(): string {
   return pageOf(
     `# Monitor workers
 
-For operators with Prometheus and Grafana. At the end Prometheus scrapes the workers and tells you when to act, and Grafana shows why.`,
+For operators with Prometheus and Grafana. At the end Prometheus tells you when to act, and Grafana shows why. [The
+chart](kubernetes.md) can install alerts and dashboard; without them, a worker has a [status page](running.md#start-and-verify).`,
     `## Scrape
 
-Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, as often as you like: they are rendered once a second
-at most. Give each deployment, the workers of one request group, a scrape job with \`idalloc\` in its name. The rules and the dashboard tell
-deployments apart by the label \`job\`.
+Each worker serves its [metrics](../reference/metrics.md) at \`/metrics\` on \`OPS_PORT\`, rendered once a second at most. Give the workers
+of each request group a scrape job with \`idalloc\` in its name: the rules and the dashboard tell groups apart by the label \`job\`.
 
 \`\`\`yaml
 rule_files: [rules.yml]
@@ -36,16 +36,16 @@ scrape_configs:
     `## Alerts
 
 Copy \`ops/prometheus/rules.yml\`. It needs no change for other leases, layouts or standbys: the workers export what it compares with.
-\`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. Each alert has its runbook entry in
-\`runbook_url\`, as a path in the checkout.
+\`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. \`runbook_url\` is the path of the alert's
+runbook entry in the checkout.
 
 Two thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests.
-\`IdallocNoWorkerServes\` asks whether any deployment serves; if you have several, copy it for each, with the job's name.
+\`IdallocNoWorkerServes\` asks whether any worker serves; if you have several jobs, copy it for each, with its name.
 
 ${table(['alert', 'severity', 'after', 'it says'], ALERTS.map(row))}`,
     `## Dashboard
 
-In Grafana, choose *Dashboards*, *New*, *Import*, upload \`ops/grafana/dashboard.json\`, then pick the data source and the job at its top. Its
-rows lead from symptoms to causes, and each panel says what it shows.`,
+In Grafana, choose *Dashboards*, *New*, *Import*, upload \`ops/grafana/dashboard.json\`, then pick the data source and the job at its top.
+Its rows lead from symptoms to causes, and each panel says what it shows.`,
   );
 }
