@@ -304,8 +304,8 @@ export const WORKER_VARIABLES = {
     'HTTP limit for each caller, of IDs and numbers; unset: no limit',
   ),
   ...FORM_VARIABLES,
-  OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'address of health checks and metrics; 0.0.0.0: all addresses'),
-  OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'port of health checks and metrics; 0: any free port'),
+  OPS_HOST: withDefault(name, 'address', '127.0.0.1', 'address of health, metrics and status; 0.0.0.0: all addresses'),
+  OPS_PORT: withDefault(integer(0, 65_535), 'port', '9464', 'port of health, metrics and status; 0: any free port'),
 } as const;
 
 /** Every variable that idalloc reads, in the order of the help text. */

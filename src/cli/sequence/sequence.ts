@@ -36,7 +36,7 @@ const FORMAT_HELP = "how readers write a number, such as 'INV-{number:6}' (defau
 const NAME_HELP = '1 to 64 letters, digits, and . _ / -';
 
 const HELP = `
-A sequence gives out consecutive numbers: no gap and no double, through crashes, retries and replays. It lives in one partition
+A sequence gives out consecutive numbers without gaps or duplicates, through crashes, retries and replays. It lives in one partition
 of the ledger; its name decides which. A command appends one record there, and needs the right to write the ledger topic;
 workers that serve the partition follow it at once. Use a name for each period, such as invoices/2027, created ahead.
 
