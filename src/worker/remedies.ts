@@ -85,7 +85,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   KAFKA_UNAVAILABLE: {
     meaning:
-      'No broker responded. If /readyz names one broker, only that one does not answer this worker: within 15 s a worker that reaches it serves its partitions, and they return half a minute after it answers again. If no worker reaches it, they wait.',
+      'No broker responded. If /readyz names one broker, only that one does not answer this worker: within 15 s a worker that reaches it serves its partitions, which return half a minute after it answers again. If no worker reaches it, they wait.',
     remedy: 'Repair them. Workers resume without a restart.',
   },
   STARTING: {
@@ -96,13 +96,13 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     meaning:
       "The brokers refuse the worker. They refuse its login, a right, its KAFKA_SESSION_TIMEOUT_MS, or a place in a KAFKA_GROUP_ID with other consumers than workers; or a broker's certificate is not trusted or has expired. Nothing is lost: requests wait, replies are retried, and IDs over HTTP are served while the reservation lasts.",
     remedy:
-      'Follow detail. The worker resumes about a second after a password or certificate file was replaced, and a few seconds after a right was granted; only a changed variable needs a restart. Logins has the order in which to replace secrets.',
+      'Follow detail. The worker resumes about a second after a secret file was replaced, and a few seconds after a right was granted; only a changed variable needs a restart. Logins has the order in which to replace secrets.',
   },
   LEDGER_UNREADABLE: {
     meaning:
       "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
     remedy:
-      "Revoke another program's right to write. If a newer version wrote it, update this one; or, if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
+      "Revoke another program's right to write. If a newer version wrote it, update this one; if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
   },
   INDEX_RESTORING: {
     meaning:
