@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { type PipelineDeps, processBatch } from '../../src/pipeline/batch.ts';
+import { processBatch } from '../../src/pipeline/batch.ts';
+import type { PipelineDeps } from '../../src/pipeline/part.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, layout, REPLIES, record, request } from '../support/memory-records.ts';
 import { DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';

@@ -168,7 +168,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'offsets committed before requests are forwarded',
     patches: [
       patch(
-        'src/pipeline/batch.ts',
+        'src/pipeline/part.ts',
         'forward(deps, partition, outcomes)] as const',
         '(void forward(deps, partition, outcomes).catch(() => undefined), Promise.resolve([]))] as const',
       ),
@@ -178,7 +178,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'offsets committed before their dead letters are acknowledged',
     patches: [
       patch(
-        'src/pipeline/batch.ts',
+        'src/pipeline/part.ts',
         'await publishDeadLetters(deps, partition, rejections);',
         'void publishDeadLetters(deps, partition, rejections).catch(() => undefined);',
       ),

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { LARGE_AT_ONCE } from '../../src/pipeline/batch.ts';
+import { LARGE_AT_ONCE } from '../../src/pipeline/part.ts';
 import { idsOf, StagedRequests } from '../support/staged-requests.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 

@@ -1,0 +1,268 @@
+import type { ReplyPolicy } from '../codec/reply-policy.ts';
+import { homeKeyOf, type ReplyAddress } from '../codec/request.ts';
+import type { HeaderNames } from '../codec/request-headers.ts';
+import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import type { TimeStep } from '../ledger/ports.ts';
+import { type Answer, answersOf } from './answers.ts';
+import { type DecisionDeps, decide, idKind, withoutDecision } from './decide.ts';
+import type { Prepared } from './drafts.ts';
+import type { Accepted, Intake } from './intake.ts';
+import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
+import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
+import { isLarge } from './parts.ts';
+import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
+import type { RecordTurns } from './record-turns.ts';
+import type { Slots } from './slots.ts';
+
+/** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
+export const LARGE_AT_ONCE = 2;
+
+export interface PipelineDeps extends DecisionDeps, LetterContext {
+  readonly names: HeaderNames;
+  readonly replyPolicy: ReplyPolicy;
+  readonly replyTopics: ReplyTopicLookup;
+  readonly publisher: Publisher;
+  /** For what large requests and bulk cause, so that it holds up nothing else. */
+  readonly largePublisher: Publisher;
+  /** Shared by the worker's partitions; each part with large requests takes one. */
+  readonly largeSlots: Slots;
+  /** Shared by the worker's partitions. */
+  readonly turns: RecordTurns;
+  readonly observe: PipelineObserver;
+  readonly timeStep: TimeStep;
+}
+
+/** Receives the events of the pipeline, for metrics. */
+interface PipelineObserver {
+  /** The batches of a part were settled; their replies have not been sent yet. */
+  served(part: Served): void;
+  /** This many replies were acknowledged, error replies included. */
+  replied(replies: number): void;
+  failed(code: ErrorCode): void;
+  /** A dead letter that stands for this many records was acknowledged. */
+  deadLettered(code: ErrorCode, records: number): void;
+  /** This many requests were appended to their home partitions. */
+  forwarded(requests: number): void;
+  /** This many requests of a chunk let others go first. */
+  deferred(requests: number): void;
+}
+
+/** How many requests got a new batch or new numbers, how many theirs again, and how many IDs and numbers the new ones hold. */
+interface Served {
+  readonly issued: number;
+  readonly replayed: number;
+  readonly ids: number;
+  readonly numbers: number;
+}
+
+/**
+ * How many IDs a request may take here: none if another partition decides it, or for numbers of a sequence. The same at every reading, since the lane of
+ * a request depends on it.
+ */
+export function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
+  return ({ request }) => {
+    if (request.sequence !== undefined || request.count > maxCount) return 0;
+    return homeOf(homeKeyOf(request)) === partition ? request.count : 0;
+  };
+}
+
+/** Decides a part and publishes what follows, until all of it is acknowledged. Rejects on a retryable error. */
+export async function processPart(
+  deps: PipelineDeps,
+  partition: number,
+  part: readonly Intake[],
+  prepared: Prepared = new Map(),
+): Promise<void> {
+  const accepted = part.filter((intake) => intake.kind === 'accepted');
+  const charging = { ...deps, missing: await missingTopics(deps, partition, accepted) };
+  await prepare(charging, partition, accepted, prepared);
+  const decisions = await deps.ledger.inTurn(partition, () => decide(charging, partition, accepted, prepared));
+  for (const { record } of accepted) prepared.delete(record.offset);
+  const answers = answersOf(charging, partition, accepted, decisions);
+  deps.observe.served(countServed(answers));
+  let next = 0; // index into the answers, which follow the order of the accepted requests
+  const outcomes = part.map((intake) => {
+    return outcomeOf(deps, partition, intake, intake.kind === 'accepted' ? answers[next++] : undefined);
+  });
+  const work = [publishReplies(deps, partition, outcomes), forward(deps, partition, outcomes)] as const;
+  await Promise.allSettled(work); // so that nothing is still in progress if one fails
+  const [undelivered, unforwarded] = await Promise.all(work);
+  const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
+  rejections.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
+  await publishDeadLetters(deps, partition, rejections);
+  deps.quotas?.answered(partition, part);
+}
+
+/** The reply topics of requests that are decided here which do not exist. Rejects when one can't be looked up. */
+async function missingTopics(
+  { replyTopics, homeOf }: PipelineDeps,
+  partition: number,
+  part: readonly Accepted[],
+): Promise<ReadonlySet<string>> {
+  const named = new Set<string>();
+  for (const { request } of part) {
+    if (!named.has(request.replyTopic) && homeOf(homeKeyOf(request)) === partition) named.add(request.replyTopic);
+  }
+  const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
+  return new Set(missing.flat());
+}
+
+/**
+ * Takes the IDs of large requests before their partition's turn, which small requests need meanwhile. Two parts at a time
+ * over all partitions do so. What was taken for one request stays, should another fail, for the next try.
+ */
+async function prepare(
+  deps: PipelineDeps,
+  partition: number,
+  part: readonly Accepted[],
+  prepared: Prepared,
+): Promise<void> {
+  const { layout, allocator, ledger, largeSlots } = deps;
+  const ids = idsFor(deps, partition);
+  const large = part.filter((accepted) => isLarge(layout, accepted.request.count) && ids(accepted) > 0);
+  if (large.length === 0) return;
+  const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large));
+  const release = await largeSlots.take();
+  try {
+    for (const { record, request } of undecided) {
+      const held = prepared.get(record.offset);
+      if (held !== undefined && allocator.holds(held)) continue;
+      const [allocation] = await allocator.allocate([request.count]);
+      if (allocation !== undefined) prepared.set(record.offset, allocation);
+    }
+  } finally {
+    release();
+  }
+}
+
+function countServed(answers: readonly Answer[]): Served {
+  const served = { issued: 0, replayed: 0, ids: 0, numbers: 0 };
+  for (const { decision } of answers) {
+    if (decision.kind !== 'batch') continue;
+    if (decision.replayed) served.replayed += 1;
+    else {
+      served.issued += 1;
+      if (decision.entry.kind === 'numbers') served.numbers += decision.entry.count;
+      else served.ids += decision.entry.count;
+    }
+  }
+  return served;
+}
+
+/** The outcome for one record: a reply if its sender can be reached, a dead letter if the record is bad. */
+interface Outcome {
+  readonly intake: Intake;
+  readonly reply?: OutgoingRecord | undefined;
+  readonly rejection?: Rejection | undefined;
+  /** The request itself, for its home partition. */
+  readonly forward?: OutgoingRecord | undefined;
+}
+
+function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
+  const decision = answer?.decision;
+  if (answer?.isRepeated === true) {
+    if (decision?.kind === 'refused') deps.observe.failed(decision.code);
+    return { intake };
+  }
+  if (intake.kind === 'accepted' && decision?.kind === 'batch') {
+    return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
+  }
+  if (intake.kind === 'accepted' && decision?.kind === 'elsewhere') {
+    return { intake, forward: forwarded(intake, { from: partition, home: decision.home }, deps) };
+  }
+  const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
+  if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);
+  return refuse(deps, intake, refusal);
+}
+
+function refuse(
+  deps: PipelineDeps,
+  intake: Intake,
+  refusal: { readonly code: ErrorCode; readonly message: string },
+): Outcome {
+  const { code, message } = refusal;
+  deps.observe.failed(code);
+  const address = addressOf(intake);
+  const isBad = ERRORS[code].deadLetter;
+  const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
+  return {
+    intake,
+    reply: isAnswered && code !== 'REPLY_UNDELIVERABLE' ? errorReply(address, refusal, deps) : undefined,
+    rejection: isBad ? { record: intake.record, code, message } : undefined,
+  };
+}
+
+function addressOf(intake: Intake): ReplyAddress {
+  return intake.kind === 'accepted' ? intake.request : intake.address;
+}
+
+/** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
+async function publishReplies(
+  deps: PipelineDeps,
+  partition: number,
+  outcomes: readonly Outcome[],
+): Promise<Rejection[]> {
+  const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
+    reply === undefined ? [] : { intake, reply, rejection },
+  );
+  const refused = await publish(deps, 'reply', partition, replies, ({ reply }) => reply);
+  deps.observe.replied(replies.length - refused.length);
+  return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
+    return rejection === undefined ? { record: intake.record, code: 'REPLY_UNDELIVERABLE', message } : [];
+  });
+}
+
+/**
+ * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
+ * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
+ */
+async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
+  const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
+  const refused = await publish(deps, 'forward', partition, due, ({ record }) => record);
+  deps.observe.forwarded(due.length - refused.length);
+  return refused.map(({ item: { intake }, reason, cause }) => {
+    const remedy = `workers need write access to ${deps.requestTopic}`;
+    if (cause === 'topic') {
+      throw new IdallocError('TOPIC_INVALID', `requests can't be forwarded: ${reason}; ${remedy}`);
+    }
+    const id = idKind(addressOf(intake));
+    const message = `the request could not be forwarded to the partition of its ${id}: ${reason}; send it with the ${id} as its key`;
+    return refuse(deps, intake, { code: 'MISROUTED', message });
+  });
+}
+
+/** A dead letter that its topic rejects, because its headers made it too large, is sent without the record. */
+async function publishDeadLetters(
+  deps: PipelineDeps,
+  partition: number,
+  rejections: readonly Rejection[],
+): Promise<void> {
+  const letters = lettersFor(deps, partition, rejections);
+  const refused = await publish(deps, 'dead_letter', partition, letters, ({ outgoing }) => outgoing);
+  const [failed] = await publish(deps, 'dead_letter', partition, refused, ({ item }) => bareLetter(item.outgoing));
+  if (failed !== undefined) {
+    throw new IdallocError(
+      'TOPIC_INVALID',
+      `the dead-letter topic ${deps.deadLetterTopic} can't take a record: ${failed.reason}`,
+    );
+  }
+  for (const { code, records } of letters) deps.observe.deadLettered(code, records);
+}
+
+type Refusal = Extract<Delivery, { readonly ok: false }>;
+
+/** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
+async function publish<T>(
+  { publisher, timeStep }: PipelineDeps,
+  step: Parameters<TimeStep>[0],
+  partition: number,
+  items: readonly T[],
+  recordOf: (item: T) => OutgoingRecord,
+): Promise<(Refusal & { readonly item: T })[]> {
+  if (items.length === 0) return [];
+  const deliveries = await timeStep(step, () => publisher.publish(items.map(recordOf), partition));
+  return items.flatMap((item, i) => {
+    const delivery = deliveries[i];
+    return delivery === undefined || delivery.ok ? [] : [{ ...delivery, item }];
+  });
+}
