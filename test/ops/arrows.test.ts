@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { oversized, ROOMS } from '../../ops/lint/arrows.ts';
+
+const files = (count: number, lines: number, room: string) =>
+  new Map(Array.from({ length: count }, (_, i) => [`${room}/file${i}.ts`, lines] as const));
+
+test('a room above its budget of lines is reported, with the sum of its files', () => {
+  expect(oversized(files(1, 200, 'async'))).toEqual([]);
+  expect(oversized(files(2, 101, 'async'))).toEqual([
+    expect.stringMatching(/^src\/async has 202 lines, above its budget of 200: /),
+  ]);
+});
+
+test('a file of more than 300 lines is reported, apart from tables and what is generated', () => {
+  expect(oversized(files(1, 300, 'cli'))).toEqual([]);
+  expect(oversized(files(1, 301, 'cli'))).toEqual([expect.stringMatching(/^src\/cli\/file0\.ts has 301 lines/)]);
+  expect(oversized(new Map([['config/variables.ts', 400]]))).toEqual([]);
+});
+
+test('each folder of the source has a budget', () => {
+  expect(ROOMS.filter(({ room, lines }) => !room.endsWith('.ts') && lines === undefined)).toEqual([]);
+});
