@@ -3,7 +3,7 @@ import type { Mutant } from './mutant.ts';
 import { changedMutants, firstSeed, type Git, rotation } from './selection.ts';
 
 const mutant = (file: string): Mutant => ({ name: file, patches: [{ file, from: 'a', to: 'b' }] });
-const MUTANTS = Array.from({ length: 30 }, (_, i) => mutant(`src/${i}.ts`));
+const MUTANTS = Array.from({ length: 40 }, (_, i) => mutant(`src/${i}.ts`));
 const names = (mutants: readonly Mutant[]) => mutants.map(({ name }) => name);
 
 /** A checkout at `head` whose files `changed` differ from the last release. */
@@ -43,6 +43,13 @@ test.each([undefined, 'v1.0.0'])(
     expect(new Set(chosen).size).toBe(2 + 15);
   },
 );
+
+test('at most 30 mutants of changed files are simulated, which rotate by commit', () => {
+  const changed = MUTANTS.map(({ patches }) => patches[0]?.file ?? '');
+  const chosenAt = (head: string) => names(changedMutants(MUTANTS, checkout({ head, changed })));
+  expect(new Set(chosenAt(ONE)).size).toBe(30);
+  expect(chosenAt(OTHER)).not.toEqual(chosenAt(ONE));
+});
 
 test('the other mutants rotate by commit', () => {
   const chosenAt = (head: string) => names(changedMutants(MUTANTS, checkout({ head })));
