@@ -64,13 +64,17 @@ export class Worker implements AsyncDisposable {
    * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
    * brokers reject the login or the API's port can't be bound.
    */
-  constructor(config: Config, { log, metrics: given, environment = realEnvironment(config, log) }: WorkerDeps) {
+  constructor(
+    config: Config,
+    { log, metrics: given, environment: outside = realEnvironment(config, log) }: WorkerDeps,
+  ) {
     const totals: Totals = { ids: 0, numbers: 0, requests: 0 };
     const metrics = counting(given, totals);
     const failed = Promise.withResolvers<void>();
     failed.promise.catch(() => undefined); // may reject before anything awaits `done`
-    const { runtime, dialer } = environment;
-    const etcd = timedEtcd(environment.etcd, runtime, metrics);
+    const { runtime, dialer } = outside;
+    const etcd = timedEtcd(outside.etcd, runtime, metrics);
+    const environment = { ...outside, etcd };
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
