@@ -57,8 +57,8 @@ interface Due {
  * partition's turn; returns one decision for each request, in order.
  *
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
- * after settling, never what this worker tried to write. Numbers of a sequence that turn out void are drafted again; rejects
- * with OVERTAKEN when that was in vain several times.
+ * after settling, never what this worker tried to write. Numbers of a sequence that turn out void are drafted again, and a
+ * decision that proves old is renewed; rejects with OVERTAKEN when that was in vain several times.
  */
 export async function decide(
   deps: DecisionDeps,
@@ -114,11 +114,15 @@ async function decideDue(
   }
   const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
   const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
-  const found = new Map([...known, ...written.firsts, ...(await deps.ledger.decided(partition, lost))]);
+  const winners = await deps.ledger.decided(partition, lost);
+  const found = new Map([...known, ...written.firsts, ...winners]);
   for (const { at, accepted } of due) {
     decisions[at] ??= doubtOf(deps.index, partition, accepted);
     const name = nameOf(accepted.key);
     if (written.voids.has(name) && !found.has(name)) continue;
+    // An entry may become readable long after its append: it is known now, and is renewed at the next try.
+    const winner = winners.get(name);
+    if (winner !== undefined && needsRenewal(deps, accepted, winner)) continue;
     decisions[at] ??= settled(deps, partition, accepted, found, written.offsets.get(at));
   }
 }

@@ -146,6 +146,19 @@ describe('a request that is answered with an old decision', () => {
     expect([...outcomes(worker), ...outcomes(newcomer)]).toEqual(Array(4).fill(outcomes(worker)[0]));
   });
 
+  it('has it renewed even if the decision became readable only after the look-up', async () => {
+    let now = NOW;
+    const topic = new MemoryLedger(1, () => now);
+    const worker = new MemoryWorker({ topic });
+    topic.land(0, [entry('a', { first: 1_000n, requestOffset: 5 })]);
+    now += RENEW_AFTER_MS;
+    await worker.serve([later(9, RENEW_AFTER_MS)]);
+    topic.trim(0, 1);
+    const newcomer = new MemoryWorker({ topic, workerId: 8 });
+    await newcomer.serve([later(9, RENEW_AFTER_MS)]);
+    expect([...outcomes(worker), ...outcomes(newcomer)]).toEqual([1_000n, 1_000n]);
+  });
+
   it('does not have it renewed when it is another request under the same correlation ID', async () => {
     const topic = await served('a');
     const worker = new MemoryWorker({ topic, workerId: 7 });
