@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { emptyHistory } from './empty-history.ts';
-import { decidedAgainst, falseClaim, mayBeForgotten } from './forgetting.ts';
+import { decidedAgainst, decidedThoughKnown, falseClaim, mayBeForgotten } from './forgetting.ts';
 import type { Entry, History, Mark } from './history.ts';
 import { layout } from './setting.ts';
 
@@ -131,5 +131,29 @@ describe('a second decision by the worker that had replied with the first', () =
     expect(decidedAgainst(decidedTwice([]))).toMatchObject({ sent: 9 });
     expect(decidedAgainst(decidedTwice([dropped(4), dropped(10)]))).toMatchObject({ sent: 9 });
     expect(decidedAgainst(decidedTwice([dropped(7)]))).toBeUndefined();
+  });
+});
+
+describe('a second decision by a worker whose copy had the first', () => {
+  const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
+  /** Three entries of one request: 1 decides, the worker read that 2 lost, and then writes this one. */
+  const then = (first: bigint): History => {
+    const sent = { correlationId: 'a', requestOffset: 4, end: 0 };
+    const { entries } = ledger([sent, sent, { ...sent, end: 2 }]);
+    const batches = [1n, 2n, first];
+    const learned = { ...end(5), process: 'p', ...sent, offset: 1, first: 2n };
+    return {
+      ...emptyHistory(),
+      learned: [learned],
+      entries: entries.map((entry, i) => ({ ...entry, sent: 10 * i, batch: batchFrom(batches[i] as bigint) })),
+    };
+  };
+
+  it('is a fault', () => {
+    expect(decidedThoughKnown(then(3n))).toMatchObject({ offset: 2 });
+  });
+
+  it('is none if the entry renews the decision', () => {
+    expect(decidedThoughKnown(then(1n))).toBeUndefined();
   });
 });

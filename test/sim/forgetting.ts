@@ -167,19 +167,27 @@ export function decidedAgainst({ replies, entries, damaged, copies }: History): 
 
 /**
  * A second decision of a request by a worker whose copy had the first one, at the look-up or before the copy was emptied: a
- * copy still knows what was decided after its entries are gone.
+ * copy still knows what was decided after its entries are gone. A renewal repeats an earlier entry of the key, and decides
+ * nothing: its request may have an entry of its own that lost.
  */
 export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
   const known = new Map<string, Learned[]>();
+  const decisionOf = ({ partition, correlationId, batch }: Entry) =>
+    `${partition}/${correlationId}: ${batch.ranges[0]?.first}`;
   const nameOf = ({ process, partition, requestOffset, correlationId }: Omit<Learned, 'order' | 'offset' | 'first'>) =>
     `${process} ${partition}/${requestOffset} ${correlationId}`;
   for (const one of learned) {
     const name = nameOf(one);
     known.set(name, [...(known.get(name) ?? []), one]);
   }
+  const decisions = new Map<string, Entry>();
+  for (const entry of entries) {
+    const name = decisionOf(entry);
+    if (!decisions.has(name)) decisions.set(name, entry);
+  }
   return entries.find((entry) => {
     const { process, partition, sent, end, batch } = entry;
-    if (damaged.includes(process)) return false;
+    if (damaged.includes(process) || decisions.get(decisionOf(entry)) !== entry) return false;
     return known.get(nameOf(entry))?.some((one) => {
       if (one.order > sent || one.first === batch.ranges[0]?.first) return false;
       const since = copies.filter((event) => {
