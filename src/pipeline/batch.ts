@@ -62,7 +62,7 @@ async function processChunk(
   }
 }
 
-/** Defers the bulk from an index on, without a look at it; returns how many records that is. */
+/** Defers the bulk from an index on, without a look at it; returns how many records that is, of which one may stand for many. */
 function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
   if (deferrals === undefined) return 0;
   let at = from;
@@ -111,7 +111,10 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[])
   for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
     const some = records.slice(from, from + RECORDS_PER_TURN);
     await deps.turns.take(some.length);
-    for (const record of some) intakes.push(receive(record, deps.names, deps.replyPolicy, deps.schemas));
+    for (const record of some) {
+      if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
+      intakes.push(receive(record, deps.names, deps.replyPolicy, deps.schemas));
+    }
   }
   return intakes;
 }

@@ -6,7 +6,7 @@ import type { RequestRecord } from './ports.ts';
 export interface Deferrals {
   /** Whether the record is bulk that waits here. */
   defersBulk(record: RequestRecord): boolean;
-  /** Takes over a request, in offset order; one that was taken over before is ignored. */
+  /** Takes over a request, or all that the record stands for, in offset order; one that was taken over before is ignored. */
   take(record: RequestRecord): void;
   /** How many requests were taken over so far. */
   readonly taken: number;
@@ -27,7 +27,8 @@ const OTHERS_EXPECTED_MS = 60_000;
 
 /**
  * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds the
- * others, which are read again from the topic when the first ones are answered. So there is room for any number of them.
+ * others, which are read from the topic when the first ones are answered. So there is room for any number of them, and dense
+ * batches, which always wait, need not be read before.
  */
 export class DeferredQueue implements Deferrals {
   readonly #onTaken: () => void;
@@ -97,15 +98,18 @@ export class DeferredQueue implements Deferrals {
 
   take(record: RequestRecord): void {
     if (record.offset < this.#through) return;
+    const from = Math.max(record.since ?? record.offset, this.#through);
     this.#through = record.offset + 1;
-    this.#taken += 1;
-    if (this.#unread === undefined && this.#held.length < MAX_REQUESTS && this.#bytes < MAX_BYTES) {
+    const taken = this.#through - from;
+    this.#taken += taken;
+    const isRead = record.since === undefined;
+    if (isRead && this.#unread === undefined && this.#held.length < MAX_REQUESTS && this.#bytes < MAX_BYTES) {
       this.#held.push(copyOf(record));
       this.#bytes += sizeOf(record);
     } else {
       if (this.#unread === undefined) this.sawFirstUnread(record);
-      this.#unread = { from: this.#unread?.from ?? record.offset, until: this.#through };
-      this.#notHeld += 1;
+      this.#unread = { from: this.#unread?.from ?? from, until: this.#through };
+      this.#notHeld += taken;
     }
     this.#onTaken();
   }

@@ -16,6 +16,8 @@ export interface RequestRecord {
   readonly timestampMs: number;
   /** It came in a batch of many records, or of very many for their bytes (`dense`). The same at every reading. */
   readonly bulk?: 'many' | 'dense' | undefined;
+  /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
+  readonly since?: number | undefined;
 }
 
 /** Looks up the schema IDs of Confluent framing in the schema registry. */

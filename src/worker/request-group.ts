@@ -75,7 +75,7 @@ export class RequestGroup implements GroupMember {
     } as const;
     this.#serving = {
       context,
-      tail: new Tail({ ...tail, lane: 'requests' }),
+      tail: new Tail({ ...tail, lane: 'requests', skipsDense: true }),
       largeTail: new Tail({ ...tail, lane: 'large requests' }),
       throttle: new Throttle(runtime, SAME_CAUSE_MS),
       handler,

@@ -254,6 +254,16 @@ describe('large requests', () => {
     expect([worker.publisher.on(DEAD_LETTERS).length, deferrals.oldest?.waiting]).toEqual([1, 4]);
   });
 
+  it('are never taken for served when their batch was not read: where none are deferred, that fails', async () => {
+    const { worker } = world();
+    const { deferrals, resolved, serve, serveLarge } = collecting(worker);
+    const skipped: RequestRecord = { ...record(9, Buffer.of(1, 2, 3, 4)), bulk: 'dense', since: 2 };
+    await serve([request(0, 'a'), skipped]);
+    expect([deferrals.unread, resolved]).toEqual([{ from: 2, until: 10 }, [0, 9]]);
+    await expect(serveLarge([skipped])).rejects.toThrow('the batch at offset 2 was not read');
+    expect(worker.publisher.on(DEAD_LETTERS)).toEqual([]);
+  });
+
   it('and bulk are decided in parts of 200 at most, so that small ones wait for no more; others of a part only pass', async () => {
     const { worker } = world();
     const { serveLarge } = collecting(worker);

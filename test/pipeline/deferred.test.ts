@@ -85,6 +85,18 @@ describe('bulk', () => {
     expect([queue.defersBulk(bulkOf('dense')), queue.defersBulk(record(1))]).toEqual([true, false]);
   });
 
+  it('that was not read waits as a range, and what follows it too', () => {
+    const { queue, held } = queueOf();
+    queue.take(record(3));
+    queue.take({ ...bulkOf('dense'), offset: 1_010, since: 5 });
+    queue.take(record(1_020));
+    expect([held(), queue.unread]).toEqual([[3], { from: 5, until: 1_021 }]);
+    expect([queue.taken, queue.oldest?.waiting]).toEqual([1_008, 1_008]);
+    queue.take({ ...bulkOf('dense'), offset: 1_010, since: 5 }); // delivered again
+    queue.take({ ...bulkOf('dense'), offset: 1_030, since: 1_011 }); // in part
+    expect([queue.unread, queue.taken]).toEqual([{ from: 5, until: 1_031 }, 1_018]);
+  });
+
   it('of many records is deferred for a minute after a record of a small batch came', () => {
     const { queue, clock } = queueOf();
     const defers = () => queue.defersBulk(bulkOf('many'));

@@ -1,7 +1,10 @@
+import { gzipSync } from 'node:zlib';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { bulkOf } from '../../src/kafka/records/record.ts';
 import { recordsOf } from './fake-kafka/batches.ts';
 import { idFor } from './home.ts';
+import { batchOf, CODEC } from './record-bytes.ts';
 import { config, type WorkerStage } from './worker-stage.ts';
 
 const REPLIES = 'id.replies.test';
@@ -17,11 +20,20 @@ export class StagedRequests {
 
   /** Sends a request of `count` IDs for each of these correlation IDs. */
   send(ids: readonly string[], count = 1): void {
-    const requests = ids.map((id) => {
-      const correlationId = Buffer.from(id);
-      return { key: correlationId, value: encodeIdRequest({ count, correlationId, replyTopic: REPLIES }) };
-    });
-    this.#stage.kafka.cluster.send(config.topics.requests, 0, requests);
+    this.#stage.kafka.cluster.send(
+      config.topics.requests,
+      0,
+      ids.map((id) => requestOf(id, count)),
+    );
+  }
+
+  /** Sends requests in one batch that is dense: they must compress well, and be more than `DENSE.records`. */
+  sendDense(ids: readonly string[]): void {
+    const records = ids.map((id) => ({ key: null, value: requestOf(id, 1).value }));
+    const now = BigInt(Math.floor(this.#stage.kafka.cluster.clock.wallMs()));
+    const batch = batchOf(records, { attributes: CODEC.gzip, baseTime: now, maxTime: now, producerId: -1n }, gzipSync);
+    if (bulkOf(records.length, batch.length) !== 'dense') throw new RangeError(`${batch.length} bytes are not dense`);
+    this.#stage.kafka.cluster.sendBatch(config.topics.requests, 0, batch);
   }
 
   /** All replies to a correlation ID so far. */
@@ -30,6 +42,11 @@ export class StagedRequests {
     const records = partitions.flatMap(({ log }) => log.batches().flatMap(recordsOf));
     return records.filter(({ key }) => String(key) === id).map(({ value }) => decodeIdReply(value as Buffer));
   }
+}
+
+function requestOf(id: string, count: number) {
+  const correlationId = Buffer.from(id);
+  return { key: correlationId, value: encodeIdRequest({ count, correlationId, replyTopic: REPLIES }) };
 }
 
 /** Correlation IDs that begin with `name`, whose home is partition 0. */

@@ -44,6 +44,42 @@ test('more large requests than fit into memory are answered once each, and small
   expect(committed()).toBe(MANY + 21);
 });
 
+test('requests of a dense batch are answered once each, after small ones behind them, and also by a worker that starts again', async () => {
+  await started();
+  const dense = idsOf('dense', 1_200);
+  const [before, after, late] = [idsOf('before', 5), idsOf('after', 5), idsOf('late', 5)];
+  asked.send(before);
+  asked.sendDense(dense);
+  asked.send(after);
+  await stage.pass(30);
+  expect(replies([...before, ...after])).toEqual(all([...before, ...after], 1));
+  await stage.stop('instance');
+  const early = replies(dense).filter((count) => count > 0).length;
+  expect(early).toBeLessThan(dense.length);
+  stage.start();
+  await stage.pass(START_MS);
+  asked.send(late);
+  await stage.pass(20_000);
+  expect(replies([...before, ...after, ...late])).toEqual(all([...before, ...after, ...late], 1));
+  expect(Math.min(...replies(dense))).toBe(1);
+  expect(committed()).toBe(dense.length + 15);
+});
+
+test('a worker that answered a dense batch last continues behind it after an interruption, and reports no loss', async () => {
+  await started();
+  const dense = idsOf('dense', 600);
+  asked.sendDense(dense);
+  await stage.pass(20_000);
+  const { leadership } = stage.kafka.cluster.partition(requests, 0);
+  stage.kafka.cluster.crash(leadership.leader);
+  await stage.pass(20_000);
+  const late = idsOf('late', 5);
+  asked.send(late);
+  await stage.pass(20_000);
+  expect(replies([...dense, ...late])).toEqual(all([...dense, ...late], 1));
+  expect(stage.lines.filter(({ msg }) => /lost/.test(msg))).toEqual([]);
+});
+
 test('a worker that starts again answers no small request again, and every large one', async () => {
   await started();
   const [large, small] = [idsOf('large', 400), idsOf('small', 50)];

@@ -15,6 +15,8 @@ export interface TailOptions {
   /** The size limits of a fetch, and of a partition in it. A larger record batch is still returned whole. */
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
+  /** Whether dense batches are not read, but delivered as one record each. */
+  readonly skipsDense?: boolean;
   readonly log?: WireLog;
   readonly onError?: (topic: string, partition: number, error: KafkaError) => void;
 }

@@ -223,9 +223,10 @@ export class Tail {
   }
 
   async #decodeNext(fetched: Fetched, from: number): Promise<TailChunk> {
-    const { isolation, runtime } = this.#options;
+    const { isolation, runtime, skipsDense = false } = this.#options;
     const { response } = fetched;
-    const decoding = { fetched: response, from, isolation, nextTurn: () => runtime.nextTurn() };
+    const nextTurn = () => runtime.nextTurn();
+    const decoding = { fetched: response, from, isolation, nextTurn, skipsDense };
     const decoder = fetched.decoder ?? new BatchDecoder(decoding);
     fetched.decoder = undefined; // if it fails, the next attempt starts again
     decoder.skipTo(from);

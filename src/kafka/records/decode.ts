@@ -12,6 +12,7 @@ export const UNREADABLE = 'idalloc-unreadable';
 
 /** Records and headers read before yielding to the event loop, about 1 ms of work. */
 const ITEMS_PER_TURN = 2_000;
+const CRC_BYTES = 4;
 /** The items that an unreadable batch counts as. */
 const PLACEHOLDER_ITEMS = 20;
 /** A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this much. */
@@ -29,6 +30,8 @@ export interface Decoding {
   readonly from: number;
   readonly isolation: 'read_committed' | 'read_uncommitted';
   readonly nextTurn: () => Promise<void>;
+  /** Whether one record stands for each dense batch, which takes no time however many records it has. */
+  readonly skipsDense?: boolean;
 }
 
 /** Decodes what was fetched in one read, whatever the number of records. */
@@ -70,6 +73,7 @@ export class BatchDecoder {
   readonly #bytes: Buffer;
   readonly #aborted: AbortedTransactions;
   readonly #nextTurn: () => Promise<void>;
+  readonly #skipsDense: boolean;
   /** The offset to read next, but within an open batch that of the first record of this read. */
   #next: number;
   /** The start of the next batch in the bytes. */
@@ -82,7 +86,8 @@ export class BatchDecoder {
   /** Items since the event loop had its turn. */
   #items = 0;
 
-  constructor({ fetched, from, isolation, nextTurn }: Decoding) {
+  constructor({ fetched, from, isolation, nextTurn, skipsDense = false }: Decoding) {
+    this.#skipsDense = skipsDense;
     this.#next = from;
     this.#bytes = fetched.records;
     this.#aborted = new AbortedTransactions(isolation === 'read_committed' ? fetched.aborted : []);
@@ -126,6 +131,7 @@ export class BatchDecoder {
     }
     const head = readHead(batch);
     if (this.#isLeftOut(batch, head)) return this.#passed(head);
+    if (this.#skipsDense && head.bulk === 'dense') return this.#skip(batch, head);
     try {
       const body = new Cursor(await this.#body(batch, head));
       this.#open = { head, body, headers: new HeaderReader(body), count: 0, least: head.baseOffset };
@@ -149,6 +155,16 @@ export class BatchDecoder {
       else if (this.#aborted.includes({ producerId, lastOffset })) return true;
     }
     return isControl || lastOffset < this.#next;
+  }
+
+  /** Adds one record for all of a batch, with its checksum as the value: another batch at these offsets has another one. */
+  #skip(batch: Buffer, head: BatchHead): Promise<void> {
+    const { lastOffset: offset, baseOffset, bulk } = head;
+    const value = batch.subarray(AT.crc, AT.crc + CRC_BYTES);
+    const since = Math.max(baseOffset, this.#next);
+    const timestampMs = timestampOf(head, 0);
+    this.#add({ offset, timestampMs, key: null, value, headers: newHeaders(), bulk, since }, 0);
+    return this.#passed(head);
   }
 
   async #body(batch: Buffer, { attributes }: BatchHead): Promise<Buffer> {

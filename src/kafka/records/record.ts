@@ -12,6 +12,8 @@ export interface FetchedRecord {
   readonly headers: Headers;
   /** Undefined for a record of a batch of few. The same at every reading. */
   readonly bulk?: Bulk | undefined;
+  /** Set in a record that stands for a dense batch which was not read: for all of its records, from this offset on. */
+  readonly since?: number | undefined;
 }
 
 /** Its batch has many records, or very many for its size. */

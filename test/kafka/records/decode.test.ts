@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { BatchDecoder, decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
 import { HEADERS_CUT, MAX_HEADERS } from '../../../src/kafka/records/headers.ts';
-import { DENSE, MANY_RECORDS } from '../../../src/kafka/records/record.ts';
+import { DENSE, type FetchedRecord, MANY_RECORDS } from '../../../src/kafka/records/record.ts';
 import {
   batchAround,
   batchOf,
@@ -158,6 +158,32 @@ describe('decoding fetched records', () => {
     expect(await bulk(DENSE.records + 1, same)).toEqual(['many']);
     expect(await bulk(DENSE.records + 1, () => plain(''))).toEqual(['dense']);
     expect(await bulk(20 * DENSE.records, uuid, gzipSync)).toEqual(['many']);
+  });
+
+  it('returns one record for each dense batch where these are skipped, and reads the others', async () => {
+    const dense = (text: string, baseOffset: bigint) =>
+      batchOf(Array(600).fill(plain(text)), { baseOffset, attributes: CODEC.gzip }, gzipSync);
+    const fetched = Buffer.concat([
+      batchOf([plain('a')]),
+      dense('b', 1n),
+      batchOf([plain('c')], { baseOffset: 601n }),
+      dense('d', 602n),
+    ]);
+    const skipping = (from: number) => {
+      const fields = { fetched: { records: fetched, aborted: [] }, isolation: 'read_committed', nextTurn } as const;
+      return new BatchDecoder({ ...fields, from, skipsDense: true }).read(10);
+    };
+    const { records: found, next } = await skipping(0);
+    const [first, b, c, d] = found;
+    expect([valuesOf([first, c] as FetchedRecord[]), next]).toEqual([['a', 'c'], 1_202]);
+    expect([b, d]).toMatchObject([
+      { offset: 600, since: 1, bulk: 'dense', key: null },
+      { offset: 1_201, since: 602, bulk: 'dense', key: null },
+    ]);
+    expect(b?.value?.equals(d?.value as Buffer)).toBe(false);
+    const [again] = (await skipping(600)).records; // for a comparison with what was read before
+    expect(again).toEqual({ ...b, since: 600 });
+    expect([first?.since, c?.since]).toEqual([undefined, undefined]);
   });
 
   it('returns views of the fetched bytes, not copies', async () => {
