@@ -47,6 +47,20 @@ export function noBuffer(): IdallocError {
   return new IdallocError('BUFFER_EMPTY', 'there is no buffer (prefetch: false): use request()');
 }
 
+type Wanted = Readonly<{ sequence?: string | undefined; count: number; replyTopic: string }>;
+
+/** `pending`: the request in progress under the same correlation ID. */
+export function inProgress(pending: Wanted, request: Wanted): IdallocError {
+  const both = `a request for ${textOf(pending)} is in progress under this correlation ID, and this one is for ${textOf(request)}`;
+  const remedy = `errors don't say which of them they answer: wait for the first, or use a correlation ID for each, such as '${request.sequence ?? 'ids'}:' before the document's ID`;
+  return new IdallocError('CONFLICT', `${both}: ${remedy}`);
+}
+
+function textOf({ sequence, count, replyTopic }: Wanted): string {
+  const what = `${sequence === undefined ? 'ID' : 'number'}${count === 1 ? '' : 's'}`;
+  return `${count} ${what}${sequence === undefined ? '' : ` of ${sequence}`} on '${replyTopic}'`;
+}
+
 export function noCorrelationId(sequence: string): IdallocError {
   const message = `numbers of ${sequence} need a correlation ID of yours, such as that of the document: without one, a retry would take others and leave a gap`;
   return new IdallocError('INVALID_CORRELATION_ID', message);

@@ -6,7 +6,7 @@ import type { Numbers } from '../codec/sequence-entry.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { noReply } from './refusals.ts';
+import { inProgress, noReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type WaitingCaller, wait } from './waiting.ts';
 
@@ -151,6 +151,7 @@ export class Requester {
     let settle: (caller: WaitingCaller<Reply>) => void;
     try {
       const content = readReply(request, value);
+      if (content === undefined) return;
       const delivered = { replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
       const reply: Reply =
         'numbers' in content
@@ -173,12 +174,7 @@ export class Requester {
     const key = keyOf(request.correlationId);
     const pending = this.#pending.get(key) ?? this.#begin(key, request);
     const isSame = (['count', 'replyTopic', 'sequence'] as const).every((of) => pending.request[of] === request[of]);
-    if (!isSame) {
-      throw new IdallocError(
-        'CONFLICT',
-        'a request with this correlation ID and another count, reply topic or sequence is in progress',
-      );
-    }
+    if (!isSame) throw inProgress(pending.request, request);
     pending.callers.add(caller);
     return () => {
       pending.callers.delete(caller);
@@ -252,20 +248,18 @@ function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
 }
 
+/** What a reply has; undefined for what another client on this reply topic gets of something else under this correlation ID. */
 function readReply(
   { correlationId, count, sequence }: BatchRequest,
   value: Buffer,
-): { readonly batch: IdBatch } | { readonly numbers: Numbers } {
+): { readonly batch: IdBatch } | { readonly numbers: Numbers } | undefined {
   const reply = decodeIdReply(value);
   if (!reply.correlationId.equals(correlationId)) {
     throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
   }
   if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
   const what = 'batch' in reply ? undefined : reply.numbers.sequence;
-  if (what !== sequence) {
-    const nameOf = (name: string | undefined) => (name === undefined ? 'IDs' : `numbers of ${name}`);
-    throw new IdallocError('MALFORMED_REPLY', `the reply has ${nameOf(what)} instead of ${nameOf(sequence)}`);
-  }
+  if (what !== sequence) return undefined;
   const got = 'batch' in reply ? countIds(reply.batch.ranges) : reply.numbers.count;
   const kind = sequence === undefined ? 'IDs' : 'numbers';
   if (got !== count)

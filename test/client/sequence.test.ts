@@ -2,8 +2,10 @@ import { afterEach, describe, expect, expectTypeOf, test } from 'vitest';
 import type { IdClient } from '../../src/client/client.ts';
 import type { SequenceNumbers } from '../../src/client/sequence.ts';
 import { MemoryWorkers } from '../../src/client/testing.ts';
+import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { formatFault, formatNumber } from '../../src/codec/sequence-format.ts';
 import { blocksOf, readPage } from '../support/docs.ts';
+import { encodeBatch, stage, turns } from './stage.ts';
 
 const open: IdClient[] = [];
 
@@ -60,6 +62,37 @@ describe('numbers of a sequence', () => {
     await expect(sequence.take(1, { correlationId: 'a' })).rejects.toMatchObject({ code: 'CONFLICT' });
     workers.recover();
     expect((await ids).batch.ranges).toHaveLength(1);
+  });
+
+  test('of two sequences at once under one correlation ID are a CONFLICT that names both, and what to do', async () => {
+    const { workers, client, sequence } = await start();
+    workers.createSequence('tickets');
+    workers.stop();
+    const invoices = sequence.take(2, { correlationId: 'order-1' });
+    const tickets = () => client.sequence('tickets').take(1, { correlationId: 'order-1' });
+    const message =
+      /^a request for 2 numbers of invoices .* this one is for 1 number of tickets .*: .* such as 'tickets:' before/;
+    await expect(tickets()).rejects.toMatchObject({ code: 'CONFLICT', message: expect.stringMatching(message) });
+    workers.recover();
+    expect((await invoices).numbers()).toEqual([1, 2]);
+    expect((await tickets()).numbers()).toEqual([1]);
+  });
+
+  test('are not mixed up with what another client on the reply topic gets under the same correlation ID', async () => {
+    const { client, workers } = await stage({ prefetch: false }, (them) => {
+      them.answering = false;
+    });
+    open.push(client);
+    const taken = client.sequence('invoices').take(1, { correlationId: 'order-1' });
+    await turns();
+    const replyOf = (sequence: string, first: number) => {
+      const numbers = { sequence, first, count: 1, step: 1, format: '' };
+      return encodeIdReply({ correlationId: Buffer.from('order-1'), numbers }, 'RANGES');
+    };
+    workers.reply('order-1', replyOf('tickets', 71));
+    workers.reply('order-1', encodeBatch('order-1', [{ first: 1n, count: 1 }]));
+    workers.reply('order-1', replyOf('invoices', 4));
+    expect((await taken).numbers()).toEqual([4]);
   });
 
   test('are taken as the page about them shows', async () => {
