@@ -5,7 +5,7 @@
 import { tmpdir } from 'node:os';
 import { parseArgs } from 'node:util';
 import type { TopicRecord } from '../../src/adapters/kafka/topics/spans.ts';
-import { checkAll } from '../../src/cli/audit/audit-run.ts';
+import { checkAll, sinkOf } from '../../src/cli/audit/audit-run.ts';
 import { AuditReader } from '../../src/cli/audit/read.ts';
 import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';
@@ -105,7 +105,7 @@ const ledger = Array.from({ length: PARTITIONS }, (_, partition) => ({
   from: 0,
   to: batches,
 }));
-const reader = new AuditReader(ledger, { add: (batch) => store.add(batch), find: findings.add }, { clockMarginMs: 0 });
+const reader = new AuditReader(ledger, sinkOf(store, findings), { clockMarginMs: 0 });
 
 let readMs = 0;
 const cpu = process.cpuUsage();

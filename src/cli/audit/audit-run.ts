@@ -13,7 +13,8 @@ import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
 import { OverlapSearch } from './overlap.ts';
 import { AuditReader, type AuditSink, auditScope, readScope, replyTopics, sizeOf } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
-import { type AuditStore, type FoundBatch, withStore } from './store.ts';
+import { NumberJoin } from './sequences.ts';
+import { type AuditStore, withStore } from './store.ts';
 
 /** Reads ledger and replies, compares them, and prints what was found. */
 export async function runAudit(context: CliContext, options: AuditOptions, command: Command): Promise<void> {
@@ -21,13 +22,22 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
   const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {
-    const sink = { add: (batch: FoundBatch) => store.add(batch), find: findings.add };
+    const sink = sinkOf(store, findings);
     const reader = await readAll(context, config, { ...options, own: layout }, sink);
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
     const text = () => auditText(reader.counts, join, findings, palette(context));
     present(context, options.json, auditJson(reader.counts, join, findings), text);
   });
+}
+
+/** Takes what a reader finds. */
+export function sinkOf(store: AuditStore, findings: Findings): AuditSink {
+  return {
+    add: (batch) => store.add(batch),
+    addNumbers: (numbers) => store.numbers.add(numbers),
+    find: findings.add,
+  };
 }
 
 async function readAll(
@@ -52,11 +62,12 @@ async function readAll(
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'checkSequences'>,
+  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs'>,
   findings: Findings,
 ): Promise<JoinCounts> {
   const { counts, ledgerReachesMs } = reader;
-  reader.checkSequences();
+  const numbers = new NumberJoin({ ledgerReachesMs, find: findings.add });
+  await each(context, 'checking numbers', store.numbers.size, store.numbers.grouped(), (one) => numbers.take(one));
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
   const join = new ReplyJoin({ ledgerReachesMs, find: findings.add, addUnit });
   const total = counts.entries + counts.replies;

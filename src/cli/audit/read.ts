@@ -11,7 +11,8 @@ import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type Finding, logOf } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
-import { SequenceAudit } from './sequences.ts';
+import type { FoundNumbers } from './number-store.ts';
+import { NumberOrder } from './sequences.ts';
 import type { BatchLocation, FoundBatch } from './store.ts';
 
 /** The offsets to read, up to the ends at the time of the call. */
@@ -38,6 +39,7 @@ export interface ReadCounts {
 
 export interface AuditSink {
   readonly add: (batch: FoundBatch) => void;
+  readonly addNumbers: (numbers: FoundNumbers) => void;
   readonly find: (finding: Finding) => void;
   /** Whether a reply was written since a replay began. */
   readonly againFrom?: (record: TopicRecord) => boolean;
@@ -82,7 +84,7 @@ export class AuditReader {
   readonly #clockMarginMs: number;
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
-  readonly #sequences: SequenceAudit;
+  readonly #numberOrder: NumberOrder;
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -97,7 +99,7 @@ export class AuditReader {
   /** `ledger`: where the partitions of the ledgers start. */
   constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
     this.#sink = sink;
-    this.#sequences = new SequenceAudit(sink.find);
+    this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers });
     this.#clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
@@ -133,7 +135,7 @@ export class AuditReader {
         if (entry.kind === 'batch' || named.kind === 'batch') return;
         const requestId = named.kind === 'numbers' ? named.requestId : Buffer.alloc(0);
         const location = { ...locationOf('ledger', record), requestId };
-        this.#sequences.ledger(log, named.sequence, entry, { location, timeMs });
+        this.#numberOrder.take(log, named.sequence, entry, location, timeMs);
         return;
       }
       this.counts.entries += 1;
@@ -142,11 +144,6 @@ export class AuditReader {
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
-  }
-
-  /** Compares what was read of sequences; call it after the last record. */
-  checkSequences(): void {
-    this.#sequences.end(this.ledgerReachesMs);
   }
 
   replyRecord(record: TopicRecord): void {
@@ -166,7 +163,7 @@ export class AuditReader {
       } else if ('batch' in reply) this.#add(location, reply.batch, { timeMs, again });
       else {
         this.counts.ofSequences += 1;
-        this.#sequences.reply(reply.numbers.sequence, reply.numbers, { location, timeMs });
+        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false });
       }
     });
   }

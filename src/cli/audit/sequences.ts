@@ -1,61 +1,47 @@
 import { countsAt } from '../../codec/ledger-position.ts';
-import { type Numbers, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
+import { RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
+import type { NumberRun } from '../../core/sequence.ts';
 import type { Finding } from './check.ts';
+import type { FoundNumbers } from './number-store.ts';
 import type { BatchLocation } from './store.ts';
 
-type Run = Pick<Numbers, 'first' | 'count' | 'step'>;
-
-/** Numbers of one correlation ID, and where they were found. */
-interface Found {
-  readonly run: Run;
-  readonly location: BatchLocation;
-  readonly timeMs: number;
+interface OrderOptions {
+  readonly find: (finding: Finding) => void;
+  /** Gets the numbers that count, and renewals. */
+  readonly add: (numbers: FoundNumbers) => void;
 }
 
 /**
- * Checks sequences: in the ledger, that the numbers which count follow each other, and that each correlation ID has one record that
- * counts; in the replies, that they have the numbers which were decided. Takes the records of a ledger partition in log order. Memory
- * holds the numbers of each correlation ID.
+ * Checks that the numbers of each sequence which count follow each other in the ledger. Takes the records of a partition in log order.
+ * Memory holds one number for each sequence.
  */
-export class SequenceAudit {
-  readonly #find: (finding: Finding) => void;
+export class NumberOrder {
+  readonly #options: OrderOptions;
   /** The next number, by ledger, partition and sequence; absent before the first record that shows it. */
   readonly #next = new Map<string, number>();
-  readonly #decided = new Map<string, Found>();
-  /** The keys of which the log has the record itself, not only a renewal. */
-  readonly #records = new Set<string>();
-  readonly #replied = new Map<string, Found>();
 
-  constructor(find: (finding: Finding) => void) {
-    this.#find = find;
+  constructor(options: OrderOptions) {
+    this.#options = options;
   }
 
   /** `log`: the ledger and its partition. */
-  ledger(log: string, sequence: string, entry: SequenceEntry, { location, timeMs }: Omit<Found, 'run'>): void {
+  take(log: string, sequence: string, entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
     if (!countsAt(entry, location.offset)) return;
     const name = `${log} ${sequence}`;
     if (entry.kind === 'statement') {
       this.#restate(name, entry.next, location);
       return;
     }
-    const found = { run: entry, location, timeMs };
-    const key = keyOf(sequence, location.requestId);
-    const before = this.#decided.get(key);
-    if (entry.at === RENEWAL) {
-      if (before === undefined) this.#decided.set(key, found);
-      else if (!isSame(before.run, entry)) this.#differs(before, found);
-      return;
-    }
-    const { first, count, step } = entry;
+    const { first, count, step, at } = entry;
+    const isRenewal = at === RENEWAL;
+    this.#options.add({ ...location, sequence, first, count, step, timeMs, isRenewal });
+    if (isRenewal) return;
     const expected = this.#next.get(name);
     if (expected !== undefined && first !== expected) {
       const message = `the sequence ${sequence} continues at ${first}, not at ${expected}`;
-      this.#find({ code: 'GAP', message, locations: [location] });
+      this.#options.find({ code: 'GAP', message, locations: [location] });
     }
     this.#next.set(name, first + count * step);
-    if (before !== undefined && (this.#records.has(key) || !isSame(before.run, entry))) this.#differs(before, found);
-    this.#records.add(key);
-    this.#decided.set(key, found);
   }
 
   /** A statement may announce a gap, but never sets a sequence back. */
@@ -63,44 +49,75 @@ export class SequenceAudit {
     const known = this.#next.get(name);
     if (known !== undefined && next < known) {
       const message = `a statement sets a sequence from ${known} back to ${next}`;
-      this.#find({ code: 'GAP', message, locations: [location] });
+      this.#options.find({ code: 'GAP', message, locations: [location] });
     }
     this.#next.set(name, next);
   }
+}
 
-  #differs(before: Found, found: Found): void {
-    const message = 'one correlation ID has two records of numbers that count';
-    this.#find({ code: 'SPLIT', message, locations: [before.location, found.location] });
+interface JoinOptions {
+  /** Replies of this time or later must have their decision in the ledger. */
+  readonly ledgerReachesMs: number;
+  readonly find: (finding: Finding) => void;
+}
+
+/**
+ * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers. Numbers come in
+ * groups, as NumberStore.grouped returns them. Memory holds two of each correlation ID of a group.
+ */
+export class NumberJoin {
+  readonly #options: JoinOptions;
+  #group = -1;
+  readonly #keys = new Map<string, Known>();
+
+  constructor(options: JoinOptions) {
+    this.#options = options;
   }
 
-  reply(sequence: string, run: Run, about: Omit<Found, 'run'>): void {
-    const key = keyOf(sequence, about.location.requestId);
-    const before = this.#replied.get(key);
-    if (before === undefined) this.#replied.set(key, { run, ...about });
-    else if (!isSame(before.run, run)) this.#diverges(before, about.location);
+  take(found: FoundNumbers & { readonly group: number }): void {
+    if (found.group !== this.#group) this.#keys.clear();
+    this.#group = found.group;
+    const name = `${found.sequence} ${found.requestId.toString('latin1')}`;
+    const known = this.#keys.get(name) ?? { hasRecord: false };
+    this.#keys.set(name, known);
+    if (found.source === 'ledger') this.#decided(known, found);
+    else if (found.timeMs >= this.#options.ledgerReachesMs) this.#replied(known, found);
   }
 
-  #diverges({ location }: Found, reply: BatchLocation): void {
-    const message = 'a reply has other numbers than were decided, or than another reply';
-    this.#find({ code: 'DIVERGENT', message, locations: [location, reply] });
-  }
-
-  /** Compares the replies with the ledger. Replies of `ledgerReachesMs` or later must have their decision there. */
-  end(ledgerReachesMs: number): void {
-    for (const [key, reply] of this.#replied) {
-      const decided = this.#decided.get(key);
-      if (decided !== undefined && !isSame(decided.run, reply.run)) this.#diverges(decided, reply.location);
-      if (decided !== undefined || reply.timeMs < ledgerReachesMs) continue;
-      const message = 'a reply has numbers without a decision';
-      this.#find({ code: 'UNDECIDED', message, locations: [reply.location] });
+  #decided(known: Known, found: FoundNumbers): void {
+    const { decision } = known;
+    const isAgain = known.hasRecord && !found.isRenewal;
+    if (decision !== undefined && (isAgain || !isSame(decision, found))) {
+      const message = 'one correlation ID has two records of numbers that count';
+      this.#options.find({ code: 'SPLIT', message, locations: [decision, found] });
     }
+    if (!found.isRenewal || decision === undefined) known.decision = found;
+    known.hasRecord ||= !found.isRenewal;
+  }
+
+  /** An older reply may have numbers of an earlier decision that the ledger no longer has. */
+  #replied(known: Known, reply: FoundNumbers): void {
+    const right = known.decision ?? known.reply;
+    if (right === undefined) {
+      const message = 'a reply has numbers without a decision';
+      this.#options.find({ code: 'UNDECIDED', message, locations: [reply] });
+    } else if (!isSame(right, reply)) {
+      const message = 'a reply has other numbers than were decided, or than another reply';
+      this.#options.find({ code: 'DIVERGENT', message, locations: [right, reply] });
+    }
+    known.reply ??= reply;
   }
 }
 
-function keyOf(sequence: string, requestId: Buffer): string {
-  return `${sequence} ${requestId.toString('latin1')}`;
+/** What is known of one correlation ID in one sequence. */
+interface Known {
+  decision?: FoundNumbers;
+  /** The first reply. */
+  reply?: FoundNumbers;
+  /** The ledger has the record itself, not only a renewal. */
+  hasRecord: boolean;
 }
 
-function isSame(one: Run, other: Run): boolean {
+function isSame(one: NumberRun, other: NumberRun): boolean {
   return one.first === other.first && one.count === other.count && one.step === other.step;
 }

@@ -5,6 +5,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { NumberStore } from './number-store.ts';
 
 /** Where a batch was found. */
 export interface BatchLocation {
@@ -45,7 +46,7 @@ const MAX_OPEN_ROWS = 50_000;
 const CACHE_KIB = 64 * 1024;
 
 /**
- * Batches on disk, returned in order: SQLite sorts them in files and merges those, so memory does not grow with their
+ * Batches and numbers of sequences on disk, returned in order: SQLite sorts them in files and merges those, so memory does not grow with their
  * number. Disposing it deletes the files.
  */
 export class AuditStore implements Disposable {
@@ -57,6 +58,7 @@ export class AuditStore implements Disposable {
   readonly #topicNumbers = new Map<string, number>();
   /** Random, so that chosen correlation IDs can't collide in one group. */
   readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
+  readonly numbers: NumberStore;
   #openRows = 0;
   #runs = 0;
 
@@ -68,8 +70,14 @@ export class AuditStore implements Disposable {
       PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
       CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
         reply INT, flag INT);
-      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB);
-      BEGIN`);
+      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB)`);
+    this.numbers = new NumberStore(this.#db, {
+      hashOf: (key) => hashKey(key, this.#seed),
+      topicNumber: (topic) => this.#numberOf(topic),
+      topicAt: (number) => this.#topics[number] ?? '?',
+      wrote: () => this.#wrote(),
+    });
+    this.#db.exec('BEGIN');
     this.#addBatch = this.#db.prepare('INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }

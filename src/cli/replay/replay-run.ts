@@ -6,11 +6,11 @@ import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
-import { checkAll } from '../audit/audit-run.ts';
+import { checkAll, sinkOf } from '../audit/audit-run.ts';
 import type { JoinCounts } from '../audit/check.ts';
 import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
-import { type AuditStore, type FoundBatch, withStore } from '../audit/store.ts';
+import { type AuditStore, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -134,8 +134,7 @@ async function verify(session: Session, store: AuditStore, { plan, forwarded, en
   const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
   const scope = await auditScope(source, ledgers, await replyTopics(source, config));
   const sink = {
-    add: (batch: FoundBatch) => store.add(batch),
-    find: findings.add,
+    ...sinkOf(store, findings),
     againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
   };
   const reader = new AuditReader(scope.ledger, sink, { clockMarginMs: config.clockMarginMs, layout });

@@ -26,7 +26,8 @@ function lonelyReply(timestampMs: number): TopicRecord {
 function audit(starts: readonly number[], oldest: readonly TopicRecord[], reply: TopicRecord) {
   const batches: FoundBatch[] = [];
   const spans = starts.map((from, partition) => ({ topic: 'ledger', partition, from, to: TOPIC_SIZE }));
-  const sink = { add: (batch: FoundBatch) => void batches.push(batch), find: () => undefined };
+  const add = (batch: FoundBatch) => void batches.push(batch);
+  const sink = { add, addNumbers: () => undefined, find: () => undefined };
   const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
   for (const record of oldest) reader.ledgerRecord(record);
   reader.replyRecord(reply);
@@ -73,6 +74,7 @@ describe('a record of a sequence', () => {
     [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }],
     {
       add: () => expect.unreachable('it has no IDs'),
+      addNumbers: () => undefined,
       find: (finding) => void found.push(finding),
     },
     { clockMarginMs: CLOCK_MARGIN_MS },

@@ -1,18 +1,22 @@
+import { tmpdir } from 'node:os';
 import { expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { Finding } from '../../../src/cli/audit/check.ts';
+import type { FoundNumbers } from '../../../src/cli/audit/number-store.ts';
 import { AuditReader } from '../../../src/cli/audit/read.ts';
+import { NumberJoin } from '../../../src/cli/audit/sequences.ts';
+import { AuditStore } from '../../../src/cli/audit/store.ts';
 import { encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
 import { numbers, statement } from '../../support/memory-records.ts';
 
 const PLACE = { headers: {}, timestampMs: 1_000, partition: 0 };
 
-function reply(requestId: string, first: number, count = 1): TopicRecord {
+function reply(requestId: string, first: number, count = 1, timestampMs = PLACE.timestampMs): TopicRecord {
   const correlationId = Buffer.from(requestId);
   const own = { sequence: 'invoices', first, count, step: 1, format: '' };
   const value = encodeIdReply({ correlationId, numbers: own }, 'RANGES');
-  return { ...PLACE, topic: 'replies', offset: 0, key: correlationId, value };
+  return { ...PLACE, topic: 'replies', offset: 0, key: correlationId, value, timestampMs };
 }
 
 /** Audits records of a ledger partition that starts at `from`, and replies; returns the codes of what was found. */
@@ -22,14 +26,17 @@ function codes(
   from = 0,
 ): readonly string[] {
   const found: Finding[] = [];
-  const sink = { add: () => undefined, find: (finding: Finding) => void found.push(finding) };
+  using store = new AuditStore(tmpdir());
+  const find = (finding: Finding) => void found.push(finding);
+  const sink = { add: () => undefined, addNumbers: (one: FoundNumbers) => store.numbers.add(one), find };
   const ledger = { topic: 'ledger', partition: 0, from, to: 100 };
   const reader = new AuditReader([ledger], sink, { clockMarginMs: 0 });
   for (const [i, record] of records.entries()) {
     reader.ledgerRecord({ ...PLACE, topic: 'ledger', offset: from + i, ...record });
   }
-  for (const one of replies) reader.replyRecord(one);
-  reader.checkSequences();
+  for (const [offset, one] of replies.entries()) reader.replyRecord({ ...one, offset });
+  const join = new NumberJoin({ ledgerReachesMs: reader.ledgerReachesMs, find });
+  for (const one of store.numbers.grouped()) join.take(one);
   return found.map(({ code }) => code);
 }
 
@@ -64,4 +71,18 @@ test('where the beginning of the ledger was deleted, what it may have had is not
   expect(codes([statement(40, { next: 70 }), later], [], 40)).toEqual([]);
   expect(codes([numbers('a', { at: RENEWAL, first: 3 }), later], [reply('a', 3)], 40)).toEqual([]);
   expect(codes([], [reply('a', 3)], 40)).toEqual([]);
+});
+
+test('a correlation ID that the ledger forgot may have other numbers than in an older reply', () => {
+  const anew = [statement(40, { next: 70 }), numbers('a', { at: 41, first: 70 })];
+  const older = reply('a', 3, 1, PLACE.timestampMs - 1);
+  expect(codes(anew, [older, reply('a', 70)], 40)).toEqual([]);
+  expect(codes(anew, [reply('a', 3), reply('a', 70)], 40)).toEqual(['DIVERGENT']);
+});
+
+test('each correlation ID is judged by itself, in each sequence, among any number of others', () => {
+  const ids = Array.from({ length: 90 }, (_, i) => `id-${i}`);
+  const records = ids.map((id, i) => numbers(id, { at: i + 1, first: i + 1 }));
+  const replies = ids.map((id, i) => reply(id, i === 7 ? 1 : i + 1));
+  expect(codes([CREATED, ...records], replies)).toEqual(['DIVERGENT']);
 });

@@ -1,0 +1,83 @@
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import { encodeNumbersKey } from '../../codec/ledger-key.ts';
+import type { NumberRun } from '../../core/sequence.ts';
+import type { BatchLocation } from './store.ts';
+
+/** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
+export interface FoundNumbers extends BatchLocation, NumberRun {
+  readonly sequence: string;
+  /** The record's timestamp. */
+  readonly timeMs: number;
+  /** Ledger: whether it repeats an earlier record. */
+  readonly isRenewal: boolean;
+}
+
+/** What a NumberStore shares with the batches of the same database. */
+export interface NumberTools {
+  /** Groups keys. */
+  readonly hashOf: (key: Buffer) => number;
+  readonly topicNumber: (topic: string) => number;
+  readonly topicAt: (number: number) => string;
+  /** Called for each row that was written. */
+  readonly wrote: () => void;
+}
+
+type Row = [
+  place: number,
+  sequence: string,
+  key: Uint8Array,
+  topic: number,
+  part: number,
+  off: number,
+  first: number,
+  count: number,
+  step: number,
+  time: number,
+  renewal: number,
+];
+
+/** Numbers on disk, returned by correlation ID. */
+export class NumberStore {
+  readonly #db: DatabaseSync;
+  readonly #tools: NumberTools;
+  readonly #add: StatementSync;
+  #size = 0;
+
+  constructor(db: DatabaseSync, tools: NumberTools) {
+    this.#db = db;
+    this.#tools = tools;
+    db.exec(`CREATE TABLE numbers (place INT, sequence TEXT, key BLOB, topic INT, part INT, off INT,
+      first INT, count INT, step INT, time INT, renewal INT)`);
+    this.#add = db.prepare('INSERT INTO numbers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  add({ source, topic, partition, offset, requestId, ...found }: FoundNumbers): void {
+    const { sequence, first, count, step, timeMs, isRenewal } = found;
+    const place = 2 * this.#tools.hashOf(encodeNumbersKey(sequence, requestId)) + (source === 'ledger' ? 0 : 1);
+    const where = [this.#tools.topicNumber(topic), partition, offset] as const;
+    this.#add.run(place, sequence, requestId, ...where, first, count, step, timeMs, isRenewal ? 1 : 0);
+    this.#size += 1;
+    this.#tools.wrote();
+  }
+
+  /**
+   * All numbers in groups, numbered by `group`. Those of a correlation ID are in one group, perhaps with those of a few others. Records
+   * of the ledger come first, in log order within each partition.
+   */
+  *grouped(): Generator<FoundNumbers & { readonly group: number }> {
+    const select = this.#db.prepare('SELECT * FROM numbers ORDER BY place, topic, part, off');
+    select.setReturnArrays(true);
+    for (const row of select.iterate() as Iterable<unknown>) {
+      const [place, sequence, key, topic, partition, offset, first, count, step, timeMs, renewal] = row as Row;
+      const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
+      const source = place % 2 === 0 ? 'ledger' : 'reply';
+      const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
+      const what = { sequence, first, count, step, timeMs, isRenewal: renewal === 1 };
+      yield { group: Math.floor(place / 2), ...where, ...what };
+    }
+  }
+}
