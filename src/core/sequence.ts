@@ -82,6 +82,19 @@ export function afterLoss({ known, floor }: SequenceRow): SequenceRow | undefine
   return least === -1 ? undefined : { known: undefined, stated: undefined, floor: least };
 }
 
+/** Share of the ledger's retention after which a sequence is stated again: three more tries fit before the statement is deleted. */
+const RESTATED_SHARE = 1 / 4;
+/** In a ledger that keeps everything, so that readers find what a sequence is without reading all of that. */
+const RESTATED_OF_ENDLESS_MS = 7 * 24 * 3_600_000;
+
+/** Statements in one append of a worker: each has about 130 bytes. What is left follows with the next one. */
+export const MAX_STATEMENTS = 2_000;
+
+/** The age at which workers write again what a sequence is, by the ledger's retention in milliseconds; -1: no limit. */
+export function restatedAfterMs(retentionMs: number): number {
+  return retentionMs === -1 ? RESTATED_OF_ENDLESS_MS : retentionMs * RESTATED_SHARE;
+}
+
 /** Why a sequence gives out no numbers for a new request; undefined if it does. */
 export type SequenceRefusal = 'UNKNOWN_SEQUENCE' | 'SEQUENCE_CLOSED' | 'SEQUENCE_EXHAUSTED';
 

@@ -1,7 +1,7 @@
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
-import type { SequenceRow, Statement } from '../core/sequence.ts';
+import { MAX_STATEMENTS, type SequenceRow, type Statement } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, readDecided } from './decided.ts';
@@ -32,9 +32,6 @@ export interface LedgerOptions {
   readonly now: () => WallMs;
   readonly timeStep: TimeStep;
 }
-
-/** Statements in one append: each has about 130 bytes. What is left follows with the next one. */
-const MAX_STATEMENTS = 2_000;
 
 /** Settled entries: their offsets, and which of them decide. */
 export interface Settled extends Appended {

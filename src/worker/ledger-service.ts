@@ -7,6 +7,7 @@ import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Mutex } from '../async/mutex.ts';
+import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, type IdallocError } from '../errors.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
@@ -18,8 +19,6 @@ import type { WorkerContext } from './context.ts';
 import { KeptCopies } from './copies.ts';
 import { type KeptCopy, logRestores } from './restore-log.ts';
 
-/** What a sequence is, is written again at this share of the ledger's retention: three more tries fit before it is forgotten. */
-const RESTATE_AFTER = 1 / 4;
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
 const RECOGNITION_MS = 5_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
@@ -93,7 +92,7 @@ export class LedgerService implements Disposable {
       entries,
       index,
       partitions: this.#partitions,
-      restateAfterMs: config.topics.ledgerRetentionMs * RESTATE_AFTER,
+      restateAfterMs: restatedAfterMs(config.topics.ledgerRetentionMs),
       now: () => wallMs(runtime.wallMs()),
       timeStep: context.timeStep,
     });

@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { afterLoss, afterNumbers, afterStatement, refusalOf, type SequenceRow } from '../../src/core/sequence.ts';
+import {
+  afterLoss,
+  afterNumbers,
+  afterStatement,
+  refusalOf,
+  restatedAfterMs,
+  type SequenceRow,
+} from '../../src/core/sequence.ts';
 
 const PLACE = { offset: 4, appendedAtMs: 1_000 };
 const STATEMENT = { next: 10, step: 1, max: 99, format: '', closed: false };
@@ -44,6 +51,12 @@ describe('what is known of a sequence', () => {
     expect(afterLoss({ ...row, floor: 40 })?.floor).toBe(40);
     expect(afterLoss({ known: undefined, stated: undefined, floor: undefined })).toBeUndefined();
   });
+});
+
+it('is stated again four times within the retention, and in an endless ledger each week', () => {
+  const hourMs = 3_600_000;
+  expect(restatedAfterMs(26 * hourMs)).toBe(6.5 * hourMs);
+  expect(restatedAfterMs(-1)).toBe(7 * 24 * hourMs);
 });
 
 describe('a new request', () => {

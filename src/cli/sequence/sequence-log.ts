@@ -1,5 +1,6 @@
 import {
   offsetAtTime,
+  offsetsAtTime,
   partitionsOf,
   type Source,
   type Span,
@@ -7,6 +8,7 @@ import {
   wholeTopic,
 } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
@@ -19,6 +21,7 @@ import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { CliContext } from '../context.ts';
 import { Progress } from '../terminal.ts';
+import { StatedPart, statedSinceMs } from './stated-part.ts';
 
 interface LogTools {
   readonly context: CliContext;
@@ -29,9 +32,6 @@ interface LogTools {
 /** Rows by name, with the partition of each. */
 type Rows = Map<string, { readonly partition: number; readonly row: SequenceRow }>;
 
-/** Workers state a sequence again when its statement is a quarter of the ledger's retention old, an hour later at most. */
-const RESTATED_WITHIN = 1 / 4;
-const MARKER_MS = 2 * 3_600_000;
 /** Another append may come first, each time. */
 const MAX_TRIES = 50;
 const APPEND_TIMEOUT_MS = 10_000;
@@ -82,6 +82,37 @@ export class SequenceLog {
   }
 
   /**
+   * Reads of each partition the part in which workers have stated all that they serve, and all of it where the part does not show that
+   * they did. Returns the time at which the parts begin, in milliseconds.
+   */
+  async readStated(): Promise<number> {
+    const { source } = this.#tools;
+    const retentionMs = await this.#retentionMs();
+    const sinceMs = statedSinceMs(source.runtime.wallMs(), retentionMs);
+    const spans = await wholeTopic(source, this.#topic);
+    const starts = await offsetsAtTime(source, this.#topic, sinceMs);
+    const startOf = ({ partition, from }: Span) => Math.max(from, starts.get(partition) ?? from);
+    const stated = new StatedPart(sinceMs, retentionMs);
+    await this.#readSpans(
+      spans.map((span) => ({ ...span, from: startOf(span) })),
+      stated,
+    );
+    const unknown = spans.filter((span) => startOf(span) > span.from && !stated.has(span.partition));
+    for (const [name, { partition }] of this.rows) {
+      if (unknown.some((span) => span.partition === partition)) this.rows.delete(name);
+    }
+    await this.#readSpans(unknown);
+    return sinceMs;
+  }
+
+  /** The longest that workers may go by: they have the variable, and the topic may have been changed. */
+  async #retentionMs(): Promise<number> {
+    const { source, config } = this.#tools;
+    const all = [config.topics.ledgerRetentionMs, await retentionOf(source, this.#topic)];
+    return all.includes(-1) ? -1 : Math.max(...all.map((one) => one ?? 0));
+  }
+
+  /**
    * Reads the partition of a sequence to its end, and returns which one that is. At first only the part in which each sequence that is
    * served was stated again; if that does not have this one, all of it.
    */
@@ -89,7 +120,7 @@ export class SequenceLog {
     const { source, config } = this.#tools;
     const partition = await homePartition(source, this.#topic, name);
     const whole = await wholePartition(source, this.#topic, partition);
-    const sinceMs = source.runtime.wallMs() - config.topics.ledgerRetentionMs * RESTATED_WITHIN - MARKER_MS;
+    const sinceMs = statedSinceMs(source.runtime.wallMs(), config.topics.ledgerRetentionMs);
     await this.#readSpans([{ ...whole, from: await offsetAtTime(source, this.#topic, partition, sinceMs) }]);
     if (this.rows.has(name)) return partition;
     this.rows.clear();
@@ -138,7 +169,7 @@ export class SequenceLog {
     }
   }
 
-  async #readSpans(spans: readonly Span[]): Promise<void> {
+  async #readSpans(spans: readonly Span[], stated?: StatedPart): Promise<void> {
     const { source, context } = this.#tools;
     const total = spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
     for (const { partition, to } of spans) this.#ends.set(partition, to);
@@ -146,7 +177,7 @@ export class SequenceLog {
     await readSpans(source, spans, {
       signal: context.stop,
       take: (records) => {
-        for (const record of records) this.#apply(record);
+        for (const record of records) this.#apply(record, stated);
         return false;
       },
       onProgress: (done) => progress.show(done),
@@ -154,10 +185,12 @@ export class SequenceLog {
     progress.end();
   }
 
-  #apply(record: TopicRecord): void {
-    const { partition, offset, timestampMs } = record;
+  #apply(record: TopicRecord, stated?: StatedPart): void {
+    const { partition, offset, timestampMs, key, value } = record;
+    if (key === null) stated?.marker(partition, offset, timestampMs, value);
     const read = sequenceRecord(record);
     if (read === undefined || !changesSequence(read.entry, offset)) return;
+    if (read.entry.kind === 'statement') stated?.statement(partition, read.entry);
     const before = this.rows.get(read.sequence)?.row;
     const row = afterRecord(before, read.entry, { offset, appendedAtMs: timestampMs });
     if (row !== undefined) this.rows.set(read.sequence, { partition, row });

@@ -11,7 +11,7 @@ import { withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { table, timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import type { ChangeFlags, CloseFlags, CreateFlags, Json, RestartFlags } from './sequence.ts';
+import type { ChangeFlags, CloseFlags, CreateFlags, Json, ListFlags, RestartFlags } from './sequence.ts';
 import { SequenceLog } from './sequence-log.ts';
 
 /** What --json prints of a sequence. */
@@ -69,14 +69,15 @@ async function remember(etcd: EtcdPort, config: Config, name: string, again: boo
   );
 }
 
-/** Lists all sequences. */
-export async function listSequences(context: CliContext, flags: Json): Promise<void> {
+/** Lists the sequences that workers serve, or all that the ledger has. */
+export async function listSequences(context: CliContext, flags: ListFlags): Promise<void> {
   await inLog(context, async (log) => {
-    await log.readAll();
+    const sinceMs = flags.all === true ? undefined : await log.readStated();
+    if (sinceMs === undefined) await log.readAll();
     const names = [...log.rows.keys()].sort();
     const views = names.map((name) => viewOf(log, name));
     const text = () => (views.length === 0 ? 'no sequences\n' : tableOf(views));
-    present(context, flags.json, { sequences: views }, text);
+    present(context, flags.json, { sequences: views, since: sinceMs === undefined ? null : timeText(sinceMs) }, text);
   });
 }
 
@@ -90,33 +91,41 @@ export async function showSequence(context: CliContext, name: string, flags: Jso
 
 /** Continues a sequence at a higher number. */
 export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
-  await change(context, name, flags, (known, least) => {
+  const changed = (known: Statement, least: number): Statement => {
     if (flags.at < least) throw tooLow(name, least);
     return definition(name, { ...known, next: flags.at }, {});
-  });
+  };
+  await change(context, name, flags, { changed, missing: () => gone(name, flags.at) });
 }
 
 /** Changes the definition of a sequence. */
 export async function redefineSequence(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
-  await change(context, name, flags, (known) => definition(name, known, flags));
+  await change(context, name, flags, { changed: (known) => definition(name, known, flags) });
 }
 
 /** Closes a sequence. */
 export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
   await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
-  await change(context, name, flags, (known) => ({ ...known, closed: true }));
+  await change(context, name, flags, { changed: (known) => ({ ...known, closed: true }) });
+}
+
+interface Change {
+  /** What the sequence becomes; `least` is the lowest number that does not repeat one. */
+  readonly changed: (known: Statement, least: number) => Statement;
+  /** The error if the ledger has no statement of it. */
+  readonly missing?: () => IdallocError;
 }
 
 async function change(
   context: CliContext,
   name: string,
   flags: Json,
-  changed: (known: Statement, least: number) => Statement,
+  { changed, missing = () => unknown(name) }: Change,
 ): Promise<void> {
   await inLog(context, async (log) => {
     const partition = await log.readHome(name);
     await log.state(name, partition, (row) => {
-      if (row?.known === undefined) throw unknown(name);
+      if (row?.known === undefined) throw missing();
       if (row.known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
       return changed(row.known, leastOf(row) ?? 0);
     });
@@ -202,6 +211,14 @@ function unknown(name: string): IdallocError {
   return new IdallocError(
     'NOT_FOUND',
     `the ledger has no sequence ${name}: create it with 'idalloc sequence create ${name}', or check LEDGER_TOPIC`,
+  );
+}
+
+/** A ledger that lost its tail, or was recreated, may have lost the statement with the numbers. */
+function gone(name: string, at: number): IdallocError {
+  return new IdallocError(
+    'NOT_FOUND',
+    `the ledger has no sequence ${name}: if it lost it, continue it with 'idalloc sequence create ${name} --again --start ${at}', and the --step, --max and --format that it had; else check the name and LEDGER_TOPIC`,
   );
 }
 

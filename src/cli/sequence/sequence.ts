@@ -25,6 +25,10 @@ export interface RestartFlags extends Json {
   readonly at: number;
 }
 
+export interface ListFlags extends Json {
+  readonly all?: true;
+}
+
 export interface CloseFlags extends Json {
   readonly yes?: true;
 }
@@ -55,8 +59,13 @@ Examples:
   idalloc sequence create tickets --again --start 48213`;
 
 const LIST_HELP = `
+Workers state each sequence that they serve again when a quarter of the ledger's retention has passed. So only the end of a partition is
+read, from that long before the last marker; all of it, if no worker has written a marker for two hours. --all always reads all, and lists
+also sequences that no worker serves, after SEQUENCE_FORGOTTEN.
+
 Examples:
   idalloc sequence list
+  idalloc sequence list --all
   idalloc sequence list --json`;
 
 const SHOW_HELP = `
@@ -100,9 +109,13 @@ export function sequenceCommand(context: CliContext): Command {
     .action(async (name: string, flags: CreateFlags) => (await run()).createSequence(context, name, flags));
   const list = new Command('list')
     .description('List the sequences with their next numbers.')
-    .option('--json', 'print one line of JSON: {"sequences":[…]}, each as show prints it')
+    .option('--all', 'read all that the ledger has')
+    .option(
+      '--json',
+      'print one line of JSON: {"sequences":[…],"since"}, each as show prints it; since is null with --all',
+    )
     .addHelpText('after', LIST_HELP)
-    .action(async (flags: Json) => (await run()).listSequences(context, flags));
+    .action(async (flags: ListFlags) => (await run()).listSequences(context, flags));
   const show = new Command('show')
     .description('Show a sequence with its next number.')
     .argument('<name>', NAME_HELP, sequenceName)

@@ -103,6 +103,19 @@ export function checkTopics(
 }
 
 /**
+ * How long a topic keeps records, in milliseconds; -1: no limit, undefined if this user may not see that.
+ *
+ * @throws IdallocError KAFKA_UNAVAILABLE.
+ */
+export function retentionOf(brokers: Brokers, topic: string): Promise<number | undefined> {
+  return withCode(async () => {
+    const [found] = await retrying(brokers.runtime, PATIENT, () => describeConfigs(brokers, [topic]));
+    const text = found?.errorCode === undefined ? found?.configs.get('retention.ms') : undefined;
+    return text === undefined ? undefined : Number(text);
+  });
+}
+
+/**
  * A new topic is not known to every broker immediately, and its partitions have no leaders yet. Resolves when every broker
  * that answers knows the topics and a leader of each partition.
  *
