@@ -18,10 +18,12 @@ export interface WorkerEnvOptions {
  */
 export function workerEnv(options: WorkerEnvOptions): NodeJS.ProcessEnv {
   const alone = { ALLOW_WEAK_LEDGER: '1', TOPIC_REPLICATION_FACTOR: '1' };
+  const replyPrefix = options.env.REPLY_TOPIC_PREFIX || 'id.replies.';
   return {
     DATACENTER_ID: '0',
     OPS_HOST: '127.0.0.1',
     API_HOST: '127.0.0.1',
+    API_REPLY_TOPIC: `${replyPrefix}http`,
     INDEX_DIR: join(options.stateDir, indexName(options)),
     ...(options.brokerCount === 1 ? alone : {}),
     ...withoutEmpty(options.env),

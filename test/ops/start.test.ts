@@ -4,6 +4,7 @@ import { isAlarming, readableLine } from '../../ops/dev/log-line.ts';
 import { parsePorts } from '../../ops/dev/ports.ts';
 import { parseReply, presentReply } from '../../ops/dev/reply.ts';
 import { workerEnv } from '../../ops/dev/worker-env.ts';
+import { loadKafkaConfig } from '../../src/config/config.ts';
 
 const BREAKDOWN = { timestamp_ms: 1780416300000, datacenter_id: 4, worker_id: 18, sequence_number: 0 };
 const REPLY = {
@@ -53,6 +54,13 @@ test("workerEnv keeps the user's variables, treats empty ones as unset, and sets
     ETCD_ENDPOINTS: 'http://e:1',
     OTHER: 'x',
   });
+});
+
+test('workerEnv turns on numbers over HTTP, with a reply topic under the prefix that the user has set', () => {
+  const repliesOf = (env: NodeJS.ProcessEnv) => loadKafkaConfig(workerEnv({ ...BASE, env })).topics.apiReplies;
+  expect(repliesOf({})).toBe('id.replies.http');
+  expect(repliesOf({ REPLY_TOPIC_PREFIX: 'ours.' })).toBe('ours.http');
+  expect(repliesOf({ API_REPLY_TOPIC: 'id.replies.numbers' })).toBe('id.replies.numbers');
 });
 
 test('workerEnv gives each worker of each cluster a separate index directory', () => {
