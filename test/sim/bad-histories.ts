@@ -5,6 +5,7 @@ import {
   entryOf,
   grantOf,
   issuedOf,
+  learnedNumbersOf,
   letterOf,
   numbersOf,
   numbersReplyOf,
@@ -141,6 +142,15 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
         numbersOf({ order: 34, offset: 23, first: 3 }),
       ],
       trims: [{ order: 33, partition: numbersOf().partition, low: 22 }],
+    },
+  },
+  'numbers given once': {
+    'a worker gives out numbers that its copy knew before it was emptied': {
+      learnedNumbers: [learnedNumbersOf()],
+      copies: [{ ...opened, order: 18, partition: numbersOf().partition, what: 'emptied' }],
+    },
+    'a worker gives out numbers that its copy knew at the look-up': {
+      learnedNumbers: [learnedNumbersOf({ offset: 20 })],
     },
   },
   'numbers replied': {

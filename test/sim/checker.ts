@@ -21,7 +21,7 @@ import {
 } from './forgetting.ts';
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
 import { homeOf, pairAt } from './pairs.ts';
-import { gapless, numbersDecidedOnce, numbersReplied } from './sequence-checks.ts';
+import { gapless, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC, LIMITED_TOPICS } from './setting.ts';
 import {
@@ -63,6 +63,7 @@ export const CHECKS = {
   replay,
   gapless,
   'numbers decided once': numbersDecidedOnce,
+  'numbers given once': numbersGivenOnce,
   'numbers replied': numbersReplied,
   'one answer': oneAnswer,
   'renewed in time': renewedInTime,

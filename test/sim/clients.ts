@@ -78,6 +78,14 @@ export class Clients {
     this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
   }
 
+  /** A new request for numbers, sent to the partition if that is the home of a sequence. */
+  takeNumbersOf(partition: number): void {
+    const sequence = SEQUENCES.find((name) => homeOf(name, FIRST) === partition);
+    if (sequence === undefined) return;
+    const { correlationId } = this.#fresh();
+    this.#send(partition, [{ correlationId, sequence, count: 1, replyTopic: REPLY_TOPICS[0] }]);
+  }
+
   #anyPartition(): number {
     return this.#world.rng.pick(this.#pairs.flatMap(partitionsOf));
   }

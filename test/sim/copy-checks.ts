@@ -20,6 +20,29 @@ export function completeCopies(history: History): string | undefined {
   return early && `${early.process} decided ledger ${early.partition}/${early.offset}, having read up to ${early.end}`;
 }
 
+/** What happened to the copy from which a process knows something, from then until `by`. */
+export function copyEventsSince(
+  { copies }: Pick<History, 'copies'>,
+  known: { readonly process: string; readonly partition: number; readonly order: number },
+  by = Number.POSITIVE_INFINITY,
+): readonly CopyEvent[] {
+  return copies.filter(({ process, partition, order }) => {
+    return process === known.process && partition === known.partition && known.order < order && order < by;
+  });
+}
+
+/** Whether the copy of an entry's writer had what it learned before, at the look-up or until the copy was emptied. */
+export function isKnownTo(
+  history: Pick<History, 'copies'>,
+  known: Parameters<typeof copyEventsSince>[1] & { readonly offset: number },
+  { sent, end }: Pick<Entry, 'sent' | 'end'>,
+): boolean {
+  if (known.order > sent) return false;
+  const since = copyEventsSince(history, known, sent);
+  if (since.some(({ what }) => what === 'dropped')) return false;
+  return known.offset < end || since.some(({ what }) => what === 'emptied');
+}
+
 /** Members report their copies to the group truthfully. */
 export function honestCopies({ falseCopies }: History): string | undefined {
   return falseCopies[0];

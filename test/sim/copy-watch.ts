@@ -1,5 +1,7 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { readLedgerKey } from '../../src/codec/ledger-key.ts';
+import type { SequenceEntry } from '../../src/codec/sequence-entry.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
@@ -8,6 +10,7 @@ import type { FetchRequest } from '../../src/kafka/wire/record-apis.ts';
 import type { LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
+import { copyEventsSince } from './copy-checks.ts';
 import type { CopyEvent, History } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
 import type { World } from './world.ts';
@@ -47,6 +50,7 @@ export class CopyWatch {
       if (hasMore || this.#open.has(partition)) return hasMore;
       this.#open.add(partition);
       this.#began(partition, 'opened', isNew);
+      if (!isNew) this.#inherit(this.#pair.first + partition);
       return hasMore;
     };
     index.drop = (partition) => {
@@ -107,12 +111,36 @@ export class CopyWatch {
 
   #learned(partition: number, { offset, key, value }: LedgerRecord): void {
     const entry = decodeLedgerEntry(value as Buffer);
+    if (entry.kind === 'numbers' || entry.kind === 'statement') this.#learnedNumbers(partition, offset, key, entry);
     const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
     if (entry.kind !== 'batch' || first === undefined) return;
     const { world, history } = this.#place;
     const correlationId = decodeLedgerKey(key as Buffer).toString('latin1');
     const what = { partition: this.#pair.first + partition, offset, requestOffset: entry.requestOffset, correlationId };
     history.learned.push({ order: world.tick(), process: this.#process, ...what, first: first.first });
+  }
+
+  #learnedNumbers(partition: number, offset: number, key: Buffer | null, entry: SequenceEntry): void {
+    const read = readLedgerKey(key as Buffer);
+    if (entry.at !== offset || read.kind === 'batch') return;
+    const next = entry.kind === 'statement' ? entry.next : entry.first + entry.count * entry.step;
+    const what = { partition: this.#pair.first + partition, offset, sequence: read.sequence, next };
+    this.#place.history.learnedNumbers.push({ order: this.#place.world.tick(), process: this.#process, ...what });
+  }
+
+  /** The copy is that of an earlier process of the same machine, with all that this one knew. */
+  #inherit(partition: number): void {
+    const { world, history } = this.#place;
+    const [machine] = this.#process.split('.');
+    const before = history.learnedNumbers.filter(
+      (one) => one.partition === partition && one.process.startsWith(`${machine}.`) && one.process !== this.#process,
+    );
+    for (const one of before) {
+      const since = copyEventsSince(history, one);
+      if (since.some(({ what }) => what === 'dropped')) continue;
+      const offset = since.some(({ what }) => what === 'emptied') ? -1 : one.offset;
+      history.learnedNumbers.push({ ...one, order: world.tick(), process: this.#process, offset });
+    }
   }
 
   #began(partition: number, what: 'opened' | 'emptied', isEmpty: boolean): void {

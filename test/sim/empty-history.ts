@@ -34,6 +34,7 @@ export function emptyHistory(): History {
     strays: [],
     copies: [],
     learned: [],
+    learnedNumbers: [],
     falseCopies: [],
     takeOvers: [],
     readBacks: 0,

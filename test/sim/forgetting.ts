@@ -2,6 +2,7 @@ import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { isLarge } from '../../src/pipeline/parts.ts';
+import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
 import { CLOCK_MARGIN_MS, layout, shortHashOf } from './setting.ts';
@@ -186,17 +187,10 @@ export function decidedThoughKnown({ learned, entries, damaged, copies }: Histor
     if (!decisions.has(name)) decisions.set(name, entry);
   }
   return entries.find((entry) => {
-    const { process, partition, sent, end, batch } = entry;
+    const { process, batch } = entry;
     if (damaged.includes(process) || decisions.get(decisionOf(entry)) !== entry) return false;
-    return known.get(nameOf(entry))?.some((one) => {
-      if (one.order > sent || one.first === batch.ranges[0]?.first) return false;
-      const since = copies.filter((event) => {
-        const isOwn = event.process === process && event.partition === partition;
-        return isOwn && one.order < event.order && event.order < sent;
-      });
-      if (since.some(({ what }) => what === 'dropped')) return false;
-      return one.offset < end || since.some(({ what }) => what === 'emptied');
-    });
+    const others = known.get(nameOf(entry))?.filter(({ first }) => first !== batch.ranges[0]?.first);
+    return others?.some((one) => isKnownTo({ copies }, one, entry));
   });
 }
 

@@ -6,6 +6,7 @@ import type {
   Grant,
   History,
   Issued,
+  LearnedNumbers,
   Letter,
   NumbersEntry,
   ReplyRecord,
@@ -51,6 +52,12 @@ export function numbersOf(fields: Partial<NumbersEntry> = {}): NumbersEntry {
   const place = { order: 31, partition: HOME, offset: 21, at: fields.offset ?? 21, end: 21, through: -1 };
   const append = { process: 'm0.1', sent: 29, appendedAtMs: DECIDED_MS, requestOffset: 3, replyTopic: REPLIES };
   return { ...place, ...append, sequence: SEQUENCE_NAME, correlationId: 's', first: 1, count: 2, step: 1, ...fields };
+}
+
+/** The writer of those knew that they were given out, unless the fields say otherwise. */
+export function learnedNumbersOf(fields: Partial<LearnedNumbers> = {}): LearnedNumbers {
+  const place = { order: 17, process: 'm0.1', partition: HOME, offset: 40 };
+  return { ...place, sequence: SEQUENCE_NAME, next: 3, ...fields };
 }
 
 /** The request that they are for, and its reply. */
@@ -118,6 +125,7 @@ export function good(): History {
     ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
     entries: [entryOf()],
     statements: [statementOf()],
+    learnedNumbers: [learnedNumbersOf({ offset: 21, order: 33 })],
     numbers: [numbersOf()],
     marks: [entryOf(), statementOf(), numbersOf()],
     appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],

@@ -53,6 +53,8 @@ export interface History {
   readonly copies: CopyEvent[];
   /** Decisions that processes applied to their copies. */
   readonly learned: Learned[];
+  /** What processes learned of sequences, from records that count or with a copy that they took over. */
+  readonly learnedNumbers: LearnedNumbers[];
   /** Copies of another log that a worker reported to its group. */
   readonly falseCopies: string[];
   readonly takeOvers: TakeOver[];
@@ -102,6 +104,18 @@ export interface Learned {
   readonly correlationId: string;
   /** The first ID of the batch. */
   readonly first: bigint;
+}
+
+/** A process applied a record to its copy, or opened the copy of an earlier process: it knows that all numbers below are given out. */
+export interface LearnedNumbers {
+  readonly order: number;
+  readonly process: string;
+  readonly partition: number;
+  /** Where the record was; -1 for what an earlier process knew before its copy was emptied. */
+  readonly offset: number;
+  readonly sequence: string;
+  /** The next number. */
+  readonly next: number;
 }
 
 /** An owner was killed while a standby had a complete copy of one of its partitions, without any other fault. */

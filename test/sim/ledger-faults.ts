@@ -9,7 +9,7 @@ import type { Place } from './host.ts';
 import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
-import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
+import { CLOCK_MARGIN_MS, hasSequences, RENEW_AFTER_MS } from './setting.ts';
 
 /** How long to delay an append that should lose, so that another worker can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
@@ -104,6 +104,7 @@ export class LedgerFaults {
       const lostAt = world.tick();
       for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
         world.after(rng.between(0, 2_500), () => this.#clients.sendTo(partition));
+        if (hasSequences(world.seed)) world.after(rng.between(0, 5_000), () => this.#clients.takeNumbersOf(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
       world.after(3_000, () => this.askAgain(partition, lostAt));
@@ -114,7 +115,8 @@ export class LedgerFaults {
   /** Sends some of the correlation IDs again that were decided since then. */
   askAgain(partition: number, since: number): void {
     const { world, history } = this.#place;
-    const known = history.entries.filter((one) => one.partition === partition && one.order > since);
+    const decided = [...history.entries, ...history.numbers];
+    const known = decided.filter((one) => one.partition === partition && one.order > since);
     for (const { correlationId } of known.filter(() => world.rng.chance(AGAIN / known.length))) {
       this.#clients.repeatSoon(partition, correlationId);
     }

@@ -1,7 +1,8 @@
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
+import { isKnownTo } from './copy-checks.ts';
 import { hadLost, placeName, requestsByPlace } from './decisions.ts';
 import { mayBeForgotten } from './forgetting.ts';
-import type { History, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
+import type { History, LearnedNumbers, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
 import { FIRST, homeOf, pairAt } from './pairs.ts';
 import { LIMITED_TOPICS } from './setting.ts';
 
@@ -36,7 +37,7 @@ export function gapless(history: History): string | undefined {
   const rows = new Map<string, Row>();
   for (const record of countingIn(history)) {
     const { sequence, partition, offset, order } = record;
-    if (hadLost(history, partition, order)) return undefined;
+    if (hadLost(history, partition, order)) continue;
     const place = `ledger ${partition}/${offset}`;
     if (partition !== homeOf(sequence, FIRST)) return `${place} has the sequence ${sequence} of another partition`;
     const row = rows.get(sequence);
@@ -83,6 +84,29 @@ export function numbersDecidedOnce(history: History): string | undefined {
   return undefined;
 }
 
+/**
+ * No worker gives out numbers of which its copy knew that they are given out, at the look-up or before the copy was emptied: where the
+ * ledger lost its tail, that is all that is left of them.
+ */
+export function numbersGivenOnce(history: History): string | undefined {
+  const nameOf = ({ process, partition, sequence }: Omit<LearnedNumbers, 'order' | 'offset' | 'next'>) =>
+    `${process} ${partition} ${sequence}`;
+  const learned = Map.groupBy(history.learnedNumbers, nameOf);
+  const damaged = new Set(history.damaged.map(machineOf));
+  for (const record of countingIn(history).filter(isNumbers)) {
+    if (damaged.has(machineOf(record.process))) continue;
+    const { first } = record;
+    const later = learned.get(nameOf(record))?.filter(({ next }) => next > first);
+    const known = later?.find((one) => isKnownTo(history, one, record));
+    if (known === undefined) continue;
+    const place = `ledger ${record.partition}/${record.offset}`;
+    return `${place} has ${first} of ${record.sequence}, by ${record.process}, which knew that ${known.next} is next`;
+  }
+  return undefined;
+}
+
+const machineOf = (process: string) => process.split('.')[0];
+
 /** Each reply with numbers has those of a record that decided, and was there; refusals occur only where they are due. */
 export function numbersReplied(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
@@ -90,7 +114,8 @@ export function numbersReplied(history: History): string | undefined {
     const request = requests.get(placeName(record));
     if (request === undefined) continue; // 'replay' reports it
     if (request.sequence === undefined && !('numbers' in record.reply)) continue;
-    if (hadLost(history, request.partition, record.landed)) continue;
+    // What was decided is still what is replied; but much may be refused that was known.
+    if ('error' in record.reply && hadLost(history, request.partition, record.landed)) continue;
     const fault = wrongAnswer(record, request, deciders.get(keyOf(request)) ?? [], history);
     if (fault !== undefined) return `request ${placeName(record)} (${keyOf(request)}) was answered with ${fault}`;
   }

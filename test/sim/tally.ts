@@ -28,6 +28,8 @@ export interface Tally {
   /** Requests that got numbers of a sequence, and records of numbers that are void. */
   readonly numbered: number;
   readonly voids: number;
+  /** Requests for numbers that were refused since a tail was lost. */
+  readonly inDoubt: number;
   /** Replies to requests with a request ID that had their batch under another correlation ID before. */
   readonly triedAgain: number;
   /** Decisions that were renewed for a later request, and fetches that read entries back. */
@@ -68,6 +70,7 @@ export const NOTHING: Tally = {
   dated: 0,
   numbered: 0,
   voids: 0,
+  inDoubt: 0,
   triedAgain: 0,
   renewals: 0,
   readBacks: 0,
@@ -108,6 +111,7 @@ export function tallyOf(history: History): Tally {
     requestTruncations: history.requestLosses.length,
     numbered: replies.filter(({ reply }) => 'numbers' in reply).length,
     voids: history.numbers.filter(({ at, offset }) => at !== offset && at !== RENEWAL).length,
+    inDoubt: codes.filter((code) => code === 'SEQUENCE_FORGOTTEN').length,
     dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
     triedAgain: triedAgainIn(history),
     renewals,
