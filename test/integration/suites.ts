@@ -297,6 +297,16 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows:
       'numbers without a gap from three workers, one of which is killed; the commands of sequences. Also simulated',
   },
+  'sequences-changed': {
+    project: 'long',
+    seconds: 40,
+    shows: 'a sequence is redefined, restarted and closed under load, and moved to more partitions',
+  },
+  'sequences-idle': {
+    project: 'long',
+    seconds: 60,
+    shows: 'sequences whose statements retention deletes, with kept and with lost indexes, and after a lost tail',
+  },
   shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {
     project: 'long',

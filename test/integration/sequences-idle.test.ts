@@ -1,0 +1,168 @@
+import { mkdtempDisposable } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { IdClient } from '../../src/client/client.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import type { Seen } from '../support/followed.ts';
+import { statement } from '../support/memory-records.ts';
+import { Realm, SHORT_SESSION } from '../support/realm.ts';
+import { suiteServers } from '../support/servers.ts';
+import { runIdalloc, startIdalloc } from '../support/worker-process.ts';
+
+const HOUR_MS = 3_600_000;
+/** More than a quarter of the ledger's retention, which is 26 h. */
+const A_QUARTER_AGO_MS = 7 * HOUR_MS;
+const BEYOND_RETENTION_MS = 27 * HOUR_MS;
+/** A worker with this retention does not yet write again what was written before the retention of the others. */
+const LONG_RETENTION = { LEDGER_RETENTION_MS: String(40 * 24 * HOUR_MS) };
+
+/** A realm with one partition, and a client. */
+async function open() {
+  const stack = new AsyncDisposableStack();
+  const realm = stack.use(await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION }));
+  const { replyTopic, requestTopic } = realm;
+  const options = { brokers: suiteServers().brokers, replyTopic, requestTopic, prefetch: false, timeoutMs: 120_000 };
+  const client = stack.use(await IdClient.connect(options));
+  const take = async (correlationId: string, count = 1) => {
+    const taken = await client.sequence('invoices').take(count, { correlationId });
+    return [...taken.numbers(), ...(taken.replayed ? ['again'] : [])];
+  };
+  const command = async (...args: readonly string[]) => {
+    const { code, stdout, stderr } = await runIdalloc(['sequence', ...args, '--json'], realm.env);
+    return { code, view: stdout === '' ? undefined : JSON.parse(stdout), stderr };
+  };
+  return { realm, take, command, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+/** Writes what `sequence create` wrote this long ago, as the log dates it. */
+async function createdAgo(realm: Realm, agoMs: number): Promise<void> {
+  const timestamp = String(Date.now() - agoMs);
+  await realm.setTopicConfig(realm.ledgerTopic, 'message.timestamp.type', 'CreateTime');
+  for (let at = 0, isDated = false; !isDated; at += 1) {
+    const record = { ...statement(at), partition: 0, timestamp };
+    const [written] = await realm.sendRaw([record], realm.ledgerTopic);
+    isDated = written?.logAppendTime === '-1'; // the broker applies the setting a moment after it has accepted it
+  }
+  await realm.setTopicConfig(realm.ledgerTopic, 'message.timestamp.type', 'LogAppendTime');
+}
+
+const kindOf = ({ message }: Seen) => decodeLedgerEntry(message.value as Buffer).kind;
+
+/** The offset of a marker with a statement behind it. */
+async function restatedAt(realm: Realm): Promise<number> {
+  const ledger = await realm.follow(realm.ledgerTopic);
+  const found = (seen: readonly Seen[]) =>
+    seen.find((one, i, { [i + 1]: next }) => kindOf(one) === 'marker' && next && kindOf(next) === 'statement');
+  await ledger.until('a marker with a statement', (seen) => found(seen) !== undefined);
+  return found(ledger.seen)?.offset as number;
+}
+
+/** The records of the ledger up to its first numbers. */
+async function upToNumbers(realm: Realm) {
+  await using ledger = await realm.follow(realm.ledgerTopic);
+  const isNumbers = (one: Seen) => kindOf(one) === 'numbers';
+  await ledger.until('numbers', (seen) => seen.some(isNumbers));
+  return ledger.seen.slice(0, 1 + ledger.seen.findIndex(isNumbers)).map(({ message }) => message);
+}
+
+test('a statement is written again with the marker of a worker before retention deletes it, so no lost index loses the sequence', async () => {
+  await using scene = await open();
+  const { realm, take, command } = scene;
+  await createdAgo(realm, A_QUARTER_AGO_MS);
+  const first = realm.worker();
+  expect(await take('a', 3)).toEqual([1, 2, 3]);
+  const marker = await restatedAt(realm);
+  await first.stop();
+  await realm.trimLedger(new Map([[0, marker]]));
+
+  realm.worker();
+  expect(await take('b')).toEqual([4]);
+  expect(await take('a', 3)).toEqual([1, 2, 3, 'again']);
+  expect((await command('show', 'invoices')).view).toMatchObject({ next: 5 });
+});
+
+test('a worker that kept its index continues a sequence of which the ledger has nothing left, and others learn it from its statement', async () => {
+  await using scene = await open();
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-idle-'));
+  const { realm, take, command } = scene;
+  const kept = { INDEX_DIR: directory.path };
+  await createdAgo(realm, BEYOND_RETENTION_MS);
+  const before = realm.worker({ ...kept, ...LONG_RETENTION });
+  expect(await take('a', 2)).toEqual([1, 2]);
+  await before.stop();
+  await realm.trimLedger();
+  expect(await command('show', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
+
+  const after = realm.worker(kept);
+  expect(await take('b')).toEqual([3]);
+  expect((await command('show', 'invoices')).view).toMatchObject({ next: 4, max: 1_000 });
+  await after.stop();
+  realm.worker();
+  expect(await take('c')).toEqual([4]);
+});
+
+test('without ledger and index the sequence is unknown until it is created again above all numbers; an old request is forgotten, a new one under its correlation ID takes new numbers', async () => {
+  await using scene = await open();
+  const { realm, take, command } = scene;
+  const replies = await realm.follow();
+  await command('create', 'invoices');
+  const before = realm.worker();
+  expect(await take('a', 2)).toEqual([1, 2]);
+  await before.stop();
+  await realm.trimLedger();
+  await realm.rewind();
+
+  realm.worker();
+  expect((await replies.reply('a', 1)).reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
+  await expect(take('b')).rejects.toMatchObject({ code: 'UNKNOWN_SEQUENCE' });
+  const refused = await command('create', 'invoices');
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/CONFLICT.*--again --start N/) });
+  expect((await command('create', 'invoices', '--again', '--start', '3')).view).toMatchObject({ next: 3 });
+  expect(await take('b')).toEqual([3]);
+  expect(await take('a', 2)).toEqual([4, 5]);
+  expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });
+});
+
+/** The command that an error message names. */
+async function remedyIn(refusal: Promise<unknown>): Promise<readonly string[]> {
+  const message: string = await refusal.then(String, (error) => error.message);
+  return /'idalloc ([^']*)'/.exec(message)?.[1]?.split(' ') ?? [];
+}
+
+test('after a lost tail nothing of the sequence is answered until the command of the message has continued it', async () => {
+  await using scene = await open();
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-tail-'));
+  const { realm, take, command } = scene;
+  const kept = { INDEX_DIR: directory.path };
+  await command('create', 'invoices');
+  const before = realm.worker(kept);
+  expect(await take('a', 3)).toEqual([1, 2, 3]);
+  const head = await upToNumbers(realm);
+  expect(await take('b', 2)).toEqual([4, 5]);
+  await before.stop();
+  await realm.recreate(realm.ledgerTopic);
+  for (const { key, value } of head) await realm.sendRaw([{ key, value, partition: 0 }], realm.ledgerTopic);
+
+  const after = realm.worker(kept);
+  await after.line(({ msg }) => msg === 'restoring a ledger partition from the log');
+  const refusal = take('c');
+  await expect(refusal).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
+  await expect(take('a', 3)).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
+  const remedy = await remedyIn(refusal);
+  expect(remedy).toEqual(['sequence', 'restart', 'invoices', '--at', '6']);
+  expect(await startIdalloc(remedy, realm.env).ended).toMatchObject({ code: 0 });
+  expect(await take('c')).toEqual([6]);
+  expect(await take('a', 3)).toEqual([1, 2, 3, 'again']);
+  await after.stop();
+
+  await realm.recreate(realm.ledgerTopic);
+  realm.worker(kept);
+  await expect(take('d')).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
+  expect(await command('restart', 'invoices', '--at', '7')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('sequence create invoices --again --start 7'),
+  });
+  expect(await command('create', 'invoices', '--again', '--start', '7')).toMatchObject({ code: 0 });
+  expect(await take('d')).toEqual([7]);
+});
