@@ -70,6 +70,11 @@ test('docker-compose.yml serves requests and commands from the host and within, 
   const overHttp = await fetch(`${await urlOf(worker, 8080)}/api/v1/ids?count=3`);
   expect(await overHttp.json()).toMatchObject({ ids: { length: 3 } });
 
+  await fromHost('sequence', 'create', 'invoices');
+  const numbered = { method: 'POST', headers: { 'idempotency-key': 'order-1' } };
+  const invoice = await fetch(`${await urlOf(worker, 8080)}/api/v1/sequences/invoices`, numbered);
+  expect(await invoice.json()).toMatchObject({ numbers: ['1'] });
+
   const touch = (path: string) => docker(['exec', worker, 'node', '-e', `fs.writeFileSync('${path}', '')`]);
   expect((await docker(['exec', worker, 'node', '-p', 'process.getuid()'])).stdout.trim()).toBe('1000');
   expect((await touch('/app/x')).code).not.toBe(0);

@@ -92,6 +92,15 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     expect(new Set(ids.values())).toEqual(new Set([expect.stringMatching(/\d{15,19}/)]));
   });
 
+  test('numbers of a sequence come over HTTP without any setting, as the page about invoices says', async () => {
+    const page = blockCommands(readPage('docs/how-to/sequences.md')).map(({ command }) => command);
+    const create = page.find((command) => command.startsWith('idalloc sequence create')) ?? '';
+    const take = page.find((command) => command.startsWith('curl')) ?? '';
+    const created = await checkout.paste(create.replace('idalloc', 'npm run idalloc --'), checkout.dir);
+    expect(created).toMatchObject({ code: 0 });
+    expect(JSON.parse((await checkout.paste(take, checkout.dir)).stdout)).toMatchObject({ numbers: ['INV-000001'] });
+  });
+
   test('a second npm start is one more worker, on the next ports', async () => {
     const second = await checkout.start();
     await checkout.stop();

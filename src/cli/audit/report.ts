@@ -78,6 +78,9 @@ export function auditText(
     `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
     `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
       `${errors === '' ? '' : `, errors: ${errors}`}`,
+    ...(read.ofSequences === 0
+      ? []
+      : [`numbers  ${counted(read.ofSequences, 'record')} of sequences, replies included`]),
     ...(join.undecidable === 0
       ? []
       : [paint.yellow(`         ${join.undecidable} can't be judged: the beginning of the ledger was deleted`)]),
