@@ -117,7 +117,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 6850,
+    lines: 6900,
     folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],

@@ -80,6 +80,21 @@ test('a statement is written again with the marker of a worker before retention 
   expect(await take('b')).toEqual([4]);
   expect(await take('a', 3)).toEqual([1, 2, 3, 'again']);
   expect((await command('show', 'invoices')).view).toMatchObject({ next: 5 });
+  expect((await command('list')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 5 }] });
+});
+
+test('a new name is created beside workers without reading all of the ledger, and an old one that was never closed is not set back', async () => {
+  await using scene = await open();
+  const { realm, take, command } = scene;
+  await createdAgo(realm, BEYOND_RETENTION_MS);
+  const worker = realm.worker(LONG_RETENTION);
+  await worker.ready();
+  // The worker has another retention than commands, so its statement is older than the part that they read; etcd has no such name.
+  expect((await command('list')).view).toMatchObject({ sequences: [] });
+  expect((await command('list', '--all')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 1 }] });
+  expect((await command('create', 'tickets')).view).toMatchObject({ next: 1 });
+  expect(await take('a', 2)).toEqual([1, 2]);
+  expect(await command('create', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('CONFLICT') });
 });
 
 test('a worker that kept its index continues a sequence of which the ledger has nothing left, and others learn it from its statement', async () => {
@@ -90,6 +105,8 @@ test('a worker that kept its index continues a sequence of which the ledger has 
   await createdAgo(realm, BEYOND_RETENTION_MS);
   const before = realm.worker({ ...kept, ...LONG_RETENTION });
   expect(await take('a', 2)).toEqual([1, 2]);
+  // Its statement is older than the part that a list reads, whose numbers show that it is missing.
+  expect((await command('list')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 3 }] });
   await before.stop();
   await realm.trimLedger();
   expect(await command('show', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });

@@ -87,12 +87,10 @@ export class SequenceLog {
    */
   async readStated(): Promise<number> {
     const { source } = this.#tools;
-    const retentionMs = await this.#retentionMs();
-    const sinceMs = statedSinceMs(source.runtime.wallMs(), retentionMs);
+    const { sinceMs, stated } = await this.#statedPart();
     const spans = await wholeTopic(source, this.#topic);
     const starts = await offsetsAtTime(source, this.#topic, sinceMs);
     const startOf = ({ partition, from }: Span) => Math.max(from, starts.get(partition) ?? from);
-    const stated = new StatedPart(sinceMs, retentionMs);
     await this.#readSpans(
       spans.map((span) => ({ ...span, from: startOf(span) })),
       stated,
@@ -105,24 +103,28 @@ export class SequenceLog {
     return sinceMs;
   }
 
-  /** The longest that workers may go by: they have the variable, and the topic may have been changed. */
-  async #retentionMs(): Promise<number> {
+  /** Workers go by the variable; the topic may have been changed, and this process may lack the variable. */
+  async #statedPart(): Promise<{ readonly sinceMs: number; readonly stated: StatedPart }> {
     const { source, config } = this.#tools;
-    const all = [config.topics.ledgerRetentionMs, await retentionOf(source, this.#topic)];
-    return all.includes(-1) ? -1 : Math.max(...all.map((one) => one ?? 0));
+    const all = [config.topics.ledgerRetentionMs, (await retentionOf(source, this.#topic)) ?? 0];
+    const retentionMs = all.includes(-1) ? -1 : Math.max(...all);
+    const sinceMs = statedSinceMs(source.runtime.wallMs(), retentionMs);
+    return { sinceMs, stated: new StatedPart(sinceMs, retentionMs) };
   }
 
   /**
    * Reads the partition of a sequence to its end, and returns which one that is. At first only the part in which each sequence that is
-   * served was stated again; if that does not have this one, all of it.
+   * served was stated again; if that does not have this one, all of it. Of a name that should be new, that is also enough if the part
+   * has all that are served: if the ledger has it all the same, workers refuse a statement below what they know.
    */
-  async readHome(name: string): Promise<number> {
-    const { source, config } = this.#tools;
+  async readHome(name: string, isNew = false): Promise<number> {
+    const { source } = this.#tools;
     const partition = await homePartition(source, this.#topic, name);
+    const { sinceMs, stated } = await this.#statedPart();
     const whole = await wholePartition(source, this.#topic, partition);
-    const sinceMs = statedSinceMs(source.runtime.wallMs(), config.topics.ledgerRetentionMs);
-    await this.#readSpans([{ ...whole, from: await offsetAtTime(source, this.#topic, partition, sinceMs) }]);
-    if (this.rows.has(name)) return partition;
+    const from = Math.max(whole.from, await offsetAtTime(source, this.#topic, partition, sinceMs));
+    await this.#readSpans([{ ...whole, from }], stated);
+    if (from === whole.from || this.rows.has(name) || (isNew && stated.has(partition))) return partition;
     this.rows.clear();
     await this.#readSpans([whole]);
     return partition;
@@ -193,6 +195,7 @@ export class SequenceLog {
     if (read.entry.kind === 'statement') stated?.statement(partition, read.entry);
     const before = this.rows.get(read.sequence)?.row;
     const row = afterRecord(before, read.entry, { offset, appendedAtMs: timestampMs });
-    if (row !== undefined) this.rows.set(read.sequence, { partition, row });
+    if (row === undefined) stated?.lacks(partition);
+    else this.rows.set(read.sequence, { partition, row });
   }
 }

@@ -38,7 +38,7 @@ export async function createSequence(context: CliContext, name: string, flags: C
   const created = definition(name, plain, flags);
   await withEtcd(config, (etcd) => remember(etcd, config, name, flags.again === true));
   await inLog(context, async (log) => {
-    const partition = await log.readHome(name);
+    const partition = await log.readHome(name, flags.again !== true);
     const others = log.rows.size;
     if (others >= MAX_SEQUENCES) {
       throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);

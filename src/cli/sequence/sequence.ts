@@ -59,9 +59,9 @@ Examples:
   idalloc sequence create tickets --again --start 48213`;
 
 const LIST_HELP = `
-Workers state each sequence that they serve again when a quarter of the ledger's retention has passed. So only the end of a partition is
-read, from that long before the last marker; all of it, if no worker has written a marker for two hours. --all always reads all, and lists
-also sequences that no worker serves, after SEQUENCE_FORGOTTEN.
+Workers state each sequence that they serve again when a quarter of LEDGER_RETENTION_MS has passed. So only that much of each partition is
+read, and some hours; all of it where no worker has run for two hours. --all always reads all: it also lists sequences that no worker
+answers for, after SEQUENCE_FORGOTTEN, and those of workers with a longer LEDGER_RETENTION_MS than this command and the topic.
 
 Examples:
   idalloc sequence list

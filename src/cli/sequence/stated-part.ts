@@ -21,6 +21,7 @@ export class StatedPart {
   /** By partition: the last such marker, and the statements that came with it. */
   readonly #last = new Map<number, { readonly offset: number; statements: number }>();
   readonly #whole = new Set<number>();
+  readonly #lacking = new Set<number>();
 
   constructor(sinceMs: number, retentionMs: number) {
     this.#markedFromMs = sinceMs + LATE_MS + restatedAfterMs(retentionMs);
@@ -39,10 +40,15 @@ export class StatedPart {
     if (last?.offset === end) last.statements += 1;
   }
 
+  /** Numbers of a sequence were read, but no statement: workers go by another retention. */
+  lacks(partition: number): void {
+    this.#lacking.add(partition);
+  }
+
   /** Whether what was read of the partition has them all. */
   has(partition: number): boolean {
     this.#settle(partition);
-    return this.#whole.has(partition);
+    return this.#whole.has(partition) && !this.#lacking.has(partition);
   }
 
   /** A full append leaves statements for the next one. */

@@ -43,6 +43,13 @@ describe('the part of a ledger in which sequences are stated again', () => {
     expect(part.has(0)).toBe(false);
   });
 
+  test('lacks some if it has numbers without a statement', () => {
+    const part = new StatedPart(SINCE_MS, RETENTION_MS);
+    part.lacks(0);
+    for (const partition of [0, 1]) part.marker(partition, 40, RECENT_MS, markerOf(40));
+    expect([part.has(0), part.has(1)]).toEqual([false, true]);
+  });
+
   test('may lack some while the statements of a marker filled its append, until the next marker', () => {
     expect(hasAll({ statements: MAX_STATEMENTS - 1 })).toBe(true);
     expect(hasAll({ statements: MAX_STATEMENTS })).toBe(false);
