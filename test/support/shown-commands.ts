@@ -145,7 +145,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm ci', { file: NESTJS, by: 'nestModules()' }],
   ['node requester.js localhost:9092 id.requests 5 ../../schemas', { file: NESTJS, by: "'requester.js'" }],
   [
-    'node requester.js localhost:9092 id.requests 1 ../../schemas order-4711 invoices/2027',
+    'node requester.js localhost:9092 id.requests 1 ../../schemas order-4713 invoices/2027',
     { file: NESTJS, by: 'ask(count, id, sequence)' },
   ],
   ['./request.sh localhost:9092 id.requests id.replies.orders 5', { file: KCAT, by: 'kcat/request.sh' }],
