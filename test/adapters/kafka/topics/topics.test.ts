@@ -6,7 +6,7 @@ import {
   type TopicSettings,
   workerTopics,
 } from '../../../../src/adapters/kafka/topics/plan.ts';
-import { checkTopics, initTopics, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
+import { checkTopics, initTopics, retentionOf, waitForLeaders } from '../../../../src/adapters/kafka/topics/topics.ts';
 import type {
   CreateTopicsRequest,
   DescribeConfigsResponse,
@@ -81,6 +81,22 @@ function cluster(topics: Map<string, FoundTopic>, nodes: readonly number[] = [1,
 }
 
 const codes = ({ faults }: { faults: readonly { code: string }[] }) => faults.map(({ code }) => code);
+
+describe('retentionOf', () => {
+  const configsOf = async (found: DescribeConfigsResponse['topics'][number]) => {
+    const { link } = cluster(planned());
+    const describeConfigs = async () => ({ throttleMs: 0, topics: [found] });
+    return await retentionOf(scriptedBrokers({ link: () => ({ ...link, describeConfigs }) }), found.name);
+  };
+
+  test('is what the topic has, or nothing if this user may not see it', async () => {
+    const name = 'id.ledger';
+    expect(await retentionOf(cluster(planned()).brokers, name)).toBe(26 * HOUR_MS);
+    expect(await configsOf({ name, configs: new Map([['retention.ms', '-1']]) })).toBe(-1);
+    const denied = { name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } as const;
+    expect(await configsOf(denied)).toBeUndefined();
+  });
+});
 
 describe('initTopics', () => {
   test('creates every topic on an empty cluster, without faults', async () => {
