@@ -190,7 +190,9 @@ export class Ledger {
     const marker = { kind: 'marker', end, through } as const;
     const statements = this.#statementsDue(partition, { end, through }, end + 1);
     const entries = [{ key: null, value: encodeLedgerEntry(marker), entry: marker }, ...statements];
-    await this.commit(partition, { end, epoch, entries });
+    const { baseOffset } = await this.commit(partition, { end, epoch, entries });
+    // If the log has lost its tail and is as long again, the marker has a later leader epoch: reading it starts a comparison.
+    await this.#of(partition).readBack(baseOffset + entries.length);
     if (this.#index.horizon(partition) === undefined) {
       const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);

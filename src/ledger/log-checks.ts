@@ -15,10 +15,10 @@ export type Objection = { readonly loss: string } | { readonly unreadable: Unrea
 /** The codes of an index whose store, not an entry, is unusable. */
 const STORE_ERRORS: ReadonlySet<ErrorCode> = new Set(['INDEX_RESTORING', 'INDEX_UNUSABLE', 'STOPPING']);
 
-/** What the bounds of a log show to be lost of a copy that ends at `end`, when reading starts at its last entry. */
-export function lossAtStart({ low, high }: LogBounds, end: number, lastOffset: number): string | undefined {
+/** What the bounds of a log show to be lost of a copy, when reading starts at its last entry. */
+export function lossAtStart({ low, high }: LogBounds, { end, last }: Held): string | undefined {
   // Retention may have removed everything that the index has read; it is still complete if the log starts at its end.
-  const isReadable = lastOffset >= low || end === low;
+  const isReadable = (last?.offset ?? end) >= low || end === low;
   if (end <= high && end >= low && isReadable) return undefined;
   return `the log spans ${low} to ${high} now, but was read up to ${end}`;
 }
@@ -59,16 +59,34 @@ export function gapIn(
   return { unreadable: { offset: found - 1, why } };
 }
 
-/** Whether the log still has the entry that the index applied last; undefined if these records don't include its offset. */
+/** An entry by which a log is recognised. */
+export type KnownEntry = NonNullable<ReturnType<LedgerIndex['last']>>;
+
+/** What the index holds of a partition. */
+export interface Held {
+  readonly end: number;
+  /** The last applied entry; undefined if none was applied since a wipe. */
+  readonly last: KnownEntry | undefined;
+}
+
+/** Whether the log still has an entry; undefined if these records don't include its offset. */
 export function comparedWith(
-  last: ReturnType<LedgerIndex['last']>,
+  known: KnownEntry | undefined,
   records: readonly LedgerRecord[],
   expected: number,
 ): Objection | 'same' | undefined {
-  const found = records[(last?.offset ?? -1) - expected];
-  if (last === undefined || found === undefined) return undefined;
-  if (digestEntry(found).equals(last.digest)) return 'same';
+  const found = records[(known?.offset ?? -1) - expected];
+  if (known === undefined || found === undefined) return undefined;
+  if (digestEntry(found).equals(known.digest)) return 'same';
   return { loss: `the entry at offset ${found.offset} differs from the one that was applied before` };
+}
+
+/** The last of these records, to recognise the log by; `applied` is what the index applied last. */
+export function lastRead(records: readonly LedgerRecord[], applied: KnownEntry | undefined): KnownEntry | undefined {
+  const last = records.at(-1);
+  return last === undefined || last.offset === applied?.offset
+    ? applied
+    : { offset: last.offset, digest: digestEntry(last) };
 }
 
 /**

@@ -1,7 +1,8 @@
 import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import { applied, comparedWith, gapIn, lossAtStart, lossLater, type Objection, type Unreadable } from './log-checks.ts';
+import { applied, type Held, lossAtStart, lossLater, type Objection, type Unreadable } from './log-checks.ts';
 import type { CopyProgress, LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
+import { ReadPosition } from './read-position.ts';
 import { Waiters } from './waiters.ts';
 
 export interface LedgerPartitionOptions {
@@ -31,7 +32,8 @@ export interface LedgerPartitionOptions {
  * copy accepts the log as it is.
  *
  * Offsets are reused after a log has lost its tail. So "read up to here" holds for one life of the log: after each
- * interruption the copy is in doubt, and may not be queried, until the last applied entry has been found again.
+ * interruption the copy is in doubt, and may not be queried, until the last entry that was read and the last applied one have
+ * been found again.
  */
 export class LedgerPartition {
   readonly partition: number;
@@ -39,12 +41,7 @@ export class LedgerPartition {
   #mode: 'absent' | 'kept' | 'lost' | 'stopped' = 'absent';
   /** Rises when reading starts anew, and with a wipe or drop: what was fetched or looked up before may not hold now. */
   #epoch = 0;
-  /** Offset of the next record that the reader must deliver. */
-  #expected = 0;
-  /** The entries that the index held when reading started were found in the log. */
-  #isRecognised = false;
-  /** Entries below were already in the log when an empty copy started reading: a loss that they reveal is not new. */
-  #acceptedBelow = 0;
+  readonly #position = new ReadPosition();
   /** The start of the log when reading began. */
   #low = 0;
   /** The end that must be reached before the index may be queried. */
@@ -58,6 +55,7 @@ export class LedgerPartition {
   /** Resolves when the append in progress, if any, no longer holds up reading. */
   #held: Promise<void> | undefined;
   readonly #waiters = new Waiters();
+  readonly #readers = new Waiters();
 
   constructor(partition: number, options: LedgerPartitionOptions) {
     this.partition = partition;
@@ -73,7 +71,7 @@ export class LedgerPartition {
     if (this.#mode === 'absent') return this.#absent;
     if (this.#stopped !== undefined) return this.#stopped.error;
     const end = this.#end;
-    if (this.#mode === 'kept' && this.#isRecognised && end >= this.#target) return undefined;
+    if (this.#mode === 'kept' && this.#position.isRecognised && end >= this.#target) return undefined;
     const message = `ledger partition ${this.partition} is being restored: at offset ${end} of ${this.#target}`;
     return new IdallocError('INDEX_RESTORING', message);
   }
@@ -91,7 +89,7 @@ export class LedgerPartition {
     if (this.#mode === 'absent') return undefined;
     const isFollowing = this.refusal === undefined && this.#options.index.horizon(this.partition) !== undefined;
     const state = this.#mode === 'stopped' ? 'stopped' : isFollowing ? 'following' : 'restoring';
-    const isRecognised = this.#isRecognised && this.#mode !== 'lost';
+    const isRecognised = this.#position.isRecognised && this.#mode !== 'lost';
     return { state, isRecognised, low: this.#low, end: this.#end, logEnd: Math.max(this.#logEnd, this.#end) };
   }
 
@@ -109,6 +107,20 @@ export class LedgerPartition {
       offset,
       runtime,
       () => `ledger partition ${this.partition} was read only up to offset ${this.#end}`,
+    );
+  }
+
+  /**
+   * Resolves once everything below `offset` was read from the log and fits the copy, what this worker has settled included;
+   * rejects when it can't in time.
+   */
+  readBack(offset: number): Promise<void> {
+    if (this.refusal === undefined && this.#position.expected >= offset) return Promise.resolve();
+    const { runtime } = this.#options;
+    return this.#readers.wait(
+      offset,
+      runtime,
+      () => `ledger partition ${this.partition} was read back only up to offset ${this.#position.expected}`,
     );
   }
 
@@ -132,7 +144,7 @@ export class LedgerPartition {
     this.#mode = 'absent';
     this.#epoch += 1;
     this.#target = Number.POSITIVE_INFINITY;
-    this.#isRecognised = false;
+    this.#position.forget({ isWiped: true });
     this.#stopped = undefined;
     this.#held = undefined;
     this.#fail(this.#absent);
@@ -145,49 +157,40 @@ export class LedgerPartition {
    */
   begin({ low, high }: LogBounds): number {
     const { index } = this.#options;
-    const loss = lossAtStart({ low, high }, this.#end, this.#lastOffset);
+    const loss = lossAtStart({ low, high }, this.#known);
     if (loss !== undefined && this.#end > 0) this.invalidate(loss);
     if (loss !== undefined || this.#mode === 'lost') {
       index.wipe(this.partition, low);
       this.#epoch += 1;
       this.#mode = 'kept';
+      this.#position.forget({ isWiped: true });
     }
-    const isKept = index.last(this.partition) !== undefined;
     this.#isReported = false; // reported again when it is, also after the reader was replaced
     this.#target = high;
     this.#low = low;
     this.#logEnd = high;
-    this.#isRecognised = !isKept || this.#end === low;
-    this.#acceptedBelow = isKept ? 0 : high;
-    this.#expected = Math.max(low, this.#lastOffset);
+    const from = this.#position.begin({ low, high }, this.#known);
     this.#advanced();
-    return this.#expected;
+    return from;
   }
 
-  /**
-   * The lowest offset that must be read: the last applied entry, by which the log is recognised. Resolves when no append
-   * holds the partition.
-   */
+  /** The lowest offset that must be read: an entry by which the log is recognised. Resolves when no append holds the partition. */
   async neededFrom(): Promise<number> {
     await this.#held;
-    return this.#lastOffset;
+    return this.#position.neededFrom(this.#known);
   }
 
   /** Takes records in log order; those below `from` were skipped because they were not needed. */
   deliver(records: readonly LedgerRecord[], from = 0): void {
     if (records.length === 0 || !this.#isKept) return;
     const { index } = this.#options;
-    this.#expected = Math.max(this.#expected, from);
-    const gap = gapIn(records, this.#expected, this.#acceptedBelow);
-    const compared = gap ?? comparedWith(index.last(this.partition), records, this.#expected);
-    if (compared === 'same') this.#recognise();
-    const objection =
-      compared === 'same' || compared === undefined
-        ? applied(index, this.partition, records, this.#acceptedBelow)
-        : compared;
+    const { isRecognised } = this.#position;
+    const compared = this.#position.compare(records, from, this.#known);
+    if (this.#position.isRecognised && !isRecognised) this.#options.onChange(this.partition);
+    const objection = compared ?? applied(index, this.partition, records, this.#position.acceptedBelow);
     if (objection !== undefined) this.#object(objection);
     if (!this.#isKept) return; // it was objected to, or the store was replaced
-    this.#expected += records.length;
+    this.#position.passed(records, this.#known);
     this.#advanced();
   }
 
@@ -211,7 +214,7 @@ export class LedgerPartition {
    */
   doubt(): boolean {
     if (this.#mode !== 'kept') return false;
-    this.#isRecognised = false;
+    this.#position.forget();
     this.#epoch += 1;
     return true;
   }
@@ -240,17 +243,11 @@ export class LedgerPartition {
     if (Number.isFinite(high)) this.#logEnd = Math.max(this.#logEnd, high);
     const following = this.refusal === undefined;
     // A following copy may re-read an older entry, and is worth keeping; a restoring one must read every entry.
-    const due = following ? this.#end : this.#expected;
+    const due = following ? this.#end : this.#position.expected;
     const target = following ? 0 : this.#target;
     const lost = lossLater({ low, high }, { due, target, unreadable: this.#stopped?.offset });
     if (lost !== undefined) this.invalidate(lost);
     return following && lost === undefined && this.#options.index.expire(this.partition, low);
-  }
-
-  #recognise(): void {
-    const isNews = !this.#isRecognised;
-    this.#isRecognised = true;
-    if (isNews) this.#options.onChange(this.partition);
   }
 
   #object(objection: Objection): void {
@@ -272,7 +269,8 @@ export class LedgerPartition {
   #advanced(): void {
     const end = this.#end;
     this.#waiters.passed(end);
-    if (this.#isReported || !this.#isRecognised || end < this.#target) return;
+    if (this.refusal === undefined) this.#readers.passed(this.#position.expected);
+    if (this.#isReported || !this.#position.isRecognised || end < this.#target) return;
     this.#isReported = true;
     this.#options.onChange(this.partition);
   }
@@ -280,6 +278,7 @@ export class LedgerPartition {
   #fail(error: Error): void {
     this.#isReported = false;
     this.#waiters.fail(error);
+    this.#readers.fail(error);
   }
 
   get #isKept(): boolean {
@@ -290,8 +289,8 @@ export class LedgerPartition {
     return this.#options.index.end(this.partition);
   }
 
-  get #lastOffset(): number {
-    return this.#options.index.last(this.partition)?.offset ?? this.#end;
+  get #known(): Held {
+    return { end: this.#end, last: this.#options.index.last(this.partition) };
   }
 
   get #absent(): IdallocError {

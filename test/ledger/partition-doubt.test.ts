@@ -90,6 +90,49 @@ describe('a copy whose reading was interrupted', () => {
     expect(['a', 'b', 'c', 'x', 'y'].map((key) => heldAt(world.index, key))).toEqual([0, undefined, undefined, 1, 2]);
   });
 
+  /** The worker appends an entry behind others than those that it has read: the log has lost its tail and is as long again. */
+  function appendedBehindOthers() {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    world.topic.truncate(0, 2);
+    world.topic.land(0, [entry('other', { end: 2 })]);
+    const own = entry('own', { end: 3 });
+    world.index.apply(0, [{ offset: 3, ...own, appendedAtMs: world.topic.land(0, [own]).appendedAtMs }]);
+    return world;
+  }
+
+  it('is restored if it has an own entry behind others than those that it has read, though that one is found', () => {
+    const world = appendedBehindOthers();
+    world.copy.doubt();
+    ended(world);
+    expect(world.causes).toEqual([expect.stringContaining('offset 2 differs')]);
+    expect(['c', 'other', 'own'].map((key) => heldAt(world.index, key))).toEqual([undefined, 2, 3]);
+  });
+
+  it('rejects who waits until that entry is read back', async () => {
+    const world = appendedBehindOthers();
+    world.copy.doubt();
+    const back = expect(world.copy.readBack(4)).rejects.toMatchObject({ code: 'LEDGER_TRUNCATED' });
+    ended(world);
+    await back;
+  });
+
+  it('resolves who waits until an own entry is read back once it is, and at once afterwards', async () => {
+    const world = followedWorld({ entries: three });
+    world.reader.catchUp(0);
+    const own = entry('own', { end: 3 });
+    world.index.apply(0, [{ offset: 3, ...own, appendedAtMs: world.topic.land(0, [own]).appendedAtMs }]);
+    let isBack = false;
+    const back = world.copy.readBack(4).then(() => {
+      isBack = true;
+    });
+    await world.copy.reached(4); // it is applied
+    expect(isBack).toBe(false);
+    world.reader.poll(0);
+    await back;
+    await world.copy.readBack(4);
+  });
+
   it('is kept if retention has removed everything that it has read', () => {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);

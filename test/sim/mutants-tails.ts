@@ -45,6 +45,13 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'a marker that is not read back',
+    firstSeed: 911_556,
+    patches: [
+      patch('src/ledger/ledger.ts', '    await this.#of(partition).readBack(baseOffset + entries.length);\n', ''),
+    ],
+  },
+  {
     name: 'a marker just beyond the end of the requests',
     scenario: 'lost-requests',
     firstSeed: 379,
