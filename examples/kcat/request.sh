@@ -8,17 +8,25 @@ if [ $# -ne 4 ] && [ $# -ne 6 ]; then
   exit 2
 fi
 brokers=$1 request_topic=$2 reply_topic=$3 count=$4 correlation_id=${5:-kcat-$(date +%s)-$$} sequence=${6:-}
-if ! kcat -C -q -b "$brokers" -t "$reply_topic" -o end -e; then
+partitions=$(kcat -L -b "$brokers" -t "$reply_topic" | grep -c '^ *partition ') || {
   echo "$reply_topic can't be read: create it with 'idalloc topics init --reply-topic $reply_topic'" >&2
   exit 1
-fi
-# From a minute ago, since the broker's clock may differ from this machine's.
-since=$(($(date +%s) * 1000 - 60000))
-# Partition and offset of each record with our key; -e stops kcat at the current end of the topic.
-ours() {
-  kcat -C -q -b "$brokers" -t "$reply_topic" -o "s@$since" -e -f '%k %p %o\n' | grep "^$correlation_id "
 }
-before=$(ours | wc -l) # replies to earlier tries
+
+# Reads from where the topic ends now. Only when that is known of each partition, the request is sent: no reply is missed. The
+# time of a record is no help, since the reply to a retry has the time of the first one.
+work=$(mktemp -d)
+kcat -C -u -b "$brokers" -t "$reply_topic" -o end -f '%k %p %o\n' >"$work/replies" 2>"$work/log" &
+reader=$!
+trap 'kill $reader; rm -rf "$work"' EXIT
+deadline=$(($(date +%s) + 30))
+until [ "$(grep -o 'Reached end of topic .* \[[0-9]*\]' "$work/log" | sort -u | wc -l)" -eq "$partitions" ]; do
+  if [ "$(date +%s)" -ge "$deadline" ]; then
+    cat "$work/log" >&2
+    exit 1
+  fi
+  sleep 0.1
+done
 
 # Key, delimiter and an empty value: without -K, kcat sends nothing for an empty line. The key leads to the partition that
 # decides: the correlation ID, or the name of the sequence.
@@ -29,10 +37,10 @@ printf '%s|\n' "${sequence:-$correlation_id}" | kcat -P -b "$brokers" -t "$reque
 deadline=$(($(date +%s) + 30))
 while [ "$(date +%s)" -lt "$deadline" ]; do
   sleep 0.2
-  found=$(ours | tail -n "+$((before + 1))")
+  found=$(awk -v id="$correlation_id" '$1 == id { print $2, $3; exit }' "$work/replies")
   [ -n "$found" ] || continue
   set -- $found
-  value=$(kcat -C -q -b "$brokers" -t "$reply_topic" -p "$2" -o "$3" -c 1 -f '%s' | od -An -v -tx1)
+  value=$(kcat -C -q -b "$brokers" -t "$reply_topic" -p "$1" -o "$2" -c 1 -f '%s' | od -An -v -tx1)
   if [ -z "$sequence" ]; then
     echo "$value"
   else

@@ -1,3 +1,4 @@
+import { recording } from './recording.ts';
 import { sequence } from './sequence.ts';
 import { arrow, box, type Drawing, lines, rect, text, thin, WIDTH } from './svg.ts';
 
@@ -271,4 +272,12 @@ function takeOver(): Drawing {
   };
 }
 
-export const DRAWINGS: readonly Drawing[] = [architecture(), request(), reservations(), gate(), takeOver(), sequence()];
+export const DRAWINGS: readonly Drawing[] = [
+  architecture(),
+  request(),
+  reservations(),
+  gate(),
+  takeOver(),
+  sequence(),
+  recording(),
+];

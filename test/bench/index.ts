@@ -213,7 +213,7 @@ function main(): object {
     work.run(() => {
       const known = part.filter(({ key }) => index.placesOf(p, key as Buffer).length > 0);
       index.apply(p, part);
-      if (known.length + index.firsts(p, part).size !== PART || known.length > COLLISIONS)
+      if (known.length + index.firsts(p, part).size !== part.length || known.length > COLLISIONS)
         throw new Error('a new key was found in the index: keys repeat, or hashes collide too often');
     });
   }

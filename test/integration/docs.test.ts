@@ -71,20 +71,15 @@ const stopWorker = async () => {
   await worker.stop();
 };
 
-const makesReplyTopic: Scene = { args: async () => ['topics', 'init', '--reply-topic', orders] };
-const makesNestTopic: Scene = {
-  args: async () => ['topics', 'init', '--reply-topic', `${realm.requestTopic}.reply`],
-};
 const tracing: Scene = { args: async () => ['trace', String((await batchOf('order-4711')).ranges[0]?.first)] };
 
 /** Scenes by page and command. */
 const SCENES: Readonly<Record<string, Readonly<Record<string, Scene>>>> = {
   'docs/how-to/client.md': {
-    'idalloc topics init --reply-topic id.replies.orders': { ...makesReplyTopic, after: startWorker },
-  },
-  'docs/how-to/languages.md': {
-    'idalloc topics init --reply-topic id.replies.orders': makesReplyTopic,
-    'idalloc topics init --reply-topic id.requests.reply': makesNestTopic,
+    'idalloc topics init --reply-topic id.replies.orders': {
+      args: async () => ['topics', 'init', '--reply-topic', orders],
+      after: startWorker,
+    },
   },
   'docs/how-to/command-line.md': {
     'npm run idalloc -- request --count 1000 --correlation-id order-4711 --json': { after: serveOrders },

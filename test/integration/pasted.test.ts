@@ -1,7 +1,17 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { RECORDED } from '../../ops/drawings/recording.ts';
 import { type Block, blockCommands, blocksOf, readPage } from '../support/docs.ts';
+import {
+  goRequester,
+  jars,
+  kcat,
+  nestModules,
+  pythonEnvironment,
+  skipping,
+  type Tool,
+} from '../support/example-tools.ts';
 import { FreshCheckout, whyNoNetwork } from '../support/fresh-checkout.ts';
 import { misfit } from '../support/shown-output.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
@@ -13,6 +23,28 @@ const NOT_HERE = /^(npm start|npm test|docker compose|git clone|cd idalloc)\b/;
 /** How many IDs that request has. */
 const COUNT = 3;
 const IDS = /^ *\d{15,19}\b.*$/gm;
+
+/** Each block of it is pasted into a new terminal in the checkout. */
+const LANGUAGES = 'docs/how-to/languages.md';
+/** What the page tells those who have a checkout. */
+const IDALLOC = 'idalloc() { npm run --silent idalloc -- "$@"; };';
+/** What its blocks need, by the folder of the example. */
+const TOOLS: Readonly<Record<string, () => Promise<Tool>>> = {
+  python: pythonEnvironment,
+  go: goRequester,
+  java: () => jars('java'),
+  spring: () => jars('spring'),
+  nestjs: nestModules,
+  kcat,
+};
+/** The commands that ask a registry, which is not here, and what has the same effect with the tool that the tests have. */
+const INSTALLED: readonly (readonly [command: string, here: string])[] = [
+  ['python3 -m venv .venv && . .venv/bin/activate', 'PATH=TOOL/bin:$PATH'],
+  ['pip install -r requirements.txt', ':'],
+  ['go run .', 'TOOL/request'],
+  ['mvn dependency:copy-dependencies -DoutputDirectory=libs', 'ln -s TOOL libs'],
+  ['npm ci', 'ln -s TOOL/node_modules node_modules'],
+];
 
 const obstacle = whyNoProcesses('kafka', 'etcd') ?? whyNoNetwork();
 let checkout: FreshCheckout;
@@ -77,6 +109,13 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     }
   });
 
+  test('npm start prints what its recording shows', () => {
+    const [, ...lines] = RECORDED; // the first is the command
+    // Between them are the steps, which a terminal does not keep; where the servers come from differs by machine.
+    const shown = lines.flatMap((line) => ['…', line.replace(/because .*/, 'because …')]);
+    expect(misfit([...shown, '…'], announced.trimEnd().split('\n'))).toBeUndefined();
+  });
+
   describe.each(FOLLOWED)('%s', (page) => {
     const shell: Shell = { cwd: '', ids };
     const blocks = blocksOf(readPage(page)).filter(({ language }) => language !== '' && language !== 'text');
@@ -99,6 +138,45 @@ describe.skipIf(obstacle)(`the blocks of ${FOLLOWED.join(' and ')}, pasted besid
     const created = await checkout.paste(create.replace('idalloc', 'npm run idalloc --'), checkout.dir);
     expect(created).toMatchObject({ code: 0 });
     expect(JSON.parse((await checkout.paste(take, checkout.dir)).stdout)).toMatchObject({ numbers: ['INV-000001'] });
+  });
+
+  describe(LANGUAGES, () => {
+    const blocks = blocksOf(readPage(LANGUAGES))
+      .filter(({ language }) => language === 'sh')
+      .map(({ body, line }) => ({
+        text: body.join('\n'),
+        line,
+        example: /^cd examples\/(\w+)$/m.exec(body.join('\n'))?.[1],
+      }));
+
+    /** The number that each of them gets for the same order. */
+    let invoice: string | undefined;
+
+    beforeAll(async () => {
+      const name = 'invoices/2027';
+      const create = `idalloc sequence show ${name} || idalloc sequence create ${name} --format 'INV-{number:6}'`;
+      expect(await checkout.paste(`${IDALLOC} ${create}`, checkout.dir)).toMatchObject({ code: 0 });
+    });
+
+    test('has a block for each example', () => {
+      expect(blocks.flatMap(({ example = [] }) => example)).toEqual(Object.keys(TOOLS));
+    });
+
+    test.for(blocks)('line $line: $example', async ({ text, example }, { annotate, skip }) => {
+      const tool = skipping((await TOOLS[example ?? '']?.()) ?? { path: '' });
+      if (tool.why !== undefined && process.env.CI) throw new Error(`CI is set, so all must be tested: ${tool.why}`);
+      if (tool.why !== undefined) skip(tool.why);
+      const here = INSTALLED.reduce((all, [from, to]) => all.replaceAll(from, to.replace('TOOL', tool.path)), text);
+      const { code, stdout, stderr } = await checkout.paste(`${IDALLOC}\n${here}`, checkout.dir);
+      await annotate(`printed:\n${stdout}`);
+      expect({ code, stdout, stderr }).toMatchObject({ code: 0 });
+      if (example === undefined) return;
+      const [number] = /INV-\d{6}/.exec(stdout) ?? [];
+      expect(number).toBeDefined();
+      if (example === 'nestjs') return expect(number).not.toBe(invoice); // of another order
+      invoice ??= number;
+      expect(number).toBe(invoice);
+    });
   });
 
   test('a second npm start is one more worker, on the next ports', async () => {

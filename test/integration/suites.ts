@@ -276,6 +276,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 36,
     shows: 'the servers of the tests do what the tests of faults expect of them',
   },
+  programs: {
+    project: 'long',
+    seconds: 60,
+    shows: 'the benchmarks and other programs that pages show: a small run, or the help',
+  },
   site: {
     project: 'long',
     seconds: 150,

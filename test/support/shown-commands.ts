@@ -6,7 +6,6 @@
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */
 export const FOLLOWED: readonly string[] = [
   'docs/how-to/client.md',
-  'docs/how-to/languages.md',
   'docs/reference/http.md',
   'docs/how-to/command-line.md',
   'docs/operations/running.md',
@@ -26,6 +25,7 @@ export const PASTED = 'test/integration/pasted.test.ts';
 export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
   ['README.md', PASTED],
   ['docs/quickstart.md', PASTED],
+  ['docs/how-to/languages.md', PASTED],
   ['docs/how-to/pair-of-topics.md', 'test/integration/more-partitions.test.ts'],
   ['docs/how-to/quotas.md', 'test/docs/quotas.test.ts'],
   ['docs/how-to/http-callers.md', 'test/integration/http-callers-page.test.ts'],
@@ -60,13 +60,10 @@ export interface RunElsewhere {
 
 const SIMULATE = 'package.json'; // npm test runs each step of its script `simulate`
 const CHECK = 'package.json'; // npm test runs each step of its script `check`
+const PROGRAMS = 'test/integration/programs.test.ts';
+const MODEL = 'test/model/sequence/sequence.test.ts';
 const PACKAGE = 'test/integration/package.test.ts';
-const PYTHON = 'test/integration/interop-python.test.ts';
-const SPRING = 'test/integration/interop-spring.test.ts';
 const NESTJS = 'test/integration/interop-nestjs.test.ts';
-const JAVA = 'test/integration/interop-java.test.ts';
-const GO = 'test/integration/interop-go.test.ts';
-const KCAT = 'test/integration/interop-kcat.test.ts';
 const COMPOSE = 'test/integration/compose.test.ts';
 const IMAGES = 'test/integration/testcontainers.test.ts';
 
@@ -81,6 +78,24 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run sim -- --mutants', { file: SIMULATE, by: 'test/sim/main.ts --mutants' }],
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
   ['npm run test:unit test/codec/reply-policy', { file: 'ops/dev/test-steps.ts', by: 'runVitest(' }],
+  ['npm run sim -- --mutant "PART OF ITS NAME"', { file: PROGRAMS, by: "['sim', ['--mutant'" }],
+  ['npm run model:sequence', { file: MODEL, by: 'it.each(QUICK.' }],
+  ['npm run model:sequence -- --mutants', { file: MODEL, by: 'it.each(MUTANTS.' }],
+  ['npm run bench:forms', { file: PROGRAMS, by: "'bench:forms'" }],
+  ['npm run bench:audit', { file: PROGRAMS, by: "'bench:audit'" }],
+  ['npm run bench:start', { file: PROGRAMS, by: "'bench:start'" }],
+  ['npm run bench:index', { file: PROGRAMS, by: "'bench:index'" }],
+  ['npm run bench:index -- --entries 10000000', { file: PROGRAMS, by: "'bench:index', ['--entries'" }],
+  ['npm run quick', { file: 'ops/dev/test.ts', by: "runChain('check'" }],
+  ['npx vitest --project unit test/pipeline', { file: 'ops/dev/test-steps.ts', by: "'--project', project" }],
+  [
+    'IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict',
+    { file: 'ops/dev/test.ts', by: 'selects(project, filter' },
+  ],
+  [
+    'node node_modules/idalloc/dist/bin.js worker', // test/integration/install.test.ts starts what the unit says
+    { file: 'ops/systemd/idalloc.service', by: 'node_modules/idalloc/dist/bin.js worker' },
+  ],
   ['npm run check:arrows', { file: CHECK, by: 'npm run check:arrows && ' }],
   ['npm run check:advisories', { file: CHECK, by: '&& npm run check:advisories' }],
   ['npx idalloc worker', { file: 'test/cli/orphan.test.ts', by: "npm_command: 'exec'" }],
@@ -114,75 +129,29 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['docker compose up', { file: COMPOSE, by: "compose('up'" }],
   ['docker compose up --build', { file: COMPOSE, by: "compose('build')" }],
   ['docker compose down --volumes', { file: 'test/support/compose-project.ts', by: "compose('down', '--volumes'" }],
-  ['pip install -r requirements.txt', { file: PYTHON, by: 'pythonEnvironment()' }],
-  ['python request.py --reply-topic id.replies.orders --count 5', { file: PYTHON, by: "'request.py'" }],
-  [
-    'python request.py --reply-topic id.replies.orders --sequence invoices/2027 --correlation-id order-4711',
-    { file: PYTHON, by: "'--sequence', sequence" },
-  ],
-  ['mvn dependency:copy-dependencies -DoutputDirectory=libs', { file: SPRING, by: "jars('spring')" }],
-  [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 5 ../../schemas",
-    { file: SPRING, by: 'spring/Requester.java' },
-  ],
-  [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 0 1 ../../schemas order-4711 invoices/2027",
-    { file: SPRING, by: 'ask(count, id, sequence)' },
-  ],
-  [
-    "java -cp 'libs/*' Requester.java localhost:9092 id.requests id.replies.orders 5 ../../schemas",
-    { file: JAVA, by: 'java/Requester.java' },
-  ],
-  [
-    "java -cp 'libs/*' Requester.java --sequence=invoices/2027 localhost:9092 id.requests id.replies.orders 1 ../../schemas order-4711",
-    { file: JAVA, by: '`--sequence=' },
-  ],
-  ['go run . -reply-topic id.replies.orders -count 5', { file: GO, by: 'goRequester()' }],
-  [
-    'go run . -reply-topic id.replies.orders -sequence invoices/2027 order-4711',
-    { file: GO, by: "['-sequence', sequence, id]" },
-  ],
   ['npm ci', { file: NESTJS, by: 'nestModules()' }],
-  ['node requester.js localhost:9092 id.requests 5 ../../schemas', { file: NESTJS, by: "'requester.js'" }],
-  [
-    'node requester.js localhost:9092 id.requests 1 ../../schemas order-4713 invoices/2027',
-    { file: NESTJS, by: 'ask(count, id, sequence)' },
-  ],
-  ['./request.sh localhost:9092 id.requests id.replies.orders 5', { file: KCAT, by: 'kcat/request.sh' }],
-  [
-    './request.sh localhost:9092 id.requests id.replies.orders 1 order-4711 invoices/2027',
-    { file: KCAT, by: 'printed(String(count), id, sequence)' },
-  ],
 ]);
 
-/** Commands that no test runs, with the file of the program behind each. */
+/** Commands that take servers of their own, and minutes: a test only asks each for its help. */
+export const HELP_ONLY: readonly string[] = [
+  'npm run model:sequence -- --deep',
+  'npm run model:sequence -- --deep --world "two owners"',
+  'npm run chaos -- --minutes 2',
+  'npm run chaos -- --minutes 10',
+  'npm run chaos -- --minutes 10 --seed N',
+  'npm run bench',
+  'npm run bench:client',
+  'npm run bench:http',
+  'npm run bench:latency',
+  'npm run bench:idle',
+  'npm run bench:replay',
+  'npm run bench:neighbour',
+  'npm run bench:sequence',
+  'npm run bench:shares',
+  'npm run bench:shares -- --entries 10000000',
+];
+
+/** Commands that no test runs, with the reason. */
 export const UNTESTED: ReadonlyMap<string, string> = new Map([
-  ['IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict', 'ops/dev/test.ts'],
-  ['node node_modules/idalloc/dist/bin.js worker', 'src/bin.ts'],
-  ['npm run quick', 'ops/dev/quick.ts'],
-  ['npm run fix', 'biome.json'],
-  ['npx vitest --project unit test/pipeline', 'vitest.config.ts'],
-  ['npm run sim -- --mutant "PART OF ITS NAME"', 'test/sim/main.ts'],
-  ['npm run model:sequence', 'test/model/sequence/main.ts'],
-  ['npm run model:sequence -- --mutants', 'test/model/sequence/main.ts'],
-  ['npm run model:sequence -- --deep', 'test/model/sequence/main.ts'],
-  ['npm run model:sequence -- --deep --world "two owners"', 'test/model/sequence/main.ts'],
-  ['npm run chaos -- --minutes 2', 'test/chaos/main.ts'],
-  ['npm run chaos -- --minutes 10', 'test/chaos/main.ts'],
-  ['npm run chaos -- --minutes 10 --seed N', 'test/chaos/main.ts'],
-  ['npm run bench', 'test/bench/throughput.ts'],
-  ['npm run bench:forms', 'test/bench/forms.ts'],
-  ['npm run bench:audit', 'test/bench/audit.ts'],
-  ['npm run bench:client', 'test/bench/client.ts'],
-  ['npm run bench:http', 'test/bench/http.ts'],
-  ['npm run bench:latency', 'test/bench/latency.ts'],
-  ['npm run bench:idle', 'test/bench/idle.ts'],
-  ['npm run bench:replay', 'test/bench/replay.ts'],
-  ['npm run bench:start', 'test/bench/start.ts'],
-  ['npm run bench:index', 'test/bench/index.ts'],
-  ['npm run bench:index -- --entries 10000000', 'test/bench/index.ts'],
-  ['npm run bench:neighbour', 'test/bench/neighbour.ts'],
-  ['npm run bench:sequence', 'test/bench/sequence.ts'],
-  ['npm run bench:shares', 'test/bench/shares.ts'],
-  ['npm run bench:shares -- --entries 10000000', 'test/bench/shares.ts'],
+  ['npm run fix', 'it would change the checkout; `npm run check:biome` runs the same rules'],
 ]);

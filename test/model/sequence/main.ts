@@ -1,18 +1,26 @@
-/**
- * The model of named sequences (docs/internals/sequences.md). Explores the worlds of `npm test`; with --deep wider ones, which
- * takes minutes and some gigabytes; with --mutants the mistakes, each up to the shortest way to its harm. --world PART: only
- * those with this part in their names.
- */
 import { parseArgs } from 'node:util';
 import { summary } from '../search.ts';
 import { MUTANTS } from './mutants.ts';
 import { exploreExample } from './run.ts';
 import { DEEP, QUICK } from './worlds.ts';
 
+const HELP = `Explores the model of named sequences (docs/internals/sequences.md): the worlds of npm test.
+
+  --deep         wider worlds, which take minutes and some gigabytes
+  --mutants      the mistakes, each up to the shortest way to its harm
+  --world PART   only those with this part in their names
+`;
+
 function main(): void {
   const { values } = parseArgs({
-    options: { deep: { type: 'boolean' }, mutants: { type: 'boolean' }, world: { type: 'string' } },
+    options: {
+      deep: { type: 'boolean' },
+      mutants: { type: 'boolean' },
+      world: { type: 'string' },
+      help: { type: 'boolean' },
+    },
   });
+  if (values.help) return void process.stdout.write(HELP);
   const runs = values.mutants ? MUTANTS : values.deep ? DEEP : QUICK;
   for (const run of runs.filter(({ name }) => values.world === undefined || name.includes(values.world))) {
     const began = performance.now();
