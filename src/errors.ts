@@ -97,8 +97,11 @@ export class IdallocError extends Error {
   }
 }
 
+/** What OpenSSL and gRPC have at the end of their texts: a line break, and a note even if it is empty. */
+const NOTHING = /(\. Resolution note:)?\s*$/;
+
 /** The message of anything thrown, with its code if it has one. */
 export function describeError(error: unknown): string {
   if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
-  return (error instanceof Error ? error.message : String(error)).trim(); // OpenSSL ends its texts with a line break
+  return (error instanceof Error ? error.message : String(error)).trim().replace(NOTHING, '');
 }
