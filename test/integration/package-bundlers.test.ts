@@ -32,7 +32,10 @@ interface Bundling {
 }
 
 const SERVICE = 'consumer.js';
-const WEBPACK = ['--mode', 'production', '--target', 'node', '--entry', `./${SERVICE}`, '--output-path', 'out'];
+const WEBPACK = [
+  ...['--mode', 'production', '--target', 'node', '--output-path', 'out', '--output-filename', 'main.cjs'],
+  ...['--entry', `./${SERVICE}`],
+];
 
 const BUNDLINGS: readonly Bundling[] = [
   ...(['module', 'commonjs'] as const).flatMap((source): Bundling[] => [
@@ -48,7 +51,7 @@ const BUNDLINGS: readonly Bundling[] = [
       args: [SERVICE, '--outfile=out/main.mjs', '--bundle', '--platform=node', '--format=esm'],
       output: 'main.mjs',
     },
-    { source, bundler: 'webpack', args: WEBPACK, output: 'main.js' },
+    { source, bundler: 'webpack', args: WEBPACK, output: 'main.cjs' },
   ]),
   { source: 'module', bundler: 'rollup', args: [SERVICE, '--plugin', 'node-resolve', '--dir', 'out'], output: SERVICE },
   {
@@ -58,6 +61,14 @@ const BUNDLINGS: readonly Bundling[] = [
     output: SERVICE,
   },
 ];
+
+const RUNTIMES = [
+  ['Node 20', 'node-20-linux-CPU/bin/node', []],
+  ['Node 22', 'node-22-linux-CPU/bin/node', []],
+  ['Node 24', 'node-24-linux-CPU/bin/node', []],
+  ['Bun', '@oven/bun-linux-CPU/bin/bun', []],
+  ['Deno', '@deno/linux-CPU-glibc/deno', ['run', '--allow-all']],
+] as const;
 
 /** Bundles a file of a project; returns the program, in a directory without node_modules. */
 async function bundled(from: string, { source, bundler, args, output }: Bundling): Promise<string> {
@@ -98,8 +109,11 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packed client${
     'serves IDs bundled by %s from a service in %s (%s), without node_modules',
     async ([, , , bundling], { annotate }) => {
       const program = await bundled(copyOf(bundling.source), bundling);
-      const { node } = await expectServedBy(realm, [plainNode(), program]);
-      await annotate(`measured: node ${node}, ${readFileSync(program).length} bytes`);
+      await annotate(`measured: ${readFileSync(program).length} bytes`);
+      for (const [name, path, args] of RUNTIMES) {
+        const { node } = await expectServedBy(realm, [runtimeOf(path), ...args, program]);
+        await annotate(`${name}: it says that it is ${node}`);
+      }
     },
   );
 
@@ -111,7 +125,7 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packed client${
 
   test.for([
     ['esbuild', ['example.js', '--bundle', '--platform=node', '--outfile=out/service.cjs'], 'service.cjs'],
-    ['webpack', WEBPACK.with(5, './example.js'), 'main.js'],
+    ['webpack', WEBPACK.with(-1, './example.js'), 'main.cjs'],
     ['rollup', ['example.js', '--plugin', 'node-resolve', '--dir', 'out'], 'example.js'],
   ] as const)('runs the example of docs/how-to/client.md bundled by %s', async ([bundler, args, output]) => {
     const copy = copyOf('module');
@@ -135,14 +149,6 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packed client${
     const { stdout } = await run(plainNode(), ['--input-type=module', '-e', body]);
     expect(stdout).toBe('order 55325805773398016, placed at 2026-06-02T16:05:00.000Z\n');
   });
-
-  const RUNTIMES = [
-    ['Node 20', 'node-20-linux-CPU/bin/node', []],
-    ['Node 22', 'node-22-linux-CPU/bin/node', []],
-    ['Node 24', 'node-24-linux-CPU/bin/node', []],
-    ['Bun', '@oven/bun-linux-CPU/bin/bun', []],
-    ['Deno', '@deno/linux-CPU-glibc/deno', ['run', '--allow-all']],
-  ] as const;
 
   test.for(
     RUNTIMES.flatMap(([name, path, args]) =>
