@@ -1,3 +1,5 @@
+import { inMicrotask } from '../async/microtask.ts';
+
 /** Events of the client. Hooks run in a microtask of their own, so one that throws does not disturb the client. */
 export interface ClientHooks {
   /** A request is sent; attempt is 1 the first time. */
@@ -16,5 +18,5 @@ export function callHook<K extends keyof ClientHooks>(
   event: Parameters<NonNullable<ClientHooks[K]>>[0],
 ): void {
   const hook = hooks[name] as ((event: unknown) => void) | undefined;
-  if (hook !== undefined) queueMicrotask(() => hook.call(hooks, event));
+  if (hook !== undefined) inMicrotask(() => hook.call(hooks, event));
 }

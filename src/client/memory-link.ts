@@ -1,3 +1,4 @@
+import { inMicrotask } from '../async/microtask.ts';
 import type { Timer } from '../async/runtime.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
@@ -26,7 +27,7 @@ export class MemoryLink implements Transport {
   async send({ value }: OutgoingRequest): Promise<void> {
     this.#accept(value, ({ delayMs, ...reply }) => {
       const deliver = () => this.#events.onReply(reply);
-      if (delayMs === 0) queueMicrotask(deliver);
+      if (delayMs === 0) inMicrotask(deliver);
       else this.#later(delayMs, deliver);
     });
   }

@@ -1,4 +1,5 @@
 import { Backoff } from '../async/backoff.ts';
+import { inMicrotask } from '../async/microtask.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
@@ -67,7 +68,7 @@ export class Refill {
   check(): void {
     if (this.#isCheckDue) return;
     this.#isCheckDue = true;
-    queueMicrotask(() => {
+    inMicrotask(() => {
       this.#isCheckDue = false;
       this.#check();
     });

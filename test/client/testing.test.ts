@@ -148,6 +148,18 @@ describe('a fault', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
+  test('nothing that takes no time waits for fake timers that hold up queueMicrotask, as those of Jest do', async () => {
+    vi.useFakeTimers({
+      toFake: ['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask', 'Date', 'performance'],
+    });
+    const seen: string[] = [];
+    const client = await connected(new MemoryWorkers(), { hooks: { onReply: () => void seen.push('a reply') } });
+    expect(client.take(3)).toHaveLength(3);
+    expect((await client.request({ count: 1 })).replayed).toBe(false);
+    expect(seen).toContain('a reply');
+    await client.close();
+  });
+
   test('can be there before the client is', async () => {
     const workers = new MemoryWorkers();
     workers.stop();
