@@ -120,6 +120,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 178,
     shows: 'brokers that compress topics by default, in each codec',
   },
+  completion: { project: 'long', seconds: 5, shows: 'the scripts for bash, zsh and fish complete in these shells' },
   conflict: { project: 'long', seconds: 8, shows: 'CONFLICT and EXPIRED; also in unit tests and simulated' },
   dashboard: {
     project: 'long',
