@@ -57,7 +57,7 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'identity', lines: 1850, imports: WAITING },
   { room: 'ledger', lines: 1050, imports: WAITING },
-  { room: 'pipeline', lines: 2500, imports: [...WAITING, 'ledger'] },
+  { room: 'pipeline', lines: 2600, imports: [...WAITING, 'ledger'] },
   {
     room: 'kafka/records',
     lines: 1200,

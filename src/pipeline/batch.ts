@@ -6,6 +6,7 @@ import { idsFor, type PipelineDeps, processPart } from './part.ts';
 import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN } from './record-turns.ts';
+import type { TracePart } from './trace.ts';
 
 /** How a session observes and stops the work on its batch. */
 export interface BatchControl {
@@ -56,8 +57,9 @@ async function processChunk(
     if (bulk > 0) continue;
     const step = untilBulk(records.slice(from, from + PART_MAX_REQUESTS), control);
     from += step.length;
+    const tracePart = deps.tracing.received(partition);
     const { ready, error } = await withSchemas(deps.schemas, step, partition);
-    await processReadable(deps, partition, ready, control);
+    await processReadable(deps, partition, ready, control, tracePart);
     if (error !== undefined) throw error;
   }
 }
@@ -86,6 +88,7 @@ async function processReadable(
   partition: number,
   records: readonly RequestRecord[],
   control: BatchControl,
+  tracePart: TracePart,
 ): Promise<void> {
   const { layout } = deps;
   const { deferrals, prepared } = control;
@@ -97,7 +100,7 @@ async function processReadable(
     const last = part.at(-1);
     if (last === undefined) continue;
     const { offset } = last.record;
-    const answer = () => processPart(deps, partition, part, prepared);
+    const answer = () => tracePart(part, (trace) => processPart(deps, partition, part, trace, prepared));
     if (control.answer === undefined) await answer().then(() => control.resolved(offset));
     else await control.answer(offset, answer);
     through = offset;

@@ -8,6 +8,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Accepted } from './intake.ts';
 import type { Drafted } from './numbering.ts';
 import type { Allocation, Allocator } from './ports.ts';
+import type { PartTrace } from './trace.ts';
 
 /** The dependencies of `write`. */
 export interface DraftDeps {
@@ -15,6 +16,8 @@ export interface DraftDeps {
   readonly datacenterId: number;
   readonly ledger: Ledger;
   readonly allocator: Allocator;
+  /** Of the part that is being decided. */
+  readonly trace: PartTrace;
 }
 
 /** IDs that were taken for requests before their partition's turn, by the offset of the request. */
@@ -75,7 +78,11 @@ export async function write(
     const entry = entryOf(deps, draft, allocations.get(draft.name), view, view.end + i);
     return { key, value: encodeLedgerEntry(entry), entry };
   });
-  const settled = await deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] });
+  const settled = await deps.trace.step(
+    'append',
+    () => drafts.map(({ accepted }) => accepted.record),
+    () => deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] }),
+  );
   drafts.forEach(({ at, name }, i) => {
     const offset = settled.baseOffset + i;
     offsets.set(at, offset);

@@ -2,7 +2,6 @@ import type { ReplyPolicy } from '../codec/reply-policy.ts';
 import { homeKeyOf, type ReplyAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import type { TimeStep } from '../ledger/ports.ts';
 import { type Answer, answersOf } from './answers.ts';
 import { type DecisionDeps, decide, idKind, withoutDecision } from './decide.ts';
 import type { Prepared } from './drafts.ts';
@@ -10,18 +9,19 @@ import type { Accepted, Intake } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
 import { isLarge } from './parts.ts';
-import type { Delivery, OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
+import type { OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
+import { type PublishDeps, publish, publishAnswers } from './publish.ts';
 import type { RecordTurns } from './record-turns.ts';
 import type { Slots } from './slots.ts';
+import type { PartTrace, Tracing } from './trace.ts';
 
 /** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
-export interface PipelineDeps extends DecisionDeps, LetterContext {
+export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, LetterContext {
   readonly names: HeaderNames;
   readonly replyPolicy: ReplyPolicy;
   readonly replyTopics: ReplyTopicLookup;
-  readonly publisher: Publisher;
   /** For what large requests and bulk cause, so that it holds up nothing else. */
   readonly largePublisher: Publisher;
   /** Shared by the worker's partitions; each part with large requests takes one. */
@@ -29,8 +29,10 @@ export interface PipelineDeps extends DecisionDeps, LetterContext {
   /** Shared by the worker's partitions. */
   readonly turns: RecordTurns;
   readonly observe: PipelineObserver;
-  readonly timeStep: TimeStep;
+  readonly tracing: Tracing;
 }
+
+type PartDeps = PipelineDeps & DecisionDeps;
 
 /** Receives the events of the pipeline, for metrics. */
 interface PipelineObserver {
@@ -68,17 +70,23 @@ export function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (
 
 /** Decides a part and publishes what follows, until all of it is acknowledged. Rejects on a retryable error. */
 export async function processPart(
-  deps: PipelineDeps,
+  all: PipelineDeps,
   partition: number,
   part: readonly Intake[],
+  trace: PartTrace,
   prepared: Prepared = new Map(),
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const charging = { ...deps, missing: await missingTopics(deps, partition, accepted) };
-  await prepare(charging, partition, accepted, prepared);
-  const decisions = await deps.ledger.inTurn(partition, () => decide(charging, partition, accepted, prepared));
+  const deps = { ...all, trace, missing: await missingTopics(all, partition, accepted) };
+  await prepare(deps, partition, accepted, prepared);
+  const decisions = await trace.step(
+    'decide',
+    () => accepted.map(({ record }) => record),
+    () => deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared)),
+  );
   for (const { record } of accepted) prepared.delete(record.offset);
-  const answers = answersOf(charging, partition, accepted, decisions);
+  const answers = answersOf(deps, partition, accepted, decisions);
+  trace.answered(accepted, answers);
   deps.observe.served(countServed(answers));
   let next = 0; // index into the answers, which follow the order of the accepted requests
   const outcomes = part.map((intake) => {
@@ -112,16 +120,25 @@ async function missingTopics(
  * over all partitions do so. What was taken for one request stays, should another fail, for the next try.
  */
 async function prepare(
-  deps: PipelineDeps,
+  deps: PartDeps,
   partition: number,
   part: readonly Accepted[],
   prepared: Prepared,
 ): Promise<void> {
-  const { layout, allocator, ledger, largeSlots } = deps;
+  const { layout, ledger, trace } = deps;
   const ids = idsFor(deps, partition);
   const large = part.filter((accepted) => isLarge(layout, accepted.request.count) && ids(accepted) > 0);
   if (large.length === 0) return;
   const undecided = await ledger.inTurn(partition, () => withoutDecision(deps, partition, large));
+  const records = () => undecided.map(({ record }) => record);
+  await trace.step('allocate', records, () => takeIds(deps, undecided, prepared));
+}
+
+async function takeIds(
+  { allocator, largeSlots }: PipelineDeps,
+  undecided: readonly Accepted[],
+  prepared: Prepared,
+): Promise<void> {
   const release = await largeSlots.take();
   try {
     for (const { record, request } of undecided) {
@@ -158,7 +175,7 @@ interface Outcome {
   readonly forward?: OutgoingRecord | undefined;
 }
 
-function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
+function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
   const decision = answer?.decision;
   if (answer?.isRepeated === true) {
     if (decision?.kind === 'refused') deps.observe.failed(decision.code);
@@ -176,12 +193,13 @@ function outcomeOf(deps: PipelineDeps, partition: number, intake: Intake, answer
 }
 
 function refuse(
-  deps: PipelineDeps,
+  deps: PartDeps,
   intake: Intake,
   refusal: { readonly code: ErrorCode; readonly message: string },
 ): Outcome {
   const { code, message } = refusal;
   deps.observe.failed(code);
+  deps.trace.refused(intake.record, code);
   const address = addressOf(intake);
   const isBad = ERRORS[code].deadLetter;
   const isAnswered = !isBad || address.replyTopic === undefined || deps.junk.takeReply(address.replyTopic);
@@ -197,18 +215,16 @@ function addressOf(intake: Intake): ReplyAddress {
 }
 
 /** Publishes the replies; rejects the requests whose reply topic rejects the reply. */
-async function publishReplies(
-  deps: PipelineDeps,
-  partition: number,
-  outcomes: readonly Outcome[],
-): Promise<Rejection[]> {
+async function publishReplies(deps: PartDeps, partition: number, outcomes: readonly Outcome[]): Promise<Rejection[]> {
   const replies = outcomes.flatMap(({ intake, reply, rejection }) =>
     reply === undefined ? [] : { intake, reply, rejection },
   );
-  const refused = await publish(deps, 'reply', partition, replies, ({ reply }) => reply);
+  const refused = await publishAnswers(deps, 'reply', partition, replies, ({ reply }) => reply);
   deps.observe.replied(replies.length - refused.length);
   return refused.flatMap(({ item: { intake, rejection }, reason: message }) => {
-    return rejection === undefined ? { record: intake.record, code: 'REPLY_UNDELIVERABLE', message } : [];
+    if (rejection !== undefined) return [];
+    deps.trace.refused(intake.record, 'REPLY_UNDELIVERABLE');
+    return { record: intake.record, code: 'REPLY_UNDELIVERABLE', message };
   });
 }
 
@@ -216,9 +232,9 @@ async function publishReplies(
  * Appends requests to their home partitions. Returns a refusal for a record that the topic rejects, because its headers
  * made it too large. Rejects with TOPIC_INVALID when the topic accepts no record: requests must not be lost.
  */
-async function forward(deps: PipelineDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
+async function forward(deps: PartDeps, partition: number, outcomes: readonly Outcome[]): Promise<Outcome[]> {
   const due = outcomes.flatMap(({ intake, forward: record }) => (record === undefined ? [] : { intake, record }));
-  const refused = await publish(deps, 'forward', partition, due, ({ record }) => record);
+  const refused = await publishAnswers(deps, 'forward', partition, due, ({ record }) => record);
   deps.observe.forwarded(due.length - refused.length);
   return refused.map(({ item: { intake }, reason, cause }) => {
     const remedy = `workers need write access to ${deps.requestTopic}`;
@@ -247,22 +263,4 @@ async function publishDeadLetters(
     );
   }
   for (const { code, records } of letters) deps.observe.deadLettered(code, records);
-}
-
-type Refusal = Extract<Delivery, { readonly ok: false }>;
-
-/** Publishes the record of each item. Resolves to the items whose records were rejected, in order, with the reasons. */
-async function publish<T>(
-  { publisher, timeStep }: PipelineDeps,
-  step: Parameters<TimeStep>[0],
-  partition: number,
-  items: readonly T[],
-  recordOf: (item: T) => OutgoingRecord,
-): Promise<(Refusal & { readonly item: T })[]> {
-  if (items.length === 0) return [];
-  const deliveries = await timeStep(step, () => publisher.publish(items.map(recordOf), partition));
-  return items.flatMap((item, i) => {
-    const delivery = deliveries[i];
-    return delivery === undefined || delivery.ok ? [] : [{ ...delivery, item }];
-  });
 }

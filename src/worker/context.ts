@@ -5,6 +5,7 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 import type { TimeStep } from '../ledger/ports.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import type { Tracing } from '../pipeline/trace.ts';
 import type { Outside } from './environment.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 import type { GuardedClock } from './guarded-clock.ts';
@@ -18,6 +19,7 @@ export interface WorkerContext {
   readonly wireLog: WireLog;
   readonly metrics: Metrics;
   readonly timeStep: TimeStep;
+  readonly tracing: Tracing;
   readonly runtime: Runtime;
   readonly cluster: Cluster;
   readonly clock: GuardedClock;

@@ -65,6 +65,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     customLayout: customLayoutOf(layout),
     observe: observerOf(context),
     timeStep: context.timeStep,
+    tracing: context.tracing,
   };
   return { deps, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
 }

@@ -11,6 +11,7 @@ import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Vitals } from '../metrics/vitals.ts';
+import { type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { openApi } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
 import { type Outside, realEnvironment } from './environment.ts';
@@ -33,6 +34,8 @@ import { startWitness } from './witness-service.ts';
 export interface WorkerDeps {
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Default: none. */
+  readonly tracing?: Tracing | undefined;
   readonly environment?: Outside;
 }
 
@@ -66,7 +69,7 @@ export class Worker implements AsyncDisposable {
    */
   constructor(
     config: Config,
-    { log, metrics: given, environment: outside = realEnvironment(config, log) }: WorkerDeps,
+    { log, metrics: given, tracing = UNTRACED, environment: outside = realEnvironment(config, log) }: WorkerDeps,
   ) {
     const totals: Totals = { ids: 0, numbers: 0, requests: 0 };
     const metrics = counting(given, totals);
@@ -87,7 +90,7 @@ export class Worker implements AsyncDisposable {
     this.done = failed.promise;
     const refusals = this.#refusals;
     this.#context = {
-      ...{ config, log, wireLog, metrics, runtime, cluster, clock, gate, environment, refusals, fail },
+      ...{ config, log, wireLog, metrics, tracing, runtime, cluster, clock, gate, environment, refusals, fail },
       timeStep: stepTimer(runtime, metrics),
     };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });

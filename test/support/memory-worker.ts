@@ -13,6 +13,7 @@ import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
+import { type Tracing, UNTRACED } from '../../src/pipeline/trace.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
@@ -70,6 +71,7 @@ export interface MemoryWorkerOptions {
   readonly homeOf?: (correlationId: Buffer) => number;
   /** When sequences are stated again; never by default. */
   readonly ledger?: Pick<LedgerOptions, 'restateAfterMs' | 'now'>;
+  readonly tracing?: Tracing;
 }
 
 /** The real pipeline of one worker over topics in memory. `events` lists what happened, in order. */
@@ -159,6 +161,7 @@ export class MemoryWorker {
         },
       },
       timeStep: this.#timeStep,
+      tracing: options.tracing ?? UNTRACED,
       homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
