@@ -59,6 +59,12 @@ export const ROOMS: readonly Room[] = [
   { room: 'ledger', lines: 1050, imports: WAITING },
   { room: 'pipeline', lines: 2600, imports: [...WAITING, 'ledger'] },
   {
+    room: 'tracing',
+    lines: 550,
+    imports: [...WAITING, 'log.ts', 'pipeline'],
+    packages: ['node:buffer', '@opentelemetry/api', '@opentelemetry/sdk-node'],
+  },
+  {
     room: 'kafka/records',
     lines: 1200,
     imports: ['core', 'errors.ts'],
@@ -121,7 +127,8 @@ export const ROOMS: readonly Room[] = [
     folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
-      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', ...SYSTEMS, ...KAFKA],
+      ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
+      ...[...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],
   },

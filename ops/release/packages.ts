@@ -123,7 +123,7 @@ const DEFINITIONS: readonly Definition[] = [
       bin: { idalloc: 'dist/bin.js' },
       exports: { './package.json': './package.json' },
       dependencies,
-      ...optionalPeers(peerDependencies, ['aws-msk-iam-sasl-signer-js']),
+      ...optionalPeers(peerDependencies, ['@opentelemetry/sdk-node', 'aws-msk-iam-sasl-signer-js']),
     }),
     build: buildWorker,
   },

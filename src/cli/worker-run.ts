@@ -6,12 +6,15 @@ import { startOps } from '../http/ops.ts';
 import { createLogger, type Log } from '../log.ts';
 import { createMetrics } from '../metrics/metrics.ts';
 import { RUNTIME } from '../runtime.ts';
+import { openTraces } from '../tracing/traces.ts';
 import type { Worker } from '../worker/worker.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { logText } from './terminal.ts';
 
 /** Releasing the lease after the drain takes a few calls to etcd; after this time the lease is left to expire. */
 const RELEASE_MS = 10_000;
+/** The last spans are exported in what is left of that, and no longer than this: a collector may be away. */
+const FLUSH_MS = 5_000;
 
 /** Serves requests until the worker ends or the process is told to stop. */
 export async function runWorker(context: CliContext): Promise<void> {
@@ -20,8 +23,11 @@ export async function runWorker(context: CliContext): Promise<void> {
   const text = logText(context, config.logFormat, 'output');
   const log = createLogger({ level: config.logLevel, destination: 'stdout', text });
   for (const warning of config.warnings) log.warn(warning);
+  const { env, version } = context;
+  const { topics, groupId } = config;
+  const traces = await openTraces({ env, version, topics, groupId, runtime: RUNTIME, log });
   let worker: Worker | undefined;
-  const metrics = createMetrics({ version: context.version, vitals: () => worker?.vitals() });
+  const metrics = createMetrics({ version, vitals: () => worker?.vitals() });
   const ready = () => {
     const reason = worker === undefined ? 'STARTING' : worker.unready;
     if (reason !== undefined) return { ready: false, reason, detail: worker?.unreadyDetail };
@@ -38,27 +44,32 @@ export async function runWorker(context: CliContext): Promise<void> {
   log.info({ host: config.ops.host, port: ops.port }, 'health and metrics are served');
   const { Worker } = await import('../worker/worker.ts');
   try {
-    worker = new Worker(config, { log, metrics });
+    worker = new Worker(config, { log, metrics, tracing: traces?.tracing });
     await Promise.race([worker.done, aborted(context.stop)]);
     log.info('stopping: finishing the requests in progress');
   } catch (error) {
     log.fatal({ err: error }, describeError(error));
     context.setExitCode(exitCodeOf(error));
   }
-  if (worker !== undefined) await release(worker, config, log, context);
+  const endMs = RUNTIME.monotonicMs() + config.drainTimeoutMs + RELEASE_MS;
+  if (worker !== undefined) await release(worker, endMs, log, context);
+  await traces?.end(Math.min(FLUSH_MS, leftMs(endMs)));
 }
 
 /** The worker limits its own drain; this limit is for a drain or a release that hangs. */
-async function release(worker: Worker, config: Config, log: Log, context: CliContext): Promise<void> {
+async function release(worker: Worker, endMs: number, log: Log, context: CliContext): Promise<void> {
   try {
-    const limitMs = config.drainTimeoutMs + RELEASE_MS;
-    const end = await atMost(RUNTIME, limitMs, () => worker[Symbol.asyncDispose]().then(() => 'released'));
+    const end = await atMost(RUNTIME, leftMs(endMs), () => worker[Symbol.asyncDispose]().then(() => 'released'));
     if (end === undefined) throw new IdallocError('STOPPING', 'the worker did not stop in time; its lease will expire');
     log.info('stopped');
   } catch (error) {
     log.error({ err: error }, describeError(error));
     context.setExitCode(EXIT.failed);
   }
+}
+
+function leftMs(endMs: number): number {
+  return Math.max(0, endMs - RUNTIME.monotonicMs());
 }
 
 function exitCodeOf(error: unknown): number {

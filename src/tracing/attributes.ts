@@ -1,0 +1,47 @@
+import { isUtf8 } from 'node:buffer';
+
+/** The version of OpenTelemetry's semantic conventions for messaging that names and attributes of spans follow. */
+const SEMANTIC_CONVENTIONS = '1.44.0';
+
+export const SCHEMA_URL = `https://opentelemetry.io/schemas/${SEMANTIC_CONVENTIONS}`;
+
+/** An operation on messages. `type` is from the conventions, `name` is ours; without a destination it has several. */
+interface Operation {
+  readonly name: string;
+  readonly type: 'send' | 'receive' | 'process';
+  readonly destination: string | undefined;
+  readonly partition?: number | undefined;
+}
+
+export type Attributes = Record<string, string | number | boolean>;
+
+/** The name of a span for an operation on messages, and its attributes. */
+export function messaging({ name, type, destination, partition }: Operation): { name: string; attributes: Attributes } {
+  const attributes: Attributes = {
+    'messaging.system': 'kafka',
+    'messaging.operation.name': name,
+    'messaging.operation.type': type,
+  };
+  if (destination === undefined) return { name, attributes };
+  attributes['messaging.destination.name'] = destination;
+  if (partition !== undefined) attributes['messaging.destination.partition.id'] = String(partition);
+  return { name: `${name} ${destination}`, attributes };
+}
+
+/** What a request is about: the same of a client and of a worker. */
+export function requestAttributes(request: {
+  readonly correlationId?: Buffer;
+  readonly count?: number;
+  readonly sequence?: string | undefined;
+}): Attributes {
+  const { correlationId, count, sequence } = request;
+  const attributes: Attributes = {};
+  if (correlationId !== undefined) {
+    // It may be any bytes.
+    const text = correlationId.toString(isUtf8(correlationId) ? 'utf8' : 'hex');
+    attributes['messaging.message.conversation_id'] = text;
+  }
+  if (count !== undefined) attributes['idalloc.count'] = count;
+  if (sequence !== undefined) attributes['idalloc.sequence'] = sequence;
+  return attributes;
+}
