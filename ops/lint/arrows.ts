@@ -33,6 +33,8 @@ const IDENTITY_AT_REST = ['bindings', 'keys', 'namespace', 'ports', 'rebuild', '
 );
 /** The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers. */
 const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
+/** What spans of the client and of a worker have in common. */
+const SPANS = ['attempt', 'attributes', 'failure', 'provider'].map((file) => `tracing/${file}.ts`);
 const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-napi', 'zstddec'];
 
 export const ROOMS: readonly Room[] = [
@@ -102,7 +104,12 @@ export const ROOMS: readonly Room[] = [
   },
   // For browsers: no package of Node.
   { room: 'ids', lines: 150, imports: ['core', 'codec/form', 'errors.ts'] },
-  { room: 'client', lines: 2700, imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA], packages: ['node:*'] },
+  {
+    room: 'client',
+    lines: 2850,
+    imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA, ...SPANS],
+    packages: ['node:*', '@opentelemetry/api'],
+  },
   // The client is another package, so only what it exports.
   {
     room: 'testcontainers',

@@ -56,6 +56,9 @@ const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
 const WORKER_NODE = '>=24';
 
+/** What services with traces have; it works with every version since that. */
+const TRACES_API = { '@opentelemetry/api': '^1.9.0' };
+
 const CLIENT: Library = {
   entries: { index: 'src/client/index.ts', ids: 'src/ids/index.ts', testing: 'src/client/testing.ts' },
   external: [],
@@ -83,7 +86,11 @@ const DEFINITIONS: readonly Definition[] = [
       sideEffects: false,
       ...entriesOf(CLIENT),
       dependencies: {},
-      ...optionalPeers({ ...dependencies, ...peerDependencies }, ['aws-msk-iam-sasl-signer-js', 'lz4-napi']),
+      ...optionalPeers({ ...dependencies, ...peerDependencies, ...TRACES_API }, [
+        '@opentelemetry/api',
+        'aws-msk-iam-sasl-signer-js',
+        'lz4-napi',
+      ]),
     }),
     build: (dir) => buildLibrary(CLIENT, join(dir, 'dist')),
   },

@@ -2,6 +2,7 @@ import type { Runtime } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
 import type { Layout } from '../core/layout.ts';
+import type { BatchRequest, Delivered } from './requester.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 
 export interface RequestOptions {
@@ -38,11 +39,20 @@ export interface WaitForIds {
   readonly signal?: AbortSignal;
 }
 
+/** Sends a request, and follows it until its reply or error. `isAhead`: it is for the buffer, and nobody waits for it yet. */
+export type FollowRequest = <R extends Delivered>(
+  request: BatchRequest,
+  isAhead: boolean,
+  send: (request: BatchRequest) => Promise<R>,
+) => Promise<R>;
+
 /** The dependencies of a client, for tests to replace. */
 export interface ClientDependencies {
   readonly runtime: Runtime;
   readonly replyTopic: string;
   readonly link: (events: TransportEvents) => Promise<Transport>;
+  /** Default: requests are not followed. */
+  readonly follow?: FollowRequest | undefined;
   /** Called once with a function that drops all IDs in the buffer. */
   readonly onOpen?: (dropAll: () => void) => void;
 }

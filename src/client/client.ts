@@ -3,7 +3,7 @@ import { checkCorrelationId, checkReplyTopic, checkSequence, MAX_REQUEST_COUNT }
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
-import type { ClientDependencies, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
+import type { ClientDependencies, FollowRequest, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 import { Demand } from './demand.ts';
 import { ErrorReporter } from './error-reporter.ts';
 import { callHook } from './hooks.ts';
@@ -16,6 +16,7 @@ import { Refill } from './refill.ts';
 import { clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId } from './refusals.ts';
 import { type BatchReply, type BatchRequest, bytesOf, Requester } from './requester.ts';
 import { type Sequence, type SequenceNumbers, type SequenceTakeOptions, sequenceNumbers } from './sequence.ts';
+import { requestSpans } from './spans.ts';
 import { IdStock } from './stock.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 import { Waits } from './waits.ts';
@@ -28,6 +29,7 @@ export class IdClient implements IdSource, AsyncDisposable {
   readonly #settings: BufferSettings;
   readonly #runtime: Runtime;
   readonly #replyTopic: string;
+  readonly #follow: FollowRequest;
   readonly #transport: Transport;
   readonly #requester: Requester;
   readonly #demand: Demand;
@@ -51,7 +53,8 @@ export class IdClient implements IdSource, AsyncDisposable {
       throw new IdallocError('CONFIG_INVALID', 'connect needs options: at least { brokers, replyTopic }');
     }
     const link = (events: TransportEvents) => connectKafka(options, RUNTIME, events);
-    return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link }, options);
+    const follow = await requestSpans(options.requestTopic);
+    return IdClient.over({ runtime: RUNTIME, replyTopic: options.replyTopic, link, follow }, options);
   }
 
   /**
@@ -84,7 +87,7 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   private constructor(
     settings: BufferSettings,
-    { runtime, replyTopic }: ClientDependencies,
+    { runtime, replyTopic, follow }: ClientDependencies,
     transport: Transport,
     metrics: MetricsRecorder,
     onError: (error: Error) => void,
@@ -92,6 +95,7 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#settings = settings;
     this.#runtime = runtime;
     this.#replyTopic = replyTopic;
+    this.#follow = follow ?? ((request, _isAhead, send) => send(request));
     this.#transport = transport;
     this.#metrics = metrics;
     const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } = settings;
@@ -222,14 +226,14 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   /** Requests IDs for the buffer. */
   async #requestForBuffer(count: number): Promise<BatchReply> {
-    const reply = await this.#request({ count, timeoutMs: Number.POSITIVE_INFINITY });
+    const reply = await this.#request({ count, timeoutMs: Number.POSITIVE_INFINITY }, true);
     this.#numbers.note(reply);
     return reply;
   }
 
-  async #request(options: RequestOptions): Promise<BatchReply> {
+  async #request(options: RequestOptions, isAhead = false): Promise<BatchReply> {
     const request = this.#requestFor(options);
-    const reply = await this.#requester.request(request);
+    const reply = await this.#follow(request, isAhead, (one) => this.#requester.request(one));
     this.#layout = reply.layout;
     this.#noteReply(request, reply);
     return reply;
@@ -239,7 +243,8 @@ export class IdClient implements IdSource, AsyncDisposable {
     const correlationId = options?.correlationId;
     if (correlationId === undefined) throw noCorrelationId(sequence);
     const request = { ...this.#requestFor({ ...options, count }), sequence };
-    const reply = await this.#metrics.counted(this.#requester.requestNumbers(request));
+    const asked = this.#follow(request, false, (one) => this.#requester.requestNumbers(one));
+    const reply = await this.#metrics.counted(asked);
     this.#noteReply(request, reply);
     return sequenceNumbers({ correlationId, sequence, replayed: reply.replayed }, reply.numbers);
   }

@@ -98,11 +98,11 @@ class KafkaLink implements Transport {
     await this.#positionOf(this.#options.replyTopic);
   }
 
-  async send({ key, value, replyTopic, firstSentMs, isWanted }: OutgoingRequest): Promise<void> {
+  async send({ key, value, replyTopic, firstSentMs, headers: others, isWanted }: OutgoingRequest): Promise<void> {
     const { partition } = await this.#positionOf(replyTopic);
     if (this.#closing.signal.aborted) throw closed();
     const again = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
-    const headers = { [this.#headers.replyPartition]: String(partition), ...again };
+    const headers = { ...others, [this.#headers.replyPartition]: String(partition), ...again };
     try {
       await this.#sender.send({ key, value, headers }, isWanted);
     } catch (error) {

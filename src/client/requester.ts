@@ -24,10 +24,12 @@ export interface BatchRequest {
   /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Sent with it, unless an equal request is in progress. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** How a reply was delivered. */
-interface Delivered {
+export interface Delivered {
   /** True when its content was decided for an earlier copy of this request. */
   readonly replayed: boolean;
   /** Monotonic time of the first send. */
@@ -209,7 +211,7 @@ export class Requester {
 
   async #send(pending: PendingRequest): Promise<void> {
     const { transport, runtime, resendAfterMs, onError, onSend } = this.#options;
-    const { correlationId, replyTopic, count, sequence } = pending.request;
+    const { correlationId, replyTopic, count, sequence, headers } = pending.request;
     const key = sequence === undefined ? correlationId : Buffer.from(sequence);
     pending.attempts += 1;
     onSend(correlationId, count, pending.attempts);
@@ -219,7 +221,7 @@ export class Requester {
     try {
       const { value, firstSentMs } = pending;
       pending.firstSentMs ??= Math.floor(runtime.wallMs());
-      await transport.send({ key, value, replyTopic, firstSentMs, isWanted: () => pending.callers.size > 0 });
+      await transport.send({ key, value, replyTopic, firstSentMs, headers, isWanted: () => pending.callers.size > 0 });
       pending.unsent = undefined;
     } catch (error) {
       pending.unsent = error instanceof Error ? error : new Error(String(error));

@@ -6,6 +6,8 @@ export interface OutgoingRequest {
   readonly replyTopic: string;
   /** Wall milliseconds of the first send; undefined the first time. */
   readonly firstSentMs?: number | undefined;
+  /** Besides the transport's own. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** False once no caller waits for the reply: an unsent request is dropped then. */
   readonly isWanted: () => boolean;
 }

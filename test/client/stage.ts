@@ -86,6 +86,7 @@ export interface Sent {
   readonly replyTopic: string | undefined;
   readonly value: Buffer;
   readonly firstSentMs: number | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly isWanted: () => boolean;
 }
 
@@ -110,10 +111,11 @@ export class FakeWorkers implements Transport {
     return this;
   };
 
-  async send({ key, value, replyTopic, firstSentMs, isWanted }: OutgoingRequest): Promise<void> {
+  async send({ key, value, replyTopic, firstSentMs, headers, isWanted }: OutgoingRequest): Promise<void> {
     if (this.broken !== undefined) throw this.broken;
     const request = decodeIdRequest(value);
-    this.sent.push({ correlationId: key.toString(), count: request.count, replyTopic, value, firstSentMs, isWanted });
+    const { count } = request;
+    this.sent.push({ correlationId: key.toString(), count, replyTopic, value, firstSentMs, headers, isWanted });
     if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
   }
 
