@@ -22,6 +22,13 @@ const OTHERS = new Set([
   'NODE_DISABLE_COMPILE_CACHE',
   'NODE_EXTRA_CA_CERTS',
   'NO_COLOR',
+  // Of OpenTelemetry's SDK
+  'OTEL_', // of `OTEL_*`
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+  'OTEL_SERVICE_NAME',
+  'OTEL_TRACES_EXPORTER',
+  'OTEL_TRACES_SAMPLER',
 ]);
 const KNOWN = new Set<string>([
   ...Object.keys(VARIABLES),

@@ -332,6 +332,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'one broker of three is silent to one worker: its partitions move, and return. Also simulated',
   },
   'three-brokers': { project: 'long', seconds: 127, shows: 'frozen leaders, and two dead brokers of three' },
+  traces: {
+    project: 'long',
+    seconds: 30,
+    shows: 'a trace from a service over its client to workers, received as a collector receives it',
+  },
   'wire-secured': { project: 'long', seconds: 70, shows: 'logins and certificates of the wire, one by one' },
   'worker-ids': {
     project: 'long',

@@ -120,6 +120,10 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
     'npm install aws-msk-iam-sasl-signer-js',
     { file: 'test/kafka/wire/tokens.test.ts', by: 'npm install aws-msk-iam-sasl-signer-js' },
   ],
+  [
+    'npm install @opentelemetry/sdk-node@0.301',
+    { file: 'test/tracing/traces.test.ts', by: 'npm install @opentelemetry\\/sdk-node@0.301' },
+  ],
   ['docker build -f ops/Dockerfile -t idalloc:local .', { file: IMAGES, by: 'buildWorkerImages(' }],
   ['docker build -f ops/Dockerfile.faults -t idalloc:faults .', { file: IMAGES, by: 'buildWorkerImages(' }],
   [
