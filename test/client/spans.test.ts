@@ -1,4 +1,4 @@
-import { context, ROOT_CONTEXT, type Span, trace } from '@opentelemetry/api';
+import { context, propagation, ROOT_CONTEXT, type Span, trace } from '@opentelemetry/api';
 import { afterEach, describe, expect, it } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import type { BufferOptions } from '../../src/client/options.ts';
@@ -47,6 +47,13 @@ describe('a request of a service with traces', () => {
       'idalloc.result': 'issued',
     });
     expect(workers.sent.map(({ headers }) => headers)).toEqual([{ traceparent: `00-${traceId}-${spanId}-01` }]);
+  });
+
+  it('keeps the baggage of its service to itself', async () => {
+    const { client, workers } = await stage();
+    const own = propagation.setBaggage(ROOT_CONTEXT, propagation.createBaggage({ user: { value: 'ada' } }));
+    await context.with(own, () => client.request({ count: 1 }));
+    expect(Object.keys(workers.sent[0]?.headers ?? {})).toEqual(['traceparent']);
   });
 
   it('sends the same context with each copy, and ends with the error that its caller gets', async () => {
