@@ -45,9 +45,14 @@ export async function startSdk(env: OtelVariables, load: () => Promise<SdkModule
   const isNamed = Boolean(env.OTEL_SERVICE_NAME) || env.OTEL_RESOURCE_ATTRIBUTES?.includes('service.name=') === true;
   // Metrics are for Prometheus, and logs go to stdout.
   const only = { metricReaders: [], logRecordProcessors: [] };
-  const sdk = new NodeSDK(isNamed ? only : { serviceName: 'idalloc', ...only });
-  sdk.start();
-  if (hasProvider(api)) return () => sdk.shutdown();
+  try {
+    const sdk = new NodeSDK(isNamed ? only : { serviceName: 'idalloc', ...only });
+    sdk.start();
+    if (hasProvider(api)) return () => sdk.shutdown();
+  } catch (error) {
+    const message = `${PACKAGE} can't be started with the OTEL_* variables: ${describeError(error)}`;
+    throw new IdallocError('CONFIG_INVALID', message, { cause: error });
+  }
   const message = `${wanted}, but ${PACKAGE} exports none: check OTEL_TRACES_EXPORTER, or use the version of ${INSTALL}`;
   throw new IdallocError('CONFIG_INVALID', message);
 }

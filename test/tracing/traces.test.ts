@@ -79,7 +79,8 @@ describe('a worker', () => {
   it('does not start without the SDK that its variables ask for, and says how to get it', async () => {
     const missing = Object.assign(new Error('Cannot find package'), { code: 'ERR_MODULE_NOT_FOUND' });
     const opened = openTraces(options(EXPORTING).all, () => Promise.reject(missing));
-    const remedy = /is not installed: npm install @opentelemetry\/sdk-node@0.301 beside idalloc, or set OTEL_SDK_DISABLED=true$/;
+    const remedy =
+      /is not installed: npm install @opentelemetry\/sdk-node@0.301 beside idalloc, or set OTEL_SDK_DISABLED=true$/;
     await expect(opened).rejects.toMatchObject({ code: 'CONFIG_INVALID', message: expect.stringMatching(remedy) });
   });
 
@@ -90,6 +91,20 @@ describe('a worker', () => {
     };
     const opened = openTraces(options(EXPORTING).all, async () => ({ NodeSDK: NodeSdk }));
     await expect(opened).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+  });
+
+  it('does not start with variables that the SDK rejects', async () => {
+    const NodeSdk: SdkModule['NodeSDK'] = class {
+      start(): void {
+        throw new Error('no such exporter');
+      }
+      async shutdown(): Promise<void> {}
+    };
+    const opened = openTraces(options(EXPORTING).all, async () => ({ NodeSDK: NodeSdk }));
+    await expect(opened).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringMatching(/OTEL_\* variables: no such exporter$/),
+    });
   });
 
   it('uses the SDK that whoever started it has registered, and flushes it at the end', async () => {
