@@ -2,7 +2,7 @@ import { type Context, propagation, ROOT_CONTEXT, SpanKind, type Tracer, trace }
 import type { Runtime } from '../async/runtime.ts';
 import { readTrace, type Trace } from '../codec/request-headers.ts';
 import type { Intake } from '../pipeline/intake.ts';
-import { TokenBucket } from '../pipeline/token-bucket.ts';
+import { type Moment, TokenBucket } from '../pipeline/token-bucket.ts';
 import { type PartTrace, type TracePart, type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { attempt } from './attempt.ts';
 import { messaging, requestAttributes } from './attributes.ts';
@@ -39,6 +39,7 @@ interface Received {
 export class PartSpans implements Tracing {
   readonly #options: PartSpansOptions;
   readonly #requests = new TokenBucket(SPANS_PER_SECOND.requests);
+  readonly #unsampled = new TokenBucket(SPANS_PER_SECOND.requests);
   readonly #parts = new TokenBucket(SPANS_PER_SECOND.parts);
 
   constructor(options: PartSpansOptions) {
@@ -77,15 +78,24 @@ export class PartSpans implements Tracing {
     const requests = new Map<number, Followed>();
     const at = { nowMs: this.#options.runtime.monotonicMs(), share: 1 };
     for (const intake of part) {
-      const parent = parentOf(traceOf(intake));
-      if (parent === undefined) continue;
+      const headers = traceOf(intake);
+      if (headers.traceparent === undefined) continue;
       if (this.#requests.waitMs(1, at) > 0) return { requests, isLimited: true };
-      const followed = this.#beginRequest(from, intake, parent);
+      if (!isSampled(headers.traceparent) && !this.#mayAsk(at)) continue;
+      const parent = parentOf(headers, headers.traceparent);
+      const followed = parent === undefined ? undefined : this.#beginRequest(from, intake, parent);
       if (followed === undefined) continue;
       this.#requests.take(1);
       requests.set(intake.record.offset, followed);
     }
     return { requests, isLimited: false };
+  }
+
+  /** Whether the SDK is asked about a request that is not sampled. The usual samplers refuse each, and asking is most of the cost. */
+  #mayAsk(at: Moment): boolean {
+    if (this.#unsampled.waitMs(1, at) > 0) return false;
+    this.#unsampled.take(1);
+    return true;
   }
 
   #beginRequest(from: Received, intake: Intake, parent: Context): Followed | undefined {
@@ -130,9 +140,15 @@ function traceOf(intake: Intake): Trace {
   return intake.kind === 'accepted' ? intake.request.trace : readTrace(intake.record.headers);
 }
 
-/** The context that the headers name; undefined without one, and for anything that is not a valid `traceparent`. */
-function parentOf({ traceparent, tracestate }: Trace): Context | undefined {
-  if (traceparent === undefined) return undefined;
+/** Where a `traceparent` has its flags, as two hexadecimal digits: the last bit says that it is sampled. */
+const FLAGS_AT = 53;
+
+function isSampled(traceparent: Buffer): boolean {
+  return (Number.parseInt(traceparent.toString('latin1', FLAGS_AT, FLAGS_AT + 2), 16) & 1) === 1;
+}
+
+/** The context that the headers name; undefined for anything that is not a valid `traceparent`. */
+function parentOf({ tracestate }: Trace, traceparent: Buffer): Context | undefined {
   const carrier: Record<string, string> = { traceparent: traceparent.toString('latin1') };
   if (tracestate !== undefined) carrier.tracestate = tracestate.toString('latin1');
   const context = propagation.extract(ROOT_CONTEXT, carrier);

@@ -191,6 +191,25 @@ describe('what is not sampled', () => {
     expect(lines(1)).toHaveLength(5);
   });
 
+  it('is asked about as often as there may be spans', async () => {
+    let asked = 0;
+    const sampler: Sampler = {
+      shouldSample: () => {
+        asked += 1;
+        return { decision: 0 };
+      },
+      toString: () => 'counting',
+    };
+    const { worker, clock } = world({}, sampler);
+    const quiet = (from: number) =>
+      Array.from({ length: 300 }, (_, i) => request(from + i, `q${from + i}`, { headers: unsampled(1) }));
+    await worker.serve(quiet(0));
+    expect(asked).toBe(SPANS_PER_SECOND.requests + 1); // and about the part
+    clock.offsetMs = 500;
+    await worker.serve(quiet(300));
+    expect(asked).toBeLessThan(2 * SPANS_PER_SECOND.requests);
+  });
+
   it('is served without a span of the part', async () => {
     const { worker, spans } = world({}, new AlwaysOffSampler());
     await worker.serve([request(0, 'a', { headers: sampled(1) })]);
