@@ -16,8 +16,14 @@ export interface Rate {
 }
 
 /** Fills the request topic with `requests` requests for `ids` IDs each. */
-export async function fill(stage: Stage, topics: Topics, requests: number, ids: number): Promise<void> {
-  const maker = new Requests(topics, ids);
+export async function fill(
+  stage: Stage,
+  topics: Topics,
+  requests: number,
+  ids: number,
+  headers?: Readonly<Record<string, string>>,
+): Promise<void> {
+  const maker = new Requests(topics, ids, headers);
   for (let at = 0; at < requests; ) {
     const byPartition = Array.from({ length: topics.partitions }, (): NewRecord[] => []);
     for (const end = Math.min(requests, at + SEND_CHUNK * topics.partitions); at < end; at += 1) {

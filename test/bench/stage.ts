@@ -99,14 +99,22 @@ export class Stage implements AsyncDisposable {
     return { env, requests, ledger, replies, partitions };
   }
 
-  /** Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. */
-  start(contender: Contender, topics: Topics, more: Readonly<Record<string, string>> = {}): Running {
+  /**
+   * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. `main`: that of
+   * another worker.
+   */
+  start(
+    contender: Contender,
+    topics: Topics,
+    more: Readonly<Record<string, string>> = {},
+    main: string = this.#main,
+  ): Running {
     const own = more.INDEX_DIR === undefined ? mkdtempSync(join(tmpdir(), 'idalloc-bench-')) : undefined;
     const { requests, replies, ledger } = topics;
     const env = { ...topics.env, ...(own === undefined ? {} : { INDEX_DIR: own }), ...more };
     const addresses = [this.#servers.brokers.join(','), requests, replies];
     const args = {
-      worker: [this.#main, 'worker'],
+      worker: [main, 'worker'],
       copy: [SCRIPTS.copy, ...addresses, `${topics.env.KAFKA_GROUP_ID}-copy`],
       wire: [SCRIPTS.wire, ...addresses, ledger],
     }[contender];
@@ -252,8 +260,11 @@ export class Requests {
   readonly #topics: Topics;
   readonly #value: Buffer;
   readonly #replyTopic: Buffer;
+  readonly #headers: Readonly<Record<string, string>>;
 
-  constructor(topics: Topics, ids: number) {
+  /** `headers`: what each has besides those that address its reply. */
+  constructor(topics: Topics, ids: number, headers: Readonly<Record<string, string>> = {}) {
+    this.#headers = headers;
     this.#topics = topics;
     this.#value = encodeIdRequest({ count: ids });
     this.#replyTopic = Buffer.from(topics.replies);
@@ -262,7 +273,7 @@ export class Requests {
   /** The record of a request, and its home partition. */
   make(correlationId: string): { readonly record: NewRecord; readonly partition: number } {
     const key = Buffer.from(correlationId);
-    const headers = { kafka_correlationId: key, kafka_replyTopic: this.#replyTopic };
+    const headers = { ...this.#headers, kafka_correlationId: key, kafka_replyTopic: this.#replyTopic };
     const record = { key, value: this.#value, headers };
     return { record, partition: partitionFor(key, this.#topics.partitions, () => 0) };
   }
