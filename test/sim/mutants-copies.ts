@@ -71,8 +71,8 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/ledger/partition.ts',
-        'this.#isRecognised && end >= this.#target) return undefined;',
-        'this.#isRecognised) return undefined;',
+        'this.#position.isRecognised && end >= this.#target) return undefined;',
+        'this.#position.isRecognised) return undefined;',
       ),
     ],
   },
