@@ -15,6 +15,11 @@ const COPIED = [
   ['ops/grafana/dashboard.json', 'files/dashboard.json'],
 ] as const;
 const PACK_MS = 60_000;
+/** What a checkout and its time would change, so that the same sources always give the same package; the time is npm's. */
+const SAME = [
+  ...['--sort=name', '--mtime=1985-10-26T08:15:00Z', '--mode=u=rwX,go=rX'],
+  ...['--owner=0', '--group=0', '--numeric-owner'],
+];
 
 /**
  * Packs the chart into `outDir`, beside a directory with what is packed.
@@ -29,7 +34,7 @@ export async function packChart(outDir: string): Promise<string> {
   cpSync(CHART, dir, { recursive: true, filter: (path) => path !== join(CHART, 'ci') });
   for (const [from, to] of COPIED) cpSync(join(ROOT, from), join(dir, to));
   const archive = join(outDir, `idalloc-${readManifest().version}.tgz`);
-  const args = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '-czf', archive, '-C', outDir, 'idalloc'];
+  const args = [...SAME, '-czf', archive, '-C', outDir, 'idalloc'];
   await run({ command: 'tar', args, purpose: 'packing the chart', timeoutMs: PACK_MS });
   return archive;
 }

@@ -51,8 +51,8 @@ Example: npm run packages, then in your service: npm install ../idalloc/dist/pac
 /** For a hang, which must not be mistaken for a busy machine. */
 const TIMEOUT_MS = 600_000;
 const PACKAGES_DIR = join(ROOT, 'dist/packages');
-/** The folder of the packages before they are packed; it marks a directory that was written here. */
-const CONTENTS = 'idalloc-contents';
+/** The folder of what is packed; it marks a directory that was written here. */
+export const CONTENTS = 'idalloc-contents';
 /** The worker uses language and library features of this version. */
 const WORKER_NODE = '>=24';
 

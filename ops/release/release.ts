@@ -1,17 +1,18 @@
 // Builds a release of the checked-out commit. Usage: npm run release -- --help
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { docker } from '../dev/docker-engine.ts';
 import { buildWorkerImage } from '../dev/images.ts';
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
-import { buildPackages, type Packed, readManifest } from './packages.ts';
-import { type Bom, bomOfPackage, readBom, withItself } from './sbom.ts';
+import { packChart } from '../helm/chart.ts';
+import { buildPackages, CONTENTS, type Packed, readManifest } from './packages.ts';
+import { type Bom, bomOfChart, bomOfPackage, readBom, withItself } from './sbom.ts';
 
-const USAGE = `Builds a release of the checked-out commit: four npm packages, a bill of materials (CycloneDX) for each,
-the worker's image, the notes from CHANGELOG.md, SHA256SUMS; then tags the commit. Publishes nothing.
+const USAGE = `Builds a release of the checked-out commit: four npm packages and the Helm chart, a bill of materials
+(CycloneDX) for each, the worker's image, the notes from CHANGELOG.md, SHA256SUMS; then tags the commit. Publishes nothing.
 
   npm run --silent release -- [options]
 
@@ -92,9 +93,15 @@ async function obstacles({ version, changelog, notes }: Planned, { withImage, wi
   return found;
 }
 
+/** The file name of the chart. Helm's own name for it is that of an npm package. */
+const chartName = (version: string): string => `idalloc-chart-${version}.tgz`;
+
+function writeBom(tarball: string, bom: Bom): void {
+  writeFileSync(tarball.replace(/\.tgz$/, '.cdx.json'), `${JSON.stringify(bom, undefined, 2)}\n`);
+}
+
 /** A bill of materials for each package, in a file beside its tarball. */
-async function writeBoms(packed: readonly Packed[], version: string): Promise<void> {
-  const all = await readBom();
+function writeBoms(all: Bom, packed: readonly Packed[], version: string): void {
   const boms = new Map<string, Bom>();
   for (const { name, tarball, bundled, dependencies } of packed) {
     const [own] = dependencies.flatMap((dependency) => boms.get(dependency) ?? []);
@@ -103,7 +110,7 @@ async function writeBoms(packed: readonly Packed[], version: string): Promise<vo
       ...bundled,
     ]);
     boms.set(name, bom);
-    writeFileSync(tarball.replace(/\.tgz$/, '.cdx.json'), `${JSON.stringify(bom, undefined, 2)}\n`);
+    writeBom(tarball, bom);
   }
 }
 
@@ -137,8 +144,13 @@ async function buildRelease(version: string, notes: string, options: Options): P
   const { outDir, withImage, withTag } = options;
   const commit = await git('rev-parse', 'HEAD');
   const packed = await buildPackages(outDir, show);
+  show('packing the chart');
+  const chart = join(outDir, chartName(version));
+  copyFileSync(await packChart(join(outDir, CONTENTS, 'chart')), chart);
   show('writing the bills of materials');
-  await writeBoms(packed, version);
+  const bom = await readBom();
+  writeBoms(bom, packed, version);
+  writeBom(chart, bomOfChart(bom, version));
   writeFileSync(join(outDir, 'NOTES.md'), notes);
   const image = withImage ? await buildImage(version, commit) : undefined;
   const files = writeChecksums(outDir);
@@ -149,10 +161,13 @@ async function buildRelease(version: string, notes: string, options: Options): P
 }
 
 /** The commands that publish what was built; none of them is run here. */
-function nextSteps({ files, image, tag }: Release, outDir: string): string {
-  const tarballs = files.filter(({ name }) => name.endsWith('.tgz'));
+function nextSteps({ version, files, image, tag }: Release, outDir: string): string {
+  const path = (name: string) => relative(ROOT, join(outDir, name));
+  const chart = chartName(version);
+  const packages = files.filter(({ name }) => name.endsWith('.tgz') && name !== chart);
   const steps = [
-    ...tarballs.map(({ name }) => `npm publish ${relative(ROOT, join(outDir, name))}`),
+    ...packages.map(({ name }) => `npm publish ${path(name)}`),
+    `helm push ${path(chart)} oci://REGISTRY`,
     ...(image === undefined
       ? []
       : [`docker tag ${image.name} REGISTRY/${image.name} && docker push REGISTRY/${image.name}`]),

@@ -46,6 +46,26 @@ export function bomOfPackage(bom: Bom, { name, version }: Named, needs: readonly
   };
 }
 
+/** The bill of the Helm chart: itself, and the image that it installs, which has a bill of its own. */
+export function bomOfChart(bom: Bom, version: string): Bom {
+  const component = (what: string, type: string) => ({
+    'bom-ref': `${what}:idalloc@${version}`,
+    type,
+    name: 'idalloc',
+    version,
+  });
+  const [chart, image] = [component('chart', 'application'), component('image', 'container')];
+  return {
+    ...bom,
+    metadata: { ...bom.metadata, component: chart },
+    components: [image],
+    dependencies: [
+      { ref: chart['bom-ref'], dependsOn: [image['bom-ref']] },
+      { ref: image['bom-ref'], dependsOn: [] },
+    ],
+  };
+}
+
 /** The document with the package that it describes as one more component, so that another package can need it. */
 export function withItself(bom: Bom): Bom {
   return { ...bom, components: [bom.metadata.component, ...bom.components] };

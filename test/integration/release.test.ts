@@ -61,10 +61,10 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(dirname(copy), { recursive: true, force: true }));
 
-test('a release has tarballs, bills of materials, notes, checksums that verify, and a tag', async () => {
+test('a release has tarballs, the chart, bills of materials, notes, checksums that verify, and a tag', async () => {
   const { stdout } = await release('--no-image', '--json');
   const built = JSON.parse(stdout);
-  const names = ['idalloc', 'idalloc-client', 'idalloc-nestjs', 'idalloc-testcontainers'].map(
+  const names = ['idalloc', 'idalloc-chart', 'idalloc-client', 'idalloc-nestjs', 'idalloc-testcontainers'].map(
     (name) => `${name}-${version}`,
   );
   const expected = [...names.flatMap((name) => [`${name}.cdx.json`, `${name}.tgz`]), 'NOTES.md'].sort();
@@ -73,6 +73,13 @@ test('a release has tarballs, bills of materials, notes, checksums that verify, 
   await run('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: outDir });
   expect(readFileSync(join(outDir, 'NOTES.md'), 'utf8')).toBe('Notes of this release.\n');
   expect(await git('rev-parse', `v${version}^{commit}`)).toBe(built.commit);
+
+  const { stdout: chart } = await run('tar', [
+    '-xzOf',
+    join(outDir, `idalloc-chart-${version}.tgz`),
+    'idalloc/Chart.yaml',
+  ]);
+  expect(chart).toContain(`\nversion: ${version}\n`);
 
   const componentsOf = (name: string) =>
     JSON.parse(readFileSync(join(outDir, `${name}-${version}.cdx.json`), 'utf8')).components.map(
@@ -84,6 +91,7 @@ test('a release has tarballs, bills of materials, notes, checksums that verify, 
   expect(componentsOf('idalloc-testcontainers').toSorted()).toEqual(['@idalloc/client', ...ofClient].toSorted());
   expect(componentsOf('idalloc')).toContain('etcd3');
   expect(componentsOf('idalloc-nestjs')).toEqual([]); // its peers are the user's
+  expect(componentsOf('idalloc-chart')).toEqual(['idalloc']); // the image
 });
 
 test('the image of a release is labelled with its version and its commit', async (context) => {

@@ -1,9 +1,11 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { CHART } from '../../ops/helm/chart.ts';
+import { CHART, packChart } from '../../ops/helm/chart.ts';
 import { GENERATED } from '../../ops/helm/generated.ts';
 import { readManifest } from '../../ops/release/packages.ts';
 import { loadWorkerConfig } from '../../src/config/config.ts';
@@ -74,6 +76,19 @@ describe('the chart', () => {
     });
     expect(paths.length).toBeGreaterThan(50);
     expect(missing).toEqual([]);
+  });
+
+  test('is the same package whenever, by whom and from which checkout it is packed', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'idalloc-chart-'));
+    try {
+      const args = ['--list', '--verbose', '--utc', '--file', await packChart(dir)];
+      const lines = execFileSync('tar', args, { encoding: 'utf8' }).trim().split('\n');
+      expect(lines.length).toBeGreaterThan(20);
+      const same = /^(drwxr-xr-x|-rw-r--r--) 0\/0 +\d+ 1985-10-26 08:15 idalloc\//;
+      expect(lines.filter((line) => !same.test(line))).toEqual([]);
+    } finally {
+      rmSync(dir, { recursive: true, force: true });
+    }
   });
 
   test('the values of the tests are not in the chart that is packed', () => {
