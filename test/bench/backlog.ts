@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
-import { Requests, type Running, type Stage, type Topics, until } from './stage.ts';
+import type { Running } from './running.ts';
+import { Requests, type Stage, type Topics, until } from './stage.ts';
 
 const SEND_CHUNK = 2_000;
 const POLL_MS = 20;
@@ -15,20 +16,23 @@ export interface Rate {
   readonly cpu_us: number;
 }
 
-/** Fills the request topic with `requests` requests for `ids` IDs each. */
+/** What is measured and watched: a process, or several together. */
+export type Measured = Pick<Running, 'cpuMs' | 'check'>;
+
+/** Fills the request topic with `requests` requests for `ids` IDs each; `shift`: how many partitions each is off its own. */
 export async function fill(
   stage: Stage,
   topics: Topics,
   requests: number,
   ids: number,
-  headers?: Readonly<Record<string, string>>,
+  { headers, shift = 0 }: { readonly headers?: Readonly<Record<string, string>>; readonly shift?: number } = {},
 ): Promise<void> {
   const maker = new Requests(topics, ids, headers);
   for (let at = 0; at < requests; ) {
     const byPartition = Array.from({ length: topics.partitions }, (): NewRecord[] => []);
     for (const end = Math.min(requests, at + SEND_CHUNK * topics.partitions); at < end; at += 1) {
       const { record, partition } = maker.make(randomUUID());
-      byPartition[partition]?.push(record);
+      byPartition[(partition + shift) % topics.partitions]?.push(record);
     }
     const parts = [...byPartition.entries()].filter(([, records]) => records.length > 0);
     await Promise.all(parts.map(([partition, records]) => stage.append(topics.requests, partition, records)));
@@ -39,7 +43,7 @@ export async function fill(
 export async function rateOf(
   stage: Stage,
   topics: Topics,
-  running: Running,
+  running: Measured,
   requests: number,
   before = 0,
 ): Promise<Rate> {

@@ -1,6 +1,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
 import { Load, type Outcome } from './load.ts';
+import { type Percentiles, percentilesOf } from './percentiles.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
@@ -69,15 +70,6 @@ type Contender = (typeof CONTENDERS)[number];
 
 const isForwarded = (i: number): boolean => values.forwarded && i % 2 === 1;
 
-interface Percentiles {
-  readonly p50_ms: number;
-  readonly p99_ms: number;
-  readonly p999_ms: number;
-  /** Fewer than rate x seconds where the contender fell too far behind. */
-  readonly sent: number;
-  readonly unanswered: number;
-}
-
 await using stage = await Stage.open(say, values.main);
 const lag = monitorEventLoopDelay({ resolution: 1 });
 
@@ -88,14 +80,6 @@ async function withLoad<T>(contender: Contender, measure: (load: Load) => Promis
   await using load = new Load(stage, topics, running, ids, isForwarded);
   await load.firstReply(START_TIMEOUT_MS);
   return await measure(load);
-}
-
-/** Percentiles of all requests, or of those that `counts` selects. */
-function percentilesOf({ latenciesMs, unanswered }: Outcome, counts = (_: number) => true): Percentiles {
-  const sorted = latenciesMs.filter((_, i) => counts(i)).sort();
-  const at = (share: number) => Number((sorted[Math.floor(share * sorted.length)] ?? Number.NaN).toFixed(2));
-  const late = unanswered.filter(counts).length;
-  return { p50_ms: at(0.5), p99_ms: at(0.99), p999_ms: at(0.999), sent: sorted.length, unanswered: late };
 }
 
 /** The percentiles of an outcome: one set, or one for forwarded and one for direct requests. */

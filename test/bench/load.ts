@@ -2,7 +2,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { RUNTIME } from '../../src/runtime.ts';
-import { Requests, type Running, type Stage, type Topics } from './stage.ts';
+import type { Running } from './running.ts';
+import { Requests, type Stage, type Topics } from './stage.ts';
 
 /** Requests in one append. */
 const MAX_RECORDS = 1_000;

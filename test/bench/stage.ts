@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -14,14 +14,8 @@ import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import type { ListOffsetsResponse } from '../../src/kafka/wire/record-apis.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
-import { startProcessServers } from '../support/process-servers.ts';
-import type { TestServers } from '../support/servers.ts';
-
-/**
- * The processes that are compared. 'worker' serves requests. 'copy' consumes a record, produces it and commits, with
- * kafkajs. 'wire' reads a record, appends it to a ledger, follows the ledger and replies, with our own wire.
- */
-export type Contender = 'worker' | 'copy' | 'wire';
+import { type ProcessServers, startProcessServers } from '../support/process-servers.ts';
+import { type Contender, Running } from './running.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 const SCRIPTS = { copy: path('copy-loop.ts'), wire: path('wire-loop.ts') } as const;
@@ -31,11 +25,6 @@ const CALL_TIMEOUT_MS = 10_000;
 const REPLICATION_TIMEOUT_MS = 5_000;
 const LED_TIMEOUT_MS = 30_000;
 const LED_POLL_MS = 50;
-/** A contender that does not exit within this time of SIGTERM is killed. */
-const STOP_TIMEOUT_MS = 15_000;
-
-/** The unit of processor time in /proc. */
-const CPU_TICK_MS = 10;
 
 /** The topics of one run, created for it. */
 export interface Topics {
@@ -49,10 +38,11 @@ export interface Topics {
 /** What the benchmarks of requests share: servers, fresh topics for each run, and the processes that are measured. */
 export class Stage implements AsyncDisposable {
   readonly cluster: Cluster;
-  readonly #servers: TestServers;
+  readonly #servers: ProcessServers;
   readonly #main: string;
 
-  private constructor(servers: TestServers, main: string) {
+  /** On servers that end with the stage. */
+  constructor(servers: ProcessServers, main: string) {
     this.#servers = servers;
     this.#main = main;
     const dialer = kafkaDialer({ clientId: 'bench', tls: false });
@@ -69,7 +59,8 @@ export class Stage implements AsyncDisposable {
     return this.#servers.brokers;
   }
 
-  async topics(partitions: number): Promise<Topics> {
+  /** `main`: the main.ts that creates the topics, where it is not that of this stage. */
+  async topics(partitions: number, main: string = this.#main): Promise<Topics> {
     const id = randomUUID().slice(0, 8);
     const replies = `b${id}.replies.main`;
     const env = {
@@ -91,7 +82,7 @@ export class Stage implements AsyncDisposable {
       API_PORT: 'off',
       LOG_LEVEL: 'warn',
     };
-    const init = this.#run([this.#main, 'topics', 'init', '--reply-topic', replies], env);
+    const init = this.#run([main, 'topics', 'init', '--reply-topic', replies], env);
     const [code] = await once(init, 'exit');
     if (code !== 0) throw new Error('idalloc topics init failed: its error is above');
     const [requests, ledger] = [env.REQUEST_TOPIC, env.LEDGER_TOPIC];
@@ -100,8 +91,8 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. `main`: that of
-   * another worker.
+   * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. `main`: the
+   * main.ts of another checkout's worker, on topics of this one.
    */
   start(
     contender: Contender,
@@ -179,82 +170,6 @@ export class Stage implements AsyncDisposable {
   }
 }
 
-/** The process of a contender. */
-export class Running implements AsyncDisposable {
-  readonly #contender: Contender;
-  readonly #child: ChildProcess;
-  readonly #index: string | undefined;
-  readonly #ended: Promise<unknown>;
-  #exit: string | undefined;
-
-  /** `index`: a directory to remove when the process is stopped. */
-  constructor(contender: Contender, child: ChildProcess, index: string | undefined) {
-    this.#contender = contender;
-    this.#child = child;
-    this.#index = index;
-    this.#ended = once(child, 'exit').then(([code, signal]) => {
-      this.#exit = String(code ?? signal);
-    });
-  }
-
-  /** Processor time since its start, of all its threads; NaN if the system does not report it. */
-  cpuMs(): number {
-    try {
-      const stat = readFileSync(`/proc/${this.#child.pid}/stat`, 'latin1');
-      const [user = '', system = ''] = stat
-        .slice(stat.lastIndexOf(')') + 2)
-        .split(' ')
-        .slice(11, 13);
-      return (Number(user) + Number(system)) * CPU_TICK_MS;
-    } catch {
-      return Number.NaN;
-    }
-  }
-
-  /** The number of open connections to the port of this `host:port`, from Linux' connection tables. */
-  connections(broker: string): number {
-    const port = Number(broker.slice(broker.lastIndexOf(':') + 1));
-    const proc = `/proc/${this.#child.pid}`;
-    const own = new Set(
-      readdirSync(`${proc}/fd`).map((fd) => /socket:\[(\d+)\]/.exec(linkOf(`${proc}/fd/${fd}`))?.[1]),
-    );
-    const sockets = ['tcp', 'tcp6'].flatMap((table) =>
-      readFileSync(`${proc}/net/${table}`, 'latin1').trim().split('\n').slice(1),
-    );
-    return sockets.filter((line) => {
-      const [, , remote = '', state, , , , , , inode] = line.trim().split(/\s+/);
-      return (
-        state === ESTABLISHED && own.has(inode) && Number.parseInt(remote.slice(remote.indexOf(':') + 1), 16) === port
-      );
-    }).length;
-  }
-
-  /** @throws Error when the process has exited by itself. */
-  check(): void {
-    if (this.#exit !== undefined) throw new Error(`the ${this.#contender} exited during the run, with ${this.#exit}`);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#child.kill('SIGTERM');
-    const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_TIMEOUT_MS);
-    await this.#ended;
-    clearTimeout(timer);
-    if (this.#index !== undefined) rmSync(this.#index, { recursive: true, force: true });
-  }
-}
-
-/** The state of an open connection in Linux' connection tables. */
-const ESTABLISHED = '01';
-
-/** The target of a descriptor's link; '' if the descriptor was closed meanwhile. */
-function linkOf(path: string): string {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return '';
-  }
-}
-
 /** Builds requests for `ids` IDs each. */
 export class Requests {
   readonly #topics: Topics;
@@ -280,7 +195,12 @@ export class Requests {
 }
 
 /** Resolves when `isDone` resolves to true; rejects after `timeoutMs`, and when the contender has exited. */
-export async function until(running: Running, timeoutMs: number, pollMs: number, isDone: () => Promise<boolean>) {
+export async function until(
+  running: Pick<Running, 'check'>,
+  timeoutMs: number,
+  pollMs: number,
+  isDone: () => Promise<boolean>,
+): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
   while (!(await isDone())) {
     running.check();

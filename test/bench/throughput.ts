@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { fill, type Rate, rateOf } from './backlog.ts';
-import { type Contender, MAIN, median, Stage } from './stage.ts';
+import type { Contender } from './running.ts';
+import { MAIN, median, Stage } from './stage.ts';
 
 /**
  * Requests per second of one worker, as ratios to two baselines over the same records: a bare kafkajs copy loop (consume,

@@ -349,6 +349,11 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 360,
     shows: 'a real Prometheus fires each alert for the fault that it names, and none for workers that serve',
   },
+  speed: {
+    project: 'alone',
+    seconds: 240,
+    shows: 'throughput, latency, idle cost and index, measured in turn with the last release',
+  },
   chaos: { project: 'alone', seconds: 94, shows: 'faults of everything at once: it breaks the servers in any order' },
   listeners: {
     project: 'alone',

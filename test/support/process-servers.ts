@@ -2,22 +2,31 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startEtcd } from '../../ops/dev/etcd-process.ts';
-import { startKafka } from '../../ops/dev/kafka-process.ts';
+import { type KafkaOptions, startKafka } from '../../ops/dev/kafka-process.ts';
 import { LEAST_SESSION_MS, type ServerParts, SUITE, type TestServers } from './servers.ts';
 
 const MEMBER_GRACE_MS = 500;
+
+export interface ProcessServers extends TestServers {
+  /** Where the broker keeps its records. */
+  readonly kafkaData: string;
+  /** The broker's process; undefined without a broker. */
+  kafkaPid(): number | undefined;
+}
 
 /** Starts Kafka and an etcd cluster as child processes, with data that is removed when they stop. */
 export async function startProcessServers(
   log: (line: string) => void,
   parts: ServerParts = SUITE,
-): Promise<TestServers> {
+  more: Pick<KafkaOptions, 'ports' | 'properties'> = {},
+): Promise<ProcessServers> {
   const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
   const kafkaDir = join(dir, 'kafka');
   const removeData = () => rm(dir, { recursive: true, force: true });
-  const properties = { 'group.min.session.timeout.ms': String(LEAST_SESSION_MS) };
+  const properties = { 'group.min.session.timeout.ms': String(LEAST_SESSION_MS), ...more.properties };
+  const kafkaOptions = { ...more, dir: kafkaDir, log, properties };
   const [kafka, etcd] = await Promise.allSettled([
-    parts.kafka ? startKafka({ dir: kafkaDir, log, properties }) : undefined,
+    parts.kafka ? startKafka(kafkaOptions) : undefined,
     parts.etcdMembers > 0 ? startEtcd({ dir: join(dir, 'etcd'), size: parts.etcdMembers, log }) : undefined,
   ]);
   if (kafka.status === 'rejected' || etcd.status === 'rejected') {
@@ -41,6 +50,8 @@ export async function startProcessServers(
   };
   return {
     kind: 'processes',
+    kafkaData: join(kafkaDir, 'data'),
+    kafkaPid: () => broker?.pid,
     brokers,
     etcdEndpoints: etcd.value?.endpoints ?? [],
     pauseEtcd: (index) => signal(index, 'SIGSTOP'),
@@ -52,7 +63,7 @@ export async function startProcessServers(
     killKafka: async () => broker?.kill(),
     async restartKafka() {
       await broker?.stop();
-      broker = await startKafka({ dir: kafkaDir, log, properties });
+      broker = await startKafka(kafkaOptions);
       const [before, now] = [brokers.join(), broker.brokers.join()];
       if (now !== before) throw new Error(`Kafka moved from ${before} to ${now}: another process has taken its port`);
     },

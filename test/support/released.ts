@@ -41,11 +41,15 @@ export async function workerOf({ version, commit }: Release): Promise<readonly s
     git('archive', `--output=${archive}`, commit, ...FILES);
     const unpack = { purpose: `unpacking ${version}`, timeoutMs: INSTALL_MS, cwd: into };
     await run({ ...unpack, command: 'tar', args: ['-xf', archive] });
-    const isSame = readFileSync(join(into, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));
-    // Most releases differ from the next in their sources only.
-    if (isSame) return symlinkSync(join(ROOT, 'node_modules'), join(into, 'node_modules'));
-    const args = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
-    await run({ command: 'npm', args, cwd: into, purpose: `npm ci of ${version}`, timeoutMs: INSTALL_MS });
+    await installDependencies(into, version);
   });
   return [process.execPath, join(dir, 'src/main.ts'), 'worker'];
+}
+
+/** Installs what the worker of a tree needs. Most trees differ from this one in their sources only, and share its packages. */
+export async function installDependencies(dir: string, name: string): Promise<void> {
+  const isSame = readFileSync(join(dir, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));
+  if (isSame) return symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'));
+  const args = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
+  await run({ command: 'npm', args, cwd: dir, purpose: `npm ci of ${name}`, timeoutMs: INSTALL_MS });
 }

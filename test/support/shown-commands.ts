@@ -100,6 +100,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run check:advisories', { file: CHECK, by: '&& npm run check:advisories' }],
   ['npx idalloc worker', { file: 'test/cli/orphan.test.ts', by: "npm_command: 'exec'" }],
   ['npm run notice', { file: 'test/ops/shipped.test.ts', by: 'noticeOf(SHIPPED)' }],
+  ['npm run bench -- --compare COMMIT', { file: 'test/integration/speed.test.ts', by: "'--compare', commit" }],
   ['npm run sbom', { file: 'test/ops/shipped.test.ts', by: 'readBom()' }],
   ['npm run docs:reference', { file: 'test/docs/reference.test.ts', by: 'renderReference(page)' }],
   ['npm run dashboard', { file: 'test/grafana/dashboard.test.ts', by: 'renderDashboard(' }],

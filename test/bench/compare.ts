@@ -1,0 +1,140 @@
+import { parseArgs } from 'node:util';
+import { table } from '../../src/cli/table.ts';
+import { type Compared, compared, type Pair } from './comparison.ts';
+import { METHOD, MOST_PAIRS } from './spread.ts';
+import { MAIN, Stage } from './stage.ts';
+import { BENCHES, type Bench, type Figures, idle, index, type Settings, serve } from './tree-benches.ts';
+import { type Tree, thisTree, treeOf } from './trees.ts';
+
+/**
+ * Two trees, measured in turn on the same servers by the benchmarks of this tree: which is faster, and whether the figures can
+ * tell. The order changes with each round (this, other, other, this …), so that a drift of the machine favours neither.
+ */
+const { values } = parseArgs({
+  options: {
+    compare: { type: 'string' },
+    bench: { type: 'string', default: BENCHES.join() },
+    rounds: { type: 'string', default: '6' },
+    minutes: { type: 'string', default: 'Infinity' },
+    'fail-below': { type: 'string', default: '0' },
+    requests: { type: 'string', default: '100000' },
+    partitions: { type: 'string', default: '8' },
+    rates: { type: 'string', default: '1000,10000' },
+    seconds: { type: 'string', default: '5' },
+    settle: { type: 'string', default: '70' },
+    entries: { type: 'string', default: '500000' },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+if (values.help || values.compare === undefined) {
+  process.stdout.write(
+    [
+      'Compares this tree with a commit: each figure as a ratio with its spread. Above 1 this tree is better.',
+      'npm run bench -- --compare COMMIT [--bench throughput,latency,idle,index] [--rounds 6] [--fail-below 0.9] [--json]',
+      '                 [--minutes N] [--requests 100000] [--partitions 8] [--rates 1000,10000] [--seconds 5] [--settle 70]',
+      '                 [--entries 500000]',
+      '  --rounds      each measures both trees; fewer than 4 tell little',
+      '  --minutes     begins no further round that would not end in this time; an idle worker is measured last',
+      '  --fail-below  exits with 1 if even the upper end of the spread of a ratio is below this',
+      '  --requests    that wait when a worker starts, for its throughput',
+      '  --rates       requests/s at which latency is measured, each for --seconds, as is each look at an idle worker',
+      '  --settle      seconds until a worker counts as idle',
+      '  --entries     of the index',
+      `The spread is a ${METHOD}.`,
+      '',
+    ].join('\n'),
+  );
+  process.exit(values.help ? 0 : 1);
+}
+
+const begunMs = performance.now();
+const benches = benchesOf(values.bench);
+const rounds = Number(values.rounds);
+if (!(rounds >= 1 && rounds <= MOST_PAIRS)) throw new RangeError(`--rounds must be from 1 to ${MOST_PAIRS}`);
+const failBelow = Number(values['fail-below']);
+const settings: Settings = {
+  partitions: Number(values.partitions),
+  requests: Number(values.requests),
+  rates: values.rates.split(',').map(Number),
+  seconds: Number(values.seconds),
+  settleSeconds: Number(values.settle),
+  entries: Number(values.entries),
+};
+const say = (line: string) => process.stderr.write(`${line}\n`);
+
+function benchesOf(text: string): readonly Bench[] {
+  const names = text.split(',');
+  const wrong = names.find((name) => !(BENCHES as readonly string[]).includes(name));
+  if (wrong !== undefined) throw new RangeError(`--bench has no '${wrong}': it takes some of ${BENCHES.join()}`);
+  return names as Bench[];
+}
+
+/** All figures of a tree that are measured one tree at a time. */
+async function measure(stage: Stage, tree: Tree): Promise<Figures> {
+  const serves = benches.includes('throughput') || benches.includes('latency');
+  return {
+    ...(serves ? await serve(stage, tree, benches, settings) : {}),
+    ...(benches.includes('index') ? await index(tree, settings) : {}),
+  };
+}
+
+async function pairsOf(stage: Stage, here: Tree, there: Tree): Promise<readonly Pair[]> {
+  const pairs: Pair[] = [];
+  const isIdleWanted = benches.includes('idle');
+  const idleMs = isIdleWanted ? 1_000 * (settings.settleSeconds + rounds * settings.seconds) : 0;
+  const endMs = begunMs + Number(values.minutes) * 60_000 - idleMs;
+  let longestMs = 0;
+  for (let round = 1; round <= rounds && benches.some((bench) => bench !== 'idle'); round += 1) {
+    const startMs = performance.now();
+    if (round > 1 && startMs + longestMs > endMs) break;
+    const isHereFirst = round % 2 === 1;
+    const first = await measure(stage, isHereFirst ? here : there);
+    const second = await measure(stage, isHereFirst ? there : here);
+    pairs.push(isHereFirst ? [first, second] : [second, first]);
+    longestMs = Math.max(longestMs, performance.now() - startMs);
+    say(`round ${round}: ${JSON.stringify(pairs.at(-1))}`);
+  }
+  if (!isIdleWanted) return pairs;
+  const looks = await idle(stage, [here, there], rounds, settings);
+  return [...pairs, ...looks.map(([one = {}, other = {}]): Pair => [one, other])];
+}
+
+const NUMBER = new Intl.NumberFormat('en', { maximumSignificantDigits: 4 });
+
+/** A bound of an interval; few or very different pairs have intervals that say nothing. */
+const bound = (value: number): string => (value < 100 ? value.toFixed(2) : '100+');
+
+function text(found: readonly Compared[], there: Tree): string {
+  const right = true;
+  const columns = [
+    { title: 'figure' },
+    { title: 'this tree', right },
+    { title: there.name, right },
+    { title: 'ratio', right },
+    { title: 'spread', right },
+    { title: 'this tree is' },
+  ];
+  const rows = found.map(({ figure, here, there: other, ratio, low, high, pairs, verdict, isLoss }) => [
+    figure,
+    NUMBER.format(here),
+    NUMBER.format(other),
+    ratio.toFixed(2),
+    pairs > 1 ? `${bound(low)} to ${bound(high)}` : 'one pair',
+    isLoss ? `below ${failBelow}` : verdict,
+  ]);
+  return `${table(columns, rows)}\nAbove 1 this tree is better. Spread: ${METHOD}.\n`;
+}
+
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
+const here = thisTree();
+using there = await treeOf(values.compare);
+say(`comparing ${here.name} with ${there.name}: ${benches.join(', ')}`);
+await using stage = await Stage.open(say, MAIN);
+const found = compared(await pairsOf(stage, here, there), failBelow);
+process.stdout.write(
+  values.json
+    ? `${JSON.stringify({ here: here.name, there: there.name, method: METHOD, figures: found })}\n`
+    : text(found, there),
+);
+process.exitCode = found.some((one) => one.isLoss) ? 1 : 0;
