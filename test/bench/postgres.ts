@@ -22,11 +22,14 @@ export interface PostgresNumbers extends AsyncDisposable {
   taken(): Promise<{ readonly numbers: number; readonly documents: number }>;
 }
 
+/** A server, and a pool of connections to it. */
+export interface Postgres extends AsyncDisposable {
+  readonly version: string;
+  readonly sql: postgres.Sql;
+}
+
 /** A server of its own with the default settings, on a new directory that is removed with it; undefined if PostgreSQL is not installed. */
-export async function startPostgres(
-  sequences: readonly string[],
-  connections: number,
-): Promise<PostgresNumbers | undefined> {
+export async function startPostgres(connections: number): Promise<Postgres | undefined> {
   const programs = programDirectory();
   if (programs === undefined) return undefined;
   const dir = mkdtempSync(join(tmpdir(), 'idalloc-postgres-'));
@@ -58,24 +61,40 @@ export async function startPostgres(
         ),
       { timeoutMs: READY_MS },
     );
-    await sql`create table sequences (name text primary key, next bigint not null)`;
-    await sql`create table documents (sequence text, number bigint, document text, primary key (sequence, number))`;
-    await sql`insert into sequences select name, 1 from unnest(${sql.array([...sequences])}::text[]) as name`;
     const [{ server_version: version = '' } = {}] = await sql`show server_version`;
-    return {
-      version,
-      take: (sequence, count, document) => take(sql, sequence, count, document),
-      async taken() {
-        const [{ numbers = 0 } = {}] = await sql`select sum(next - 1)::float8 as numbers from sequences`;
-        const [{ documents = 0 } = {}] = await sql`select count(*)::float8 as documents from documents`;
-        return { numbers, documents };
-      },
-      [Symbol.asyncDispose]: stop,
-    };
+    return { version, sql, [Symbol.asyncDispose]: stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+/** Gapless numbers of some sequences, on a server that ends with them; undefined if PostgreSQL is not installed. */
+export async function startNumbers(
+  sequences: readonly string[],
+  connections: number,
+): Promise<PostgresNumbers | undefined> {
+  const server = await startPostgres(connections);
+  if (server === undefined) return undefined;
+  const { sql, version } = server;
+  try {
+    await sql`create table sequences (name text primary key, next bigint not null)`;
+    await sql`create table documents (sequence text, number bigint, document text, primary key (sequence, number))`;
+    await sql`insert into sequences select name, 1 from unnest(${sql.array([...sequences])}::text[]) as name`;
+  } catch (error) {
+    await server[Symbol.asyncDispose]();
+    throw error;
+  }
+  return {
+    version,
+    take: (sequence, count, document) => take(sql, sequence, count, document),
+    async taken() {
+      const [{ numbers = 0 } = {}] = await sql`select sum(next - 1)::float8 as numbers from sequences`;
+      const [{ documents = 0 } = {}] = await sql`select count(*)::float8 as documents from documents`;
+      return { numbers, documents };
+    },
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
 }
 
 async function take(sql: postgres.Sql, sequence: string, count: number, document: string): Promise<void> {

@@ -5,7 +5,8 @@ import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
-import { type PostgresNumbers, startPostgres } from './postgres.ts';
+import { closedLoop } from './closed-loop.ts';
+import { type PostgresNumbers, startNumbers } from './postgres.ts';
 import { median } from './stage.ts';
 
 /**
@@ -57,18 +58,8 @@ let run = 0;
 
 /** Requests a second with that many in flight. */
 async function highestRate(ask: Ask): Promise<number> {
-  const untilMs = performance.now() + seconds * 1_000;
   run += 1;
-  let nth = 0;
-  let done = 0;
-  const lane = async () => {
-    while (performance.now() < untilMs) {
-      await ask(nth++);
-      done += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: inFlight }, lane));
-  return done / seconds;
+  return (await closedLoop(ask, inFlight, seconds)).perSecond;
 }
 
 /** The p99 latency at a rate, from when each request was due, in ms. */
@@ -159,7 +150,7 @@ const ratio = (value: number) => Number(value.toFixed(2));
 
 const servers = await startProcessServers(say);
 try {
-  await using database = await startPostgres(names, Number(values.connections));
+  await using database = await startNumbers(names, Number(values.connections));
   say(
     database === undefined
       ? 'PostgreSQL is not installed, so it is left out (Debian: postgresql)'

@@ -67,7 +67,7 @@ if (!names.includes('off')) throw new Error('--only needs off, to which the othe
 
 async function serve(stage: Stage, { env, headers, main }: Contender): Promise<Rate> {
   const topics = await stage.topics(partitions);
-  await fill(stage, topics, requests, 1, headers === undefined ? {} : { headers });
+  await fill(stage, topics, requests, 1, { headers });
   await using running = stage.start('worker', topics, env, main);
   return await rateOf(stage, topics, running, requests);
 }

@@ -8,6 +8,8 @@ export interface HttpLoad {
   readonly count: number;
   readonly requests: number;
   readonly connections: number;
+  /** Ranges rather than each ID with its parts; not with `seen`. */
+  readonly encoding?: 'ranges';
   readonly headers?: Readonly<Record<string, string>>;
   /** Collects every ID of every response, which slows the load down. */
   readonly seen?: SeenIds;
@@ -28,7 +30,7 @@ const VALUE = /"value_hex":"([0-9a-f]{16})"/g;
 
 /** Sends requests for IDs over several connections, with one request in flight on each, with autocannon. */
 export async function loadHttp(load: HttpLoad): Promise<HttpLoadResult> {
-  const { url, count, requests, connections, headers = {}, seen } = load;
+  const { url, count, requests, connections, encoding, headers = {}, seen } = load;
   const verifyBody = (body: unknown) => {
     let found = 0;
     for (const [, hex] of String(body).matchAll(VALUE)) {
@@ -38,7 +40,7 @@ export async function loadHttp(load: HttpLoad): Promise<HttpLoadResult> {
     return found === count;
   };
   const result = await autocannon({
-    url: `${url}/api/v1/ids?count=${count}`,
+    url: `${url}/api/v1/ids?count=${count}${encoding === undefined ? '' : `&encoding=${encoding}`}`,
     amount: requests,
     connections,
     headers,

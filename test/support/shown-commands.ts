@@ -150,6 +150,7 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench:latency',
   'npm run bench:idle',
   'npm run bench:replay',
+  'npm run bench:report',
   'npm run bench:neighbour',
   'npm run bench:sequence',
   'npm run bench:traces',

@@ -1,0 +1,104 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from '../dev/paths.ts';
+
+/** A run of `npm run bench:report`, from which plots and tables of docs/operations/capacity.md are made. */
+export interface CapacityData {
+  /** YYYY-MM-DD. */
+  readonly date: string;
+  readonly version: string;
+  readonly machine: Machine;
+  /** By IDs in a request; the first is 1. */
+  readonly counts: readonly Served[];
+  /** The ways of a request of one ID; the first is the usual one. */
+  readonly ways: readonly (Served & { readonly way: string })[];
+  readonly latency: {
+    /** The highest rate, requests/s. */
+    readonly maximum: number;
+    readonly points: readonly LatencyPoint[];
+  };
+  /** One worker over so many partitions; the first is 1. */
+  readonly partitions: readonly (Served & { readonly partitions: number })[];
+  /** So many workers over 12 partitions. */
+  readonly workers: readonly (Served & { readonly workers: number })[];
+  readonly index: readonly IndexSize[];
+  readonly forms: readonly Form[];
+  readonly doors: readonly Door[];
+  /** IDs from memory, in one process. */
+  readonly inProcess: readonly { readonly name: string; readonly nsPerId: number }[];
+}
+
+interface Machine {
+  readonly processor: string;
+  readonly cores: number;
+  readonly memoryGib: number;
+  readonly node: string;
+  readonly servers: readonly string[];
+}
+
+/** Requests that were served as fast as possible. */
+export interface Served {
+  /** IDs in each request. */
+  readonly count: number;
+  readonly requestsPerS: number;
+  /** Processor time of the workers for a request, in µs. */
+  readonly workerUs: number;
+  /** Processor time of the broker for a request, with one replica of each topic, in µs. */
+  readonly brokerUs: number;
+  /** Bytes of a request in the topics, in one replica. */
+  readonly bytes: { readonly requests: number; readonly ledger: number; readonly replies: number };
+  /** Memory of a worker at the end, in MiB. */
+  readonly memoryMib: number;
+}
+
+export interface LatencyPoint {
+  /** Of the maximum. */
+  readonly share: number;
+  readonly requestsPerS: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+export interface IndexSize {
+  readonly entries: number;
+  readonly diskBytesPerEntry: number;
+  readonly memoryBytesPerEntry: number;
+  readonly restorePerS: number;
+}
+
+export interface Form {
+  readonly form: string;
+  readonly formatNs: number;
+  readonly parseNs: number;
+}
+
+/** What a user may call for unique numbers. */
+export interface Door {
+  readonly name: string;
+  /** IDs in each request. */
+  readonly count: number;
+  readonly requestsPerS: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+/** Requests that each door has in flight. */
+export const IN_FLIGHT = 64;
+
+/** What is lost or repeated when the process or the machine dies, by the name of the door. */
+export const CRASH: Readonly<Record<string, string>> = {
+  'idalloc over Kafka': 'nothing: a batch that was decided is found again',
+  'idalloc over HTTP': 'the IDs of lost responses are never used',
+  'Redis INCRBY, as installed': '**IDs repeat**: the count goes back to the last snapshot, up to an hour',
+  'Redis INCRBY, fsync always': 'the IDs of lost responses are never used; a fail-over to a replica may repeat IDs',
+  'PostgreSQL nextval': 'up to 32 blocks are never used; a fail-over to an asynchronous replica may repeat IDs',
+  'UUIDv7, in process': 'nothing; unique by chance only',
+  'idalloc client, next()': 'the IDs of the buffer are never used',
+};
+
+export const DATA_FILE = join(ROOT, 'docs/operations/capacity.json');
+
+/** The run that the page shows. */
+export function readData(): CapacityData {
+  return JSON.parse(readFileSync(DATA_FILE, 'utf8'));
+}

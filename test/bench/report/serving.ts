@@ -1,0 +1,154 @@
+import type { CapacityData, LatencyPoint, Served } from '../../../ops/capacity/data.ts';
+import { fill, rateOf } from '../backlog.ts';
+import { Load } from '../load.ts';
+import { percentilesOf } from '../percentiles.ts';
+import { cpuMsOf } from '../running.ts';
+import { median } from '../stage.ts';
+import type { ReportServers } from './servers.ts';
+
+/** How much each measurement does: 1 is the whole report, less is a trial of the program. */
+export interface Effort {
+  readonly scale: number;
+  readonly rounds: number;
+  readonly say: (line: string) => void;
+}
+
+interface Case {
+  readonly count: number;
+  readonly partitions: number;
+  readonly workers: number;
+  /** Requests are sent to another partition than their own. */
+  readonly isForwarded: boolean;
+  /** Variables of the workers besides. */
+  readonly env: Readonly<Record<string, string>>;
+}
+const USUAL: Case = { count: 1, partitions: 12, workers: 1, isForwarded: false, env: {} };
+
+/** At full effort: so many requests of one ID take a worker some seconds. */
+const REQUESTS = 200_000;
+const LEAST_REQUESTS = 1_000;
+/** The layout has 4,096 IDs in each ms, so requests of more IDs are served more slowly. */
+const IDS_PER_MS = 4_096;
+const LARGE_MS = 4_000;
+const START_TIMEOUT_MS = 60_000;
+/** Requests in flight while the highest rate is measured: enough that each fetch of the worker is full. */
+const OUTSTANDING = 20_000;
+const WARM_UP_SECONDS = 2;
+const MIB = 2 ** 20;
+
+/** Serves a backlog of requests as fast as possible, once. */
+async function serveOnce(report: ReportServers, { scale }: Effort, one: Case): Promise<Served> {
+  const { stage, servers } = report;
+  const { count, partitions, workers, isForwarded, env } = one;
+  const most = Math.min(REQUESTS, (IDS_PER_MS * LARGE_MS) / count);
+  const requests = Math.max(LEAST_REQUESTS, Math.round(scale * most));
+  const topics = await stage.topics(partitions);
+  await fill(stage, topics, requests, count, { shift: isForwarded ? 1 : 0 });
+  await using stack = new AsyncDisposableStack();
+  const fleet = Array.from({ length: workers }, () => stack.use(stage.start('worker', topics, env)));
+  // Each look at the workers is one at the broker, too.
+  const looks: { readonly workersMs: number; readonly brokerMs: number }[] = [];
+  const measured = {
+    check: () => {
+      for (const worker of fleet) worker.check();
+    },
+    cpuMs: () => {
+      const workersMs = fleet.reduce((sum, worker) => sum + worker.cpuMs(), 0);
+      looks.push({ workersMs, brokerMs: cpuMsOf(servers.kafkaPid()) });
+      return workersMs;
+    },
+  };
+  const { requests_per_s, cpu_us } = await rateOf(stage, topics, measured, requests);
+  const [first, last] = [looks.find(({ workersMs }) => workersMs > 0), looks.at(-1)];
+  const ofBroker = last && first ? (last.brokerMs - first.brokerMs) / (last.workersMs - first.workersMs) : Number.NaN;
+  // A forwarded request is two records of the request topic.
+  const bytes = (topic: string) => Math.round(report.bytesOf(topic) / requests);
+  return {
+    count,
+    requestsPerS: requests_per_s,
+    workerUs: cpu_us,
+    brokerUs: Number((cpu_us * ofBroker).toFixed(1)),
+    bytes: { requests: bytes(topics.requests), ledger: bytes(topics.ledger), replies: bytes(topics.replies) },
+    memoryMib: Math.round(Math.max(...fleet.map((worker) => worker.memoryBytes())) / MIB),
+  };
+}
+
+/** Cases in turn, round by round; of each the run with the median rate. */
+async function serve(report: ReportServers, effort: Effort, cases: readonly Partial<Case>[]): Promise<Served[]> {
+  const found = cases.map((): Served[] => []);
+  for (let round = 1; round <= effort.rounds; round += 1) {
+    for (const [i, one] of cases.entries()) {
+      const served = await serveOnce(report, effort, { ...USUAL, ...one });
+      effort.say(`round ${round}, ${JSON.stringify({ ...one, env: undefined })}: ${JSON.stringify(served)}`);
+      found[i]?.push(served);
+    }
+  }
+  return found.map((rounds) => {
+    const middle = median(rounds.map(({ requestsPerS }) => requestsPerS));
+    return rounds.find(({ requestsPerS }) => requestsPerS === middle) as Served;
+  });
+}
+
+const COUNTS = [1, 10, 100, 1_000, 10_000];
+const PARTITIONS = [1, 2, 4, 8, 16, 32, 64];
+const WORKERS = [1, 2, 3, 4];
+
+/** What a request costs by its IDs and by its way, and what partitions and workers change. */
+export async function serving(
+  report: ReportServers,
+  effort: Effort,
+): Promise<Pick<CapacityData, 'counts' | 'ways' | 'partitions' | 'workers'>> {
+  const counts = await serve(
+    report,
+    effort,
+    COUNTS.map((count) => ({ count })),
+  );
+  const ways: readonly (readonly [string, Partial<Case>])[] = [
+    ['to its own partition, without TLS', {}],
+    ['forwarded', { isForwarded: true }],
+    ['over TLS to the brokers', { env: report.tlsEnv }],
+  ];
+  const byWay = await serve(
+    report,
+    effort,
+    ways.map(([, one]) => one),
+  );
+  const byPartitions = await serve(
+    report,
+    effort,
+    PARTITIONS.map((partitions) => ({ partitions })),
+  );
+  const byWorkers = await serve(
+    report,
+    effort,
+    WORKERS.map((workers) => ({ workers })),
+  );
+  return {
+    counts,
+    ways: byWay.map((served, i) => ({ way: ways[i]?.[0] ?? '', ...served })),
+    partitions: byPartitions.map((served, i) => ({ partitions: PARTITIONS[i] ?? 0, ...served })),
+    workers: byWorkers.map((served, i) => ({ workers: WORKERS[i] ?? 0, ...served })),
+  };
+}
+
+const SHARES = [0.1, 0.25, 0.5, 0.8];
+
+/** Latency from request to reply at shares of the highest rate, of one worker. */
+export async function latency({ stage }: ReportServers, { scale, say }: Effort): Promise<CapacityData['latency']> {
+  const topics = await stage.topics(USUAL.partitions);
+  await using running = stage.start('worker', topics);
+  await using load = new Load(stage, topics, running, 1);
+  await load.firstReply(START_TIMEOUT_MS);
+  const maximum = Math.round(await load.maximum(OUTSTANDING, 8_000 * Math.max(scale, 0.25)));
+  await load.atRate('warm', Math.ceil((WARM_UP_SECONDS * maximum) / 2), maximum / 2);
+  const points: LatencyPoint[] = [];
+  for (const share of SHARES) {
+    const rate = Math.max(1, Math.round(share * maximum));
+    const outcome = await load.atRate(`share${share}`, Math.ceil(10 * scale * rate), rate);
+    const { p50_ms, p99_ms, unanswered } = percentilesOf(outcome);
+    if (unanswered > 0) throw new Error(`${unanswered} requests had no reply at ${rate} requests/s`);
+    points.push({ share, requestsPerS: rate, p50Ms: p50_ms, p99Ms: p99_ms });
+    say(`latency at ${rate} requests/s: p50 ${p50_ms} ms, p99 ${p99_ms} ms`);
+  }
+  return { maximum, points };
+}
