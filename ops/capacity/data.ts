@@ -85,15 +85,15 @@ export interface Door {
 /** Requests that each door has in flight. */
 export const IN_FLIGHT = 64;
 
-/** What is lost or repeated when the process or the machine dies, by the name of the door. */
+/** What a crash of a process or a machine loses or repeats, by the name of the door. */
 export const CRASH: Readonly<Record<string, string>> = {
-  'idalloc over Kafka': 'nothing: a batch that was decided is found again',
-  'idalloc over HTTP': 'the IDs of lost responses are never used',
-  'Redis INCRBY, as installed': '**IDs repeat**: the count goes back to the last snapshot, up to an hour',
-  'Redis INCRBY, fsync always': 'the IDs of lost responses are never used; a fail-over to a replica may repeat IDs',
-  'PostgreSQL nextval': 'up to 32 blocks are never used; a fail-over to an asynchronous replica may repeat IDs',
-  'UUIDv7, in process': 'nothing; unique by chance only',
-  'idalloc client, next()': 'the IDs of the buffer are never used',
+  'idalloc over Kafka': 'loses nothing: a decided batch is found again',
+  'idalloc over HTTP': 'loses IDs in lost responses',
+  'Redis INCRBY, as installed': '**repeats IDs** since the last snapshot, up to an hour',
+  'Redis INCRBY, fsync always': 'loses IDs in lost responses; a fail-over may repeat IDs',
+  'PostgreSQL nextval': 'loses up to 32 blocks; an asynchronous fail-over may repeat IDs',
+  'UUIDv7, in process': 'loses nothing; unique by chance only',
+  'idalloc client, next()': 'loses the buffer',
 };
 
 export const DATA_FILE = join(ROOT, 'docs/operations/capacity.json');

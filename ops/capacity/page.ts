@@ -1,5 +1,5 @@
 import { table } from '../dev/markdown.ts';
-import { type CapacityData, CRASH, IN_FLIGHT, type Served } from './data.ts';
+import { type CapacityData, CRASH, type Door, type Form, IN_FLIGHT, type Served } from './data.ts';
 import {
   BROKER_CORES,
   COPIES,
@@ -24,16 +24,8 @@ export const GOALS: readonly Goal[] = [
 const whole = (value: number) => Math.round(value).toLocaleString('en');
 const few = (value: number) => Number(value.toPrecision(3)).toLocaleString('en');
 
-function bytes(value: number): string {
-  const units = ['bytes', 'KB', 'MB', 'GB', 'TB'];
-  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(value) / 3)));
-  return `${few(value / 1_000 ** power)} ${units[power]}`;
-}
-
-function time(seconds: number): string {
-  if (seconds < 120) return `${few(seconds)} s`;
-  return seconds < 7_200 ? `${few(seconds / 60)} min` : `${few(seconds / 3_600)} h`;
-}
+const gigabytes = (bytes: number) => few(bytes / 1e9);
+const minutes = (seconds: number) => few(seconds / 60);
 
 /** The cells of a figure of requests. */
 function servedCells({ count, requestsPerS, workerUs, brokerUs }: Served): string[] {
@@ -79,34 +71,34 @@ const ROWS: readonly Row[] = [
     ({ partitions }) => `**${partitions}**`,
   ],
   [
-    '**brokers**',
+    `**brokers** of ${BROKER_CORES} cores`,
     `cores ÷ (${BROKER_CORES} × ${LOAD}), at least ${REPLICAS}`,
-    ({ brokers }) => `**${brokers}** with ${BROKER_CORES} cores`,
+    ({ brokers }) => `**${brokers}**`,
   ],
   ['entries', `requests/s × ${KEPT_S / 3_600} h`, ({ entries }) => whole(entries)],
   [
-    'written by all brokers',
+    'written by all brokers, MB/s',
     `requests/s × bytes of request, entry and reply × ${REPLICAS} replicas`,
-    ({ writtenBytesPerS }) => `${bytes(writtenBytesPerS)}/s`,
+    ({ writtenBytesPerS }) => few(writtenBytesPerS / 1e6),
   ],
-  ['disk of all brokers for the ledger', `entries × bytes × ${REPLICAS} replicas`, (plan) => bytes(plan.ledgerBytes)],
+  ['ledger on all brokers, GB', `entries × bytes × ${REPLICAS} replicas`, (plan) => gigabytes(plan.ledgerBytes)],
   [
-    'disk of each worker',
-    `entries × ${COPIES} copies ÷ workers × bytes of one more entry × ${DISK_SPARE}`,
-    (plan) => bytes(plan.indexBytes),
+    'disk of a worker, GB',
+    `entries × ${COPIES} copies ÷ workers × added bytes × ${DISK_SPARE}`,
+    (plan) => gigabytes(plan.indexBytes),
   ],
   [
-    'memory of each worker',
-    'the same entries × bytes of one more entry, and a worker without',
-    (plan) => bytes(plan.memoryBytes),
+    'memory of a worker, GB',
+    `entries × ${COPIES} copies ÷ workers × added bytes + a worker without`,
+    (plan) => gigabytes(plan.memoryBytes),
   ],
-  ['a worker without its `INDEX_DIR` has its copies again', 'its entries ÷ restored/s', (plan) => time(plan.restoreS)],
+  ['a worker restores all of its copies, min', 'its entries ÷ restored/s', (plan) => minutes(plan.restoreS)],
   [
-    'a partition without any copy is served again',
+    'a partition without a copy is restored, min',
     'entries ÷ partitions ÷ restored/s',
-    (plan) => time(plan.partitionRestoreS),
+    (plan) => minutes(plan.partitionRestoreS),
   ],
-  ['processor time in a year', 'cores × 8,760 h', (plan) => `${whole(plan.cpuHoursPerYear)} core hours`],
+  ['core hours a year', 'cores × 8,760 h', ({ cpuHoursPerYear }) => whole(cpuHoursPerYear)],
 ];
 
 function planned(data: CapacityData): string {
@@ -120,24 +112,47 @@ function planned(data: CapacityData): string {
   );
 }
 
-function doorRows({ doors, inProcess }: CapacityData): readonly (readonly string[])[] {
-  const rows = doors.map(({ name, count, requestsPerS, p50Ms, p99Ms }) => {
-    return [name, whole(count), whole(requestsPerS), whole(count * requestsPerS), few(p50Ms), few(p99Ms)];
+/** The ways to unique numbers, a row each, with their figures by IDs in a request. */
+function ways({ doors, inProcess }: CapacityData): string {
+  const counts = [...new Set(doors.map(({ count }) => count))];
+  const rows = [...Map.groupBy(doors, ({ name }) => name)].map(([name, its]) => {
+    const of = (figure: (door: Door) => string) => its.map(figure).join(' / ');
+    return [
+      name,
+      of(({ requestsPerS }) => whole(requestsPerS)),
+      of(({ count, requestsPerS }) => whole(count * requestsPerS)),
+      of(({ p50Ms }) => few(p50Ms)),
+      of(({ p99Ms }) => few(p99Ms)),
+    ];
   });
-  return [...rows, ...inProcess.map(({ name, nsPerId }) => [name, '1', '', whole(1e9 / nsPerId), '', ''])];
+  const fromMemory = inProcess.map(({ name, nsPerId }) => [name, '', whole(1e9 / nsPerId), '', '']);
+  return table(
+    [
+      `${counts.join(' / ')} IDs, ${IN_FLIGHT} requests at a time`,
+      'requests/s',
+      'IDs/s',
+      'p50, ms',
+      'p99, ms',
+      'a crash',
+    ],
+    [...rows, ...fromMemory].map(([name = '', ...figures]) => [name, ...figures, CRASH[name] ?? '']),
+  );
 }
 
-function crashes({ doors, inProcess }: CapacityData): string {
-  const names = new Set([...doors, ...inProcess].map(({ name }) => name));
-  return table(
-    ['way', 'when a process or a machine dies'],
-    [...names].map((name) => [name, CRASH[name] ?? '']),
-  );
+function costOfForms({ forms }: CapacityData): string {
+  const range = (ns: (form: Form) => number) => {
+    const sorted = forms.toSorted((one, other) => ns(one) - ns(other));
+    const [least, most] = [sorted[0], sorted.at(-1)];
+    return least && most
+      ? `${whole(ns(least))} ns (\`${least.form}\`) to ${whole(ns(most))} ns (\`${most.form}\`)`
+      : '';
+  };
+  return `takes ${range(({ formatNs }) => formatNs)}, reading one ${range(({ parseNs }) => parseNs)}.`;
 }
 
 /** The generated parts of the page, by the name of their markers. */
 export function partsOf(data: CapacityData): Readonly<Record<string, string>> {
-  const { machine, counts, ways, partitions, workers, latency, index, forms } = data;
+  const { machine, counts, partitions, workers, latency, index } = data;
   const [one] = counts;
   return {
     machine: `Measured on ${data.date} with version ${data.version}, on ${machine.cores} cores (${machine.processor}) and ${machine.memoryGib} GiB with
@@ -148,13 +163,10 @@ Node ${machine.node.replace('v', '')}; they also ran ${machine.servers.join(', '
     ),
     ways: served(
       'a request of one ID',
-      ways.map((row) => [row.way, row]),
+      data.ways.map((row) => [row.way, row]),
     ),
     bytes: `A request of one ID takes ${one?.bytes.requests} bytes in the request topic, ${one?.bytes.ledger} in the ledger and ${one?.bytes.replies} in the reply topic, on each replica.`,
-    forms: table(
-      ['form', 'write, ns', 'read, ns'],
-      forms.map(({ form, formatNs, parseNs }) => [`\`${form}\``, whole(formatNs), whole(parseNs)]),
-    ),
+    forms: `For whoever shows it, writing an ID in a [form](../reference/forms.md) ${costOfForms(data)}`,
     latency: table(
       ['load', 'requests/s', 'p50, ms', 'p99, ms'],
       latency.points.map(({ share, requestsPerS, p50Ms, p99Ms }) => [
@@ -183,7 +195,7 @@ Node ${machine.node.replace('v', '')}; they also ran ${machine.servers.join(', '
         whole(restorePerS),
       ]),
     ),
-    doors: `${table([`way, ${IN_FLIGHT} requests at a time`, 'IDs each', 'requests/s', 'IDs/s', 'p50, ms', 'p99, ms'], doorRows(data))}\n\n${crashes(data)}`,
+    doors: ways(data),
     plan: planned(data),
   };
 }

@@ -9,15 +9,20 @@ const TIMEOUT_MS = 120_000;
 /** A contender that answers fewer requests per ms, start-up not counted, is reported as stuck. */
 const SLOWEST_PER_MS = 3;
 
-/** Measured from the first tenth of the replies to the last reply, so that start-up does not count. */
+/** Start-up does not count. */
 export interface Rate {
   readonly requests_per_s: number;
   /** Processor time per request, in microseconds; other load on the machine changes it less than the rate. */
   readonly cpu_us: number;
+  /** The same of what was looked at besides. */
+  readonly beside_us?: number;
 }
 
 /** What is measured and watched: a process, or several together. */
-export type Measured = Pick<Running, 'cpuMs' | 'check'>;
+export interface Measured extends Pick<Running, 'cpuMs' | 'check'> {
+  /** Processor time of another process, which is looked at besides. */
+  besideMs?(): number;
+}
 
 /** Fills the request topic with `requests` requests for `ids` IDs each; `shift`: how many partitions each is off its own. */
 export async function fill(
@@ -39,24 +44,37 @@ export async function fill(
   }
 }
 
-/** The rate at which a contender that has just started serves a full topic; `before`: replies written by earlier runs. */
+/** By then one contender has started, and is at its speed. */
+const FIRST_TENTH = 0.1;
+
+/**
+ * The rate at which a contender that has just started serves a full topic, to the last reply; `before`: replies written by earlier runs;
+ * `fromShare`: the share of the replies from which on it is measured.
+ */
 export async function rateOf(
   stage: Stage,
   topics: Topics,
   running: Measured,
   requests: number,
   before = 0,
+  fromShare = FIRST_TENTH,
 ): Promise<Rate> {
-  let from: { readonly atMs: number; readonly cpuMs: number; readonly seen: number } | undefined;
+  let from:
+    | { readonly atMs: number; readonly cpuMs: number; readonly besideMs: number; readonly seen: number }
+    | undefined;
   let rate: Rate | undefined;
   await until(running, TIMEOUT_MS + requests / SLOWEST_PER_MS, POLL_MS, async () => {
     const seen = (await stage.written(topics.replies, topics.partitions)) - before;
-    const [atMs, cpuMs] = [performance.now(), running.cpuMs()];
-    if (from === undefined && seen >= requests / 10) from = { atMs, cpuMs, seen };
+    const [atMs, cpuMs, besideMs] = [performance.now(), running.cpuMs(), running.besideMs?.() ?? Number.NaN];
+    if (from === undefined && seen >= requests * fromShare) from = { atMs, cpuMs, besideMs, seen };
     if (from === undefined || seen < requests) return false;
     const served = seen - from.seen;
-    const requestsPerS = Math.round((1_000 * served) / (atMs - from.atMs));
-    rate = { requests_per_s: requestsPerS, cpu_us: Number(((1_000 * (cpuMs - from.cpuMs)) / served).toFixed(1)) };
+    const usEach = (tookMs: number) => Number(((1_000 * tookMs) / served).toFixed(1));
+    rate = {
+      requests_per_s: Math.round((1_000 * served) / (atMs - from.atMs)),
+      cpu_us: usEach(cpuMs - from.cpuMs),
+      ...(running.besideMs === undefined ? {} : { beside_us: usEach(besideMs - from.besideMs) }),
+    };
     return true;
   });
   if (rate === undefined) throw new Error('the contender had sent all replies before the first poll: raise --requests');

@@ -31,6 +31,7 @@ if (values.help) {
       'npm run bench -- [--requests 200000] [--partitions 8] [--rounds 3] [--ids-per-request 1,100] [--json]',
       '  --count N      the same as --ids-per-request N',
       '  --main PATH    main.ts of the worker, to compare another checkout',
+      'npm run bench -- --compare COMMIT compares this tree with a commit; with --help it says how.',
       '',
     ].join('\n'),
   );

@@ -34,7 +34,7 @@ describe('the page on capacity', () => {
 
   test('plans up to 3,000,000 IDs/s and 100,000 requests/s', () => {
     expect(GOALS.at(-1)).toEqual({ requestsPerS: 100_000, count: 30 });
-    expect(partsOf(DATA).plan).toContain(' 3,000,000 |');
+    expect(partsOf(DATA).plan).toContain('| 3,000,000 |');
   });
 
   test('every figure is a positive number', () => {

@@ -26,6 +26,9 @@ const USUAL: Case = { count: 1, partitions: 12, workers: 1, isForwarded: false, 
 
 /** At full effort: so many requests of one ID take a worker some seconds. */
 const REQUESTS = 200_000;
+/** Several workers have joined by the time at which half of twice as many are served. */
+const FLEET = { times: 2, fromShare: 0.5 };
+const ONE = { times: 1, fromShare: 0.1 };
 const LEAST_REQUESTS = 1_000;
 /** The layout has 4,096 IDs in each ms, so requests of more IDs are served more slowly. */
 const IDS_PER_MS = 4_096;
@@ -40,34 +43,32 @@ const MIB = 2 ** 20;
 async function serveOnce(report: ReportServers, { scale }: Effort, one: Case): Promise<Served> {
   const { stage, servers } = report;
   const { count, partitions, workers, isForwarded, env } = one;
-  const most = Math.min(REQUESTS, (IDS_PER_MS * LARGE_MS) / count);
+  const { times, fromShare } = workers > 1 ? FLEET : ONE;
+  const most = times * Math.min(REQUESTS, (IDS_PER_MS * LARGE_MS) / count);
   const requests = Math.max(LEAST_REQUESTS, Math.round(scale * most));
   const topics = await stage.topics(partitions);
   await fill(stage, topics, requests, count, { shift: isForwarded ? 1 : 0 });
   await using stack = new AsyncDisposableStack();
   const fleet = Array.from({ length: workers }, () => stack.use(stage.start('worker', topics, env)));
-  // Each look at the workers is one at the broker, too.
-  const looks: { readonly workersMs: number; readonly brokerMs: number }[] = [];
   const measured = {
     check: () => {
       for (const worker of fleet) worker.check();
     },
-    cpuMs: () => {
-      const workersMs = fleet.reduce((sum, worker) => sum + worker.cpuMs(), 0);
-      looks.push({ workersMs, brokerMs: cpuMsOf(servers.kafkaPid()) });
-      return workersMs;
-    },
+    cpuMs: () => fleet.reduce((sum, worker) => sum + worker.cpuMs(), 0),
+    besideMs: () => cpuMsOf(servers.kafkaPid()),
   };
-  const { requests_per_s, cpu_us } = await rateOf(stage, topics, measured, requests);
-  const [first, last] = [looks.find(({ workersMs }) => workersMs > 0), looks.at(-1)];
-  const ofBroker = last && first ? (last.brokerMs - first.brokerMs) / (last.workersMs - first.workersMs) : Number.NaN;
+  const {
+    requests_per_s,
+    cpu_us,
+    beside_us = Number.NaN,
+  } = await rateOf(stage, topics, measured, requests, 0, fromShare);
   // A forwarded request is two records of the request topic.
   const bytes = (topic: string) => Math.round(report.bytesOf(topic) / requests);
   return {
     count,
     requestsPerS: requests_per_s,
     workerUs: cpu_us,
-    brokerUs: Number((cpu_us * ofBroker).toFixed(1)),
+    brokerUs: beside_us,
     bytes: { requests: bytes(topics.requests), ledger: bytes(topics.ledger), replies: bytes(topics.replies) },
     memoryMib: Math.round(Math.max(...fleet.map((worker) => worker.memoryBytes())) / MIB),
   };
