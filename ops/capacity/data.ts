@@ -24,6 +24,8 @@ export interface CapacityData {
   readonly index: readonly IndexSize[];
   readonly forms: readonly Form[];
   readonly doors: readonly Door[];
+  /** What servers that can be asked for a count returned before and after `kill -9`. */
+  readonly crashes: readonly Crash[];
   /** IDs from memory, in one process. */
   readonly inProcess: readonly { readonly name: string; readonly nsPerId: number }[];
 }
@@ -80,6 +82,14 @@ export interface Door {
   readonly requestsPerS: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
+}
+
+/** The last ID before a server was killed, and the first after it started again; one more than the last if nothing is lost. */
+export interface Crash {
+  /** The name of the door. */
+  readonly name: string;
+  readonly last: number;
+  readonly next: number;
 }
 
 /** Requests that each door has in flight. */

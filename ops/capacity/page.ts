@@ -113,7 +113,7 @@ function planned(data: CapacityData): string {
 }
 
 /** The ways to unique numbers, a row each, with their figures by IDs in a request. */
-function ways({ doors, inProcess }: CapacityData): string {
+function ways({ doors, crashes, inProcess }: CapacityData): string {
   const counts = [...new Set(doors.map(({ count }) => count))];
   const rows = [...Map.groupBy(doors, ({ name }) => name)].map(([name, its]) => {
     const of = (figure: (door: Door) => string) => its.map(figure).join(' / ');
@@ -135,7 +135,11 @@ function ways({ doors, inProcess }: CapacityData): string {
       'p99, ms',
       'a crash',
     ],
-    [...rows, ...fromMemory].map(([name = '', ...figures]) => [name, ...figures, CRASH[name] ?? '']),
+    [...rows, ...fromMemory].map(([name = '', ...figures]) => {
+      const seen = crashes.filter((crash) => crash.name === name);
+      const counts = seen.map(({ last, next }) => `: ${whole(last)}, then ${whole(next)}`);
+      return [name, ...figures, `${CRASH[name] ?? ''}${counts.join('')}`];
+    }),
   );
 }
 

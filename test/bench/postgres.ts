@@ -25,7 +25,10 @@ export interface PostgresNumbers extends AsyncDisposable {
 /** A server, and a pool of connections to it. */
 export interface Postgres extends AsyncDisposable {
   readonly version: string;
+  /** Connects again by itself after a crash. */
   readonly sql: postgres.Sql;
+  /** Kills the server as a crash would, and starts it again on its data. */
+  crash(): Promise<void>;
 }
 
 /** A server of its own with the default settings, on a new directory that is removed with it; undefined if PostgreSQL is not installed. */
@@ -43,7 +46,8 @@ export async function startPostgres(connections: number): Promise<Postgres | und
   // A socket in the directory needs no free port.
   const [command = '', ...args] = commandOf('postgres', '-D', data, '-k', dir, '-c', 'listen_addresses=');
   const logFile = `${dir}.log`;
-  const child = await startChild({ name: 'PostgreSQL', command, args, cwd: dir, logFile });
+  const launch = () => startChild({ name: 'PostgreSQL', command, args, cwd: dir, logFile });
+  let child = await launch();
   const sql = postgres({ host: dir, user: USER, database: 'postgres', max: connections, onnotice: () => undefined });
   const stop = async () => {
     await sql.end({ timeout: 5 });
@@ -51,18 +55,20 @@ export async function startPostgres(connections: number): Promise<Postgres | und
     rmSync(dir, { recursive: true, force: true });
     rmSync(logFile, { force: true });
   };
-  try {
-    await untilReady(
-      child,
-      () =>
-        sql`select 1`.then(
-          () => true,
-          () => false,
-        ),
-      { timeoutMs: READY_MS },
+  const answers = () =>
+    sql`select 1`.then(
+      () => true,
+      () => false,
     );
+  const crash = async () => {
+    await child.kill();
+    child = await launch();
+    await untilReady(child, answers, { timeoutMs: READY_MS });
+  };
+  try {
+    await untilReady(child, answers, { timeoutMs: READY_MS });
     const [{ server_version: version = '' } = {}] = await sql`show server_version`;
-    return { version, sql, [Symbol.asyncDispose]: stop };
+    return { version, sql, crash, [Symbol.asyncDispose]: stop };
   } catch (error) {
     await stop();
     throw error;

@@ -71,6 +71,7 @@ async function measured(): Promise<CapacityData> {
     latency: latencies,
     ...parts,
     doors: others.doors,
+    crashes: others.crashes,
     inProcess: memory,
   };
 }

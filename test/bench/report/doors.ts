@@ -1,11 +1,11 @@
 import { v7 } from 'uuid';
-import { type CapacityData, type Door, IN_FLIGHT } from '../../../ops/capacity/data.ts';
+import { type CapacityData, type Crash, type Door, IN_FLIGHT } from '../../../ops/capacity/data.ts';
 import { IdClient } from '../../../src/client/index.ts';
 import { loadHttp } from '../../support/http-load.ts';
 import { Realm } from '../../support/realm.ts';
 import { closedLoop } from '../closed-loop.ts';
 import { startPostgres } from '../postgres.ts';
-import { startRedis } from './redis.ts';
+import { Redis } from './redis.ts';
 import type { ReportServers } from './servers.ts';
 import type { Effort } from './serving.ts';
 
@@ -22,6 +22,7 @@ const DRAWN = 1_000_000;
 
 interface Result {
   readonly doors: readonly Door[];
+  readonly crashes: readonly Crash[];
   /** Names and versions of the servers. */
   readonly servers: readonly string[];
 }
@@ -71,13 +72,19 @@ async function ownDoors({ servers }: ReportServers, effort: Effort): Promise<rea
 
 /** A block of numbers is one increment. */
 async function redisDoors(name: string, settings: readonly string[], effort: Effort): Promise<Result> {
-  await using redis = await startRedis(settings);
+  await using redis = await Redis.start(settings);
   if (redis === undefined) return missing('redis-server', effort);
-  const { client, version } = redis;
+  const { client } = redis;
   const doors: Door[] = [];
   for (const count of COUNTS) doors.push(await measure(name, count, effort, () => client.incrBy('ids', count)));
-  return { doors, servers: [`Redis ${version}`] };
+  const last = await client.incr('ids');
+  await redis.crash();
+  const crash = { name, last, next: await redis.client.incr('ids') };
+  return { doors, crashes: [crash], servers: [`Redis ${await redis.version()}`] };
 }
+
+const POSTGRES = 'PostgreSQL nextval';
+const sequenceOf = (count: number) => `ids_${count}`;
 
 /** A block of numbers is one step of a sequence that counts in blocks, as object mappers use it. */
 async function postgresDoors(effort: Effort): Promise<Result> {
@@ -85,17 +92,21 @@ async function postgresDoors(effort: Effort): Promise<Result> {
   if (server === undefined) return missing('postgresql', effort);
   const { sql, version } = server;
   const doors: Door[] = [];
+  const nextOf = async (name: string) => Number((await sql`select nextval(${name}) as id`)[0]?.id);
   for (const count of COUNTS) {
-    const name = `ids_${count}`;
+    const name = sequenceOf(count);
     await sql.unsafe(`create sequence ${name} increment by ${count}`);
-    doors.push(await measure('PostgreSQL nextval', count, effort, () => sql`select nextval(${name})`));
+    doors.push(await measure(POSTGRES, count, effort, () => sql`select nextval(${name})`));
   }
-  return { doors, servers: [`PostgreSQL ${version.split(' ')[0]}`] };
+  const last = await nextOf(sequenceOf(1));
+  await server.crash();
+  const crash = { name: POSTGRES, last, next: await nextOf(sequenceOf(1)) };
+  return { doors, crashes: [crash], servers: [`PostgreSQL ${version.split(' ')[0]}`] };
 }
 
 function missing(name: string, { say }: Effort): Result {
   say(`${name} is not installed, so it is left out (apt-get install ${name})`);
-  return { doors: [], servers: [] };
+  return { doors: [], crashes: [], servers: [] };
 }
 
 /** What a user may call for unique numbers, each through its usual client. */
@@ -108,6 +119,7 @@ export async function doors(report: ReportServers, effort: Effort): Promise<Resu
   ];
   return {
     doors: [...own, ...others.flatMap((one) => one.doors)],
+    crashes: others.flatMap((one) => one.crashes),
     servers: [...new Set(others.flatMap((one) => one.servers))],
   };
 }
