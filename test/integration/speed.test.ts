@@ -40,7 +40,7 @@ test('no figure is more than a tenth worse than in the last release, beyond the 
   expect(out, err).not.toBe('');
   const { figures } = JSON.parse(out) as { readonly figures: readonly Compared[] };
   const shown = figures.map(({ figure, ratio, low, high, pairs, verdict }) => {
-    const bounds = pairs > 1 ? `${low.toFixed(2)} to ${high.toFixed(2)}` : 'one pair';
+    const bounds = pairs > 1 ? `${low.toFixed(2)} to ${high.toFixed(2)}, ${pairs} pairs` : 'one pair';
     return `${figure}: ${ratio.toFixed(2)} times (${bounds}): ${verdict}`;
   });
   await report(context.annotate, `against ${release.version}:\n${shown.join('\n')}`);
