@@ -31,7 +31,7 @@ interface Axis {
   readonly values?: number[];
 }
 /** Short numbers, such as 10k. */
-const AXIS: Axis = { tickCount: 5, format: '~s' };
+const AXIS: Axis = { tickCount: 5, format: '.3~s' };
 
 const quantity = (field: string, title: string, scale?: 'log') => ({
   field,

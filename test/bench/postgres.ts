@@ -53,7 +53,7 @@ export async function startPostgres(connections: number): Promise<Postgres | und
     await sql.end({ timeout: 5 });
     await child.stop();
     rmSync(dir, { recursive: true, force: true });
-    rmSync(logFile, { force: true });
+    for (const log of [logFile, `${logFile}.1`]) rmSync(log, { force: true });
   };
   const answers = () =>
     sql`select 1`.then(
