@@ -19,7 +19,7 @@ const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as c
 const GROWTH_AGE_MS = 2_000;
 /** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
-/** Requests may name any number of topics, so the cache is bounded. */
+/** Requests may name any number of topics, so the cache is bounded: so many that exist, and so many that do not. */
 const MAX_REMEMBERED = 1_000;
 
 type ByName = ReadonlyMap<string, TopicMetadata>;
@@ -35,7 +35,8 @@ interface Remembered {
 export class ReplyTopics {
   readonly #cluster: Pick<Cluster, 'metadata'>;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
-  readonly #remembered = new Map<string, Remembered>();
+  /** Oldest first. Missing topics are apart: whoever names many of them must not push out those of others. */
+  readonly #remembered = { existing: new Map<string, Remembered>(), missing: new Map<string, Remembered>() };
   readonly #pending = new Map<string, Promise<TopicStatus>>();
   /** The topics to look up together at the end of this turn, and the answer to come. */
   #gathering: { readonly topics: Set<string>; readonly found: Promise<ByName> } | undefined;
@@ -50,7 +51,7 @@ export class ReplyTopics {
    * again, unless that was a moment ago. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer.
    */
   async status(topic: string, partition = 0): Promise<TopicStatus> {
-    const known = this.#remembered.get(topic);
+    const known = this.#known(topic);
     if (known !== undefined && this.#isCurrent(known, partition)) return known.status;
     const before = this.#pending.get(topic);
     if (before !== undefined) return await before;
@@ -67,7 +68,7 @@ export class ReplyTopics {
 
   /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
   invalidate(topic: string): void {
-    const known = this.#remembered.get(topic);
+    const known = this.#known(topic);
     if (known !== undefined) this.#remember(topic, known.status, 0, known.isUnwritable);
   }
 
@@ -78,7 +79,15 @@ export class ReplyTopics {
 
   /** The topic has accepted records again. */
   clear(topic: string): void {
-    this.#remembered.delete(topic);
+    this.#forget(topic);
+  }
+
+  #known(topic: string): Remembered | undefined {
+    return this.#remembered.existing.get(topic) ?? this.#remembered.missing.get(topic);
+  }
+
+  #forget(topic: string): void {
+    for (const cache of Object.values(this.#remembered)) cache.delete(topic);
   }
 
   #isCurrent({ status, sinceMs, untilMs }: Remembered, partition: number): boolean {
@@ -89,7 +98,7 @@ export class ReplyTopics {
 
   async #lookUp(topic: string): Promise<TopicStatus> {
     const found = await this.#describe(topic);
-    const known = this.#remembered.get(topic);
+    const known = this.#known(topic);
     const isUnwritable = known?.isUnwritable === true;
     const status = this.#judge(topic, found, known);
     this.#remember(topic, status, MAX_AGE_MS[status.kind], isUnwritable);
@@ -139,13 +148,15 @@ export class ReplyTopics {
   }
 
   #remember(topic: string, status: TopicStatus, maxAgeMs: number, isUnwritable: boolean): void {
-    this.#remembered.delete(topic); // so that the order is by age
-    if (this.#remembered.size >= MAX_REMEMBERED) {
-      const [oldest] = this.#remembered.keys();
-      if (oldest !== undefined) this.#remembered.delete(oldest);
+    this.#forget(topic); // so that the order is by age
+    const isMissing = status.kind === 'unwritable' && status.isMissing === true;
+    const cache = isMissing ? this.#remembered.missing : this.#remembered.existing;
+    if (cache.size >= MAX_REMEMBERED) {
+      const [oldest] = cache.keys();
+      if (oldest !== undefined) cache.delete(oldest);
     }
     const sinceMs = this.#runtime.monotonicMs();
-    this.#remembered.set(topic, { status, sinceMs, untilMs: sinceMs + maxAgeMs, isUnwritable });
+    cache.set(topic, { status, sinceMs, untilMs: sinceMs + maxAgeMs, isUnwritable });
   }
 }
 

@@ -127,6 +127,15 @@ describe('the status of a reply topic', () => {
     expect(await topics.status('t')).toMatchObject({ kind: 'writable' });
   });
 
+  it('stays cached, however many others are named that do not exist', async () => {
+    const { topics, asked } = brokers({ t: 3 });
+    await topics.status('t');
+    for (let i = 0; i <= 1_000; i += 1) await topics.status(`none${i}`);
+    asked.length = 0;
+    await topics.status('t');
+    expect(asked).toEqual([]);
+  });
+
   it('is cached for a bounded number of topics, since requests may name any', async () => {
     const { topics, asked } = brokers({});
     for (let i = 0; i <= 1_000; i += 1) await topics.status(`t${i}`);
