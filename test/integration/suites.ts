@@ -301,7 +301,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 60,
     shows:
-      'numbers without a gap from three workers, one of which is killed; the commands of sequences. Also simulated',
+      'numbers without a gap from three workers while owners are killed and frozen, the broker restarts and replies are lost; the commands of sequences. Also simulated',
   },
   'sequences-changed': {
     project: 'long',
