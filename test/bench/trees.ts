@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT } from '../../ops/dev/paths.ts';
-import { installDependencies } from '../support/released.ts';
+import { shareDependencies } from '../support/released.ts';
 
 /** A checkout whose worker and benchmarks can be run. */
 export interface Tree {
@@ -41,7 +41,7 @@ export async function treeOf(commit: string): Promise<Tree & Disposable> {
   process.once('exit', remove); // when the comparison is interrupted
   try {
     git('worktree', 'add', '--quiet', '--detach', root, hash);
-    await installDependencies(root, commit);
+    await shareDependencies(root, commit);
     return { ...treeAt(commit, root), [Symbol.dispose]: remove };
   } catch (error) {
     remove();

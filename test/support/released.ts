@@ -32,11 +32,21 @@ export function lastRelease(): Release | { readonly missing: string } {
   }
 }
 
+/**
+ * Gives a temporary tree what its worker needs. Most trees differ from this one in their sources only, and share its packages. A cached
+ * one must not: it outlives this checkout.
+ */
+export async function shareDependencies(dir: string, name: string): Promise<void> {
+  const isSame = readFileSync(join(dir, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));
+  if (isSame) symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'));
+  else await installDependencies(dir, name);
+}
+
 /** The command that starts a worker of a release, whose sources are taken from git once and kept in the cache. */
 export async function workerOf({ version, commit }: Release): Promise<readonly string[]> {
   const log = (line: string) => process.stderr.write(`release: ${line}\n`);
   const options = { cache: cacheDir(process.env), what: `the sources of ${version}`, log };
-  const dir = await cached(`release-${version}-${commit.slice(0, 12)}`, options, async (into) => {
+  const dir = await cached(`released-${version}-${commit.slice(0, 12)}`, options, async (into) => {
     const archive = join(into, 'sources.tar');
     git('archive', `--output=${archive}`, commit, ...FILES);
     const unpack = { purpose: `unpacking ${version}`, timeoutMs: INSTALL_MS, cwd: into };
@@ -46,10 +56,8 @@ export async function workerOf({ version, commit }: Release): Promise<readonly s
   return [process.execPath, join(dir, 'src/main.ts'), 'worker'];
 }
 
-/** Installs what the worker of a tree needs. Most trees differ from this one in their sources only, and share its packages. */
-export async function installDependencies(dir: string, name: string): Promise<void> {
-  const isSame = readFileSync(join(dir, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));
-  if (isSame) return symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'));
+/** Installs what the worker of a tree needs. */
+async function installDependencies(dir: string, name: string): Promise<void> {
   const args = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
   await run({ command: 'npm', args, cwd: dir, purpose: `npm ci of ${name}`, timeoutMs: INSTALL_MS });
 }
