@@ -136,10 +136,10 @@ describe('a second decision by the worker that had replied with the first', () =
 
 describe('a second decision by a worker whose copy had the first', () => {
   const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
-  /** Three entries of one request: 1 decides, the worker read that 2 lost, and then writes this one. */
-  const then = (first: bigint): History => {
+  /** Of three entries of a key, 1 decides, for this request; the worker has read that 2 lost, and then writes the last for the same request. */
+  const then = (first: bigint, decidedFor: number): History => {
     const sent = { correlationId: 'a', requestOffset: 4, end: 0 };
-    const { entries } = ledger([sent, sent, { ...sent, end: 2 }]);
+    const { entries } = ledger([{ ...sent, requestOffset: decidedFor }, sent, { ...sent, end: 2 }]);
     const batches = [1n, 2n, first];
     const learned = { ...end(5), process: 'p', ...sent, offset: 1, first: 2n };
     return {
@@ -150,10 +150,11 @@ describe('a second decision by a worker whose copy had the first', () => {
   };
 
   it('is a fault', () => {
-    expect(decidedThoughKnown(then(3n))).toMatchObject({ offset: 2 });
+    for (const decidedFor of [3, 4]) expect(decidedThoughKnown(then(3n, decidedFor))).toMatchObject({ offset: 2 });
   });
 
-  it('is none if the entry renews the decision', () => {
-    expect(decidedThoughKnown(then(1n))).toBeUndefined();
+  it('is none if the entry renews the decision of another request', () => {
+    expect(decidedThoughKnown(then(1n, 3))).toBeUndefined();
+    expect(decidedThoughKnown(then(1n, 4))).toMatchObject({ offset: 2 });
   });
 });

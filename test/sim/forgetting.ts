@@ -168,8 +168,8 @@ export function decidedAgainst({ replies, entries, damaged, copies }: History): 
 
 /**
  * A second decision of a request by a worker whose copy had the first one, at the look-up or before the copy was emptied: a
- * copy still knows what was decided after its entries are gone. A renewal repeats an earlier entry of the key, and decides
- * nothing: its request may have an entry of its own that lost.
+ * copy still knows what was decided after its entries are gone. A renewal repeats an earlier request's entry of the key, and
+ * decides nothing: its own request may have an entry that lost.
  */
 export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
   const known = new Map<string, Learned[]>();
@@ -188,7 +188,8 @@ export function decidedThoughKnown({ learned, entries, damaged, copies }: Histor
   }
   return entries.find((entry) => {
     const { process, batch } = entry;
-    if (damaged.includes(process) || decisions.get(decisionOf(entry)) !== entry) return false;
+    const isRenewal = decisions.get(decisionOf(entry))?.requestOffset !== entry.requestOffset;
+    if (damaged.includes(process) || isRenewal) return false;
     const others = known.get(nameOf(entry))?.filter(({ first }) => first !== batch.ranges[0]?.first);
     return others?.some((one) => isKnownTo({ copies }, one, entry));
   });
