@@ -100,14 +100,8 @@ export class LedgerPartition {
 
   /** Resolves once the index has applied everything below `offset`; rejects when it can't in time. */
   reached(offset: number): Promise<void> {
-    if (this.#mode === 'absent' || this.#mode === 'stopped') return Promise.reject(this.refusal);
-    if (this.#end >= offset) return Promise.resolve();
-    const { runtime } = this.#options;
-    return this.#waiters.wait(
-      offset,
-      runtime,
-      () => `ledger partition ${this.partition} was read only up to offset ${this.#end}`,
-    );
+    const isReached = this.#end >= offset;
+    return this.#until(this.#waiters, offset, isReached, () => `read only up to offset ${this.#end}`);
   }
 
   /**
@@ -115,13 +109,14 @@ export class LedgerPartition {
    * rejects when it can't in time.
    */
   readBack(offset: number): Promise<void> {
-    if (this.refusal === undefined && this.#position.expected >= offset) return Promise.resolve();
-    const { runtime } = this.#options;
-    return this.#readers.wait(
-      offset,
-      runtime,
-      () => `ledger partition ${this.partition} was read back only up to offset ${this.#position.expected}`,
-    );
+    const isBack = this.refusal === undefined && this.#position.expected >= offset;
+    return this.#until(this.#readers, offset, isBack, () => `read back only up to offset ${this.#position.expected}`);
+  }
+
+  #until(waiters: Waiters, offset: number, isReached: boolean, what: () => string): Promise<void> {
+    if (this.#mode === 'absent' || this.#mode === 'stopped') return Promise.reject(this.refusal);
+    if (isReached) return Promise.resolve();
+    return waiters.wait(offset, this.#options.runtime, () => `ledger partition ${this.partition} was ${what()}`);
   }
 
   /**
@@ -144,7 +139,7 @@ export class LedgerPartition {
     this.#mode = 'absent';
     this.#epoch += 1;
     this.#target = Number.POSITIVE_INFINITY;
-    this.#position.forget({ isWiped: true });
+    this.#position.forget();
     this.#stopped = undefined;
     this.#held = undefined;
     this.#fail(this.#absent);
@@ -163,7 +158,7 @@ export class LedgerPartition {
       index.wipe(this.partition, low);
       this.#epoch += 1;
       this.#mode = 'kept';
-      this.#position.forget({ isWiped: true });
+      this.#position.forget();
     }
     this.#isReported = false; // reported again when it is, also after the reader was replaced
     this.#target = high;
@@ -214,7 +209,7 @@ export class LedgerPartition {
    */
   doubt(): boolean {
     if (this.#mode !== 'kept') return false;
-    this.#position.forget();
+    this.#position.doubt();
     this.#epoch += 1;
     return true;
   }

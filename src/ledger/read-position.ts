@@ -29,10 +29,15 @@ export class ReadPosition {
     return this.#acceptedBelow;
   }
 
-  /** The copy is another one, or may not be in this log any more. */
-  forget({ isWiped = false } = {}): void {
+  /** The log may have lost its tail and grown again. */
+  doubt(): void {
     this.#isRecognised = false;
-    if (isWiped) this.#read = undefined;
+  }
+
+  /** The copy was wiped or dropped. */
+  forget(): void {
+    this.doubt();
+    this.#read = undefined;
   }
 
   /** Returns the offset to read from, given the bounds of the log. */

@@ -5,6 +5,7 @@ import type { Entry, History, Mark } from './history.ts';
 import { layout } from './setting.ts';
 
 const batch = {} as Entry['batch'];
+const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
 const end = (order: number): Pick<Entry, 'order' | 'partition'> => ({ order, partition: 0 });
 
 /** A ledger partition; each record is numbered by its offset, and landed in the order of offsets. */
@@ -115,7 +116,6 @@ describe('the request offset that a ledger record claims', () => {
 });
 
 describe('a second decision by the worker that had replied with the first', () => {
-  const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
   const entryOf = (sent: number, first: bigint): Entry => {
     const [entry] = ledger([{ correlationId: 'a', end: 0 }]).entries as [Entry];
     return { ...entry, sent, batch: batchFrom(first) };
@@ -135,7 +135,6 @@ describe('a second decision by the worker that had replied with the first', () =
 });
 
 describe('a second decision by a worker whose copy had the first', () => {
-  const batchFrom = (first: bigint) => ({ ranges: [{ first }] }) as unknown as Entry['batch'];
   /** Of three entries of a key, 1 decides, for this request; the worker has read that 2 lost, and then writes the last for the same request. */
   const then = (first: bigint, decidedFor: number): History => {
     const sent = { correlationId: 'a', requestOffset: 4, end: 0 };

@@ -79,15 +79,11 @@ export class ReplyTopics {
 
   /** The topic has accepted records again. */
   clear(topic: string): void {
-    this.#forget(topic);
+    for (const cache of Object.values(this.#remembered)) cache.delete(topic);
   }
 
   #known(topic: string): Remembered | undefined {
     return this.#remembered.existing.get(topic) ?? this.#remembered.missing.get(topic);
-  }
-
-  #forget(topic: string): void {
-    for (const cache of Object.values(this.#remembered)) cache.delete(topic);
   }
 
   #isCurrent({ status, sinceMs, untilMs }: Remembered, partition: number): boolean {
@@ -148,7 +144,7 @@ export class ReplyTopics {
   }
 
   #remember(topic: string, status: TopicStatus, maxAgeMs: number, isUnwritable: boolean): void {
-    this.#forget(topic); // so that the order is by age
+    this.clear(topic); // so that the order is by age
     const isMissing = status.kind === 'unwritable' && status.isMissing === true;
     const cache = isMissing ? this.#remembered.missing : this.#remembered.existing;
     if (cache.size >= MAX_REMEMBERED) {

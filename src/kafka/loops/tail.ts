@@ -223,7 +223,7 @@ export class Tail {
   }
 
   async #decodeNext(fetched: Fetched, from: number): Promise<TailChunk> {
-    const { isolation, runtime, skipsDense = false } = this.#options;
+    const { isolation, runtime, skipsDense } = this.#options;
     const { response } = fetched;
     const nextTurn = () => runtime.nextTurn();
     const decoding = { fetched: response, from, isolation, nextTurn, skipsDense };

@@ -1,7 +1,7 @@
 import { type BatchHead, headProblem, readHead, timestampOf } from './batch-head.ts';
 import { decompress } from './codecs.ts';
 import { Cursor } from './cursor.ts';
-import { AT, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
+import { AT, CHECKED_FROM, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
 import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
@@ -12,7 +12,6 @@ export const UNREADABLE = 'idalloc-unreadable';
 
 /** Records and headers read before yielding to the event loop, about 1 ms of work. */
 const ITEMS_PER_TURN = 2_000;
-const CRC_BYTES = 4;
 /** The items that an unreadable batch counts as. */
 const PLACEHOLDER_ITEMS = 20;
 /** A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this much. */
@@ -31,7 +30,7 @@ export interface Decoding {
   readonly isolation: 'read_committed' | 'read_uncommitted';
   readonly nextTurn: () => Promise<void>;
   /** Whether one record stands for each dense batch, which takes no time however many records it has. */
-  readonly skipsDense?: boolean;
+  readonly skipsDense?: boolean | undefined;
 }
 
 /** Decodes what was fetched in one read, whatever the number of records. */
@@ -160,7 +159,7 @@ export class BatchDecoder {
   /** Adds one record for all of a batch, with its checksum as the value: another batch at these offsets has another one. */
   #skip(batch: Buffer, head: BatchHead): Promise<void> {
     const { lastOffset: offset, baseOffset, bulk } = head;
-    const value = batch.subarray(AT.crc, AT.crc + CRC_BYTES);
+    const value = batch.subarray(AT.crc, CHECKED_FROM);
     const since = Math.max(baseOffset, this.#next);
     const timestampMs = timestampOf(head, 0);
     this.#add({ offset, timestampMs, key: null, value, headers: newHeaders(), bulk, since }, 0);
