@@ -1,6 +1,6 @@
 import avro, { type Type } from 'avsc';
 import { canonicalFormOf } from './canonical-form.ts';
-import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, singleObjectHeader, unframe } from './framing.ts';
+import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, isFramed, singleObjectHeader } from './framing.ts';
 import { bigintLong } from './long.ts';
 import { SCHEMAS } from './schemas.ts';
 
@@ -98,37 +98,48 @@ export function canonicalForm(type: Type): string {
   return JSON.stringify(type.schema());
 }
 
-/** Encoding happens here first, so that a message costs one allocation of its exact size. */
-const workspace = Buffer.alloc(HEADER_BYTES + 16 * 1024);
+/** Messages are encoded into a slab, one after another, so that one costs no allocation and no copy. */
+const SLAB_BYTES = 64 * 1024;
+/** A slab with less room left is full: nearly all messages are far smaller. */
+const MIN_ROOM_BYTES = 4 * 1024;
+let slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
+let used = 0;
 
 /** Encodes a framed message. Throws Error if the value does not match the schema, which is a bug of the caller. */
 export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
-  workspace.set(schema.header);
-  const end = schema.type.encode(value, workspace, HEADER_BYTES);
-  if (end >= 0) {
-    const framed = Buffer.allocUnsafe(end);
-    workspace.copy(framed, 0, 0, end);
-    return framed;
+  if (used > SLAB_BYTES - MIN_ROOM_BYTES) {
+    slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
+    used = 0;
   }
-  const large = Buffer.allocUnsafe(workspace.length - end);
+  const start = used;
+  slab.set(schema.header, start);
+  const end = schema.type.encode(value, slab, start + HEADER_BYTES);
+  if (end >= 0) {
+    used = end;
+    return slab.subarray(start, end);
+  }
+  const large = Buffer.allocUnsafe(slab.length - end - start);
   large.set(schema.header);
   schema.type.encode(value, large, HEADER_BYTES);
   return large;
 }
 
+/** Where a body is encoded again. */
+const workspace = Buffer.alloc(16 * 1024);
+
 /**
  * Decodes a body that must be exactly what this codec writes. The length is checked first; then the value is encoded again
  * and compared, because avsc accepts overlong varints and replaces invalid UTF-8.
- * Throws Error for a malformed body. Byte fields are views of the body.
+ * Throws Error for a malformed body. Byte fields are views of the bytes. `start`: where the body starts in them.
  */
-export function decodeStrict(schema: MessageSchema, body: Buffer): unknown {
-  if (body.length > schema.maxBodyBytes) {
-    throw new RangeError(`${body.length} bytes; at most ${schema.maxBodyBytes} are allowed`);
-  }
-  const value: unknown = schema.type.fromBuffer(body);
-  const again = body.length <= workspace.length ? workspace : Buffer.allocUnsafe(body.length);
+export function decodeStrict(schema: MessageSchema, bytes: Buffer, start = 0): unknown {
+  const length = bytes.length - start;
+  if (length > schema.maxBodyBytes) throw new RangeError(`${length} bytes; at most ${schema.maxBodyBytes} are allowed`);
+  const { value, offset } = schema.type.decode(bytes, start);
+  if (offset !== bytes.length) throw new Error(offset < 0 ? 'truncated buffer' : 'trailing data');
+  const again = length <= workspace.length ? workspace : Buffer.allocUnsafe(length);
   const end = schema.type.encode(value, again, 0);
-  if (end !== body.length || body.compare(again, 0, end) !== 0) {
+  if (end !== length || bytes.compare(again, 0, end, start) !== 0) {
     throw new Error('not in the canonical encoding (overlong varint, invalid UTF-8 or split array)');
   }
   return value;
@@ -136,8 +147,7 @@ export function decodeStrict(schema: MessageSchema, body: Buffer): unknown {
 
 /** Decodes a framed message; undefined if it has another schema or no frame. Throws as decodeStrict does. */
 export function decodeFramed(schema: MessageSchema, bytes: Buffer): unknown {
-  const body = unframe(schema.header, bytes);
-  return body === undefined ? undefined : decodeStrict(schema, body);
+  return isFramed(schema.header, bytes) ? decodeStrict(schema, bytes, HEADER_BYTES) : undefined;
 }
 
 /** Eight bytes as 16 lowercase hex digits, as a layout's fingerprint is written in text. */

@@ -45,11 +45,16 @@ export function frame(header: Buffer, body: Uint8Array): Buffer {
   return Buffer.concat([header, body]);
 }
 
+/** Whether bytes are framed with exactly this header. */
+export function isFramed(header: Buffer, bytes: Buffer): boolean {
+  if (bytes.length < HEADER_BYTES) return false;
+  for (let i = 0; i < HEADER_BYTES; i++) if (bytes[i] !== header[i]) return false;
+  return true;
+}
+
 /** The body (a view, not a copy) of bytes framed with exactly this header, else undefined. */
 export function unframe(header: Buffer, bytes: Buffer): Buffer | undefined {
-  if (bytes.length < HEADER_BYTES) return undefined;
-  for (let i = 0; i < HEADER_BYTES; i++) if (bytes[i] !== header[i]) return undefined;
-  return bytes.subarray(HEADER_BYTES);
+  return isFramed(header, bytes) ? bytes.subarray(HEADER_BYTES) : undefined;
 }
 
 const CONFLUENT_HEADER_BYTES = 5;

@@ -1,7 +1,7 @@
 import type { IdRange } from '../core/generator.ts';
 import { memoize } from '../core/memoize.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
-import { toSafeNumber } from './long.ts';
+import { type Long, toSafeNumber } from './long.ts';
 
 /** Allocated IDs with the evidence of which worker allocated them, as replies and the ledger carry them. */
 export interface IdBatch {
@@ -35,9 +35,9 @@ export interface WireBatch {
   readonly datacenter_id: number;
   readonly worker_id: number;
   readonly fence: bigint;
-  readonly epoch: bigint;
+  readonly epoch: Long;
   readonly layout_fingerprint: Buffer;
-  readonly generated_at: bigint;
+  readonly generated_at: Long;
 }
 
 const NO_IDS: readonly bigint[] = Object.freeze([]);
@@ -54,9 +54,9 @@ export function batchToWire(batch: IdBatch): WireBatch {
     datacenter_id: batch.datacenterId,
     worker_id: batch.workerId,
     fence: batch.fence,
-    epoch: BigInt(batch.epochMs),
+    epoch: batch.epochMs,
     layout_fingerprint: layoutFingerprints(batch.layoutFingerprint),
-    generated_at: BigInt(batch.generatedAtMs),
+    generated_at: batch.generatedAtMs,
   };
 }
 

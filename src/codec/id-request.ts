@@ -1,7 +1,7 @@
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeStrict, encodeFramed, loadSchema } from './avro.ts';
-import { framingOf, HEADER_BYTES, unframe } from './framing.ts';
-import { toSafeNumber } from './long.ts';
+import { framingOf, HEADER_BYTES, isFramed } from './framing.ts';
+import { type Long, toSafeNumber } from './long.ts';
 import { checkCorrelationId, checkCount, checkReplyTopic, checkRequestId, checkSequence } from './request-checks.ts';
 
 /** How a reply lists its IDs: as ranges, or one by one. */
@@ -36,10 +36,10 @@ export const WIDE_REQUEST_HEADER: Buffer = wideSchema.header;
 
 /** The body as the schema has it. */
 interface Wire {
-  readonly count: bigint;
+  readonly count: Long;
   readonly correlation_id: Buffer | null;
   readonly reply_topic: string | null;
-  readonly expires_at: bigint | null;
+  readonly expires_at: Long | null;
   readonly encoding: Encoding | null;
   /** From here on in the second schema only. */
   readonly request_id?: Buffer | null;
@@ -53,10 +53,10 @@ interface Wire {
 export function encodeIdRequest(request: IdRequest): Buffer {
   const { correlationId, replyTopic, expiresAtMs, encoding, requestId, sequence } = request;
   const wire: Wire = {
-    count: BigInt(request.count),
+    count: request.count,
     correlation_id: correlationId ?? null,
     reply_topic: replyTopic ?? null,
-    expires_at: expiresAtMs === undefined ? null : BigInt(expiresAtMs),
+    expires_at: expiresAtMs ?? null,
     encoding: encoding ?? null,
   };
   if (requestId === undefined && sequence === undefined) return encodeFramed(schema, wire);
@@ -102,11 +102,10 @@ export function readBodyAddress(value: Buffer): {
 }
 
 function decodeWire(value: Buffer): Wire {
-  const known = unframe(schema.header, value) === undefined ? wideSchema : schema;
-  const body = unframe(known.header, value);
-  if (body === undefined) throw unknownFrame(value);
+  const known = isFramed(schema.header, value) ? schema : wideSchema;
+  if (known === wideSchema && !isFramed(wideSchema.header, value)) throw unknownFrame(value);
   try {
-    return decodeStrict(known, body) as Wire;
+    return decodeStrict(known, value, HEADER_BYTES) as Wire;
   } catch (error) {
     throw new IdallocError('MALFORMED_REQUEST', `the value is not an IdRequest: ${describeError(error)}`, {
       cause: error,
@@ -137,7 +136,7 @@ function unknownFrame(value: Buffer): IdallocError {
   }
 }
 
-function checkExpiry(expiresAt: bigint): number {
+function checkExpiry(expiresAt: Long): number {
   try {
     return toSafeNumber(expiresAt, 'expires_at', 0, MAX_TIME_MS);
   } catch (error) {

@@ -4,7 +4,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
 import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
-import { toSafeNumber } from './long.ts';
+import { type Long, toSafeNumber } from './long.ts';
 import { checkCorrelationId } from './request-checks.ts';
 import { decodeSequenceEntry, encodeSequenceEntry, type LedgerNumbers, type SequenceEntry } from './sequence-entry.ts';
 
@@ -56,14 +56,14 @@ interface WireLedgerBatch extends Omit<WireBatch, 'ids'> {
   readonly request_hash: Buffer;
   readonly count: number;
   readonly reply_topic: string;
-  readonly request_offset: bigint;
+  readonly request_offset: Long;
   readonly framing: Framing;
   readonly schema_fingerprint: Buffer;
 }
 
 interface Wire {
-  readonly end: bigint;
-  readonly through: bigint;
+  readonly end: Long;
+  readonly through: Long;
   readonly batch: WireLedgerBatch | null;
 }
 
@@ -107,8 +107,8 @@ const hashes = memoize((request) => {
 export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
   if (entry.kind === 'numbers' || entry.kind === 'statement') return encodeSequenceEntry(entry);
   const wire: Wire = {
-    end: BigInt(entry.end),
-    through: BigInt(entry.through),
+    end: entry.end,
+    through: entry.through,
     batch: entry.kind === 'marker' ? null : toWireBatch(entry),
   };
   return encodeFramed(schema, wire);
@@ -139,7 +139,7 @@ function toWireBatch(entry: LedgerBatchEntry): WireLedgerBatch {
     request_hash: entry.requestHash,
     count: entry.count,
     reply_topic: entry.replyTopic,
-    request_offset: BigInt(entry.requestOffset),
+    request_offset: entry.requestOffset,
     framing: entry.framing,
     schema_fingerprint: entry.schemaFingerprint,
     ranges: batch.ranges,

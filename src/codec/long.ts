@@ -1,8 +1,11 @@
 import avro from 'avsc';
 
+/** What can be written as a long: a BigInt, or a safe integer. */
+export type Long = bigint | number;
+
 /**
- * Avro's long as a BigInt. It reads and writes the varint itself: avsc's packing creates a Buffer for every value, which
- * costs twice as much on the path of each request.
+ * Avro's long as a BigInt. It reads and writes the varint in avsc's own buffer: avsc's hooks for longs get a Buffer for every value, which
+ * costs several times as much on the path of each request.
  *
  *   zigzag: n >= 0 → 2n, n < 0 → -2n - 1; then seven bits a byte, lowest first, high bit set on all but the last
  */
@@ -10,19 +13,20 @@ const MAX_VARINT_BYTES = 10;
 const MAX_UINT32 = 0xffff_ffff;
 
 const scratch = new DataView(new ArrayBuffer(8));
-const varint = Buffer.alloc(MAX_VARINT_BYTES);
-/** Views of `varint` by length, so that a write creates no object; avsc copies the bytes immediately. */
-const varintViews: readonly Buffer[] = Array.from({ length: MAX_VARINT_BYTES + 1 }, (_, n) => varint.subarray(0, n));
 
-/** Encodes a 64-bit value. The result is valid until the next call. */
-function toVarint(value: bigint): Buffer {
-  scratch.setBigInt64(0, value, true);
+/** The bytes of a long, which is a bigint or a safe integer, at `at`; returns where they end. The target has room for ten bytes. */
+function putLong(target: Buffer, at: number, value: Long): number {
+  if (typeof value === 'bigint') scratch.setBigInt64(0, value, true);
+  else {
+    scratch.setInt32(0, value % 2 ** 32, true);
+    scratch.setInt32(4, Math.floor(value / 2 ** 32), true);
+  }
   const low = scratch.getInt32(0, true);
   const high = scratch.getInt32(4, true);
   const sign = high >> 31;
   const zigLow = ((low << 1) ^ sign) >>> 0;
   const zigHigh = (((high << 1) | (low >>> 31)) ^ sign) >>> 0;
-  return varintViews[putVarint(varint, 0, zigHigh, zigLow)] ?? varint;
+  return putVarint(target, at, zigHigh, zigLow);
 }
 
 /** Writes a zigzagged value, given as two unsigned halves; returns where it ends. */
@@ -92,19 +96,29 @@ function zigzagged(value: bigint): { readonly high: number; readonly low: number
   return { high: Number((value >> 31n) & BigInt(MAX_UINT32)), low: Number((value << 1n) & BigInt(MAX_UINT32)) };
 }
 
+/** The cursor that avsc passes to a type; `pos` may exceed the length, which avsc checks only at the end. */
+interface Tap {
+  readonly buf: Buffer;
+  pos: number;
+}
+
 /** Decodes a varint. RangeError for more than 64 bits; decodeStrict rejects overlong ones. */
-function fromVarint(bytes: Buffer): bigint {
-  const length = bytes.length;
-  if (length > MAX_VARINT_BYTES || (length === MAX_VARINT_BYTES && (bytes[length - 1] ?? 0) > 1)) {
-    throw new RangeError('a long has more than 64 bits');
-  }
+function readLong(tap: Tap): bigint {
+  const { buf } = tap;
   let zigLow = 0;
   let zigHigh = 0;
-  for (let i = 0, shift = 0; i < length; i++, shift += 7) {
-    const bits = (bytes[i] ?? 0) & 0x7f;
+  for (let shift = 0; ; shift += 7) {
+    const byte = tap.pos < buf.length ? (buf[tap.pos] as number) : 0;
+    tap.pos += 1;
+    const bits = byte & 0x7f;
     if (shift < 32) zigLow |= bits << shift;
     if (shift >= 32) zigHigh |= bits << (shift - 32);
     else if (shift > 25) zigHigh |= bits >>> (32 - shift);
+    if (byte < 0x80) {
+      if (shift === 63 && byte > 1) throw tooLong();
+      break;
+    }
+    if (shift === 63) throw tooLong();
   }
   const sign = -(zigLow & 1);
   scratch.setInt32(0, ((zigLow >>> 1) | (zigHigh << 31)) ^ sign, true);
@@ -112,7 +126,26 @@ function fromVarint(bytes: Buffer): bigint {
   return scratch.getBigInt64(0, true);
 }
 
-function isInt64(value: unknown): value is bigint {
+function tooLong(): RangeError {
+  return new RangeError('a long has more than 64 bits');
+}
+
+function writeLong(tap: Tap, value: Long): void {
+  if (!isInt64(value)) throw new RangeError(`${value} is not a 64-bit integer`);
+  if (tap.pos + MAX_VARINT_BYTES <= tap.buf.length) {
+    tap.pos = putLong(tap.buf, tap.pos, value);
+    return;
+  }
+  // Near the end of the buffer: avsc encodes again in a larger one if it was too small.
+  const end = putLong(nearEnd, 0, value);
+  nearEnd.copy(tap.buf, tap.pos, 0, end);
+  tap.pos += end;
+}
+
+const nearEnd = Buffer.alloc(MAX_VARINT_BYTES);
+
+function isInt64(value: unknown): value is Long {
+  if (typeof value === 'number') return Number.isSafeInteger(value);
   return typeof value === 'bigint' && BigInt.asIntN(64, value) === value;
 }
 
@@ -121,17 +154,30 @@ function compare(a: bigint, b: bigint): number {
   return a < b ? -1 : 1;
 }
 
-/** Used for every long of every schema: an exact 64-bit integer, never a rounded double. */
-export const bigintLong = avro.types.LongType.__with(
-  { toBuffer: toVarint, fromBuffer: fromVarint, toJSON: String, fromJSON: BigInt, isValid: isInt64, compare },
+/** In place of the hooks by which avsc converts a long: `_read` and `_write` below need none. */
+function unused(): never {
+  throw new Error('avsc converts no long by a hook');
+}
+
+const hooked = avro.types.LongType.__with(
+  { toBuffer: unused, fromBuffer: unused, toJSON: String, fromJSON: BigInt, isValid: isInt64, compare },
   true,
 );
+
+/**
+ * Used for every long of every schema: an exact 64-bit integer, never a rounded double. It is read as a BigInt, and written from that or
+ * from a safe integer. avsc freezes its types, so this one inherits from one of them.
+ */
+export const bigintLong: typeof hooked = Object.create(hooked, {
+  _read: { value: readLong },
+  _write: { value: writeLong },
+});
 
 /**
  * A long as a number. RangeError outside [min, max]; the bounds must be safe integers.
  * For offsets and times, which are far below 2^53 when they are valid.
  */
-export function toSafeNumber(value: bigint, field: string, min: number, max: number = Number.MAX_SAFE_INTEGER): number {
+export function toSafeNumber(value: Long, field: string, min: number, max: number = Number.MAX_SAFE_INTEGER): number {
   const number = Number(value);
   if (!(number >= min && number <= max)) throw new RangeError(`${field} ${value} is outside ${min}..${max}`);
   return number;

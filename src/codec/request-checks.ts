@@ -1,4 +1,5 @@
 import { IdallocError } from '../errors.ts';
+import type { Long } from './long.ts';
 import { TOPIC_NAME } from './reply-policy.ts';
 
 /** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
@@ -8,8 +9,8 @@ const MAX_ID_BYTES = 256;
 const SEQUENCE_NAME = /^[A-Za-z0-9._/-]{1,64}$/;
 
 /** The count as a number, or INVALID_COUNT. */
-export function checkCount(count: bigint): number {
-  if (count >= 1n && count <= BigInt(MAX_REQUEST_COUNT)) return Number(count);
+export function checkCount(count: Long): number {
+  if (count >= 1 && count <= MAX_REQUEST_COUNT) return Number(count);
   throw new IdallocError(
     'INVALID_COUNT',
     `count ${count} is out of range: request at least 1, and at most what the layout allows`,

@@ -119,7 +119,7 @@ describe('encoding', () => {
   });
 
   it('rejects a value that does not match the schema', () => {
-    expect(() => encodeFramed(request, { ...EMPTY_REQUEST, count: 1 })).toThrow();
+    expect(() => encodeFramed(request, { ...EMPTY_REQUEST, count: 0.5 })).toThrow();
     expect(() => encodeFramed(request, { ...EMPTY_REQUEST, encoding: 'CSV' })).toThrow();
   });
 });

@@ -74,8 +74,16 @@ describe('the BigInt long', () => {
     expect(() => bigintLong.fromBuffer(Buffer.from('80808080808080808080808000', 'hex'))).toThrow(RangeError);
   });
 
-  it('rejects a number, which could have been rounded before', () => {
-    expect(() => bigintLong.toBuffer(1)).toThrow();
+  it('writes a safe integer like its BigInt', () => {
+    fc.assert(
+      fc.property(fc.maxSafeInteger(), (value) => {
+        expect(bigintLong.toBuffer(value)).toEqual(bigintLong.toBuffer(BigInt(value)));
+      }),
+    );
+  });
+
+  it('rejects a number that may have been rounded before', () => {
+    for (const value of [2 ** 53, -(2 ** 53), 0.5, Number.NaN]) expect(() => bigintLong.toBuffer(value)).toThrow();
   });
 
   it('becomes a number only within bounds', () => {
