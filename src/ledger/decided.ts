@@ -19,6 +19,12 @@ export interface Decided {
 /** There was a decision, but it is unknown: the head of the log, where it may have been, is gone. */
 export const FORGOTTEN = 'forgotten';
 
+/** A key of the ledger, and its name. */
+export interface Named {
+  readonly key: Buffer;
+  readonly name: string;
+}
+
 /** By the names of keys. Keys without a decision are absent. */
 export type Decisions = ReadonlyMap<string, Decided | typeof FORGOTTEN>;
 
@@ -37,17 +43,18 @@ export function nameOf(key: Buffer): string {
 }
 
 /**
- * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, once for equal ones, so
- * that an absent key was unknown at the end that the index had then; the entries themselves are read from the ledger.
+ * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent key was
+ * unknown at the end that the index had then; the entries themselves are read from the ledger, once for equal keys.
  *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
  * the index, and as the ledger does.
  */
-export async function readDecided(deps: DecidedDeps, keys: readonly Buffer[]): Promise<Decisions> {
+export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Promise<Decisions> {
   const { index, copy } = deps;
   const { partition, epoch } = copy;
   const places = new Map<string, { readonly key: Buffer; readonly offsets: readonly number[] }>();
-  for (const [name, key] of new Map(keys.map((one) => [nameOf(one), one]))) {
+  for (const { name, key } of keys) {
+    if (places.has(name)) continue;
     const offsets = index.placesOf(partition, key);
     if (offsets.length > 0) places.set(name, { key, offsets });
   }

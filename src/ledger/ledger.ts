@@ -4,7 +4,7 @@ import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { MAX_STATEMENTS, type SequenceRow, type Statement } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { type Decisions, readDecided } from './decided.ts';
+import { type Decisions, type Named, readDecided } from './decided.ts';
 import type { LedgerPartition } from './partition.ts';
 import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
 
@@ -121,7 +121,7 @@ export class Ledger {
   }
 
   /** The decisions for keys of a partition, as readDecided returns them. Call within a turn of the partition. */
-  decided(partition: number, keys: readonly Buffer[]): Promise<Decisions> {
+  decided(partition: number, keys: readonly Named[]): Promise<Decisions> {
     return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keys);
   }
 
@@ -164,8 +164,9 @@ export class Ledger {
     const unread = draft.entries
       .map(({ key, value, entry }, i) => ({ key, value, entry, offset: baseOffset + i, appendedAtMs }))
       .filter(({ offset }) => offset >= end);
-    this.#index.apply(partition, unread);
-    return { ...appended, firsts: this.#index.firsts(partition, unread) };
+    const firsts = new Set<number>();
+    this.#index.apply(partition, unread, firsts);
+    return { baseOffset, appendedAtMs, firsts };
   }
 
   /**

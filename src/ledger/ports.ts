@@ -100,13 +100,11 @@ export interface LedgerIndex {
   /**
    * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for an
    * entry that is not a valid ledger entry, and with LEDGER_TRUNCATED for a gap.
+   *
+   * `firsts` gets the offsets of those that are known without reading the ledger to hold the first entry of their key: no earlier
+   * entry has the key's hash, and the entry's writer had read up to the origin.
    */
-  apply(partition: number, records: readonly LedgerRecord[]): Applied;
-  /**
-   * The offsets, among these applied entries, that are known without reading the ledger to hold the first entry of their
-   * key: no earlier entry has the key's hash, and the entry's writer had read up to the origin.
-   */
-  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number>;
+  apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied;
   /** Forgets all entries of a partition, but not its horizon, to restore it from a log that starts at `from`. */
   wipe(partition: number, from: number): void;
   /**

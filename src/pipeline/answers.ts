@@ -1,4 +1,3 @@
-import { nameOf } from '../ledger/decided.ts';
 import { type ChargeDeps, charged } from './charges.ts';
 import type { Decision } from './decide.ts';
 import type { Accepted } from './intake.ts';
@@ -32,19 +31,19 @@ export function answersOf(
   });
 }
 
-/** Whether two requests have the same key: names of answers cost more, and are seldom needed. */
-function hasTwins(part: readonly Accepted[]): boolean {
-  return new Set(part.map(({ key }) => nameOf(key))).size < part.length;
+/** Whether two requests have the same key, which is rare, and costs more. */
+export function hasTwins(part: readonly Accepted[]): boolean {
+  return new Set(part.map(({ name }) => name)).size < part.length;
 }
 
 /**
  * Equal for answers that differ in nothing but the trace of their requests, and go to the same partition of the same topic.
  * One that is refused may be sent again, so that its end matters as well.
  */
-function nameOfAnswer({ key, hash, request }: Accepted, decision: Decision): string {
+function nameOfAnswer({ name, hash, request }: Accepted, decision: Decision): string {
   const { encoding, framing, replyPartition, expiresAtMs, requestId, correlationId } = request;
   const what = decision.kind === 'refused' ? [decision.code, expiresAtMs] : [decision.kind];
   const fields = [...what, encoding, framing, replyPartition, hash.toString('hex')];
   if (requestId !== undefined) fields.push(correlationId.toString('hex')); // which the key does not show
-  return [...fields, nameOf(key)].join(' ');
+  return [...fields, name].join(' ');
 }

@@ -5,8 +5,9 @@ import { homeKeyOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
+import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
+import { hasTwins } from './answers.ts';
 import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
@@ -89,41 +90,44 @@ async function decideDue(
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
   const numbering = new Numbering(deps.index, partition, due);
   const epoch = deps.ledger.epoch(partition);
-  const known = await deps.ledger.decided(
-    partition,
-    due.map(({ accepted }) => accepted.key),
-  );
-  const drafted = new Set<string>();
+  const accepteds = due.map(({ accepted }) => accepted);
+  const known = await deps.ledger.decided(partition, accepteds);
+  const drafted = hasTwins(accepteds) ? new Map<string, Undecided>() : undefined;
   const drafts: Undecided[] = [];
   const renewals = new Map<string, EntryDraft>();
   for (const { at, accepted } of due) {
-    const name = nameOf(accepted.key);
+    const { name } = accepted;
     const decided = known.get(name);
     decisions[at] = doubtOf(deps.index, partition, accepted);
-    if (decisions[at] !== undefined || drafted.has(name)) continue;
+    if (decisions[at] !== undefined || drafted?.has(name) === true) continue;
     if (decided !== undefined) {
       if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       continue;
     }
     decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted, numbering);
     if (decisions[at] !== undefined) continue;
-    drafted.add(name);
     const { sequence, count } = accepted.request;
-    const numbers = sequence === undefined ? undefined : numbering.take(sequence, count);
-    drafts.push({ at, name, accepted, numbers });
+    const draft = { accepted, numbers: sequence === undefined ? undefined : numbering.take(sequence, count) };
+    drafted?.set(name, draft);
+    drafts.push(draft);
   }
-  const written = await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
-  const lost = drafts.filter(({ name }) => !written.firsts.has(name)).map(({ accepted }) => accepted.key);
-  const winners = await deps.ledger.decided(partition, lost);
-  const found = new Map([...known, ...written.firsts, ...winners]);
+  await write(deps, partition, { view, epoch }, drafts, [...renewals.values()], prepared);
+  const lost = drafts.filter(({ first }) => first === undefined);
+  const winners = await deps.ledger.decided(
+    partition,
+    lost.map(({ accepted }) => accepted),
+  );
+  let next = 0; // of the drafts, which follow the order of their requests
   for (const { at, accepted } of due) {
+    const own = drafts[next]?.accepted === accepted ? drafts[next++] : undefined;
     decisions[at] ??= doubtOf(deps.index, partition, accepted);
-    const name = nameOf(accepted.key);
-    if (written.voids.has(name) && !found.has(name)) continue;
+    const draft = own ?? drafted?.get(accepted.name);
     // An entry may become readable long after its append: it is known now, and is renewed at the next try.
-    const winner = winners.get(name);
+    const winner = winners.get(accepted.name);
+    const found = winner ?? draft?.first ?? known.get(accepted.name);
+    if (draft?.isVoid === true && found === undefined) continue;
     if (winner !== undefined && needsRenewal(deps, accepted, winner)) continue;
-    decisions[at] ??= settled(deps, partition, accepted, found, written.offsets.get(at));
+    decisions[at] ??= settled(deps, partition, accepted, found, own?.offset);
   }
 }
 
@@ -139,11 +143,8 @@ export async function withoutDecision(
   partition: number,
   part: readonly Accepted[],
 ): Promise<Accepted[]> {
-  const known = await deps.ledger.decided(
-    partition,
-    part.map(({ key }) => key),
-  );
-  const firsts = new Map(part.toReversed().map((accepted) => [nameOf(accepted.key), accepted]));
+  const known = await deps.ledger.decided(partition, part);
+  const firsts = new Map(part.toReversed().map((accepted) => [accepted.name, accepted]));
   return [...firsts]
     .filter(([name, accepted]) => !known.has(name) && !wouldRefuse(deps, partition, accepted))
     .map(([, accepted]) => accepted);
@@ -210,15 +211,14 @@ function needsRenewal(
   return record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
-/** The decision that the ledger holds. `ownOffset` is the offset of the request's own entry, if it just got one. */
+/** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
 function settled(
   deps: DecisionDeps,
   partition: number,
   accepted: Accepted,
-  found: Decisions,
+  winner: Decided | typeof FORGOTTEN | undefined,
   ownOffset: number | undefined,
 ): Decision {
-  const winner = found.get(nameOf(accepted.key));
   if (winner === FORGOTTEN) return forgotten(accepted);
   if (winner === undefined) {
     throw new IdallocError(

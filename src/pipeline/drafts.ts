@@ -35,12 +35,16 @@ export interface LookUp {
   readonly epoch: number;
 }
 
-/** A request that gets an entry, its place in the part, the name of its key, and its numbers if it wants some. */
+/** A request that gets an entry, and its numbers if it wants some. */
 export interface Undecided {
-  readonly at: number;
-  readonly name: string;
   readonly accepted: Accepted;
   readonly numbers: Drafted | undefined;
+  /** Once it is written: where. */
+  offset?: number;
+  /** Once it is written: the decision, if it is known to be the first entry of its key. */
+  first?: Decided;
+  /** Once it is written: its numbers were written for another offset. */
+  isVoid?: boolean;
 }
 
 /** An entry to append. */
@@ -50,16 +54,7 @@ export interface EntryDraft {
   readonly entry: DecidingEntry;
 }
 
-interface Written {
-  /** The offset of each entry, by the position of its request in the part. */
-  readonly offsets: ReadonlyMap<number, number>;
-  /** The entries known to be the first of their keys. */
-  readonly firsts: ReadonlyMap<string, Decided>;
-  /** The names of the keys whose numbers were written for another offset than theirs. */
-  readonly voids: ReadonlySet<string>;
-}
-
-/** Allocates for the drafts that hold no IDs yet, and commits their entries, and the renewals with them. */
+/** Allocates for the drafts that hold no IDs yet, commits their entries, and the renewals with them, and notes in each draft what became of it. */
 export async function write(
   deps: DraftDeps,
   partition: number,
@@ -67,31 +62,25 @@ export async function write(
   drafts: readonly Undecided[],
   renewals: readonly EntryDraft[],
   prepared: Prepared | undefined,
-): Promise<Written> {
-  const offsets = new Map<number, number>();
-  const firsts = new Map<string, Decided>();
-  const voids = new Set<string>();
-  if (drafts.length + renewals.length === 0) return { offsets, firsts, voids };
+): Promise<void> {
+  if (drafts.length + renewals.length === 0) return;
   const allocations = await allocate(deps, drafts, prepared);
   const entries = drafts.map((draft, i): EntryDraft => {
-    const { key } = draft.accepted;
-    const entry = entryOf(deps, draft, allocations.get(draft.name), view, view.end + i);
-    return { key, value: encodeLedgerEntry(entry), entry };
+    const entry = entryOf(deps, draft, allocations[i], view, view.end + i);
+    return { key: draft.accepted.key, value: encodeLedgerEntry(entry), entry };
   });
-  const settled = await deps.trace.step(
+  const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
     'append',
     () => drafts.map(({ accepted }) => accepted.record),
     () => deps.ledger.commit(partition, { end: view.end, epoch, entries: [...entries, ...renewals] }),
   );
-  drafts.forEach(({ at, name }, i) => {
-    const offset = settled.baseOffset + i;
-    offsets.set(at, offset);
+  drafts.forEach((draft, i) => {
     const { entry } = entries[i] as EntryDraft;
-    const { appendedAtMs } = settled;
-    if (!countsAt(entry, offset)) voids.add(name);
-    if (settled.firsts.has(offset)) firsts.set(name, { offset, entry, appendedAtMs, newestMs: appendedAtMs });
+    const offset = baseOffset + i;
+    draft.offset = offset;
+    draft.isVoid = !countsAt(entry, offset);
+    if (firsts.has(offset)) draft.first = { offset, entry, appendedAtMs, newestMs: appendedAtMs };
   });
-  return { offsets, firsts, voids };
 }
 
 /** The same decision again, for a later request. It has no effect while an earlier entry exists. */
@@ -102,26 +91,25 @@ export function renewalOf({ key, record }: Accepted, decided: Decided, view: Vie
   return { key, value: encodeLedgerEntry(entry), entry };
 }
 
-/** The IDs of each draft that needs some, by its name. Those prepared in an earlier term are not used: their time has passed. */
+/** The IDs of each draft that needs some. Those prepared in an earlier term are not used: their time has passed. */
 async function allocate(
   { allocator }: DraftDeps,
   drafts: readonly Undecided[],
   prepared: Prepared | undefined,
-): Promise<ReadonlyMap<string, Allocation>> {
-  const allocations = new Map<string, Allocation>();
-  const due: Undecided[] = [];
-  for (const draft of drafts) {
-    if (draft.numbers !== undefined) continue;
-    const held = prepared?.get(draft.accepted.record.offset);
-    if (held !== undefined && allocator.holds(held)) allocations.set(draft.name, held);
-    else due.push(draft);
-  }
+): Promise<readonly (Allocation | undefined)[]> {
+  const allocations = drafts.map(({ accepted, numbers }) => {
+    const held = numbers === undefined ? prepared?.get(accepted.record.offset) : undefined;
+    return held !== undefined && allocator.holds(held) ? held : undefined;
+  });
+  const due: number[] = [];
+  drafts.forEach(({ numbers }, i) => {
+    if (numbers === undefined && allocations[i] === undefined) due.push(i);
+  });
   if (due.length === 0) return allocations;
-  const taken = await allocator.allocate(due.map(({ accepted }) => accepted.request.count));
-  due.forEach(({ name }, i) => {
-    const allocation = taken[i];
-    if (allocation === undefined) throw new RangeError('the allocator returned fewer allocations than requested');
-    allocations.set(name, allocation);
+  const taken = await allocator.allocate(due.map((i) => (drafts[i] as Undecided).accepted.request.count));
+  if (taken.length < due.length) throw new RangeError('the allocator returned fewer allocations than requested');
+  due.forEach((i, nth) => {
+    allocations[i] = taken[nth];
   });
   return allocations;
 }

@@ -5,6 +5,7 @@ import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts'
 import { decidingIdOf, type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
+import { nameOf } from '../ledger/decided.ts';
 import { fromConfluent } from './confluent.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
@@ -14,6 +15,8 @@ export interface Accepted {
   readonly record: RequestRecord;
   readonly request: FullRequest;
   readonly key: Buffer;
+  /** `nameOf` the key. */
+  readonly name: string;
   readonly hash: Buffer;
 }
 
@@ -69,7 +72,8 @@ function readIntake(
     if (request.sequence !== undefined && framing === 'CONFLUENT' && schemas?.numbersReplyId() === undefined)
       return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
     const hash = requestHash(request.count, request.replyTopic);
-    return { kind: 'accepted', record, request, key: ledgerKeyOf(request), hash };
+    const key = ledgerKeyOf(request);
+    return { kind: 'accepted', record, request, key, name: nameOf(key), hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
     // The request may be served when it is sent again, so it must not get an error reply now.

@@ -1,5 +1,4 @@
 import type { Layout } from '../core/layout.ts';
-import { nameOf } from '../ledger/decided.ts';
 import { type Deferrals, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
@@ -55,7 +54,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
     const isAskingMuch = isLarge(layout, asked);
     const isForLater = isAskingMuch || (onlyLarge && originalBulk(intake.record) !== undefined);
-    const name = intake.kind === 'accepted' && isAskingMuch ? nameOf(intake.key) : undefined;
+    const name = intake.kind === 'accepted' && isAskingMuch ? intake.name : undefined;
     const toTake = () => (name !== undefined && large.has(name) ? 0 : asked);
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
     const isFull = part.length === PART_MAX_REQUESTS || decided === maxDecided || ids + toTake() > maxIds;

@@ -8,6 +8,7 @@ import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker } from '../support/memory-worker.ts';
 
 const key = (id: string) => entry(id).key;
+const named = (id: string) => ({ key: key(id), name: nameOf(key(id)) });
 
 /** A partition that was read to its end. */
 function world(ids: readonly string[]) {
@@ -15,7 +16,7 @@ function world(ids: readonly string[]) {
   at.reader.catchUp(0);
   const deps = { index: at.index, copy: at.copy, entries: at.topic.entries };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
-    const found = (await readDecided({ ...deps, ...over }, [key(id)])).get(nameOf(key(id)));
+    const found = (await readDecided({ ...deps, ...over }, [named(id)])).get(named(id).name);
     if (found === undefined || found === FORGOTTEN) return found;
     return Number(found.entry.kind === 'batch' ? found.entry.batch.ranges[0]?.first : found.entry.first);
   };
@@ -36,8 +37,8 @@ describe('what is decided for a key', () => {
   it('is looked up once for equal keys', async () => {
     const { index, deps } = world(['a', 'b']);
     const placesOf = vi.spyOn(index, 'placesOf');
-    const found = await readDecided(deps, ['a', 'b', 'a', 'a'].map(key));
-    expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [nameOf(key('a')), nameOf(key('b'))]]);
+    const found = await readDecided(deps, ['a', 'b', 'a', 'a'].map(named));
+    expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [named('a').name, named('b').name]]);
   });
 
   it('is not mixed up with that of another key with the same hash', async () => {

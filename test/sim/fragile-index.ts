@@ -103,14 +103,9 @@ class Opened implements LedgerCopies {
     return this.#index.placesOf(partition, key);
   }
 
-  apply(partition: number, records: readonly LedgerRecord[]): Applied {
+  apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
     this.#requireSound();
-    return this.#index.apply(partition, records);
-  }
-
-  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
-    this.#requireSound();
-    return this.#index.firsts(partition, records);
+    return this.#index.apply(partition, records, firsts);
   }
 
   wipe(partition: number, from: number): void {

@@ -39,8 +39,8 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         DRAFTS,
-        'if (settled.firsts.has(offset)) firsts.set(',
-        "if (entry.kind === 'numbers' || settled.firsts.has(offset)) firsts.set(",
+        'if (firsts.has(offset)) draft.first =',
+        "if (entry.kind === 'numbers' || firsts.has(offset)) draft.first =",
       ),
     ],
   },

@@ -98,7 +98,7 @@ export class MemoryIndex implements LedgerCopies {
     return stored.map(({ offset }) => offset);
   }
 
-  apply(partition: number, records: readonly LedgerRecord[]): Applied {
+  apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
     const at = this.#of(partition);
     const fresh = records.filter(({ offset }) => offset >= at.end).map((record) => ({ record, ...readEntry(record) }));
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
@@ -110,6 +110,7 @@ export class MemoryIndex implements LedgerCopies {
       if (key !== undefined) {
         const hash = this.#hashOf(key);
         const known = at.entries.get(hash) ?? [];
+        if (known.length === 0 && end >= at.origin) firsts?.add(offset);
         at.entries.set(hash, known);
         known.push({ offset, appendedAtMs, end, requestOffset });
       }
@@ -125,16 +126,6 @@ export class MemoryIndex implements LedgerCopies {
       at.last = { offset, digest: digestEntry(record) };
     }
     return lossAt === undefined ? {} : { lossAt };
-  }
-
-  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
-    const { entries, origin } = this.#of(partition);
-    const firsts = new Set<number>();
-    for (const { key, offset } of records) {
-      const [first] = key === null ? [] : (entries.get(this.#hashOf(key)) ?? []);
-      if (first?.offset === offset && first.end >= origin) firsts.add(offset);
-    }
-    return firsts;
   }
 
   wipe(partition: number, from: number): void {

@@ -79,24 +79,18 @@ export class PartitionIndex {
   }
 
   placesOf(key: Buffer): readonly number[] {
-    const hash = hashKey(key, this.#seed);
+    return this.#find(hashKey(key, this.#seed));
+  }
+
+  #find(hash: number): readonly number[] {
     const found: number[] = [];
     this.#runs.find(hash, found);
     this.#open.find(hash, found);
     return found;
   }
 
-  firsts(records: readonly LedgerRecord[]): ReadonlySet<number> {
-    const firsts = new Set<number>();
-    for (const record of records) {
-      if (record.key === null || this.placesOf(record.key)[0] !== record.offset) continue;
-      if (positionOf(this.#partition, record).end >= this.origin) firsts.add(record.offset);
-    }
-    return firsts;
-  }
-
   /** Reads all records before it writes any: an unreadable entry leaves the index unchanged. */
-  apply(records: readonly LedgerRecord[]): Applied {
+  apply(records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
     if (last === undefined) return {};
@@ -106,7 +100,7 @@ export class PartitionIndex {
     this.#commit(() => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
-        this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left));
+        this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left), firsts);
         at += left;
       }
       for (const change of changes) this.#change(change);
@@ -124,9 +118,9 @@ export class PartitionIndex {
   }
 
   /** Adds records to the open run, which has room for them, and seals it when it is full. Then merges what is due. */
-  #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
+  #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
     const first = this.end;
-    this.#read(records, positions);
+    this.#read(records, positions, firsts);
     const { end } = this.#state;
     if (end === this.#open.limit) this.#seal();
     else this.#open.save(first, end);
@@ -134,7 +128,8 @@ export class PartitionIndex {
   }
 
   /** Updates the state in memory from these entries. */
-  #read(records: readonly LedgerRecord[], positions: readonly LedgerPosition[]): void {
+  #read(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
+    const { origin } = this;
     let { end, through, horizon, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
@@ -154,7 +149,10 @@ export class PartitionIndex {
       end += 1;
       if (!isDecision || record.key === null) continue;
       opened ??= record.appendedAtMs;
-      this.#open.add(hashKey(record.key, this.#seed), record.offset);
+      const hash = hashKey(record.key, this.#seed);
+      // Before it is sealed: a run on disk is read for every key that it holds.
+      if (firsts !== undefined && position.end >= origin && this.#find(hash).length === 0) firsts.add(record.offset);
+      this.#open.add(hash, record.offset);
     }
     this.#state = { ...this.#state, end, through, horizon, anchored, since, recent, opened };
   }

@@ -138,12 +138,8 @@ export class SqliteIndex implements LedgerCopies {
     return this.#guarded(() => this.#of(partition).placesOf(key));
   }
 
-  apply(partition: number, records: readonly LedgerRecord[]): Applied {
-    return this.#guarded(() => this.#of(partition).apply(records));
-  }
-
-  firsts(partition: number, records: readonly LedgerRecord[]): ReadonlySet<number> {
-    return this.#guarded(() => this.#of(partition).firsts(records));
+  apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
+    return this.#guarded(() => this.#of(partition).apply(records, firsts));
   }
 
   wipe(partition: number, from: number): void {

@@ -123,7 +123,6 @@ describe('the copies of partitions', () => {
       () => index.last(0),
       () => index.placesOf(0, keyOf('a')),
       () => index.apply(0, [record]),
-      () => index.firsts(0, [record]),
       () => index.wipe(0, 0),
       () => index.expire(0, 0),
     ];

@@ -77,7 +77,6 @@ describe('while the index is in use', () => {
       () => index.drop(0),
       () => index.placesOf(0, keyOf('k1')),
       () => index.apply(0, some(0, 1)),
-      () => index.firsts(0, some(0, 1)),
       () => index.wipe(0, 0),
       () => index.expire(0, 0),
     ];

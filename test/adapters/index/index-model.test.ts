@@ -67,8 +67,9 @@ class Pair {
       const drafted = id === IDS ? marker(start + 2, end) : entry(`id ${id}`, { ...fields, requestOffset: start + id });
       return at(start + i, drafted);
     });
-    expect(this.#disk.apply(partition, records)).toEqual(model.apply(records));
-    expect(this.#disk.firsts(partition, records)).toEqual(model.firsts(records));
+    const firsts = new Set<number>();
+    expect(this.#disk.apply(partition, records, firsts)).toEqual(model.apply(records));
+    expect(firsts).toEqual(model.firsts(records));
   }
 
   #expire(partition: number, part: number): void {

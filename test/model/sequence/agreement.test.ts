@@ -61,13 +61,16 @@ function modelled({ origin, end, horizon, through }: Index): unknown[] {
 }
 
 async function decisions(index: MemoryIndex, records: readonly LedgerRecord[]): Promise<unknown[]> {
-  const keys = [0, 1].map((request) => encodeLedgerKey(Buffer.from(idOf(request))));
+  const keys = [0, 1].map((request) => {
+    const key = encodeLedgerKey(Buffer.from(idOf(request)));
+    return { key, name: nameOf(key) };
+  });
   const held = new Map(records.map((record) => [record.offset, record]));
   const copy = { partition: 0, epoch: 0, refusal: undefined, invalidate() {} };
   const read = async () => held;
   const found = await readDecided({ index, copy, entries: { read } }, keys);
-  return keys.map((key) => {
-    const decision = found.get(nameOf(key));
+  return keys.map(({ name }) => {
+    const decision = found.get(name);
     return decision === undefined || decision === FORGOTTEN ? decision : decision.offset;
   });
 }
