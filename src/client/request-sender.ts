@@ -2,7 +2,7 @@ import type { Runtime } from '../async/runtime.ts';
 import { AppendQueue } from '../kafka/loops/append-queue.ts';
 import { append } from '../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
-import type { NewRecord } from '../kafka/records/record.ts';
+import { maxBytesOf, type NewRecord } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
 export interface RequestSenderOptions {
@@ -30,7 +30,7 @@ export class RequestSender {
   async send(record: NewRecord & { readonly key: Buffer }, isWanted: () => boolean): Promise<void> {
     const { cluster, topic } = this.#options;
     const partition = partitionFor(record.key, await cluster.partitions(topic, APPEND_TIMEOUT_MS), () => 0);
-    await this.#queue(partition).add([record], isWanted);
+    await this.#queue(partition).add([record], maxBytesOf(record), isWanted);
   }
 
   #queue(partition: number): AppendQueue {

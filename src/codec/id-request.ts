@@ -76,7 +76,17 @@ export function requestHeaderOf(fingerprint: Buffer): Buffer | undefined {
  * for other values out of range.
  */
 export function decodeIdRequest(value: Buffer): IdRequest {
-  const wire = decodeWire(value);
+  if (lastValue?.value.equals(value) === true) return lastValue.request;
+  const request = readRequest(decodeWire(value));
+  const hasViews = request.correlationId !== undefined || request.requestId !== undefined;
+  if (!hasViews) lastValue = { value: Buffer.from(value), request };
+  return request;
+}
+
+/** Where the headers name what differs, requests that follow each other mostly have the same value. */
+let lastValue: { readonly value: Buffer; readonly request: IdRequest } | undefined;
+
+function readRequest(wire: Wire): IdRequest {
   return {
     count: checkCount(wire.count),
     correlationId: wire.correlation_id === null ? undefined : checkCorrelationId(wire.correlation_id),

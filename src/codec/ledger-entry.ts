@@ -90,8 +90,13 @@ export function decodeLedgerKey(key: Buffer): Buffer {
  * bytes, big endian), the length of the reply topic's UTF-8 (4 bytes) and the topic.
  */
 export function requestHash(count: number, replyTopic: string): Buffer {
-  return hashes(`${count} ${replyTopic}`);
+  if (lastHash?.count !== count || lastHash.replyTopic !== replyTopic)
+    lastHash = { count, replyTopic, hash: hashes(`${count} ${replyTopic}`) };
+  return lastHash.hash;
 }
+
+/** Requests that follow each other mostly want as many IDs on the same topic. */
+let lastHash: { readonly count: number; readonly replyTopic: string; readonly hash: Buffer } | undefined;
 
 /** Cached: requests have few different counts and topics. */
 const hashes = memoize((request) => {

@@ -1,3 +1,5 @@
+import { memoize } from '../core/memoize.ts';
+
 /** Kafka's own rule for topic names. */
 export const TOPIC_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
@@ -23,12 +25,20 @@ export function replyPolicyOf(topics: {
 }
 
 /** The topic on which NestJS's ClientKafka expects replies to `requestTopic`. */
-export function nestReplyTopic(requestTopic: string): string {
-  return `${requestTopic}.reply`;
-}
+export const nestReplyTopic = memoize((requestTopic) => `${requestTopic}.reply`, 100);
 
 /** Why `topic` is not allowed, with what would be; undefined if it is allowed. */
 export function replyTopicViolation(topic: string, policy: ReplyPolicy): string | undefined {
+  if (lastAllowed?.topic === topic && lastAllowed.policy === policy) return undefined;
+  const violation = violationOf(topic, policy);
+  if (violation === undefined) lastAllowed = { topic, policy };
+  return violation;
+}
+
+/** Requests that follow each other mostly name the same topic. */
+let lastAllowed: { readonly topic: string; readonly policy: ReplyPolicy } | undefined;
+
+function violationOf(topic: string, policy: ReplyPolicy): string | undefined {
   // An illegal name must never be passed to a client library.
   if (!TOPIC_NAME.test(topic)) return 'the reply topic is not a legal topic name';
   if (topic.startsWith('__')) return `the reply topic ${topic} is internal to Kafka`;

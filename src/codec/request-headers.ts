@@ -93,8 +93,15 @@ export function readRequestId(headers: RecordHeaders, names: HeaderNames): Buffe
 /** The header's text; undefined when it is absent. */
 export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): string | undefined {
   const bytes = singleHeader(headers, names.replyTopic);
-  return bytes === undefined ? undefined : checkReplyTopic(bytes.toString('utf8'));
+  if (bytes === undefined) return undefined;
+  if (lastReplyTopic?.bytes.equals(bytes) === true) return lastReplyTopic.text;
+  const text = checkReplyTopic(bytes.toString('utf8'));
+  lastReplyTopic = { bytes: Buffer.from(bytes), text };
+  return text;
 }
+
+/** Requests that follow each other mostly name the same topic. */
+let lastReplyTopic: { readonly bytes: Buffer; readonly text: string } | undefined;
 
 /**
  * Four bytes, big-endian, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digit characters are read as
@@ -192,7 +199,8 @@ export function singleHeader(headers: RecordHeaders, name: string): Buffer | und
 
 /** Own properties only, so that nothing is read from a prototype; null, which Kafka allows, counts as absent. */
 function own(headers: RecordHeaders, name: string): RecordHeaders[string] {
-  return Object.hasOwn(headers, name) ? (headers[name] ?? undefined) : undefined;
+  const value = headers[name];
+  return value !== undefined && value !== null && Object.hasOwn(headers, name) ? value : undefined;
 }
 
 function toBytes(value: Buffer | string): Buffer {

@@ -116,7 +116,7 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[])
     await deps.turns.take(some.length);
     for (const record of some) {
       if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
-      intakes.push(receive(record, deps.names, deps.replyPolicy, deps.schemas));
+      intakes.push(receive(record, deps));
     }
   }
   return intakes;

@@ -1,7 +1,6 @@
 import { Backoff } from '../async/backoff.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
-import { homeKeyOf } from '../codec/request.ts';
 import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
@@ -19,8 +18,6 @@ export interface DecisionDeps extends ChargeDeps, DraftDeps {
   readonly maxCount: number;
   readonly index: LedgerIndex;
   readonly now: () => WallMs;
-  /** The home partition of what `homeKeyOf` returns. */
-  readonly homeOf: (homeKey: Buffer) => number;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
   /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
@@ -104,7 +101,7 @@ async function decideDue(
       if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       continue;
     }
-    decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted, numbering);
+    decisions[at] = route(partition, accepted) ?? admit(deps, partition, accepted, numbering);
     if (decisions[at] !== undefined) continue;
     const { sequence, count } = accepted.request;
     const draft = { accepted, numbers: sequence === undefined ? undefined : numbering.take(sequence, count) };
@@ -154,8 +151,7 @@ export async function withoutDecision(
  * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
  * one ledger partition, and the first entry there decides.
  */
-function route({ homeOf }: DecisionDeps, partition: number, { request }: Accepted): Decision | undefined {
-  const home = homeOf(homeKeyOf(request));
+function route(partition: number, { home, request }: Accepted): Decision | undefined {
   if (home === partition) return undefined;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;

@@ -2,7 +2,14 @@ import type { Framing } from '../codec/framing.ts';
 import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
-import { decidingIdOf, type FullRequest, mergeRequest, type ReplyAddress, salvageAddress } from '../codec/request.ts';
+import {
+  decidingIdOf,
+  type FullRequest,
+  homeKeyOf,
+  mergeRequest,
+  type ReplyAddress,
+  salvageAddress,
+} from '../codec/request.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
 import { nameOf } from '../ledger/decided.ts';
@@ -17,6 +24,8 @@ export interface Accepted {
   readonly key: Buffer;
   /** `nameOf` the key. */
   readonly name: string;
+  /** The partition that decides it. */
+  readonly home: number;
   readonly hash: Buffer;
 }
 
@@ -31,32 +40,31 @@ interface Rejected {
 
 export type Intake = Accepted | Rejected;
 
+/** The dependencies of `receive`. */
+export interface IntakeDeps {
+  readonly names: HeaderNames;
+  readonly replyPolicy: ReplyPolicy;
+  readonly schemas?: SchemaIds | undefined;
+  /** The home partition of what `homeKeyOf` returns. */
+  readonly homeOf: (homeKey: Buffer) => number;
+}
+
 /**
  * Reads one record of the request topic. Total: any bytes yield a request or a rejection, so that no input ends the
  * process or blocks its partition.
  */
-export function receive(
-  record: RequestRecord,
-  names: HeaderNames,
-  policy: ReplyPolicy,
-  schemas?: SchemaIds | undefined,
-): Intake {
+export function receive(record: RequestRecord, deps: IntakeDeps): Intake {
   // Nobody reads where a rejection was thrown, and finding that out is three quarters of its cost.
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {
-    return readIntake(record, names, policy, schemas);
+    return readIntake(record, deps);
   } finally {
     Error.stackTraceLimit = stackTraceLimit;
   }
 }
 
-function readIntake(
-  record: RequestRecord,
-  names: HeaderNames,
-  policy: ReplyPolicy,
-  schemas: SchemaIds | undefined,
-): Intake {
+function readIntake(record: RequestRecord, { names, replyPolicy: policy, schemas, homeOf }: IntakeDeps): Intake {
   let { value } = record;
   let framing: Framing = 'SINGLE_OBJECT';
   try {
@@ -73,7 +81,8 @@ function readIntake(
       return reject(record, request, 'UNKNOWN_SCHEMA', NO_REPLY_SCHEMA);
     const hash = requestHash(request.count, request.replyTopic);
     const key = ledgerKeyOf(request);
-    return { kind: 'accepted', record, request, key, name: nameOf(key), hash };
+    const home = homeOf(homeKeyOf(request));
+    return { kind: 'accepted', record, request, key, name: nameOf(key), home, hash };
   } catch (error) {
     const { code, message } = rejectionOf(error);
     // The request may be served when it is sent again, so it must not get an error reply now.

@@ -1,11 +1,9 @@
-import type { ReplyPolicy } from '../codec/reply-policy.ts';
-import { homeKeyOf, type ReplyAddress } from '../codec/request.ts';
-import type { HeaderNames } from '../codec/request-headers.ts';
+import type { ReplyAddress } from '../codec/request.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type Answer, answersOf } from './answers.ts';
 import { type DecisionDeps, decide, idKind, withoutDecision } from './decide.ts';
 import type { Prepared } from './drafts.ts';
-import type { Accepted, Intake } from './intake.ts';
+import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
 import { isLarge } from './parts.ts';
@@ -18,9 +16,7 @@ import type { PartTrace, Tracing } from './trace.ts';
 /** How many parts with large requests may queue for IDs at a time: one more than keeps the generator busy. */
 export const LARGE_AT_ONCE = 2;
 
-export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, PublishDeps, LetterContext {
-  readonly names: HeaderNames;
-  readonly replyPolicy: ReplyPolicy;
+export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, IntakeDeps, PublishDeps, LetterContext {
   readonly replyTopics: ReplyTopicLookup;
   /** For what large requests and bulk cause, so that it holds up nothing else. */
   readonly largePublisher: Publisher;
@@ -61,10 +57,9 @@ interface Served {
  * How many IDs a request may take here: none if another partition decides it, or for numbers of a sequence. The same at every reading, since the lane of
  * a request depends on it.
  */
-export function idsFor({ homeOf, maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
-  return ({ request }) => {
-    if (request.sequence !== undefined || request.count > maxCount) return 0;
-    return homeOf(homeKeyOf(request)) === partition ? request.count : 0;
+export function idsFor({ maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
+  return ({ request: { sequence, count }, home }) => {
+    return sequence === undefined && count <= maxCount && home === partition ? count : 0;
   };
 }
 
@@ -103,14 +98,12 @@ export async function processPart(
 
 /** The reply topics of requests that are decided here which do not exist. Rejects when one can't be looked up. */
 async function missingTopics(
-  { replyTopics, homeOf }: PipelineDeps,
+  { replyTopics }: PipelineDeps,
   partition: number,
   part: readonly Accepted[],
 ): Promise<ReadonlySet<string>> {
   const named = new Set<string>();
-  for (const { request } of part) {
-    if (!named.has(request.replyTopic) && homeOf(homeKeyOf(request)) === partition) named.add(request.replyTopic);
-  }
+  for (const { request, home } of part) if (home === partition) named.add(request.replyTopic);
   const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
   return new Set(missing.flat());
 }

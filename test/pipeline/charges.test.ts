@@ -20,7 +20,7 @@ const CONTEXT = {
 const CUSTOM = { ...CONTEXT, customLayout: undefined };
 
 function accepted(...fields: Parameters<typeof request>): Accepted {
-  const intake = receive(request(...fields), DEFAULT_HEADER_NAMES, POLICY);
+  const intake = receive(request(...fields), { names: DEFAULT_HEADER_NAMES, replyPolicy: POLICY, homeOf: () => 0 });
   if (intake.kind === 'rejected') throw new Error(intake.message);
   return intake;
 }

@@ -23,13 +23,15 @@ const values = fc.oneof(
   }),
 );
 
+const DEPS = { names: DEFAULT_HEADER_NAMES, replyPolicy: POLICY, homeOf: () => 0 };
+
 describe('receiving a record', () => {
   it('never throws, and never accepts an address that is not allowed', () => {
     let accepted = 0;
     let rejected = 0;
     fc.assert(
       fc.property(values, headers, (value, its) => {
-        const intake = receive(record(0, value, its), DEFAULT_HEADER_NAMES, POLICY);
+        const intake = receive(record(0, value, its), DEPS);
         const topic = intake.kind === 'accepted' ? intake.request.replyTopic : intake.address.replyTopic;
         if (topic !== undefined) expect(replyTopicViolation(topic, POLICY)).toBeUndefined();
         if (intake.kind === 'accepted') accepted += 1;
@@ -49,13 +51,13 @@ describe('receiving a record', () => {
         return 'many';
       },
     };
-    expect(receive(record(0, null, headers), DEFAULT_HEADER_NAMES, POLICY)).toMatchObject({ code: 'INVALID_COUNT' });
+    expect(receive(record(0, null, headers), DEPS)).toMatchObject({ code: 'INVALID_COUNT' });
     expect([new Set(limits), Error.stackTraceLimit]).toEqual([new Set([0]), before]);
   });
 
   it('has one hash for one request, whatever its encoding, expiry and offset', () => {
     const hashOf = (fields: Parameters<typeof request>[2], offset = 0) => {
-      const intake = receive(request(offset, 'a', fields), DEFAULT_HEADER_NAMES, POLICY);
+      const intake = receive(request(offset, 'a', fields), DEPS);
       return intake.kind === 'accepted' ? intake.hash.toString('hex') : intake.code;
     };
     const plain = hashOf({ count: 2 });

@@ -193,7 +193,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     firstSeed: 8,
     patches: [
       patch(
-        'src/pipeline/decide.ts',
+        'src/pipeline/intake.ts',
         'const home = homeOf(homeKeyOf(request));',
         'const home = homeOf(request.correlationId);',
       ),

@@ -193,7 +193,7 @@ export class KafkaPublisher implements Publisher {
     if (bytes > BATCH_MAX_BYTES && due.length > 1) return await this.#sendHalves(to, indices, publication);
     let delivery = DELIVERED;
     try {
-      await this.#queue(to).add(due);
+      await this.#queue(to).add(due, bytes);
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isRecordError(errorCode)) return error;

@@ -1,5 +1,5 @@
 import type { Runtime } from '../../async/runtime.ts';
-import { maxBytesOf, type NewRecord } from '../records/record.ts';
+import type { NewRecord } from '../records/record.ts';
 
 export interface AppendQueueOptions {
   readonly runtime: Pick<Runtime, 'monotonicMs' | 'nextTurn'>;
@@ -45,10 +45,12 @@ export class AppendQueue {
     this.#options = options;
   }
 
-  /** Resolves when the records are in the log, or are no longer wanted. Rejects with the error of their append. */
-  add(records: readonly NewRecord[], isWanted: () => boolean = always): Promise<void> {
+  /**
+   * Resolves when the records are in the log, or are no longer wanted. Rejects with the error of their append. `bytes`: the sum of their
+   * `maxBytesOf`.
+   */
+  add(records: readonly NewRecord[], bytes: number, isWanted: () => boolean = always): Promise<void> {
     return new Promise((resolve, reject) => {
-      const bytes = records.reduce((sum, record) => sum + maxBytesOf(record), 0);
       const sinceMs = this.#options.runtime.monotonicMs();
       this.#waiting.push({ records, bytes, sinceMs, isWanted, resolve, reject });
       if (this.#waiting.length >= this.#purgeAt) this.#purge();
