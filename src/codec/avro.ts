@@ -98,34 +98,23 @@ export function canonicalForm(type: Type): string {
   return JSON.stringify(type.schema());
 }
 
-/** Messages are encoded into a slab, one after another, so that one costs no allocation and no copy. */
-const SLAB_BYTES = 64 * 1024;
-/** A slab with less room left is full: nearly all messages are far smaller. */
-const MIN_ROOM_BYTES = 4 * 1024;
-let slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
-let used = 0;
+/** Encoding happens here first, so that a message costs one allocation of its exact size. */
+const workspace = Buffer.alloc(HEADER_BYTES + 16 * 1024);
 
 /** Encodes a framed message. Throws Error if the value does not match the schema, which is a bug of the caller. */
 export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
-  if (used > SLAB_BYTES - MIN_ROOM_BYTES) {
-    slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
-    used = 0;
-  }
-  const start = used;
-  slab.set(schema.header, start);
-  const end = schema.type.encode(value, slab, start + HEADER_BYTES);
+  workspace.set(schema.header);
+  const end = schema.type.encode(value, workspace, HEADER_BYTES);
   if (end >= 0) {
-    used = end;
-    return slab.subarray(start, end);
+    const framed = Buffer.allocUnsafe(end);
+    workspace.copy(framed, 0, 0, end);
+    return framed;
   }
-  const large = Buffer.allocUnsafe(slab.length - end - start);
+  const large = Buffer.allocUnsafe(workspace.length - end);
   large.set(schema.header);
   schema.type.encode(value, large, HEADER_BYTES);
   return large;
 }
-
-/** Where a body is encoded again. */
-const workspace = Buffer.alloc(16 * 1024);
 
 /**
  * Decodes a body that must be exactly what this codec writes. The length is checked first; then the value is encoded again

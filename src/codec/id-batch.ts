@@ -1,7 +1,9 @@
 import type { IdRange } from '../core/generator.ts';
 import { memoize } from '../core/memoize.ts';
 import { fingerprintBytes, fingerprintHex } from './avro.ts';
-import { type Long, toSafeNumber } from './long.ts';
+import { FINGERPRINT_BYTES } from './framing.ts';
+import { toSafeNumber } from './long.ts';
+import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 
 /** Allocated IDs with the evidence of which worker allocated them, as replies and the ledger carry them. */
 export interface IdBatch {
@@ -26,7 +28,7 @@ export const MAX_BATCH_COUNT = 100_000;
 
 const MAX_ID = 2n ** 63n - 1n;
 
-/** The fields that reply and ledger entry have in common, as their schemas name them. */
+/** The fields that reply and ledger entry have in common, as their schemas name them and avsc reads them. */
 export interface WireBatch {
   readonly ranges: readonly IdRange[];
   /** Only in the schema of replies. */
@@ -35,29 +37,64 @@ export interface WireBatch {
   readonly datacenter_id: number;
   readonly worker_id: number;
   readonly fence: bigint;
-  readonly epoch: Long;
+  readonly epoch: bigint;
   readonly layout_fingerprint: Buffer;
-  readonly generated_at: Long;
+  readonly generated_at: bigint;
 }
 
-const NO_IDS: readonly bigint[] = Object.freeze([]);
 /** Cached: batches have few different layouts. */
 const layoutFingerprints = memoize(fingerprintBytes, 100);
 
-/** The batch with the schemas' fields, as ranges. RangeError if wireToBatch would reject it. */
-export function batchToWire(batch: IdBatch): WireBatch {
-  countIds(batch.ranges);
-  return {
-    ranges: batch.ranges,
-    ids: NO_IDS,
-    step: batch.step,
-    datacenter_id: batch.datacenterId,
-    worker_id: batch.workerId,
-    fence: batch.fence,
-    epoch: batch.epochMs,
-    layout_fingerprint: layoutFingerprints(batch.layoutFingerprint),
-    generated_at: batch.generatedAtMs,
-  };
+const MAX_EVIDENCE_BYTES = 4 * MAX_BYTES.long + 2 * MAX_BYTES.int + FINGERPRINT_BYTES;
+
+/** An upper bound of the bytes that `writeRanges` and `writeEvidence` write for a batch. */
+export function maxBatchBytes({ ranges }: IdBatch): number {
+  return 2 * MAX_BYTES.long + ranges.length * (MAX_BYTES.long + MAX_BYTES.int) + MAX_EVIDENCE_BYTES;
+}
+
+/** Writes ranges as both schemas have them. */
+export function writeRanges(to: MessageWriter, ranges: readonly IdRange[]): void {
+  if (ranges.length > 0) to.long(ranges.length);
+  for (const { first, count } of ranges) {
+    to.long(first);
+    to.int(count);
+  }
+  to.long(0);
+}
+
+/** Writes what both schemas have from the step on. RangeError if wireToBatch would reject it. */
+export function writeEvidence(to: MessageWriter, batch: IdBatch): void {
+  if (lastEvidence === undefined || !isSameEvidence(lastEvidence.of, batch))
+    lastEvidence = { of: batch, bytes: evidenceBytes(batch) };
+  to.raw(lastEvidence.bytes);
+}
+
+/** Batches that were allocated together differ in their ranges alone. */
+let lastEvidence: { readonly of: IdBatch; readonly bytes: Buffer } | undefined;
+
+function isSameEvidence(one: IdBatch, other: IdBatch): boolean {
+  return (
+    one.generatedAtMs === other.generatedAtMs &&
+    one.fence === other.fence &&
+    one.workerId === other.workerId &&
+    one.datacenterId === other.datacenterId &&
+    one.step === other.step &&
+    one.epochMs === other.epochMs &&
+    one.layoutFingerprint === other.layoutFingerprint
+  );
+}
+
+function evidenceBytes(batch: IdBatch): Buffer {
+  const to = new MessageWriter(MAX_EVIDENCE_BYTES);
+  to.begin(MAX_EVIDENCE_BYTES);
+  to.long(batch.step);
+  to.int(batch.datacenterId);
+  to.int(batch.workerId);
+  to.long(batch.fence);
+  to.long(batch.epochMs);
+  to.raw(layoutFingerprints(batch.layoutFingerprint));
+  to.long(batch.generatedAtMs);
+  return to.end();
 }
 
 /** The batch from its decoded fields and ranges. RangeError if a value is out of range. */

@@ -3,17 +3,20 @@ import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import { asSingleObject, confluentSchemaId, HEADER_BYTES } from './framing.ts';
 import {
-  batchToWire,
   collapseIds,
   countIds,
   type IdBatch,
   MAX_BATCH_COUNT,
+  maxBatchBytes,
   plainRanges,
   type WireBatch,
   wireToBatch,
+  writeEvidence,
+  writeRanges,
 } from './id-batch.ts';
 import type { Encoding } from './id-request.ts';
 import { arrayOfLongs } from './long.ts';
+import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkSequence } from './request-checks.ts';
 import { checkNumbers, type Numbers } from './sequence-entry.ts';
 
@@ -23,6 +26,8 @@ export type IdReply = { readonly correlationId: Buffer } & (
   | { readonly error: { readonly code: string; readonly message: string } }
   | { readonly numbers: Numbers & { readonly sequence: string } }
 );
+
+type BatchReply = Extract<IdReply, { readonly batch: IdBatch }>;
 
 /** Room for 100,000 IDs of ten bytes each. */
 const MAX_REPLY_BYTES = 1024 * 1024;
@@ -57,17 +62,29 @@ interface Wire {
  * reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of range.
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
-  const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply, encoding) };
-  const framed = encodeFramed('numbers' in reply ? wideSchema : schema, wire);
-  return 'batch' in reply && encoding === 'IDS' ? withIds(framed, reply) : framed;
+  if ('batch' in reply) return encodeBatchReply(reply, encoding);
+  const wire: Wire = { correlation_id: reply.correlationId, result: toResult(reply) };
+  return encodeFramed('numbers' in reply ? wideSchema : schema, wire);
 }
 
-/** Fills the empty list of IDs. avsc would take a BigInt for each ID, and five times as long. */
-function withIds(framed: Buffer, { correlationId, batch }: Extract<IdReply, { readonly batch: IdBatch }>): Buffer {
-  // header, correlation ID with its length (two bytes from 64 on), the branch of the union, no ranges
-  const at = HEADER_BYTES + (correlationId.length < 64 ? 1 : 2) + correlationId.length + 2;
-  return Buffer.concat([framed.subarray(0, at), arrayOfLongs(batch.ranges, batch.step), framed.subarray(at)]);
+const writer = new MessageWriter();
+
+/** Field by field, since nearly every reply has a batch: avsc takes an object of the schema's shape, and several times as long. */
+function encodeBatchReply({ correlationId, batch }: BatchReply, encoding: Encoding): Buffer {
+  countIds(batch.ranges);
+  const ids = encoding === 'IDS' ? arrayOfLongs(batch.ranges, batch.step) : NO_IDS;
+  writer.begin(HEADER_BYTES + 3 * MAX_BYTES.long + correlationId.length + ids.length + maxBatchBytes(batch));
+  writer.raw(schema.header);
+  writer.sized(correlationId);
+  writer.long(0); // the branch of the union
+  writeRanges(writer, encoding === 'RANGES' ? batch.ranges : []);
+  writer.raw(ids);
+  writer.long(0); // the end of the IDs
+  writeEvidence(writer, batch);
+  return writer.end();
 }
+
+const NO_IDS = Buffer.alloc(0);
 
 /**
  * Decodes a reply; `encoding` is how it lists its IDs (RANGES for all but a batch). Single IDs are returned as the fewest ranges.
@@ -85,16 +102,11 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
   }
 }
 
-function toResult(reply: IdReply, encoding: Encoding): WireResult {
+function toResult(reply: Exclude<IdReply, BatchReply>): WireResult {
   if ('error' in reply) return { 'idalloc.IdError': reply.error };
-  if ('numbers' in reply) {
-    const { sequence, first, count, step, format } = reply.numbers;
-    checkNumbers(BigInt(first), count, BigInt(step), format);
-    return { 'idalloc.SequenceBatch': { sequence, first: BigInt(first), count, step: BigInt(step), format } };
-  }
-  const wire = batchToWire(reply.batch);
-  if (encoding === 'RANGES') return { 'idalloc.IdBatch': wire };
-  return { 'idalloc.IdBatch': { ...wire, ranges: [] } };
+  const { sequence, first, count, step, format } = reply.numbers;
+  checkNumbers(BigInt(first), count, BigInt(step), format);
+  return { 'idalloc.SequenceBatch': { sequence, first: BigInt(first), count, step: BigInt(step), format } };
 }
 
 function fromWire({ correlation_id: correlationId, result }: Wire): IdReply & { encoding: Encoding } {

@@ -2,12 +2,23 @@ import { hash } from 'node:crypto';
 import { memoize } from '../core/memoize.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
-import type { Framing } from './framing.ts';
-import { batchToWire, countIds, type IdBatch, plainRanges, type WireBatch, wireToBatch } from './id-batch.ts';
-import { type Long, toSafeNumber } from './long.ts';
+import { FINGERPRINT_BYTES, type Framing, HEADER_BYTES } from './framing.ts';
+import {
+  countIds,
+  type IdBatch,
+  maxBatchBytes,
+  plainRanges,
+  type WireBatch,
+  wireToBatch,
+  writeEvidence,
+  writeRanges,
+} from './id-batch.ts';
+import { toSafeNumber } from './long.ts';
+import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkCorrelationId } from './request-checks.ts';
 import { decodeSequenceEntry, encodeSequenceEntry, type LedgerNumbers, type SequenceEntry } from './sequence-entry.ts';
 
+const HASH_BYTES = 16;
 /** First byte of the key of an entry of IDs; ledger-key has the others. */
 export const LEDGER_KEY_VERSION = 1;
 
@@ -56,14 +67,14 @@ interface WireLedgerBatch extends Omit<WireBatch, 'ids'> {
   readonly request_hash: Buffer;
   readonly count: number;
   readonly reply_topic: string;
-  readonly request_offset: Long;
+  readonly request_offset: bigint;
   readonly framing: Framing;
   readonly schema_fingerprint: Buffer;
 }
 
 interface Wire {
-  readonly end: Long;
-  readonly through: Long;
+  readonly end: bigint;
+  readonly through: bigint;
   readonly batch: WireLedgerBatch | null;
 }
 
@@ -105,19 +116,44 @@ const hashes = memoize((request) => {
   const head = Buffer.alloc(8);
   head.writeUInt32BE(Number(request.slice(0, space)), 0);
   head.writeUInt32BE(replyTopic.length, 4);
-  return hash('sha256', Buffer.concat([head, replyTopic]), 'buffer').subarray(0, 16);
+  return hash('sha256', Buffer.concat([head, replyTopic]), 'buffer').subarray(0, HASH_BYTES);
 }, 1_000);
 
 /** The framed value of an entry. Throws if decodeLedgerEntry would reject the entry. */
 export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
-  if (entry.kind === 'numbers' || entry.kind === 'statement') return encodeSequenceEntry(entry);
-  const wire: Wire = {
-    end: entry.end,
-    through: entry.through,
-    batch: entry.kind === 'marker' ? null : toWireBatch(entry),
-  };
-  return encodeFramed(schema, wire);
+  switch (entry.kind) {
+    case 'batch':
+      return encodeBatchEntry(entry);
+    case 'marker':
+      return encodeFramed(schema, { end: entry.end, through: entry.through, batch: null });
+    default:
+      return encodeSequenceEntry(entry);
+  }
 }
+
+const writer = new MessageWriter();
+
+/** Every new request gets one, so it is written field by field: avsc takes an object of the schema's shape, and five times as long. */
+function encodeBatchEntry(entry: LedgerBatchEntry): Buffer {
+  const { batch, replyTopic } = entry;
+  checkTotal(entry.count, countIds(batch.ranges));
+  writer.begin(MAX_FIXED_BYTES + MAX_BYTES.text(replyTopic) + maxBatchBytes(batch));
+  writer.raw(schema.header);
+  writer.long(entry.end);
+  writer.long(entry.through);
+  writer.long(1); // the branch of the union
+  writer.fixed(entry.requestHash, HASH_BYTES);
+  writer.int(entry.count);
+  writer.text(replyTopic);
+  writer.long(entry.requestOffset);
+  writer.long(entry.framing === 'CONFLUENT' ? 1 : 0);
+  writer.fixed(entry.schemaFingerprint, FINGERPRINT_BYTES);
+  writeRanges(writer, batch.ranges);
+  writeEvidence(writer, batch);
+  return writer.end();
+}
+
+const MAX_FIXED_BYTES = HEADER_BYTES + 3 * MAX_BYTES.long + 3 * MAX_BYTES.int + HASH_BYTES + FINGERPRINT_BYTES;
 
 /** Decodes the value of an entry. Throws LEDGER_UNREADABLE for any other schema, and for values out of range. */
 export function decodeLedgerEntry(value: Buffer): LedgerEntry {
@@ -135,27 +171,6 @@ export function decodeLedgerEntry(value: Buffer): LedgerEntry {
       { cause: error },
     );
   }
-}
-
-function toWireBatch(entry: LedgerBatchEntry): WireLedgerBatch {
-  checkTotal(entry.count, countIds(entry.batch.ranges));
-  const batch = batchToWire(entry.batch);
-  return {
-    request_hash: entry.requestHash,
-    count: entry.count,
-    reply_topic: entry.replyTopic,
-    request_offset: entry.requestOffset,
-    framing: entry.framing,
-    schema_fingerprint: entry.schemaFingerprint,
-    ranges: batch.ranges,
-    step: batch.step,
-    datacenter_id: batch.datacenter_id,
-    worker_id: batch.worker_id,
-    fence: batch.fence,
-    epoch: batch.epoch,
-    layout_fingerprint: batch.layout_fingerprint,
-    generated_at: batch.generated_at,
-  };
 }
 
 function fromWire(wire: Wire): LedgerEntry {

@@ -9,13 +9,18 @@ export type Long = bigint | number;
  *
  *   zigzag: n >= 0 → 2n, n < 0 → -2n - 1; then seven bits a byte, lowest first, high bit set on all but the last
  */
-const MAX_VARINT_BYTES = 10;
+export const MAX_LONG_BYTES = 10;
 const MAX_UINT32 = 0xffff_ffff;
 
 const scratch = new DataView(new ArrayBuffer(8));
 
-/** The bytes of a long, which is a bigint or a safe integer, at `at`; returns where they end. The target has room for ten bytes. */
-function putLong(target: Buffer, at: number, value: Long): number {
+const MIN_INT64 = -(2n ** 63n);
+const MAX_INT64 = 2n ** 63n - 1n;
+
+/** Writes a long at `at`, where the target has room for ten bytes; returns where it ends. RangeError for anything but a 64-bit integer. */
+export function putLong(target: Buffer, at: number, value: Long): number {
+  if (!isInt64(value)) throw new RangeError(`${value} is not a 64-bit integer`);
+  if (typeof value === 'number' && value >= 0 && value < 2 ** 31) return putVarint(target, at, 0, value * 2);
   if (typeof value === 'bigint') scratch.setBigInt64(0, value, true);
   else {
     scratch.setInt32(0, value % 2 ** 32, true);
@@ -55,7 +60,7 @@ export function arrayOfLongs(
   step: bigint,
 ): Buffer {
   const total = runs.reduce((sum, { count }) => sum + count, 0);
-  const bytes = Buffer.allocUnsafe((total + 1) * MAX_VARINT_BYTES);
+  const bytes = Buffer.allocUnsafe((total + 1) * MAX_LONG_BYTES);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   let end = putVarint(bytes, 0, 0, total * 2);
   const by = zigzagged(step);
@@ -131,8 +136,7 @@ function tooLong(): RangeError {
 }
 
 function writeLong(tap: Tap, value: Long): void {
-  if (!isInt64(value)) throw new RangeError(`${value} is not a 64-bit integer`);
-  if (tap.pos + MAX_VARINT_BYTES <= tap.buf.length) {
+  if (tap.pos + MAX_LONG_BYTES <= tap.buf.length) {
     tap.pos = putLong(tap.buf, tap.pos, value);
     return;
   }
@@ -142,11 +146,11 @@ function writeLong(tap: Tap, value: Long): void {
   tap.pos += end;
 }
 
-const nearEnd = Buffer.alloc(MAX_VARINT_BYTES);
+const nearEnd = Buffer.alloc(MAX_LONG_BYTES);
 
 function isInt64(value: unknown): value is Long {
   if (typeof value === 'number') return Number.isSafeInteger(value);
-  return typeof value === 'bigint' && BigInt.asIntN(64, value) === value;
+  return typeof value === 'bigint' && value >= MIN_INT64 && value <= MAX_INT64;
 }
 
 function compare(a: bigint, b: bigint): number {
