@@ -104,7 +104,8 @@ async function decideDue(
     decisions[at] = route(partition, accepted) ?? admit(deps, partition, accepted, numbering);
     if (decisions[at] !== undefined) continue;
     const { sequence, count } = accepted.request;
-    const draft = { accepted, numbers: sequence === undefined ? undefined : numbering.take(sequence, count) };
+    const numbers = sequence === undefined ? undefined : numbering.take(sequence, count);
+    const draft: Undecided = { accepted, numbers, offset: undefined, first: undefined, isVoid: false };
     drafted?.set(name, draft);
     drafts.push(draft);
   }

@@ -40,11 +40,11 @@ export interface Undecided {
   readonly accepted: Accepted;
   readonly numbers: Drafted | undefined;
   /** Once it is written: where. */
-  offset?: number;
+  offset: number | undefined;
   /** Once it is written: the decision, if it is known to be the first entry of its key. */
-  first?: Decided;
-  /** Once it is written: its numbers were written for another offset. */
-  isVoid?: boolean;
+  first: Decided | undefined;
+  /** Once it is written: whether its numbers were written for another offset. */
+  isVoid: boolean;
 }
 
 /** An entry to append. */

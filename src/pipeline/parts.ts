@@ -55,18 +55,19 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const isAskingMuch = isLarge(layout, asked);
     const isForLater = isAskingMuch || (onlyLarge && originalBulk(intake.record) !== undefined);
     const name = intake.kind === 'accepted' && isAskingMuch ? intake.name : undefined;
-    const toTake = () => (name !== undefined && large.has(name) ? 0 : asked);
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
-    const isFull = part.length === PART_MAX_REQUESTS || decided === maxDecided || ids + toTake() > maxIds;
+    let taken = name !== undefined && large.has(name) ? 0 : asked;
+    const isFull = part.length === PART_MAX_REQUESTS || decided === maxDecided || ids + taken > maxIds;
     if (isFull && part.length > 0) {
       yield part;
       part = [];
       ids = 0;
       decided = 0;
       large.clear();
+      taken = asked;
     }
     part.push(intake);
-    ids += toTake();
+    ids += taken;
     if (asked > 0) decided += 1;
     if (name !== undefined) large.add(name);
   }
