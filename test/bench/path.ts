@@ -1,19 +1,18 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { Session } from 'node:inspector/promises';
+import { type Profiler, Session } from 'node:inspector/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ServedPath } from './served-path.ts';
 
 /**
- * Processor time of one request on its way through a worker, without servers: record batches are decoded, decided and replied by the
- * worker's own code, over brokers that answer immediately. So sockets, wire framing and waiting are left out, and the figure
- * varies far less than that of a whole worker. With --profile it is divided by room.
+ * Processor time of one request on its way through a worker, without servers: `ServedPath` describes it. So sockets, the wire's framing and
+ * waiting are left out, and the figure varies far less than that of a whole worker. With --profile also by room.
  */
 const { values } = parseArgs({
   options: {
     requests: { type: 'string', default: '400000' },
-    rounds: { type: 'string', default: '5' },
+    rounds: { type: 'string', default: '9' },
     partitions: { type: 'string', default: '8' },
     profile: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
@@ -24,40 +23,67 @@ if (values.help) {
   process.stdout.write(
     [
       'Measures the processor time of a request on its way through a worker, without servers, sockets and waiting.',
-      'npm run bench:path -- [--requests 400000] [--rounds 5] [--partitions 8] [--profile] [--json]',
-      '  --profile   the share of each room in it as well',
+      'npm run bench:path -- [--requests 400000] [--rounds 9] [--partitions 8] [--profile] [--json]',
+      '  --profile   the share of each room of the source in it as well, in percent',
       '',
     ].join('\n'),
   );
   process.exit(0);
 }
-const requests = Number(values.requests);
 const rounds = Number(values.rounds);
+const perRound = Math.ceil(Number(values.requests) / rounds);
+
+const IDLE = '(idle)';
+
+/** The room of the source that a function is in; what is not ours goes by its package, or its own name. */
+function roomOf({ functionName, url }: Profiler.ProfileNode['callFrame']): string {
+  const [, ours] = /\/src\/(.*)\/[^/]*$/.exec(url) ?? [];
+  if (ours !== undefined) return ours.split('/').slice(0, 2).join('/');
+  const [, library] = /\/node_modules\/([^/]+)/.exec(url) ?? [];
+  if (library !== undefined) return library;
+  if (url === 'node:inspector') return IDLE; // what starts and stops the profile
+  if (url.startsWith('node:')) return 'node';
+  return url === '' ? functionName : 'bench';
+}
+
+/** The share of each room in the time that the profile has, in percent, the largest first. */
+function shares({ nodes, samples = [], timeDeltas = [] }: Profiler.Profile): Record<string, number> {
+  const rooms = new Map(nodes.map(({ id, callFrame }) => [id, roomOf(callFrame)]));
+  const spent = new Map<string, number>();
+  samples.forEach((id, i) => {
+    const room = rooms.get(id) ?? '';
+    if (room !== IDLE) spent.set(room, (spent.get(room) ?? 0) + (timeDeltas[i] ?? 0));
+  });
+  const all = [...spent.values()].reduce((sum, us) => sum + us, 0);
+  const sorted = [...spent].sort(([, one], [, other]) => other - one);
+  return Object.fromEntries(sorted.map(([room, us]) => [room, Number(((100 * us) / all).toFixed(1))]));
+}
+
 const directory = mkdtempSync(join(tmpdir(), 'idalloc-path-'));
 try {
-  const path = new ServedPath(directory, Number(values.partitions));
-  await path.serve(Math.ceil(requests / 4)); // compiles
+  using path = new ServedPath(directory, Number(values.partitions));
+  await path.serve(100_000); // compiles the code
   const session = new Session();
   session.connect();
-  if (values.profile) {
-    await session.post('Profiler.enable');
-    await session.post('Profiler.start');
-  }
   const found: number[] = [];
-  for (let round = 1; round <= rounds; round += 1) found.push(await path.serve(requests / rounds));
-  found.sort((one, other) => one - other);
-  const cpu_us = Number((found[Math.floor(rounds / 2)] ?? Number.NaN).toFixed(2));
-  process.stdout.write(
-    values.json
-      ? `${JSON.stringify({ requests, cpu_us })}\n`
-      : `${cpu_us} us of processor time each (${found.map((f) => f.toFixed(2)).join(', ')})\n`,
-  );
-  if (values.profile) {
-    const { profile } = await session.post('Profiler.stop');
-    const fs = await import('node:fs');
-    fs.writeFileSync('/tmp/path.cpuprofile', JSON.stringify(profile));
+  const profiles: Profiler.Profile[] = [];
+  await session.post('Profiler.enable');
+  for (let round = 1; round <= rounds; round += 1) {
+    const served = path.prepare(perRound);
+    if (values.profile) await session.post('Profiler.start');
+    found.push(await served());
+    if (values.profile) profiles.push((await session.post('Profiler.stop')).profile);
   }
-  path[Symbol.dispose]();
+  session.disconnect();
+  found.sort((one, other) => one - other);
+  const [cpu_us, least_us] = [found[Math.floor(rounds / 2)] ?? Number.NaN, found[0] ?? Number.NaN];
+  const rooms = profiles[rounds - 1] === undefined ? {} : { rooms: shares(profiles[rounds - 1] as Profiler.Profile) };
+  const result = { cpu_us: Number(cpu_us.toFixed(2)), least_us: Number(least_us.toFixed(2)), ...rooms };
+  const text = [
+    `${result.cpu_us} us of processor time for each request, at least ${result.least_us}`,
+    ...Object.entries(rooms.rooms ?? {}).map(([room, share]) => `${String(share).padStart(6)} % ${room}`),
+  ];
+  process.stdout.write(`${values.json ? JSON.stringify(result) : text.join('\n')}\n`);
 } finally {
   rmSync(directory, { recursive: true, force: true });
 }

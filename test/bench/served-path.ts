@@ -24,11 +24,16 @@ import { layout } from '../support/memory-records.ts';
 const REQUESTS = 'id.requests';
 const REPLIES = 'id.replies.main';
 const REPLY_PARTITIONS = 8;
-/** Requests of a chunk, which arrive as so many batches of a producer. */
+/** The requests of a chunk, and of each of its batches, which a producer sent. */
 const CHUNK = 2_000;
 const BATCH = 500;
+/** The parts in progress of a partition, as in a session. */
+const PARTS_AT_ONCE = 3;
 
-/** A worker's way of a request over brokers that answer immediately. */
+/**
+ * The way of a request through a worker, over brokers that answer immediately: record batches are decoded, decided by the real pipeline,
+ * ledger and index, and encoded for the ledger and for the reply topic.
+ */
 export class ServedPath implements Disposable {
   readonly #index: SqliteIndex;
   readonly #deps: PipelineDeps;
@@ -130,13 +135,19 @@ export class ServedPath implements Disposable {
     };
   }
 
-  /** Serves new requests; resolves to the processor time of each, in microseconds. */
-  async serve(requests: number): Promise<number> {
+  /** Makes new requests. The result serves them, and resolves to the processor time of each, in microseconds. */
+  prepare(requests: number): () => Promise<number> {
     const chunks = this.#make(requests);
-    const before = process.cpuUsage();
-    await Promise.all([...chunks].map(([partition, its]) => this.#servePartition(partition, its)));
-    const { user, system } = process.cpuUsage(before);
-    return (user + system) / requests;
+    return async () => {
+      const before = process.cpuUsage();
+      await Promise.all([...chunks].map(([partition, its]) => this.#servePartition(partition, its)));
+      const { user, system } = process.cpuUsage(before);
+      return (user + system) / requests;
+    };
+  }
+
+  serve(requests: number): Promise<number> {
+    return this.prepare(requests)();
   }
 
   async #servePartition(partition: number, chunks: readonly Buffer[]): Promise<void> {
@@ -156,7 +167,7 @@ export class ServedPath implements Disposable {
         resolved: () => {},
         answer: async (_offset, answer) => {
           served.push(answer());
-          if (served.length > 2) await served[served.length - 3];
+          await served[served.length - PARTS_AT_ONCE];
         },
       });
       await Promise.all(served);
@@ -169,7 +180,7 @@ export class ServedPath implements Disposable {
     const records = Array.from({ length: this.#partitions }, (): NewRecord[] => []);
     for (let i = 0; i < requests; i += 1) {
       this.#made += 1;
-      const key = Buffer.from(`maximum-${this.#made}`);
+      const key = Buffer.from(`request-${this.#made}`);
       const headers = { kafka_correlationId: key, kafka_replyTopic: replyTopic };
       records[partitionFor(key, this.#partitions, () => 0)]?.push({ key, value, headers });
     }

@@ -12,12 +12,21 @@ interface Due {
 export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceResponse[]>;
 
 /**
- * Combines the produce calls of one turn of the event loop into one request. Brokers serve the requests of a connection
- * one after another, so one that waits for followers blocks those queued after it; within one request the waits overlap.
+ * The requests of a connection on their way: one that the broker serves, and one that it serves next without waiting for us. More would
+ * only wait there, each for a few of the calls that could have shared one.
+ */
+const MAX_IN_FLIGHT = 2;
+
+/**
+ * Combines produce calls into few requests: those of one turn of the event loop, and those that come while others are on their way. Brokers
+ * serve the requests of a connection one after another, so one that waits for followers blocks those queued after it; within
+ * one request the waits overlap, and the fixed cost of a request, most of that of a small one, is paid once.
  */
 export class ProduceQueue {
   readonly #send: SendTogether;
-  #due: Due[] = [];
+  readonly #due: Due[] = [];
+  #inFlight = 0;
+  #isScheduled = false;
 
   constructor(send: SendTogether) {
     this.#send = send;
@@ -25,40 +34,44 @@ export class ProduceQueue {
 
   produce(request: ProduceRequest): Promise<ProduceResponse> {
     return new Promise((response) => {
-      if (this.#due.length === 0) setImmediate(() => this.#flush());
       this.#due.push({ request, response });
+      this.#schedule();
     });
   }
 
-  #flush(): void {
-    const due = this.#due;
-    this.#due = [];
-    for (const together of cut(due)) {
-      const responses = this.#send(together.map(({ request }) => request));
-      together.forEach(({ response }, i) => {
-        response(responses.then((all) => all[i] as ProduceResponse));
-      });
-    }
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      while (this.#due.length > 0 && this.#inFlight < MAX_IN_FLIGHT) this.#sendNext();
+    });
+  }
+
+  #sendNext(): void {
+    const together = this.#due.splice(0, lengthOfFirst(this.#due));
+    this.#inFlight += 1;
+    const responses = this.#send(together.map(({ request }) => request));
+    together.forEach(({ response }, i) => {
+      response(responses.then((all) => all[i] as ProduceResponse));
+    });
+    const ended = () => {
+      this.#inFlight -= 1;
+      if (this.#due.length > 0) this.#schedule();
+    };
+    responses.then(ended, ended);
   }
 }
 
-/** In order, and as few requests as possible: a request has each partition at most once. */
-function* cut(due: readonly Due[]): Generator<readonly Due[]> {
-  let together: Due[] = [];
+/** How many calls the next request takes, in order: a request has each partition at most once. */
+function lengthOfFirst(due: readonly Due[]): number {
   let bytes = 0;
   const partitions = new Set<string>();
-  for (const one of due) {
-    const { topic, partition, batch } = one.request;
-    const name = `${topic}/${partition}`;
-    if (partitions.has(name) || (together.length > 0 && bytes + batch.length > MAX_BYTES)) {
-      yield together;
-      together = [];
-      bytes = 0;
-      partitions.clear();
-    }
+  for (const [i, { request }] of due.entries()) {
+    const name = `${request.topic}/${request.partition}`;
+    bytes += request.batch.length;
+    if (partitions.has(name) || (i > 0 && bytes > MAX_BYTES)) return i;
     partitions.add(name);
-    bytes += batch.length;
-    together.push(one);
   }
-  yield together;
+  return due.length;
 }

@@ -46,6 +46,45 @@ describe('produce calls', () => {
     ]);
   });
 
+  it('wait while two requests are on their way, and share the next one', async () => {
+    const sent: number[][] = [];
+    const open: (() => void)[] = [];
+    const queue = new ProduceQueue(async (requests) => {
+      sent.push(requests.map(({ partition }) => partition));
+      await new Promise<void>((resolve) => open.push(resolve));
+      return requests.map(answerTo);
+    });
+    const turn = () => new Promise((resolve) => setImmediate(resolve));
+    const calls: Promise<ProduceResponse>[] = [];
+    for (const partition of [0, 1, 2, 3, 4]) {
+      calls.push(queue.produce(to('a', partition)));
+      await turn();
+    }
+    expect(sent).toEqual([[0], [1]]);
+    open[0]?.();
+    await calls[0];
+    await turn();
+    await turn();
+    expect(sent).toEqual([[0], [1], [2, 3, 4]]);
+    for (const answer of open) answer();
+    expect((await Promise.all(calls)).map(({ baseOffset }) => baseOffset)).toEqual([0, 1, 2, 3, 4]);
+  });
+
+  it('go on after a request that failed', async () => {
+    let requests = 0;
+    const queue = new ProduceQueue(async (together) => {
+      requests += 1;
+      if (requests <= 2) throw new Error('lost');
+      return together.map(answerTo);
+    });
+    const outcomes: string[] = [];
+    for (let partition = 0; partition < 4; partition += 1) {
+      const [{ status }] = (await Promise.allSettled([queue.produce(to('a', partition))])) as [{ status: string }];
+      outcomes.push(status);
+    }
+    expect(outcomes).toEqual(['rejected', 'rejected', 'fulfilled', 'fulfilled']);
+  });
+
   it('share a request up to 8 MiB, and one that is larger goes alone', async () => {
     const { sent, queue } = opened();
     const mib = 1_048_576;
