@@ -147,6 +147,8 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench',
   'npm run bench:client',
   'npm run bench:http',
+  'npm run bench:in-flight',
+  'npm run bench:path',
   'npm run bench:latency',
   'npm run bench:idle',
   'npm run bench:replay',
