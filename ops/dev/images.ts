@@ -50,19 +50,23 @@ export async function ensureReaper(): Promise<boolean> {
   return (await isPresent(REAPER)) || (await pull(REAPER, PROBE_MS)) === undefined;
 }
 
+interface BuildOptions {
+  readonly file?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  /** The build's arguments. */
+  readonly args?: Readonly<Record<string, string>>;
+}
+
 /** Builds with the classic builder if the newer one is missing. With the host network, so that registries are reached as on this machine. */
-async function dockerBuild(
-  image: string,
-  context: string,
-  file = join(context, 'Dockerfile'),
-  labels: Readonly<Record<string, string>> = {},
-): Promise<void> {
+async function dockerBuild(image: string, context: string, options: BuildOptions = {}): Promise<void> {
+  const { file = join(context, 'Dockerfile'), labels = {}, args = {} } = options;
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
   await run({
     command: 'docker',
     args: [
       ...['build', '--quiet', '--force-rm', '--network', 'host', '--tag', image, '--file', file],
       ...Object.entries(labels).flatMap(([name, value]) => ['--label', `${name}=${value}`]),
+      ...Object.entries(args).flatMap(([name, value]) => ['--build-arg', `${name}=${value}`]),
       context,
     ],
     env: { ...process.env, DOCKER_BUILDKIT: buildKit ? '1' : '0' },
@@ -199,14 +203,14 @@ export async function pullImages(
 export const FAULTS_IMAGE = 'idalloc:faults';
 
 /** Builds the worker's image of this checkout under another name. Pulls the image that it is based on if that is missing. */
-export function buildWorkerImage(image: string, labels: Readonly<Record<string, string>>): Promise<void> {
-  return dockerBuild(image, ROOT, join(ROOT, 'ops/Dockerfile'), labels);
+export function buildWorkerImage(image: string, options: Omit<BuildOptions, 'file'> = {}): Promise<void> {
+  return dockerBuild(image, ROOT, { ...options, file: join(ROOT, 'ops/Dockerfile') });
 }
 
 /** Builds the worker's image of this checkout, and on top of it the one with a clock that can be stepped. */
 export async function buildWorkerImages(log: Log): Promise<void> {
   await ensureImages(['node'], log);
   log(`building ${DEFAULT_IMAGES.worker} and ${FAULTS_IMAGE}`);
-  await dockerBuild(DEFAULT_IMAGES.worker, ROOT, join(ROOT, 'ops/Dockerfile'));
-  await dockerBuild(FAULTS_IMAGE, ROOT, join(ROOT, 'ops/Dockerfile.faults'));
+  await buildWorkerImage(DEFAULT_IMAGES.worker);
+  await dockerBuild(FAULTS_IMAGE, ROOT, { file: join(ROOT, 'ops/Dockerfile.faults') });
 }

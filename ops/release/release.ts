@@ -117,12 +117,13 @@ function writeBoms(all: Bom, packed: readonly Packed[], version: string): void {
 async function buildImage(version: string, commit: string): Promise<Release['image']> {
   const name = `idalloc:${version}`;
   show(`building the image ${name}`);
-  await buildWorkerImage(name, {
+  const labels = {
     'org.opencontainers.image.title': 'idalloc',
     'org.opencontainers.image.version': version,
     'org.opencontainers.image.revision': commit,
     'org.opencontainers.image.licenses': readManifest().license,
-  });
+  };
+  await buildWorkerImage(name, { labels });
   const { stdout } = await docker(['image', 'inspect', '--format', '{{.Id}}', name]);
   return { name, id: stdout.trim() };
 }

@@ -39,7 +39,7 @@ export async function startSdk(env: OtelVariables, load: () => Promise<SdkModule
   const { NodeSDK } = await load().catch((error: unknown) => {
     const isMissing = (error as { code?: unknown }).code === 'ERR_MODULE_NOT_FOUND';
     const cause = isMissing ? 'is not installed' : `can't be loaded (${describeError(error)})`;
-    const message = `${wanted}, but ${PACKAGE} ${cause}: ${INSTALL} beside idalloc, or set OTEL_SDK_DISABLED=true`;
+    const message = `${wanted}, but ${PACKAGE} ${cause}: ${INSTALL} beside idalloc, build the image with TRACES=1, or set OTEL_SDK_DISABLED=true`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   });
   const isNamed = Boolean(env.OTEL_SERVICE_NAME) || env.OTEL_RESOURCE_ATTRIBUTES?.includes('service.name=') === true;

@@ -1,10 +1,14 @@
 import { randomUUID } from 'node:crypto';
+import { GenericContainer } from 'testcontainers';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { docker } from '../../ops/dev/docker-engine.ts';
 import { buildWorkerImage, ensureImages, IMAGES } from '../../ops/dev/images.ts';
 import { readManifest } from '../../ops/release/packages.ts';
 import { readBom } from '../../ops/release/sbom.ts';
+import { IdAllocEnvironment } from '../../src/testcontainers/index.ts';
+import { ownerLabels } from '../support/container-servers.ts';
 import { requireEngine } from '../support/engine.ts';
+import { decodeSpans } from '../support/otlp-receiver.ts';
 
 const BUILD_MS = 900_000;
 const STOP_MS = 60_000;
@@ -12,18 +16,26 @@ const READY_MS = 60_000;
 /** What the worker adds to Node's image. */
 const MOST_BYTES = 40_000_000;
 const IMAGE = `idalloc-test-image:${randomUUID()}`;
+const TRACING_IMAGE = `${IMAGE}-traces`;
+const SDK = '@opentelemetry/sdk-node';
+/** A collector of a few lines: it prints what it receives. */
+const COLLECTOR = `require('node:http').createServer(async (request, response) => {
+  console.log(Buffer.concat(await request.toArray()).toString('base64'));
+  response.end();
+}).listen(4318)`;
 /** No server of these answers, so the worker waits for them. */
 const SERVERS = ['KAFKA_BROKERS=127.0.0.1:1', 'ETCD_ENDPOINTS=http://127.0.0.1:1', 'DATACENTER_ID=0'];
 const { noEngine } = inject('servers');
+const log = (line: string) => process.stderr.write(`image test: ${line}\n`);
 
 beforeAll(async () => {
   if (noEngine !== undefined) return;
-  const log = (line: string) => process.stderr.write(`image test: ${line}\n`);
   await ensureImages(['node'], log);
   log('building the image of the worker');
-  await buildWorkerImage(IMAGE, { 'org.opencontainers.image.revision': 'a-commit' });
+  await buildWorkerImage(IMAGE, { labels: { 'org.opencontainers.image.revision': 'a-commit' } });
+  await buildWorkerImage(TRACING_IMAGE, { args: { TRACES: '1' } });
 }, BUILD_MS);
-afterAll(() => docker(['image', 'rm', '--force', IMAGE], STOP_MS));
+afterAll(() => docker(['image', 'rm', '--force', IMAGE, TRACING_IMAGE], STOP_MS));
 
 /** Runs docker, and returns what it prints; throws with what it complains about. */
 async function run(...args: readonly string[]): Promise<string> {
@@ -35,11 +47,13 @@ async function run(...args: readonly string[]): Promise<string> {
 const inspected = async (format: string, image = IMAGE) =>
   JSON.parse(await run('image', 'inspect', '--format', `{{json ${format}}}`, image));
 
-test('the image adds little to that of Node, and says what it is', async (context) => {
+test('the image adds little to that of Node, also with traces, and says what it is', async (context) => {
   requireEngine(context);
-  const added = (await inspected('.Size')) - (await inspected('.Size', IMAGES.node));
-  await context.annotate(`the worker adds ${Math.round(added / 1e6)} MB to Node's image`);
-  expect(added).toBeLessThan(MOST_BYTES);
+  const sizes = await Promise.all([IMAGE, TRACING_IMAGE].map((image) => inspected('.Size', image)));
+  const node = await inspected('.Size', IMAGES.node);
+  const added = sizes.map((size) => Math.round((size - node) / 1e6));
+  await context.annotate(`the worker adds ${added[0]} MB to Node's image, and ${added[1]} MB with traces`);
+  expect(Math.max(...sizes)).toBeLessThan(node + MOST_BYTES);
   expect(await inspected('.Config.Labels')).toMatchObject({
     'org.opencontainers.image.title': 'idalloc',
     'org.opencontainers.image.description': expect.stringContaining('Kafka'),
@@ -48,22 +62,55 @@ test('the image adds little to that of Node, and says what it is', async (contex
   });
 });
 
-test('its bill of materials has every package that is shipped, and only what is installed', async (context) => {
-  requireEngine(context);
-  const bom = JSON.parse(await run('run', '--rm', '--entrypoint', 'cat', IMAGE, '/app/idalloc.cdx.json'));
+/** The packages in the bill of materials of an image, and those that are installed. */
+async function packagesOf(image: string): Promise<Record<'listed' | 'installed', Set<string>>> {
+  const bom = JSON.parse(await run('run', '--rm', '--entrypoint', 'cat', image, '/app/idalloc.cdx.json'));
   const list = `require('node:fs').globSync('/app/node_modules/**/package.json').map((path) => require(path))
     .filter((one) => one.name && one.version).map((one) => one.name + '@' + one.version).join(' ')`;
-  const installed = new Set((await run('run', '--rm', '--entrypoint', 'node', IMAGE, '-p', list)).split(' '));
-  const components = new Set<string>(
-    bom.components.map(({ name, version }: { name: string; version: string }) => `${name}@${version}`),
-  );
-  expect([...components].filter((one) => !installed.has(one))).toEqual([]);
+  const installed = await run('run', '--rm', '--entrypoint', 'node', image, '-p', list);
+  const listed = bom.components.map(({ name, version }: { name: string; version: string }) => `${name}@${version}`);
+  return { listed: new Set<string>(listed), installed: new Set(installed.split(' ')) };
+}
+
+test('its bill of materials has every package that is shipped, and only what is installed', async (context) => {
+  requireEngine(context);
+  const { listed, installed } = await packagesOf(IMAGE);
+  expect([...listed.difference(installed)]).toEqual([]);
   // npm installs of the packages for several platforms only this one's.
   const missing = (await readBom()).components
     .map(({ name, version }) => `${name}@${version}`)
-    .filter((one) => installed.has(one) && !components.has(one));
+    .filter((one) => installed.has(one) && !listed.has(one));
   expect(missing).toEqual([]);
-  expect(components.size).toBeGreaterThan(100);
+  expect(listed.size).toBeGreaterThan(100);
+});
+
+test('with TRACES=1 its bill of materials has the SDK of the lock file, and a collector receives its spans', async (context) => {
+  requireEngine(context);
+  const { listed, installed } = await packagesOf(TRACING_IMAGE);
+  expect([...listed.difference(installed)]).toEqual([]);
+  expect(listed).toContain(`${SDK}@${readManifest().devDependencies[SDK]}`);
+
+  await ensureImages(['kafka', 'etcd'], log);
+  const labels = ownerLabels();
+  await using env = await new IdAllocEnvironment()
+    .withImages({ worker: TRACING_IMAGE })
+    .withWorkerEnvironment({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_BSP_SCHEDULE_DELAY: '100' })
+    .withClient({ prefetch: false })
+    .withLabels(labels)
+    .start();
+  await using collector = await new GenericContainer(IMAGES.node)
+    .withCommand(['node', '-e', COLLECTOR])
+    .withNetwork(env.network)
+    .withNetworkAliases('collector')
+    .withLabels(labels)
+    .start();
+  const received = async () => {
+    await env.client.request({ count: 1 });
+    const bodies = (await docker(['logs', collector.getId()])).stdout.split('\n').filter(Boolean);
+    return bodies.flatMap((body) => decodeSpans(Buffer.from(body, 'base64')));
+  };
+  const processed = expect.objectContaining({ service: 'idalloc', name: `process ${env.topics.requests}` });
+  await expect.poll(received, { timeout: READY_MS, interval: 500 }).toContainEqual(processed);
 });
 
 test.for([

@@ -184,8 +184,8 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   image: {
     project: 'long',
-    seconds: 200,
-    shows: 'the image: size, labels, bill of materials, any user, a read-only root, no init',
+    seconds: 280,
+    shows: 'the image: size, labels, bill of materials, any user, a read-only root, no init, spans from a container',
   },
   'index-lost': { project: 'long', seconds: 31, shows: 'a deleted and a damaged index; also simulated' },
   install: {
@@ -347,7 +347,8 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   alerts: {
     project: 'alone',
     seconds: 360,
-    shows: 'a real Prometheus fires each alert for the fault that it names, and none for workers that serve',
+    shows:
+      'a real Prometheus fires each alert for the fault that it names, and none for two that serve for five minutes',
   },
   speed: {
     project: 'alone',

@@ -66,8 +66,7 @@ export class OtlpReceiver implements AsyncDisposable {
 
   async #take(request: IncomingMessage): Promise<void> {
     if (request.url !== '/v1/traces') throw new Error(`spans are not expected at ${request.url}`);
-    const message = REQUEST.decode(await buffer(request));
-    this.spans.push(...spansOf(REQUEST.toObject(message, { longs: Number, arrays: true, defaults: true }) as Exported));
+    this.spans.push(...decodeSpans(await buffer(request)));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -98,6 +97,12 @@ interface ExportedSpan {
   readonly attributes: Attributes;
   readonly links: readonly { readonly spanId: Uint8Array }[];
   readonly status: { readonly code: number } | null;
+}
+
+/** The spans in a request to a collector. */
+export function decodeSpans(body: Uint8Array): ReceivedSpan[] {
+  const message = REQUEST.toObject(REQUEST.decode(body), { longs: Number, arrays: true, defaults: true });
+  return spansOf(message as Exported);
 }
 
 function spansOf({ resourceSpans }: Exported): ReceivedSpan[] {

@@ -80,7 +80,7 @@ describe('a worker', () => {
     const missing = Object.assign(new Error('Cannot find package'), { code: 'ERR_MODULE_NOT_FOUND' });
     const opened = openTraces(options(EXPORTING).all, () => Promise.reject(missing));
     const remedy =
-      /is not installed: npm install @opentelemetry\/sdk-node@0.301 beside idalloc, or set OTEL_SDK_DISABLED=true$/;
+      /is not installed: npm install @opentelemetry\/sdk-node@0.301 beside idalloc, build the image with TRACES=1, or set OTEL_SDK_DISABLED=true$/;
     await expect(opened).rejects.toMatchObject({ code: 'CONFIG_INVALID', message: expect.stringMatching(remedy) });
   });
 
