@@ -24,6 +24,40 @@ async function shoot(page: BrowserPage, name: string): Promise<void> {
   writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(String(data), 'base64'));
 }
 
+async function press(page: BrowserPage, key: string, text?: string): Promise<void> {
+  const code = { key, code: key, windowsVirtualKeyCode: key === 'Tab' ? 9 : 13 };
+  await page.call('Input.dispatchKeyEvent', { type: 'keyDown', ...code, ...(text === undefined ? {} : { text }) });
+  await page.call('Input.dispatchKeyEvent', { type: 'keyUp', ...code });
+}
+
+/** Presses Tab until what has this label has the focus, and returns the labels of what had it before. */
+async function tabTo(page: BrowserPage, label: string): Promise<string[]> {
+  const passed: string[] = [];
+  for (;;) {
+    await press(page, 'Tab');
+    const focused = await page.evaluate<string>("document.activeElement.getAttribute('aria-label') ?? 'none'");
+    if (focused === label) return passed;
+    passed.push(focused);
+    if (focused === 'none' || passed.length > 20) throw new Error(`Tab does not reach ${label}: ${passed}`);
+  }
+}
+
+interface Spoken {
+  readonly role: { readonly value: string };
+  readonly name?: { readonly value: string };
+  readonly childIds: readonly string[];
+  readonly nodeId: string;
+}
+
+/** What a screen reader gets of the page: roles with their names, or with their text. */
+async function spoken(page: BrowserPage): Promise<string[]> {
+  const { nodes } = (await page.call('Accessibility.getFullAXTree')) as { readonly nodes: readonly Spoken[] };
+  const byId = new Map(nodes.map((node) => [node.nodeId, node]));
+  const textOf = ({ name, childIds }: Spoken) =>
+    name?.value || childIds.map((id) => byId.get(id)?.name?.value ?? '').join('');
+  return nodes.map((node) => `${node.role.value} ${textOf(node)}`);
+}
+
 test('the status page shows a worker in a browser, and why it is not ready when etcd is gone', async (context) => {
   const tool = await chromium();
   if ('unavailable' in tool && !process.env.CI) context.skip(tool.unavailable);
@@ -54,11 +88,21 @@ test('the status page shows a worker in a browser, and why it is not ready when 
   ]);
   expect((await rows('quotas'))[0]?.[1]).toMatch(/^1000000 IDs\/s/);
 
-  await page.evaluate(`(() => {
-    document.getElementById('id').value = '0x00c48e86f8092000';
-    document.querySelector('form').requestSubmit();
-  })()`);
+  const regions = ['Changes of the gate', 'Partitions', 'Worker IDs', 'Drift', 'Quotas'];
+  expect(await tabTo(page, 'ID, in any form')).toEqual(regions);
+  await page.call('Input.insertText', { text: '0x00c48e86f8092000' });
+  await press(page, 'Enter', '\r');
   await page.until("document.querySelectorAll('#bits .field').length === 5");
+  expect(await spoken(page)).toEqual(
+    expect.arrayContaining([
+      'status Ready',
+      'image When the gate was open in the last hour',
+      ...regions.map((name) => `region ${name}`),
+      'columnheader ceiling ahead',
+      'textbox ID, in any form',
+      'button Decode',
+    ]),
+  );
   expect(await page.evaluate("document.getElementById('decoded').textContent")).toContain('55325805773398016');
   await page.evaluate(`(() => {
     document.getElementById('id').value = '<img src=x onerror=alert(1)>';
