@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ALERTS } from '../../ops/prometheus/rules.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { CalmWorkers } from '../support/calm-workers.ts';
 import { Authority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
 import { hastyRules } from '../support/hasty-rules.ts';
@@ -18,22 +19,28 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 /** Some faults fire after a minute, and a busy machine is slow. */
 const FIRES_WITHIN_MS = 240_000;
-const CALM_SCRAPES = 120;
+/** Five minutes of Prometheus. */
+const CALM_EVALUATIONS = 300;
 const HOUR_MS = 3_600_000;
 
 const broken = await ownServers({ kafka: true, etcdMembers: 1 });
 const seen = new Set<string>();
 
 let prometheus: Prometheus;
+let calm: CalmWorkers;
 let beganMs: number;
 
 beforeEach(async (context) => {
   await requirePrometheus(context);
   prometheus ??= await Prometheus.start(hastyRules());
+  calm ??= await CalmWorkers.start(prometheus);
   beganMs = performance.now();
 });
 
-afterAll(() => prometheus?.[Symbol.asyncDispose]());
+afterAll(async () => {
+  await calm?.[Symbol.asyncDispose]();
+  await prometheus?.[Symbol.asyncDispose]();
+});
 
 /** What is the highest of a series since this test began. */
 function highest(series: string): Promise<readonly Sample[]> {
@@ -50,44 +57,6 @@ async function expectFired(alerts: Readonly<Record<string, Sample['metric']>>): 
     seen.add(alert);
   }
 }
-
-describe('two workers', () => {
-  const job = 'idalloc-calm';
-  let realm: Realm;
-  let workers: readonly WorkerProcess[];
-
-  beforeAll(async () => {
-    realm = await Realm.create(suiteServers());
-    workers = [realm.worker(), realm.worker()];
-    await Promise.all(workers.map((worker) => worker.ready()));
-  });
-
-  afterAll(() => realm?.[Symbol.asyncDispose]());
-
-  const sum = async (expression: string) => (await prometheus.query(`sum(${expression})`))[0]?.value ?? 0;
-
-  test('that serve for two minutes fire nothing', async () => {
-    await prometheus.scrape(job, workers);
-    await expect.poll(() => sum('idalloc_partition_state{state="following"}')).toBe(3);
-    await expect.poll(() => prometheus.query('ALERTS{alertstate="firing"}')).toEqual([]);
-    beganMs = performance.now();
-    const scrapes = () => sum(`count_over_time(up{job="${job}"}[1h])`);
-    const until = (await scrapes()) + CALM_SCRAPES * workers.length;
-    for (let round = 0; (await scrapes()) < until; round += 1) {
-      const requests = Array.from({ length: 20 }, (_, i) => ({ correlationId: `${round}-${i}`, count: 10 }));
-      await realm.send(requests);
-      const last = await scrapes();
-      await expect.poll(scrapes).toBeGreaterThan(last);
-    }
-    expect(await highest('ALERTS{alertstate="firing"}')).toEqual([]);
-    expect(await sum('increase(idalloc_ids_total[1m])')).toBeGreaterThan(0);
-  });
-
-  test('that are killed fire that they are down, and that none serves', async () => {
-    for (const worker of workers) worker.kill('SIGKILL');
-    await expectFired({ IdallocWorkerDown: { job }, IdallocNoWorkerServes: {} });
-  });
-});
 
 /** Often, so that a lost etcd is noticed soon: the ceiling is half used up before the worker stops. */
 const ETCD_NOTICED = {
@@ -252,6 +221,17 @@ describe('one worker', () => {
     await realm.sendRaw([{ key: 'foreign', value: 'not an entry', partition: 1 }], realm.ledgerTopic);
     await expectFired({ IdallocLedgerStopped: { job } });
   });
+});
+
+test('two workers that served for five minutes beside all these faults fired nothing', async () => {
+  const { fired, ids } = await calm.served(CALM_EVALUATIONS);
+  expect(fired).toEqual([]);
+  expect(ids).toBeGreaterThan(CALM_EVALUATIONS);
+});
+
+test('workers that are killed fire that they are down, and that none serves', async () => {
+  await calm.kill();
+  await expectFired({ IdallocWorkerDown: { job: calm.job }, IdallocNoWorkerServes: {} });
 });
 
 test('every alert was seen firing', () => {

@@ -2,7 +2,7 @@ import { stringify } from 'yaml';
 import { readRules } from '../../ops/prometheus/rules.ts';
 
 /** The window of a rate must hold a few scrapes, and end soon after what it shows. */
-const WINDOW = '20s';
+export const HASTY_WINDOW = '20s';
 
 /**
  * The rules, in haste: nothing has to last before it fires (`for`), and what is looked at is the last 20 s (`[5m]`, `[15m]`).
@@ -12,7 +12,10 @@ export function hastyRules(): string {
   const { groups } = readRules();
   const inHaste = groups.map(({ name, rules }) => ({
     name,
-    rules: rules.map(({ for: _, expr, ...rest }) => ({ ...rest, expr: expr.replaceAll(/\[\d+m\]/g, `[${WINDOW}]`) })),
+    rules: rules.map(({ for: _, expr, ...rest }) => ({
+      ...rest,
+      expr: expr.replaceAll(/\[\d+m\]/g, `[${HASTY_WINDOW}]`),
+    })),
   }));
   return stringify({ groups: inHaste });
 }

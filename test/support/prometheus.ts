@@ -30,7 +30,7 @@ export interface Sample {
   readonly value: number;
 }
 
-/** A real Prometheus that scrapes workers and evaluates rules once a second. */
+/** A real Prometheus that scrapes workers and itself, and evaluates rules once a second. */
 export class Prometheus implements AsyncDisposable {
   readonly #dir: string;
   readonly #url: string;
@@ -51,7 +51,10 @@ export class Prometheus implements AsyncDisposable {
     const config = {
       global: { scrape_interval: INTERVAL, evaluation_interval: INTERVAL, scrape_timeout: INTERVAL },
       rule_files: ['rules.yml'],
-      scrape_configs: [{ job_name: 'idalloc', file_sd_configs: [{ files: ['targets.json'] }] }],
+      scrape_configs: [
+        { job_name: 'idalloc', file_sd_configs: [{ files: ['targets.json'] }] },
+        { job_name: 'prometheus', static_configs: [{ targets: [`127.0.0.1:${port}`] }] },
+      ],
     };
     writeFileSync(join(dir, 'rules.yml'), rules);
     writeFileSync(join(dir, 'prometheus.yml'), stringify(config));
@@ -95,6 +98,11 @@ export class Prometheus implements AsyncDisposable {
     };
     if (data === undefined) throw new Error(`Prometheus refused ${expression}: ${error}`);
     return data.result.map(({ metric, value: [, value] }) => ({ metric, value: Number(value) }));
+  }
+
+  /** How often it has evaluated each rule. */
+  async evaluations(): Promise<number> {
+    return (await this.query('min(prometheus_rule_group_iterations_total)'))[0]?.value ?? 0;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
