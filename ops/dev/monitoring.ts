@@ -37,7 +37,7 @@ scrape_configs:
 
 Copy \`ops/prometheus/rules.yml\`. It needs no change for other leases, layouts or standbys: the workers export what it compares with.
 \`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. \`runbook_url\` is the path of the alert's
-runbook entry in the checkout.
+runbook entry in the checkout; the chart's \`monitoring.rules.runbook\` makes it an address.
 
 Two thresholds are yours to choose: \`IdallocAnswersSlow\` fires above a second, \`IdallocConsumerLag\` above 10,000 requests.
 \`IdallocNoWorkerServes\` asks whether any worker serves; if you have several jobs, copy it for each, with its name.

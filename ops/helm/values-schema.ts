@@ -136,7 +136,7 @@ export const VALUES_SCHEMA: Schema = {
       }),
       monitoring: object({
         serviceMonitor: object({ enabled: flag, interval: name, labels: texts }),
-        rules: object({ enabled: flag, labels: texts }),
+        rules: object({ enabled: flag, labels: texts, runbook: name }),
         dashboard: object({ enabled: flag, labels: texts }),
       }),
       keda: object({

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ALERTS, type Rule } from '../../ops/prometheus/rules.ts';
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import { loadWorkerConfig } from '../../src/config/config.ts';
@@ -202,6 +203,18 @@ test.for<Readonly<Record<string, string>>>([
   expect(job.spec.template.spec.initContainers.map(({ args }: { args: string[] }) => args.join(' '))).toEqual([
     'topics check',
   ]);
+});
+
+test('the links of the alerts lead to the runbook in the checkout, or where it is said to be', async () => {
+  const links = async (...set: readonly string[]) => {
+    const { groups } = only(await chart.render(OPERATORS, ...set), 'PrometheusRule').spec;
+    return groups.flatMap(({ rules }: { rules: Rule[] }) => rules.map((rule) => rule.annotations.runbook_url));
+  };
+  expect(await links()).toEqual(ALERTS.map(({ annotations }) => annotations.runbook_url));
+  const address = 'https://ids.example/operations/runbook.html';
+  expect(await links(`monitoring.rules.runbook=${address}`)).toEqual(
+    ALERTS.map(({ annotations }) => annotations.runbook_url.replace('docs/operations/runbook.md', address)),
+  );
 });
 
 test('what other operators need is there only behind its switch', async () => {
