@@ -133,7 +133,9 @@ export class Worker implements AsyncDisposable {
           })
           .join('; ');
       case 'KAFKA_UNAVAILABLE':
-        return this.#silent.length === 0 ? undefined : silenceText(this.#silent);
+        return this.#kafkaSilence;
+      case 'RESERVATION_EXHAUSTED':
+        return this.#kafkaSilence ?? this.#context.environment.etcd.lastError?.message;
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
         return this.#context.environment.etcd.lastError?.message;
@@ -145,6 +147,14 @@ export class Worker implements AsyncDisposable {
   /** Brokers that do not answer and on which partitions of this worker depend. */
   get #silent(): readonly SilentLeader[] {
     return this.#requests?.silentFor(KAFKA_SILENCE_MS) ?? [];
+  }
+
+  /** Which brokers are silent, for operators; undefined if those that matter answer. */
+  get #kafkaSilence(): string | undefined {
+    if (this.#silent.length > 0) return silenceText(this.#silent);
+    const { kafkaSilenceMs: silentMs } = this.vitals();
+    if (silentMs <= KAFKA_SILENCE_MS) return undefined;
+    return `no broker has answered for ${Math.floor(silentMs / 1_000)} s: check the brokers, and the network to them`;
   }
 
   /** What needs an operator although all partitions of this worker are served; undefined for nothing. */

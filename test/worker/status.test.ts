@@ -54,12 +54,13 @@ test('the worker IDs of the datacenter are read while somebody looks, at most ev
   expect(worker.status.worker_ids?.as_of_ms).toBeGreaterThan(asOfMs ?? Number.POSITIVE_INFINITY);
 });
 
-test('without brokers the status still shows, with the reason, what it means and what to do', async () => {
+test('without brokers the status still shows, with the reason, which brokers are silent, what it means and what to do', async () => {
   const worker = await started();
   stage.onBrokers('freeze');
   await stage.pass(60_000);
-  const { ready, reason, remedy, kafka, gate } = worker.status;
+  const { ready, reason, detail, remedy, kafka, gate } = worker.status;
   expect(ready).toBe(false);
+  expect(detail).toContain('broker-1:9092 has not answered');
   expect(remedy).toEqual(REMEDIES[reason as keyof typeof REMEDIES]);
   expect(kafka.silent_ms).toBeGreaterThan(50_000);
   expect(gate.at(-1)?.reason).not.toBeNull();
