@@ -3,7 +3,7 @@ import { ALERTS, type Rule } from '../../ops/prometheus/rules.ts';
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import { loadWorkerConfig } from '../../src/config/config.ts';
-import { type Manifest, only, RenderedChart, VALUES } from '../support/chart-render.ts';
+import { type Manifest, NAMESPACE, only, RenderedChart, VALUES } from '../support/chart-render.ts';
 import { KubernetesSchemas } from '../support/kubernetes-schemas.ts';
 
 const PLAIN = 'plain-values.yaml';
@@ -215,6 +215,17 @@ test('the links of the alerts lead to the runbook in the checkout, or where it i
   expect(await links(`monitoring.rules.runbook=${address}`)).toEqual(
     ALERTS.map(({ annotations }) => annotations.runbook_url.replace('docs/operations/runbook.md', address)),
   );
+});
+
+test('a release has a scrape job of its own, and its alerts about absence ask for that', async () => {
+  const manifests = await chart.render(OPERATORS, 'fullnameOverride=numbers');
+  const job = `${NAMESPACE}/numbers`;
+  const [endpoint] = only(manifests, 'ServiceMonitor').spec.endpoints;
+  expect(endpoint.relabelings).toEqual([{ targetLabel: 'job', replacement: job }]);
+  const rules: Rule[] = only(manifests, 'PrometheusRule').spec.groups.flatMap(({ rules }: { rules: Rule[] }) => rules);
+  const asking = rules.flatMap(({ alert, expr }) => (expr.includes(`job="${job}"`) ? [alert] : []));
+  expect(asking.toSorted()).toEqual(['IdallocNoWorkerServes', 'IdallocWorkerDown']);
+  expect(JSON.stringify(rules)).not.toContain('.*idalloc.*');
 });
 
 test('what other operators need is there only behind its switch', async () => {
