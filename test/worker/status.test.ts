@@ -3,6 +3,7 @@ import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { REMEDIES } from '../../src/worker/remedies.ts';
 import { GateHistory } from '../../src/worker/status.ts';
 import type { Worker } from '../../src/worker/worker.ts';
+import { readPage } from '../support/docs.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
@@ -35,6 +36,11 @@ test('a ready worker shows its identity, partitions, layout and gate', async () 
   expect(status.gate.map(({ reason }) => reason)).toEqual(expect.arrayContaining(['STARTING', null]));
   expect(status.gate.at(-1)?.reason).toBeNull();
   expect(status.drift).not.toEqual([]);
+});
+
+test('the page for operators names each field', async () => {
+  const page = readPage('docs/operations/running.md');
+  expect(Object.keys((await started()).status).filter((field) => !page.includes(`\`${field}\``))).toEqual([]);
 });
 
 test('the worker IDs of the datacenter are read while somebody looks, at most every 5 s', async () => {
