@@ -16,7 +16,7 @@ dt{opacity:.75}dd{margin:0;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.2rem .8rem .2rem 0;border-top:1px solid var(--soft);white-space:nowrap}
-th{font-weight:600;opacity:.75;white-space:normal}
+th{font-weight:600;opacity:.75;white-space:normal;overflow-wrap:normal}
 #quotas td{white-space:normal}
 svg{width:100%;height:24px;background:var(--soft)}
 rect.open{fill:var(--open)}rect.closed{fill:var(--closed)}

@@ -18,6 +18,19 @@ const OVERFLOWING = `[...document.querySelectorAll('body *')]
   .filter((one) => one.closest('.scroll') === null && one.getBoundingClientRect().right > innerWidth + 1)
   .map((one) => one.tagName + '#' + one.id)`;
 
+/** Headings of tables that break within a word: such a word is wider than its cell. */
+const BROKEN = `[...document.querySelectorAll('th')]
+  .filter((one) => {
+    const range = document.createRange();
+    const text = one.firstChild;
+    return [...text.data.matchAll(/\\S+/g)].some(({ 0: word, index }) => {
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      return range.getClientRects().length > 1;
+    });
+  })
+  .map((one) => one.textContent)`;
+
 async function shoot(page: BrowserPage, name: string): Promise<void> {
   const { data } = await page.call('Page.captureScreenshot', { captureBeyondViewport: true });
   mkdirSync(SHOTS, { recursive: true });
@@ -121,6 +134,7 @@ test('the status page shows a worker in a browser, and why it is not ready when 
         mobile: width < 500,
       });
       expect(await page.evaluate(OVERFLOWING)).toEqual([]);
+      expect(await page.evaluate(BROKEN)).toEqual([]);
       await shoot(page, `status-${scheme}-${width}`);
     }
   }
