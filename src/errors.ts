@@ -105,3 +105,13 @@ export function describeError(error: unknown): string {
   if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
   return (error instanceof Error ? error.message : String(error)).trim().replace(NOTHING, '');
 }
+
+/** What `read` returns; undefined if it throws an IdallocError, as decoders do for bytes that are not valid. */
+export function unlessInvalid<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof IdallocError) return undefined;
+    throw error;
+  }
+}

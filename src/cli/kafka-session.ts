@@ -1,5 +1,6 @@
 import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, unlessStopped } from '../adapters/kafka/brokers.ts';
-import type { Source } from '../adapters/kafka/topics/offsets.ts';
+import type { Source, Span } from '../adapters/kafka/topics/offsets.ts';
+import { readSpans, type SpanReading, sizeOf } from '../adapters/kafka/topics/spans.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { KafkaConfig } from '../config/config.ts';
@@ -9,7 +10,7 @@ import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
 import { createLogger, wireLog } from '../log.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { CliContext } from './context.ts';
-import { logText } from './terminal.ts';
+import { logText, Progress } from './terminal.ts';
 
 type Waiting = Pick<CliContext, 'stop' | 'err' | 'env'> & { readonly terminal: Pick<CliContext['terminal'], 'errors'> };
 
@@ -48,6 +49,22 @@ export async function withCluster<T>(
     throw asUnavailable(error);
   } finally {
     await cluster.close();
+  }
+}
+
+/** Reads spans as readSpans does, with progress on stderr; `what` names the work. */
+export async function readShown(
+  context: CliContext,
+  source: Source,
+  spans: readonly Span[],
+  what: string,
+  take: SpanReading['take'],
+): Promise<void> {
+  const progress = new Progress(context, what, sizeOf(spans));
+  try {
+    await readSpans(source, spans, { signal: context.stop, take, onProgress: (done) => progress.show(done) });
+  } finally {
+    progress.end();
   }
 }
 

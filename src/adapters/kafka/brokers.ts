@@ -119,6 +119,21 @@ export function requireNoError(errorCode: KafkaErrorCode | undefined, what: stri
   if (errorCode !== undefined) throw new KafkaError(errorCode, `${what}: ${errorCode}`);
 }
 
+/** The errors of a topic that does not exist, or that this user may not describe. */
+export const UNSEEN: ReadonlySet<KafkaErrorCode | undefined> = new Set([
+  'UNKNOWN_TOPIC_OR_PARTITION',
+  'TOPIC_AUTHORIZATION_FAILED',
+]);
+
+/** Settles as the call does, with asUnavailable of its error. */
+export async function withCode<T>(call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    throw asUnavailable(error);
+  }
+}
+
 /** Converts a Kafka error to an IdallocError; returns any other error unchanged. */
 export function asUnavailable(error: unknown): unknown {
   const errorCode = kafkaErrorCode(error);

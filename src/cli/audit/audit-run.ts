@@ -1,17 +1,18 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { readShown, withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
 import type { AuditOptions } from './audit.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
 import { OverlapSearch } from './overlap.ts';
-import { AuditReader, type AuditSink, auditScope, readScope, replyTopics, sizeOf } from './read.ts';
+import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
 import { NumberJoin } from './sequences.ts';
 import { type AuditStore, withStore } from './store.ts';
@@ -22,8 +23,9 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
   const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {
-    const sink = sinkOf(store, findings);
-    const reader = await readAll(context, config, { ...options, own: layout }, sink);
+    const reader = await withCluster(context, config, (source) =>
+      readAll({ context, config, source, layout }, 'reading', options, sinkOf(store, findings)),
+    );
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
     const text = () => auditText(reader.counts, join, findings, palette(context));
@@ -40,22 +42,38 @@ export function sinkOf(store: AuditStore, findings: Findings): AuditSink {
   };
 }
 
-async function readAll(
-  context: CliContext,
-  config: KafkaConfig,
-  { replyTopic: wanted = [], ledgerTopic: ledgers = [], own }: AuditOptions & { readonly own: Layout },
+interface AuditTools {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly source: Source;
+  /** A layout to check batches against besides the presets. */
+  readonly layout: Layout;
+}
+
+/** Reads ledgers and reply topics up to their ends at the time of the call. `what` names the work in the progress. */
+export async function readAll(
+  { context, config, source, layout }: AuditTools,
+  what: string,
+  { replyTopic = [], ledgerTopic = [] }: Pick<AuditOptions, 'replyTopic' | 'ledgerTopic'>,
   sink: AuditSink,
 ): Promise<AuditReader> {
-  return withCluster(context, config, async (source) => {
-    const topics = wanted.length > 0 ? wanted : await replyTopics(source, config);
-    const scope = await auditScope(source, [config.topics.ledger, ...ledgers], topics);
-    const reader = new AuditReader(scope.ledger, sink, { clockMarginMs: config.clockMarginMs, layout: own });
-    const progress = new Progress(context, 'reading', sizeOf(scope));
-    const onProgress = (done: number) => progress.show(done);
-    await readScope(source, scope, reader, { signal: context.stop, onProgress });
-    progress.end();
-    return reader;
+  // The reply topics first: the entry of a reply is appended before it, so the ledgers then have the entries of all these replies.
+  const topics = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
+  const replies = await wholeTopics(source, topics);
+  const ledger = await wholeTopics(source, [config.topics.ledger, ...ledgerTopic]);
+  const reader = new AuditReader(ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
+  const isLedger = new Set(ledger.map(({ topic }) => topic));
+  await readShown(context, source, [...ledger, ...replies], what, (record) => {
+    if (isLedger.has(record.topic)) reader.ledgerRecord(record);
+    else reader.replyRecord(record);
   });
+  return reader;
+}
+
+/** The reply topics that exist: those under the prefix, and the one for NestJS. */
+export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig): Promise<string[]> {
+  const all = (await cluster.metadata('all')).topics.map(({ name }) => name);
+  return all.filter((name) => name.startsWith(topics.replyPrefix) || name === `${topics.requests}.reply`).sort();
 }
 
 /** Checks everything that was read. */

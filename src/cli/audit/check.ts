@@ -1,5 +1,6 @@
 import { unpackRanges } from './evidence.ts';
-import type { BatchLocation, FoundBatch } from './store.ts';
+import { type BatchLocation, logOf } from './location.ts';
+import type { FoundBatch } from './store.ts';
 
 export type FindingCode =
   /** One ID in two batches. */
@@ -208,11 +209,6 @@ class Request {
     this.#strangers.set(digest, reply);
     this.#options.addUnit(reply);
   }
-}
-
-/** One partition of one topic. */
-export function logOf({ topic, partition }: Pick<BatchLocation, 'topic' | 'partition'>): string {
-  return `${topic}/${partition}`;
 }
 
 /** Numbers the batches, and passes each with its runs to `add`. */

@@ -1,7 +1,7 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import type { NumberRun } from '../../core/sequence.ts';
-import type { BatchLocation } from './store.ts';
+import type { BatchLocation } from './location.ts';
 
 /** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
 export interface FoundNumbers extends BatchLocation, NumberRun {

@@ -1,26 +1,19 @@
-import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { Span } from '../../adapters/kafka/topics/offsets.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
-import type { KafkaConfig } from '../../config/config.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { type Finding, logOf } from './check.ts';
+import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
+import { type BatchLocation, logOf } from './location.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { NumberOrder } from './sequences.ts';
-import type { BatchLocation, FoundBatch } from './store.ts';
-
-/** The offsets to read, up to the ends at the time of the call. */
-export interface AuditScope {
-  /** The spans of all ledgers. */
-  readonly ledger: readonly Span[];
-  readonly replies: readonly Span[];
-}
+import type { FoundBatch } from './store.ts';
 
 export interface ReadCounts {
   entries: number;
@@ -43,26 +36,6 @@ export interface AuditSink {
   readonly find: (finding: Finding) => void;
   /** Whether a reply was written since a replay began. */
   readonly againFrom?: (record: TopicRecord) => boolean;
-}
-
-/** The reply topics that exist: those under the prefix, and the one for NestJS. */
-export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig): Promise<string[]> {
-  const all = (await cluster.metadata('all')).topics.map(({ name }) => name);
-  return all.filter((name) => name.startsWith(topics.replyPrefix) || name === `${topics.requests}.reply`).sort();
-}
-
-/**
- * Measures the reply topics first. The entry of a reply is appended before it, so the ledger then has the entries of all
- * these replies.
- */
-export async function auditScope(
-  source: Source,
-  ledgers: readonly string[],
-  topics: readonly string[],
-): Promise<AuditScope> {
-  const replies = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
-  const ledger = await Promise.all([...new Set(ledgers)].map((topic) => wholeTopic(source, topic)));
-  return { replies: replies.flat(), ledger: ledger.flat() };
 }
 
 export interface AuditReaderOptions {
@@ -197,30 +170,6 @@ export class AuditReader {
       this.#sink.find({ code: 'UNREADABLE', message, locations: [locationOf(source, record)] });
     }
   }
-}
-
-/** Reads the scope into the reader; `onProgress` gets the number of offsets that are done. */
-export async function readScope(
-  source: Source,
-  scope: AuditScope,
-  reader: AuditReader,
-  options: { readonly signal: AbortSignal; readonly onProgress: (done: number) => void },
-): Promise<void> {
-  const isLedger = new Set(scope.ledger.map(({ topic }) => topic));
-  await readSpans(source, [...scope.ledger, ...scope.replies], {
-    ...options,
-    take: (records) => {
-      for (const record of records) {
-        if (isLedger.has(record.topic)) reader.ledgerRecord(record);
-        else reader.replyRecord(record);
-      }
-      return false;
-    },
-  });
-}
-
-export function sizeOf({ ledger, replies }: AuditScope): number {
-  return [...ledger, ...replies].reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
 function locationOf(source: BatchLocation['source'], { topic, partition, offset, key }: TopicRecord): BatchLocation {

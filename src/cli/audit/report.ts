@@ -1,8 +1,8 @@
 import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';
 import type { Finding, FindingCode, JoinCounts } from './check.ts';
+import type { BatchLocation } from './location.ts';
 import type { ReadCounts } from './read.ts';
-import type { BatchLocation } from './store.ts';
 
 /** The first findings, and how many there are of each kind. */
 export class Findings {

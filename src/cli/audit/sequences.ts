@@ -2,8 +2,8 @@ import { countsAt } from '../../codec/ledger-position.ts';
 import { RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
 import type { NumberRun } from '../../core/sequence.ts';
 import type { Finding } from './check.ts';
+import type { BatchLocation } from './location.ts';
 import type { FoundNumbers } from './number-store.ts';
-import type { BatchLocation } from './store.ts';
 
 interface OrderOptions {
   readonly find: (finding: Finding) => void;

@@ -5,17 +5,8 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import type { BatchLocation } from './location.ts';
 import { NumberStore } from './number-store.ts';
-
-/** Where a batch was found. */
-export interface BatchLocation {
-  readonly source: 'ledger' | 'reply';
-  readonly topic: string;
-  readonly partition: number;
-  readonly offset: number;
-  /** What names the request: its request ID, or else its correlation ID. */
-  readonly requestId: Buffer;
-}
 
 /** A batch as it was found in a ledger entry or in a reply. */
 export interface FoundBatch extends BatchLocation {

@@ -1,6 +1,6 @@
 import { isUnsent, PATIENT } from '../../adapters/kafka/brokers.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readRecord, readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
 import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
@@ -40,13 +40,11 @@ export async function listLetters(context: CliContext, options: LetterListOption
     const found: Letter[] = [];
     await readSpans(session.source, spans, {
       signal: context.stop,
-      take: (records) => {
-        for (const letter of records.map(letterOf)) {
-          if (options.code !== undefined && letter.note.code !== options.code) continue;
-          found.push(letter);
-          if (found.length >= 2 * options.limit) newest(found, options.limit);
-        }
-        return false;
+      take: (record) => {
+        const letter = letterOf(record);
+        if (options.code !== undefined && letter.note.code !== options.code) return;
+        found.push(letter);
+        if (found.length >= 2 * options.limit) newest(found, options.limit);
       },
     });
     newest(found, options.limit);
@@ -146,26 +144,11 @@ async function appendRecord(source: Source, topic: string, partition: number, re
 
 const APPEND_TIMES = { timeoutMs: 10_000, replicationTimeoutMs: 5_000 };
 
-async function readLetter(session: Session, location: LetterLocation): Promise<Letter> {
-  const { deadLetters } = session.config.topics;
-  const record = await readOne(session, deadLetters, location);
+async function readLetter({ context, config, source }: Session, location: LetterLocation): Promise<Letter> {
+  const { deadLetters } = config.topics;
+  const record = await readRecord(source, deadLetters, location, context.stop);
   if (record !== undefined) return letterOf(record);
   throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${location.partition}:${location.offset}`);
-}
-
-async function readOne(session: Session, topic: string, location: LetterLocation): Promise<TopicRecord | undefined> {
-  const { partition, offset: from } = location;
-  const span = (await wholeTopic(session.source, topic)).find((whole) => whole.partition === partition);
-  if (span === undefined || from < span.from || from >= span.to) return undefined;
-  let found: TopicRecord | undefined;
-  await readSpans(session.source, [{ topic, partition, from, to: from + 1 }], {
-    signal: session.context.stop,
-    take: ([record]) => {
-      found = record;
-      return true;
-    },
-  });
-  return found;
 }
 
 function withSession<T>(context: CliContext, use: (session: Session) => Promise<T>): Promise<T> {

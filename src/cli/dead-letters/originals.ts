@@ -57,9 +57,8 @@ export async function originalsOf(
   const [from, to] = [Math.max(span.from, offset), Math.min(span.to, (offsets.at(-1) ?? -1) + 1)];
   await readSpans(source, [{ topic, partition, from, to }], {
     signal,
-    take: (records) => {
-      found.push(...records.filter((one) => wanted.has(one.offset)));
-      return false;
+    take: (one) => {
+      if (wanted.has(one.offset)) found.push(one);
     },
   });
   if (found.length === 0) {

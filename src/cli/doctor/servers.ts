@@ -112,8 +112,8 @@ function lagOf(spans: readonly Span[], committed: ReadonlyMap<number, number>): 
 /** Reads the witness topic to its end, without writing to it. Other checks report why it can't be read. */
 async function tryWitness(source: Source, config: Config, signal: AbortSignal): Promise<WitnessView | undefined> {
   const table = new WitnessTable(config.datacenterId);
-  const take = (records: readonly TopicRecord[]) => {
-    for (const { key, value } of records) table.apply(key, value);
+  const take = ({ key, value }: TopicRecord) => {
+    table.apply(key, value);
     return false;
   };
   try {

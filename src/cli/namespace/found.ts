@@ -1,18 +1,17 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans } from '../../adapters/kafka/topics/spans.ts';
+import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { decodeDescriptor } from '../../codec/descriptor.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { Config } from '../../config/config.ts';
 import { decompose, tickStartMs } from '../../core/layout.ts';
 import type { Ticks } from '../../core/units.ts';
-import { IdallocError } from '../../errors.ts';
+import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { WitnessPort } from '../../identity/ports.ts';
 import { type StoredNamespace, usedTicks } from '../../identity/rebuild.ts';
 import type { CliContext } from '../context.ts';
+import { readShown } from '../kafka-session.ts';
 import { counted, timeText } from '../table.ts';
-import { Progress } from '../terminal.ts';
 
 /** The IDs of one datacenter, according to the ledgers. */
 export interface LedgerFound {
@@ -30,33 +29,16 @@ export async function searchLedgers(
   source: Source,
   topics: readonly string[],
 ): Promise<LedgerFound> {
-  const spans = (await Promise.all(topics.map((topic) => wholeTopic(source, topic)))).flat();
-  const total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
-  const progress = new Progress(
-    context,
-    topics.length === 1 ? 'reading the ledger' : `reading ${topics.length} ledgers`,
-    total,
-  );
+  const what = topics.length === 1 ? 'reading the ledger' : `reading ${topics.length} ledgers`;
   const found = { highest: undefined as Ticks | undefined, entries: 0, leftOut: 0 };
-  try {
-    await readSpans(source, spans, {
-      signal: context.stop,
-      onProgress: (done) => progress.show(done),
-      take: (records) => {
-        for (const { value } of records) {
-          const tick = highestTick(value, config);
-          if (tick === undefined) found.leftOut += 1;
-          else if (tick !== 'none') {
-            found.entries += 1;
-            if (found.highest === undefined || tick > found.highest) found.highest = tick;
-          }
-        }
-        return false;
-      },
-    });
-  } finally {
-    progress.end();
-  }
+  await readShown(context, source, await wholeTopics(source, topics), what, ({ value }) => {
+    const tick = highestTick(value, config);
+    if (tick === undefined) found.leftOut += 1;
+    else if (tick !== 'none') {
+      found.entries += 1;
+      if (found.highest === undefined || tick > found.highest) found.highest = tick;
+    }
+  });
   return found;
 }
 
@@ -142,13 +124,7 @@ export function viewFound(config: Config, found: StoredNamespace, ledger?: Ledge
 }
 
 function uuidOf({ descriptor }: StoredNamespace): string | null {
-  if (descriptor === undefined) return null;
-  try {
-    return decodeDescriptor(descriptor.value).uuid;
-  } catch (error) {
-    if (error instanceof IdallocError) return null;
-    throw error;
-  }
+  return (descriptor && unlessInvalid(() => decodeDescriptor(descriptor.value).uuid)) ?? null;
 }
 
 export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundView): string {

@@ -60,9 +60,8 @@ async function ledgerStarts({ source, config, signal }: Tools): Promise<Readonly
   const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
   await readSpans(source, first, {
     signal,
-    take: (records) => {
-      for (const { partition, timestampMs } of records) oldest.set(partition, timestampMs);
-      return false;
+    take: ({ partition, timestampMs }) => {
+      oldest.set(partition, timestampMs);
     },
   });
   const starts = new Map<number, number>();
@@ -123,13 +122,10 @@ export async function forwardedSince(
   let count = 0;
   await readSpans(source, since, {
     signal,
-    take: (records) => {
-      for (const { partition, offset, headers } of records) {
-        if (!Object.hasOwn(headers, HOPS)) continue;
-        count += 1;
-        due.set(partition, { partition, from: ends.get(partition) ?? 0, to: offset + 1 });
-      }
-      return false;
+    take: ({ partition, offset, headers }) => {
+      if (!Object.hasOwn(headers, HOPS)) return;
+      count += 1;
+      due.set(partition, { partition, from: ends.get(partition) ?? 0, to: offset + 1 });
     },
   });
   return { count, due: [...due.values()].toSorted((one, other) => one.partition - other.partition) };

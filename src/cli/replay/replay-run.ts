@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
-import { checkAll, sinkOf } from '../audit/audit-run.ts';
+import { checkAll, readAll, replyTopics, sinkOf } from '../audit/audit-run.ts';
 import type { JoinCounts } from '../audit/check.ts';
-import { AuditReader, auditScope, type ReadCounts, readScope, replyTopics, sizeOf } from '../audit/read.ts';
+import type { ReadCounts } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
@@ -115,9 +115,8 @@ async function waitForForwarded(session: Session, requests: ReadonlyMap<number, 
 
 /** The end offsets of the reply topics and the dead-letter topic, before anything is read again. */
 async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
-  const topics = [...(await replyTopics(source, config)), config.topics.deadLetters];
-  const spans = await Promise.all(topics.map((topic) => wholeTopic(source, topic)));
-  return new Map(spans.flat().map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
+  const spans = await wholeTopics(source, [...(await replyTopics(source, config)), config.topics.deadLetters]);
+  return new Map(spans.map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
 }
 
 interface Replayed {
@@ -129,19 +128,13 @@ interface Replayed {
 
 /** Replies after `ends` are of the replay, or of new requests; those before are the first ones. */
 async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
-  const { context, config, source, layout } = session;
+  const { context, options } = session;
   const findings = new Findings(100);
-  const ledgers = [config.topics.ledger, ...(session.options.ledgerTopic ?? [])];
-  const scope = await auditScope(source, ledgers, await replyTopics(source, config));
   const sink = {
     ...sinkOf(store, findings),
     againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
   };
-  const reader = new AuditReader(scope.ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
-  const progress = new Progress(context, 'verifying', sizeOf(scope));
-  const onProgress = (done: number) => progress.show(done);
-  await readScope(source, scope, reader, { signal: context.stop, onProgress });
-  progress.end();
+  const reader = await readAll(session, 'verifying', options, sink);
   const join = await checkAll(context, store, reader, findings);
   if (findings.total > 0) context.setExitCode(EXIT.failed);
   const dead = await deadSince(session, ends);
@@ -155,9 +148,8 @@ async function deadSince({ context, config, source }: Session, ends: Replayed['e
   let dead = 0;
   await readSpans(source, since, {
     signal: context.stop,
-    take: (records) => {
-      for (const { headers } of records) dead += readDeadLetterNote(headers as RecordHeaders).offsets?.length ?? 1;
-      return false;
+    take: ({ headers }) => {
+      dead += readDeadLetterNote(headers as RecordHeaders).offsets?.length ?? 1;
     },
   });
   return dead;

@@ -7,7 +7,7 @@ import {
   wholePartition,
   wholeTopic,
 } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
@@ -15,12 +15,12 @@ import { changesSequence } from '../../codec/ledger-position.ts';
 import type { LedgerNumbers, LedgerStatement } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, type SequenceRow, type Statement } from '../../core/sequence.ts';
-import { describeError, IdallocError } from '../../errors.ts';
+import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { CliContext } from '../context.ts';
-import { Progress } from '../terminal.ts';
+import { readShown } from '../kafka-session.ts';
 import { StatedPart, statedSinceMs } from './stated-part.ts';
 
 interface LogTools {
@@ -45,15 +45,12 @@ type SequenceRecord =
 /** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
 export function sequenceRecord({ key, value }: TopicRecord): SequenceRecord | undefined {
   if (key === null || value === null || !isOfSequence(key)) return undefined;
-  try {
+  return unlessInvalid(() => {
     const read = readLedgerKey(key);
     const entry = decodeLedgerEntry(value);
     if (read.kind === 'numbers' && entry.kind === 'numbers') return { ...read, entry };
     return read.kind === 'statement' && entry.kind === 'statement' ? { ...read, entry } : undefined;
-  } catch (error) {
-    if (error instanceof IdallocError) return undefined;
-    throw error;
-  }
+  });
 }
 
 /** The partition of the ledger that a sequence lives in. */
@@ -173,18 +170,10 @@ export class SequenceLog {
 
   async #readSpans(spans: readonly Span[], stated?: StatedPart): Promise<void> {
     const { source, context } = this.#tools;
-    const total = spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
     for (const { partition, to } of spans) this.#ends.set(partition, to);
-    const progress = new Progress(context, 'reading the ledger', total);
-    await readSpans(source, spans, {
-      signal: context.stop,
-      take: (records) => {
-        for (const record of records) this.#apply(record, stated);
-        return false;
-      },
-      onProgress: (done) => progress.show(done),
+    await readShown(context, source, spans, 'reading the ledger', (record) => {
+      this.#apply(record, stated);
     });
-    progress.end();
   }
 
   #apply(record: TopicRecord, stated?: StatedPart): void {

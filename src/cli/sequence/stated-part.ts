@@ -1,7 +1,7 @@
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { LedgerStatement } from '../../codec/sequence-entry.ts';
 import { MAX_STATEMENTS, restatedAfterMs } from '../../core/sequence.ts';
-import { IdallocError } from '../../errors.ts';
+import { unlessInvalid } from '../../errors.ts';
 
 /** Workers write a marker each hour; a late one, and clocks that differ from the brokers', have an hour each. */
 const LATE_MS = 3_600_000;
@@ -59,11 +59,6 @@ export class StatedPart {
 }
 
 function isAtItsEnd(value: Buffer, offset: number): boolean {
-  try {
-    const entry = decodeLedgerEntry(value);
-    return entry.kind === 'marker' && entry.end === offset;
-  } catch (error) {
-    if (error instanceof IdallocError) return false; // an audit reports it
-    throw error;
-  }
+  const entry = unlessInvalid(() => decodeLedgerEntry(value)); // an audit reports an invalid one
+  return entry?.kind === 'marker' && entry.end === offset;
 }

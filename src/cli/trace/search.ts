@@ -1,11 +1,13 @@
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readRecord, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import type { KafkaConfig } from '../../config/config.ts';
-import { IdallocError } from '../../errors.ts';
+import { IdallocError, unlessInvalid } from '../../errors.ts';
+import type { CliContext } from '../context.ts';
+import { readShown } from '../kafka-session.ts';
 
 /** The ledger entry that holds the ID, and its place. */
 export interface TracedEntry {
@@ -22,10 +24,9 @@ export interface TracedEntry {
 }
 
 export interface TraceTools {
+  readonly context: CliContext;
   readonly source: Source;
   readonly config: KafkaConfig;
-  readonly signal: AbortSignal;
-  readonly onProgress?: (done: number, total: number) => void;
 }
 
 /** An entry is appended after its IDs are allocated; the clocks of worker and broker may differ by this. */
@@ -120,12 +121,7 @@ const MAX_REPLIES = 100;
 
 /** The request ID of a reply or a request; undefined if its correlation ID names it. */
 export function ownRequestId({ headers }: TopicRecord): Buffer | undefined {
-  try {
-    return readRequestId(headers, DEFAULT_HEADER_NAMES);
-  } catch (error) {
-    if (error instanceof IdallocError) return undefined;
-    throw error;
-  }
+  return unlessInvalid(() => readRequestId(headers, DEFAULT_HEADER_NAMES));
 }
 
 /** A reply topic may have been deleted since. */
@@ -136,28 +132,15 @@ function noneIfGone(error: unknown): Span[] {
 
 /** The request, if its topic still has it. */
 export async function findRequest(tools: TraceTools, { record, entry }: TracedEntry): Promise<TopicRecord | undefined> {
-  const { requests } = tools.config.topics;
-  const { partition } = record;
-  const { requestOffset: from } = entry;
-  const span = (await wholeTopic(tools.source, requests)).find((whole) => whole.partition === partition);
-  if (span === undefined || from < span.from || from >= span.to) return undefined;
-  let found: TopicRecord | undefined;
-  await read(tools, [{ topic: requests, partition, from, to: from + 1 }], (request) => {
-    found = request;
-    return true;
-  });
-  return found;
+  const { context, source, config } = tools;
+  const location = { partition: record.partition, offset: entry.requestOffset };
+  return readRecord(source, config.topics.requests, location, context.stop);
 }
 
 /** Whether a reply has the ID; undefined if it is an error or can't be read. */
 export function agrees({ value }: TopicRecord, id: bigint): boolean | undefined {
-  try {
-    const reply = decodeIdReply(value ?? Buffer.alloc(0));
-    return 'batch' in reply ? indexOf(reply.batch, id) >= 0 : undefined;
-  } catch (error) {
-    if (error instanceof IdallocError) return undefined;
-    throw error;
-  }
+  const reply = unlessInvalid(() => decodeIdReply(value ?? Buffer.alloc(0)));
+  return reply !== undefined && 'batch' in reply ? indexOf(reply.batch, id) >= 0 : undefined;
 }
 
 /** The position of an ID in a batch, from 0; -1 if it is not in it. */
@@ -175,21 +158,14 @@ function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint)
 
 /** A batch; undefined for a marker, and for an unreadable record, which an audit reports. */
 function batchEntry({ value }: TopicRecord): LedgerBatchEntry | undefined {
-  try {
-    const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));
-    return entry.kind === 'batch' ? entry : undefined;
-  } catch (error) {
-    if (error instanceof IdallocError) return undefined;
-    throw error;
-  }
+  const entry = unlessInvalid(() => decodeLedgerEntry(value ?? Buffer.alloc(0)));
+  return entry?.kind === 'batch' ? entry : undefined;
 }
 
-async function read(tools: TraceTools, spans: readonly Span[], take: (record: TopicRecord) => boolean): Promise<void> {
-  const { source, signal, onProgress } = tools;
-  const total = spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
-  await readSpans(source, spans, {
-    signal,
-    take: (records) => records.some(take),
-    onProgress: (done) => onProgress?.(done, total),
-  });
+async function read(
+  { context, source }: TraceTools,
+  spans: readonly Span[],
+  take: (record: TopicRecord) => boolean,
+): Promise<void> {
+  await readShown(context, source, spans, 'searching', take);
 }

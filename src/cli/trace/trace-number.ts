@@ -1,5 +1,5 @@
 import { type Source, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
@@ -7,11 +7,10 @@ import { loadKafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { readShown, withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
 import { timeText } from '../table.ts';
-import { Progress } from '../terminal.ts';
 
 /** A record of numbers that has the one that is wanted. */
 interface TracedNumber {
@@ -44,17 +43,11 @@ async function find(
   wanted: { readonly sequence: string; readonly number: number },
 ): Promise<TracedNumber | undefined> {
   const span = await wholePartition(source, topic, await homePartition(source, topic, wanted.sequence));
-  const progress = new Progress(context, 'searching', span.to - span.from);
   let found: TracedNumber | undefined;
-  await readSpans(source, [span], {
-    signal: context.stop,
-    take: (records) => {
-      for (const record of records) found ??= numbersWith(record, wanted);
-      return found !== undefined;
-    },
-    onProgress: (done) => progress.show(done),
+  await readShown(context, source, [span], 'searching', (record) => {
+    found = numbersWith(record, wanted);
+    return found !== undefined;
   });
-  progress.end();
   return found;
 }
 

@@ -11,7 +11,7 @@ import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
-import { Progress, palette } from '../terminal.ts';
+import { palette } from '../terminal.ts';
 import {
   agrees,
   findEntry,
@@ -56,12 +56,7 @@ function timeOf(id: bigint, layout: Layout, command: Command): number {
 async function traceId(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<Trace> {
   const config = loadKafkaConfig(context.env);
   return withCluster(context, config, async (source) => {
-    let progress: Progress | undefined;
-    const onProgress = (done: number, total: number) => {
-      progress ??= new Progress(context, 'searching', total);
-      progress.show(done);
-    };
-    const tools: TraceTools = { source, config, signal: context.stop, onProgress };
+    const tools: TraceTools = { context, source, config };
     const traced = await findEntry(tools, id, timeMs);
     if (traced === undefined) {
       throw new IdallocError(
@@ -72,7 +67,6 @@ async function traceId(context: CliContext, id: bigint, timeMs: number, allRepli
     }
     const request = await findRequest(tools, traced);
     const replies = await findReplies(tools, traced, allReplies);
-    progress?.end();
     return { id, traced, request, replies };
   });
 }

@@ -2,7 +2,7 @@ import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
 import { KafkaError } from '../../../kafka/wire/kafka-error.ts';
 import type { AclRule } from '../../../kafka/wire/topic-apis.ts';
-import { asUnavailable, type Brokers, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
+import { type Brokers, CALL_TIMEOUT_MS, PATIENT, withCode } from '../brokers.ts';
 
 const REMEDIES: Readonly<Record<string, string>> = {
   SECURITY_DISABLED: 'the brokers have no authorizer, so every user may do everything: set authorizer.class.name first',
@@ -14,12 +14,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
  *
  * @throws IdallocError KAFKA_UNAVAILABLE if the brokers reject the call or do not answer; CONFIG_INVALID for a rejected login.
  */
-export async function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
-  try {
-    await retrying(brokers.runtime, PATIENT, () => createAcls(brokers, rules));
-  } catch (error) {
-    throw asUnavailable(error);
-  }
+export function grant(brokers: Brokers, rules: readonly AclRule[]): Promise<void> {
+  return withCode(() => retrying(brokers.runtime, PATIENT, () => createAcls(brokers, rules)));
 }
 
 async function createAcls({ cluster }: Brokers, rules: readonly AclRule[]): Promise<void> {

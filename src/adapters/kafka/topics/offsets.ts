@@ -4,7 +4,7 @@ import { describeError, IdallocError } from '../../../errors.ts';
 import { boundsOf, END, offsetAt } from '../../../kafka/loops/leader-calls.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import { asUnavailable, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, UNSEEN } from '../brokers.ts';
 
 /** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
 export interface Span {
@@ -31,6 +31,11 @@ const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
  */
 export async function wholeTopic(source: Source, topic: string): Promise<Span[]> {
   return await forEachPartition(source, topic, (partition) => spanOf(source, topic, partition));
+}
+
+/** Likewise for several topics, each named once or more often. */
+export async function wholeTopics(source: Source, topics: readonly string[]): Promise<Span[]> {
+  return (await Promise.all([...new Set(topics)].map((topic) => wholeTopic(source, topic)))).flat();
 }
 
 /** Likewise for one partition. */
@@ -99,8 +104,6 @@ async function asking<T>(source: Source, topic: string, ask: () => Promise<T>): 
     throw new IdallocError('KAFKA_UNAVAILABLE', message, { cause: error });
   }
 }
-
-const UNSEEN: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED']);
 
 async function countPartitions({ cluster }: Source, topic: string): Promise<number> {
   try {

@@ -4,7 +4,7 @@ import { Tail } from '../../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';
 import type { FetchedRecord } from '../../../kafka/records/record.ts';
 import type { KafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import { ISOLATION, type Source, type Span } from './offsets.ts';
+import { ISOLATION, type Source, type Span, wholeTopic } from './offsets.ts';
 
 /** A record as it was read. */
 export interface TopicRecord extends FetchedRecord {
@@ -14,8 +14,8 @@ export interface TopicRecord extends FetchedRecord {
 
 export interface SpanReading {
   readonly signal: AbortSignal;
-  /** Takes records of one partition in log order; returns true to end the reading. */
-  readonly take: (records: readonly TopicRecord[]) => boolean;
+  /** Takes each record, in log order within a partition; returns true to end the reading. */
+  readonly take: (record: TopicRecord) => boolean | undefined;
   /** Gets the number of offsets read so far. */
   readonly onProgress?: (done: number) => void;
 }
@@ -47,6 +47,29 @@ export async function readSpans(source: Source, spans: readonly Span[], reading:
   if (open.length > 0) await new SpanReader(source, open, reading).run();
 }
 
+/** The record at an offset, if its topic still has it. Rejects as wholeTopic and readSpans do. */
+export async function readRecord(
+  source: Source,
+  topic: string,
+  { partition, offset: from }: { readonly partition: number; readonly offset: number },
+  signal: AbortSignal,
+): Promise<TopicRecord | undefined> {
+  const span = (await wholeTopic(source, topic)).find((whole) => whole.partition === partition);
+  if (span === undefined || from < span.from || from >= span.to) return undefined;
+  let found: TopicRecord | undefined;
+  const take = (record: TopicRecord) => {
+    found = record;
+    return true;
+  };
+  await readSpans(source, [{ topic, partition, from, to: from + 1 }], { signal, take });
+  return found;
+}
+
+/** How many offsets the spans have. */
+export function sizeOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { from, to }) => sum + Math.max(0, to - from), 0);
+}
+
 /** A span that is not read to its end yet. */
 interface Open {
   readonly span: Span;
@@ -75,7 +98,7 @@ class SpanReader {
     this.#source = source;
     this.#reading = reading;
     this.#open = new Set(spans.map((span) => ({ span, next: span.from })));
-    this.#total = spans.reduce((sum, { from, to }) => sum + to - from, 0);
+    this.#total = sizeOf(spans);
     this.#movedMs = source.runtime.monotonicMs();
     this.#tail = new Tail({
       ...source,
@@ -117,13 +140,12 @@ class SpanReader {
 
   #take(open: Open, fetched: readonly FetchedRecord[], next: number): void {
     const { topic, partition, to } = open.span;
-    const records: TopicRecord[] = [];
-    for (const { offset, timestampMs, key, value, headers } of fetched) {
-      if (offset >= to) break;
-      records.push({ topic, partition, offset, timestampMs, key, value, headers });
-    }
     try {
-      if (records.length > 0 && this.#reading.take(records)) this.#end();
+      const isOver = fetched.some(({ offset, timestampMs, key, value, headers }) => {
+        if (offset >= to) return false;
+        return this.#reading.take({ topic, partition, offset, timestampMs, key, value, headers }) === true;
+      });
+      if (isOver) this.#end();
       else this.#advance(open, next);
     } catch (error) {
       this.#fail(error);

@@ -3,13 +3,14 @@ import { IdallocError } from '../../../errors.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/topic-apis.ts';
 import {
-  asUnavailable,
   type Brokers,
   CALL_TIMEOUT_MS,
   callAnyBroker,
   isTransientCode,
   PATIENT,
   requireNoError,
+  UNSEEN,
+  withCode,
 } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
@@ -163,7 +164,6 @@ interface Described {
 }
 
 const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
-const UNSEEN: ReadonlySet<string | undefined> = new Set(['UNKNOWN_TOPIC_OR_PARTITION', 'TOPIC_AUTHORIZATION_FAILED']);
 
 /** Starts again when a topic is deleted or created between the two requests. */
 function describeTopics(
@@ -261,12 +261,4 @@ async function requireLeaders({ cluster }: Brokers, names: readonly string[]): P
 
 function isLed({ errorCode, partitions }: TopicMetadata): boolean {
   return errorCode === undefined && partitions.length > 0 && partitions.every(({ leader }) => leader >= 0);
-}
-
-async function withCode<T>(call: () => Promise<T>): Promise<T> {
-  try {
-    return await call();
-  } catch (error) {
-    throw asUnavailable(error);
-  }
 }

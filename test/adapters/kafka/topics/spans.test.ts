@@ -5,7 +5,7 @@ import { MemoryLogs } from './memory-logs.ts';
 
 interface Options {
   readonly signal?: AbortSignal;
-  readonly take?: (records: readonly TopicRecord[]) => boolean;
+  readonly take?: (record: TopicRecord) => boolean;
   readonly onTake?: (logs: MemoryLogs) => void;
 }
 
@@ -15,10 +15,10 @@ function read(logs: MemoryLogs, spans: readonly Span[], { signal, take, onTake }
   const progress: number[] = [];
   const reading = readSpans(logs.source, spans, {
     signal: signal ?? new AbortController().signal,
-    take: (records) => {
-      seen.push(...records.map(({ topic, partition, offset }) => `${topic}/${partition}:${offset}`));
+    take: (record) => {
+      seen.push(`${record.topic}/${record.partition}:${record.offset}`);
       onTake?.(logs);
-      return take?.(records) ?? false;
+      return take?.(record);
     },
     onProgress: (done) => progress.push(done),
   });
@@ -46,7 +46,7 @@ describe('readSpans', () => {
   test('returns each record with its topic, partition, key, value, headers and time', async () => {
     const logs = new MemoryLogs().append('a', 3, 1);
     const taken: TopicRecord[] = [];
-    await read(logs, [span('a', 3, 0, 1)], { take: (records) => taken.push(...records) === 0 }).done;
+    await read(logs, [span('a', 3, 0, 1)], { take: (record) => taken.push(record) === 0 }).done;
     expect(taken).toEqual([
       {
         topic: 'a',
