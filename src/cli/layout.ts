@@ -52,7 +52,7 @@ export function layoutCommand(context: CliContext): Command {
 function list(context: CliContext, json: boolean): void {
   const layouts = (Object.keys(PRESETS) as PresetName[]).map((name) => {
     const hasEpoch = PRESETS[name].epochMs !== undefined;
-    return figuresOf(presetLayout(name, hasEpoch ? {} : { epochMs: 0 }), context.now(), hasEpoch);
+    return figuresOf(presetLayout(name, { epochMs: hasEpoch ? undefined : 0 }), context.now(), hasEpoch);
   });
   present(context, json, { layouts }, () => `${table(COLUMNS, layouts.map(row))}\n${LEGEND}`);
 }

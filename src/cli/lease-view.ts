@@ -28,7 +28,7 @@ export interface NamespaceView {
   readonly root: string;
   readonly layout: string;
   /** The fields of a layout that is not a preset. */
-  readonly layout_text?: string;
+  readonly layout_text?: string | undefined;
   readonly epoch_ms: number;
   readonly datacenter_id: number;
   readonly pool: { readonly first: number; readonly last: number };
@@ -68,8 +68,7 @@ function describe({
   pool,
   uuid,
 }: Descriptor): Omit<NamespaceView, 'root' | 'leases'> {
-  const text = layoutText === undefined ? {} : { layout_text: layoutText };
-  return { layout: layoutName, ...text, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
+  return { layout: layoutName, layout_text: layoutText, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
 }
 
 function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number): LeaseView {

@@ -58,14 +58,14 @@ async function ask(
   const replyTopic = options.replyTopic ?? cliReplyTopic(config.topics);
   checkReplyTopicName(replyTopic, config.topics);
   const { count, encoding, timeoutMs, sequence } = options;
-  const expiry = options.expiresAt === undefined ? {} : { expiresAt: new Date(options.expiresAt) };
+  const expiresAt = options.expiresAt === undefined ? undefined : new Date(options.expiresAt);
   const kafka = { brokers: config.kafka.brokers, ...connectionOf(config.kafka) };
   return withCluster(context, config, async () => {
     const { headers } = config;
     const client = await IdClient.connect({ kafka, requestTopic, replyTopic, headers, prefetch: false });
     try {
-      if (sequence === undefined) return await client.request({ correlationId, count, encoding, timeoutMs, ...expiry });
-      return await client.sequence(sequence).take(count, { correlationId, timeoutMs, ...expiry });
+      if (sequence === undefined) return await client.request({ correlationId, count, encoding, timeoutMs, expiresAt });
+      return await client.sequence(sequence).take(count, { correlationId, timeoutMs, expiresAt });
     } finally {
       await client.close();
     }

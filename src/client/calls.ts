@@ -20,7 +20,7 @@ export interface RequestOptions {
    * From this moment on, workers refuse the request as EXPIRED unless it has a batch already; default: never. Of concurrent
    * requests with one correlation ID, that of the first counts. It does not end the waiting: see timeoutMs.
    */
-  readonly expiresAt?: Date;
+  readonly expiresAt?: Date | undefined;
 }
 
 /** A batch as the workers sent it. */

@@ -105,12 +105,7 @@ export async function accessOf(
 }
 
 function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { readonly kafka: unknown }>): KafkaOptions {
-  return {
-    brokers,
-    ...(clientId === undefined ? {} : { clientId }),
-    ...(ssl === undefined ? {} : { ssl }),
-    ...(sasl === undefined ? {} : { sasl }),
-  };
+  return { brokers, clientId, ssl, sasl };
 }
 
 function checkAccess(options: IdClientOptions): void {

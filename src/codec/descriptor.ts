@@ -15,7 +15,7 @@ export interface Descriptor {
   /** 16 lowercase hex digits. */
   readonly layoutFingerprint: string;
   /** From layoutText; only for a layout that is not a preset. */
-  readonly layoutText?: string;
+  readonly layoutText?: string | undefined;
   readonly epochMs: number;
   readonly datacenterId: number;
   /** Worker IDs that may be leased, both ends included. */
@@ -30,12 +30,11 @@ export function descriptorOf(
   uuid: string,
 ): Descriptor {
   const { layout, datacenterId, pool } = config;
-  const text = customText(layout);
   return {
     formatVersion: DESCRIPTOR_FORMAT_VERSION,
     layoutName: layout.name,
     layoutFingerprint: layout.fingerprint,
-    ...(text === undefined ? {} : { layoutText: text }),
+    layoutText: customText(layout),
     epochMs: layout.epochMs,
     datacenterId,
     pool,
@@ -70,7 +69,7 @@ export function encodeDescriptor(descriptor: Descriptor): Buffer {
   return Buffer.from(
     JSON.stringify({
       format_version: descriptor.formatVersion,
-      layout: { name, fingerprint, ...(text === undefined ? {} : { text }) },
+      layout: { name, fingerprint, text },
       epoch_ms: descriptor.epochMs,
       datacenter_id: descriptor.datacenterId,
       pool: { first: descriptor.pool.first, last: descriptor.pool.last },
@@ -90,7 +89,7 @@ export function decodeDescriptor(value: Buffer): Descriptor {
       formatVersion: requireFormat(requireInteger(fields, 'format_version', 1)),
       layoutName: requireText(layout, 'name', NAME),
       layoutFingerprint: requireText(layout, 'fingerprint', FINGERPRINT),
-      ...(layout.text === undefined ? {} : { layoutText: requireText(layout, 'text', LAYOUT_TEXT) }),
+      layoutText: layout.text === undefined ? undefined : requireText(layout, 'text', LAYOUT_TEXT),
       epochMs: requireInteger(fields, 'epoch_ms', Number.MIN_SAFE_INTEGER),
       datacenterId: requireInteger(fields, 'datacenter_id', 0),
       pool,

@@ -4,10 +4,10 @@ import { decompose, formatHex, type Layout, tickStartMs } from '../core/layout.t
 export interface IdView {
   readonly value_string: string;
   /** Only in layouts whose IDs fit exactly into a JSON number. */
-  readonly value_number?: number;
+  readonly value_number?: number | undefined;
   readonly value_hex: string;
   /** The ID in the requested form, if any. */
-  readonly value_form?: string;
+  readonly value_form?: string | undefined;
   readonly breakdown: IdBreakdown | null;
 }
 
@@ -25,9 +25,9 @@ interface IdBreakdown {
 export function viewId(layout: Layout | undefined, id: bigint, write?: (id: bigint) => string): IdView {
   return {
     value_string: String(id),
-    ...(layout?.fitsNumber === true ? { value_number: Number(id) } : {}),
+    value_number: layout?.fitsNumber === true ? Number(id) : undefined,
     value_hex: formatHex(id),
-    ...(write && { value_form: write(id) }),
+    value_form: write?.(id),
     breakdown: layout ? breakDown(layout, id) : null,
   };
 }

@@ -40,6 +40,7 @@ export function decodePosition(next: number, metadata: string): CommittedPositio
   if (found === undefined) return { next, small: next };
   const small = Math.max(next, Number(found.small ?? next));
   const [offset, timestampMs] = [Number(found.offset), Number(found.timestampMs)];
-  const isKnown = found.digest !== undefined && offset < small;
-  return { next, small, ...(isKnown && { last: { offset, timestampMs, digest: found.digest ?? '' } }) };
+  const { digest } = found;
+  const last = digest !== undefined && offset < small ? { offset, timestampMs, digest } : undefined;
+  return { next, small, last };
 }

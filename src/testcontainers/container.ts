@@ -110,10 +110,10 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
   }
 
   /** Whether requests are served now, and if not, the reason given by /readyz. Rejects without an answer within 5 s. */
-  async readiness(): Promise<{ readonly ready: boolean; readonly reason?: string }> {
+  async readiness(): Promise<{ readonly ready: boolean; readonly reason?: string | undefined }> {
     const answer = await fetch(`${this.opsUrl}/readyz`, { signal: AbortSignal.timeout(5_000) });
     const { reason } = (await answer.json()) as { reason?: string };
-    return { ready: answer.ok, ...(reason === undefined ? {} : { reason }) };
+    return { ready: answer.ok, reason };
   }
 
   /**

@@ -35,7 +35,7 @@ export async function callRegistry(
       headers: { 'content-type': CONTENT_TYPE, ...(basic === undefined ? {} : { authorization: `Basic ${basic}` }) },
       redirect: 'error',
       signal: AbortSignal.timeout(timeoutMs),
-      ...(json === undefined ? {} : { body: JSON.stringify(json) }),
+      body: json === undefined ? null : JSON.stringify(json),
     });
     const { status } = response;
     if (expected === 'any answer' && isNo(status)) {

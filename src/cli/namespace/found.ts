@@ -90,11 +90,7 @@ export interface FoundView {
     readonly highest: string | null;
     readonly namespaces: readonly string[];
   };
-  readonly ledger?: {
-    readonly entries: number;
-    readonly left_out: number;
-    readonly highest: string | null;
-  };
+  readonly ledger: { readonly entries: number; readonly left_out: number; readonly highest: string | null } | undefined;
 }
 
 export function viewFound(config: Config, found: StoredNamespace, ledger?: LedgerFound): FoundView {
@@ -117,9 +113,7 @@ export function viewFound(config: Config, found: StoredNamespace, ledger?: Ledge
       highest: time(used.witnesses),
       namespaces: [...new Set([...(seal === undefined ? [] : [seal]), ...witnesses.map(({ uuid }) => uuid)])],
     },
-    ...(ledger && {
-      ledger: { entries: ledger.entries, left_out: ledger.leftOut, highest: time(ledger.highest) },
-    }),
+    ledger: ledger && { entries: ledger.entries, left_out: ledger.leftOut, highest: time(ledger.highest) },
   };
 }
 

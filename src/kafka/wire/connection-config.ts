@@ -33,9 +33,9 @@ export type SocketFactory = (args: { host: string; port: number; ssl: TlsOptions
  */
 export interface ConnectionConfig {
   /** null for none. */
-  clientId?: string | null;
-  ssl?: TlsOptions | boolean;
-  sasl?: SaslOptions | SaslMechanism;
+  clientId?: string | null | undefined;
+  ssl?: TlsOptions | boolean | undefined;
+  sasl?: SaslOptions | SaslMechanism | undefined;
   socketFactory?: SocketFactory;
   reauthenticationThreshold?: number;
 }

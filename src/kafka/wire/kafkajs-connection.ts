@@ -49,7 +49,7 @@ export class WireConnection extends InnerConnection {
       socketFactory: open,
       ssl: ssl === true ? {} : ssl || null,
       sasl: sasl === undefined ? null : boundedLogin(sasl),
-      ...(clientId === undefined ? {} : { clientId }),
+      clientId,
       connectionTimeout: NEVER_MS,
       requestTimeout: NEVER_MS,
       enforceRequestTimeout: false,

@@ -85,7 +85,7 @@ interface ConnectionOptions {
   readonly socketFactory: SocketFactory;
   readonly ssl: TlsOptions | null;
   readonly sasl: ConnectionConfig['sasl'] | null;
-  readonly clientId?: string | null;
+  readonly clientId: string | null | undefined;
   readonly connectionTimeout: number;
   readonly requestTimeout: number;
   readonly enforceRequestTimeout: false;
