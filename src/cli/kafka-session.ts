@@ -3,7 +3,7 @@ import type { Source, Span } from '../adapters/kafka/topics/offsets.ts';
 import { readSpans, type SpanReading, sizeOf } from '../adapters/kafka/topics/spans.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
-import type { KafkaConfig } from '../config/config.ts';
+import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer, seedsOf, unreachable } from '../kafka/wire/settings.ts';
@@ -52,10 +52,22 @@ export async function withCluster<T>(
   }
 }
 
+/** A command that is connected to Kafka. */
+export interface KafkaSession {
+  readonly context: CliContext;
+  readonly config: KafkaConfig;
+  readonly source: Source;
+}
+
+/** Like withCluster, with the configuration of the environment. Throws CONFIG_INVALID for that, too. */
+export function withKafka<T>(context: CliContext, use: (session: KafkaSession) => Promise<T>): Promise<T> {
+  const config = loadKafkaConfig(context.env);
+  return withCluster(context, config, (source) => use({ context, config, source }));
+}
+
 /** Reads spans as readSpans does, with progress on stderr; `what` names the work. */
 export async function readShown(
-  context: CliContext,
-  source: Source,
+  { context, source }: Pick<KafkaSession, 'context' | 'source'>,
   spans: readonly Span[],
   what: string,
   take: SpanReading['take'],

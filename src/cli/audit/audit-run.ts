@@ -1,12 +1,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
+import type { KafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { readShown, withCluster } from '../kafka-session.ts';
+import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
 import type { AuditOptions } from './audit.ts';
@@ -20,11 +20,10 @@ import { type AuditStore, withStore } from './store.ts';
 /** Reads ledger and replies, compares them, and prints what was found. */
 export async function runAudit(context: CliContext, options: AuditOptions, command: Command): Promise<void> {
   const layout = chosenLayout(options, context.env, command);
-  const config = loadKafkaConfig(context.env);
   const findings = new Findings(options.maxFindings);
   await withStore(options.tempDir, async (store) => {
-    const reader = await withCluster(context, config, (source) =>
-      readAll({ context, config, source, layout }, 'reading', options, sinkOf(store, findings)),
+    const reader = await withKafka(context, (session) =>
+      readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings)),
     );
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
@@ -42,28 +41,26 @@ export function sinkOf(store: AuditStore, findings: Findings): AuditSink {
   };
 }
 
-interface AuditTools {
-  readonly context: CliContext;
-  readonly config: KafkaConfig;
-  readonly source: Source;
+interface AuditSession extends KafkaSession {
   /** A layout to check batches against besides the presets. */
   readonly layout: Layout;
 }
 
 /** Reads ledgers and reply topics up to their ends at the time of the call. `what` names the work in the progress. */
 export async function readAll(
-  { context, config, source, layout }: AuditTools,
+  session: AuditSession,
   what: string,
   { replyTopic = [], ledgerTopic = [] }: Pick<AuditOptions, 'replyTopic' | 'ledgerTopic'>,
   sink: AuditSink,
 ): Promise<AuditReader> {
+  const { config, source, layout } = session;
   // The reply topics first: the entry of a reply is appended before it, so the ledgers then have the entries of all these replies.
   const topics = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
   const replies = await wholeTopics(source, topics);
   const ledger = await wholeTopics(source, [config.topics.ledger, ...ledgerTopic]);
   const reader = new AuditReader(ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
   const isLedger = new Set(ledger.map(({ topic }) => topic));
-  await readShown(context, source, [...ledger, ...replies], what, (record) => {
+  await readShown(session, [...ledger, ...replies], what, (record) => {
     if (isLedger.has(record.topic)) reader.ledgerRecord(record);
     else reader.replyRecord(record);
   });

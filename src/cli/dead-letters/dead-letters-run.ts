@@ -4,12 +4,11 @@ import { readRecord, readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
 import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { CliContext } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { type KafkaSession, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { counted } from '../table.ts';
 import { confirm } from '../terminal.ts';
@@ -27,15 +26,9 @@ import {
 } from './letter-view.ts';
 import { type Original, originalsOf, unsentText } from './originals.ts';
 
-interface Session {
-  readonly context: CliContext;
-  readonly config: KafkaConfig;
-  readonly source: Source;
-}
-
 /** Lists the newest letters. */
 export async function listLetters(context: CliContext, options: LetterListOptions): Promise<void> {
-  const letters = await withSession(context, async (session) => {
+  const letters = await withKafka(context, async (session) => {
     const spans = await wholeTopic(session.source, session.config.topics.deadLetters);
     const found: Letter[] = [];
     await readSpans(session.source, spans, {
@@ -60,7 +53,7 @@ function newest(letters: Letter[], limit: number): void {
 
 /** Shows one letter. */
 export async function showLetter(context: CliContext, location: LetterLocation, json: boolean): Promise<void> {
-  const letter = await withSession(context, (session) => readLetter(session, location));
+  const letter = await withKafka(context, (session) => readLetter(session, location));
   present(context, json, fullLetterJson(letter), () => letterText(letter));
 }
 
@@ -70,7 +63,7 @@ export async function runResend(
   locations: readonly LetterLocation[],
   { yes, json }: ResendOptions,
 ): Promise<void> {
-  const { resent, unsent } = await withSession(context, async (session) => {
+  const { resent, unsent } = await withKafka(context, async (session) => {
     const { topics } = session.config;
     const letters: Letter[] = [];
     for (const location of locations) letters.push(await readLetter(session, location));
@@ -103,7 +96,7 @@ interface Resent {
   readonly offset: string;
 }
 
-async function send({ source, config }: Session, originals: readonly Original[]): Promise<Resent[]> {
+async function send({ source, config }: KafkaSession, originals: readonly Original[]): Promise<Resent[]> {
   const topic = config.topics.requests;
   const resent: Resent[] = [];
   for (const original of originals) {
@@ -144,14 +137,9 @@ async function appendRecord(source: Source, topic: string, partition: number, re
 
 const APPEND_TIMES = { timeoutMs: 10_000, replicationTimeoutMs: 5_000 };
 
-async function readLetter({ context, config, source }: Session, location: LetterLocation): Promise<Letter> {
+async function readLetter({ context, config, source }: KafkaSession, location: LetterLocation): Promise<Letter> {
   const { deadLetters } = config.topics;
   const record = await readRecord(source, deadLetters, location, context.stop);
   if (record !== undefined) return letterOf(record);
   throw new IdallocError('NOT_FOUND', `'${deadLetters}' has no letter ${location.partition}:${location.offset}`);
-}
-
-function withSession<T>(context: CliContext, use: (session: Session) => Promise<T>): Promise<T> {
-  const config = loadKafkaConfig(context.env);
-  return withCluster(context, config, (source) => use({ context, config, source }));
 }

@@ -31,7 +31,7 @@ export async function searchLedgers(
 ): Promise<LedgerFound> {
   const what = topics.length === 1 ? 'reading the ledger' : `reading ${topics.length} ledgers`;
   const found = { highest: undefined as Ticks | undefined, entries: 0, leftOut: 0 };
-  await readShown(context, source, await wholeTopics(source, topics), what, ({ value }) => {
+  await readShown({ context, source }, await wholeTopics(source, topics), what, ({ value }) => {
     const tick = highestTick(value, config);
     if (tick === undefined) found.leftOut += 1;
     else if (tick !== 'none') {

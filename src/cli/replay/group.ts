@@ -5,16 +5,16 @@ import { readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
+import type { CliContext } from '../context.ts';
+import type { KafkaSession } from '../kafka-session.ts';
 import { counted } from '../table.ts';
 import { type Due, type PartitionPlan, type ReplayablePartition, remaining } from './plan.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
 
-interface Tools {
-  readonly source: Source;
-  readonly config: KafkaConfig;
-  readonly signal: AbortSignal;
+interface Tools extends Pick<KafkaSession, 'source' | 'config'> {
+  readonly context: Pick<CliContext, 'stop'>;
 }
 
 const POLL_MS = 500;
@@ -53,13 +53,13 @@ function committed(
 }
 
 /** By partition: the offset of the first request that is younger than the ledger's oldest entry. */
-async function ledgerStarts({ source, config, signal }: Tools): Promise<ReadonlyMap<number, number>> {
+async function ledgerStarts({ source, config, context }: Tools): Promise<ReadonlyMap<number, number>> {
   const { ledger, requests } = config.topics;
   const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
   const oldest = new Map<number, number>();
   const first: Span[] = trimmed.map((span) => ({ ...span, to: Math.min(span.to, span.from + 1) }));
   await readSpans(source, first, {
-    signal,
+    signal: context.stop,
     take: ({ partition, timestampMs }) => {
       oldest.set(partition, timestampMs);
     },
@@ -101,7 +101,7 @@ export async function setBack(source: Source, config: KafkaConfig, plan: readonl
 }
 
 /** The end offsets of the request partitions. */
-export async function requestEnds({ source, config }: Omit<Tools, 'signal'>): Promise<ReadonlyMap<number, number>> {
+export async function requestEnds({ source, config }: Omit<Tools, 'context'>): Promise<ReadonlyMap<number, number>> {
   const spans = await wholeTopic(source, config.topics.requests);
   return new Map(spans.map(({ partition, to }) => [partition, to]));
 }
@@ -111,7 +111,7 @@ export async function requestEnds({ source, config }: Omit<Tools, 'signal'>): Pr
  * read to answer them. An offset is committed only after the copy is acknowledged, so no copy of a read request is missing.
  */
 export async function forwardedSince(
-  { source, config, signal }: Tools,
+  { source, config, context }: Tools,
   ends: ReadonlyMap<number, number>,
 ): Promise<{ readonly count: number; readonly due: readonly Due[] }> {
   const since = (await wholeTopic(source, config.topics.requests)).map((span) => ({
@@ -121,7 +121,7 @@ export async function forwardedSince(
   const due = new Map<number, Due>();
   let count = 0;
   await readSpans(source, since, {
-    signal,
+    signal: context.stop,
     take: ({ partition, offset, headers }) => {
       if (!Object.hasOwn(headers, HOPS)) return;
       count += 1;
@@ -137,7 +137,7 @@ export async function forwardedSince(
  * @throws IdallocError NO_REPLY without progress for `stallMs`; STOPPING.
  */
 export async function caughtUp(
-  { source, config, signal }: Tools,
+  { source, config, context }: Tools,
   due: readonly Due[],
   stallMs: number,
   onLeft: (left: number) => void,
@@ -156,7 +156,7 @@ export async function caughtUp(
       const message = `workers made no progress for ${stallMs} ms (--stall-ms); ${left} requests still have to be read again`;
       throw new IdallocError('NO_REPLY', message);
     }
-    if (signal.aborted)
+    if (context.stop.aborted)
       throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests still have to be read again`);
     await sleep(POLL_MS);
   }

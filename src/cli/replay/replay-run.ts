@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
-import { type Source, wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
+import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import type { RecordHeaders } from '../../codec/request-headers.ts';
-import { type KafkaConfig, loadKafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { checkAll, readAll, replyTopics, sinkOf } from '../audit/audit-run.ts';
@@ -13,7 +12,7 @@ import { Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { type KafkaSession, withKafka } from '../kafka-session.ts';
 import { jsonLine } from '../present.ts';
 import { counted } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
@@ -29,10 +28,7 @@ import {
 import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
 import type { ReplayOptions } from './replay.ts';
 
-interface Session {
-  readonly context: CliContext;
-  readonly config: KafkaConfig;
-  readonly source: Source;
+interface Session extends KafkaSession {
   readonly options: ReplayOptions;
   /** The workers' layout, from the environment. */
   readonly layout: Layout;
@@ -41,9 +37,9 @@ interface Session {
 /** Resets the group's offsets, after a confirmation, and checks what the workers reply. */
 export async function runReplay(context: CliContext, options: ReplayOptions, command: Command): Promise<void> {
   const layout = chosenLayout({}, context.env, command);
-  const config = loadKafkaConfig(context.env);
-  await withCluster(context, config, async (source) => {
-    const session = { context, config, source, options, layout };
+  await withKafka(context, async (connected) => {
+    const session = { ...connected, options, layout };
+    const { config, source } = session;
     const plan = await planOf(session);
     const count = countOf(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
@@ -73,8 +69,7 @@ async function planOf(session: Session): Promise<PartitionPlan[]> {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };
-  const tools = { ...session, signal: session.context.stop };
-  const states = await partitionStates(tools, wanted, from ?? 0);
+  const states = await partitionStates(session, wanted, from ?? 0);
   const { groupId, topics } = session.config;
   if (partition !== undefined && !states.some((state) => state.partition === partition)) {
     throw new IdallocError(
@@ -94,21 +89,19 @@ async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], 
   const { context, options } = session;
   context.err("the group's offsets are reset: restart the workers now; waiting for them to read the requests again\n");
   const progress = new Progress(context, 'read again', count);
-  const tools = { ...session, signal: context.stop };
-  await caughtUp(tools, plan, options.stallMs, (left) => progress.show(count - left));
+  await caughtUp(session, plan, options.stallMs, (left) => progress.show(count - left));
   progress.end();
 }
 
 /** Requests that workers forward during the replay are answered in their home partitions, after those that already wait there. */
 async function waitForForwarded(session: Session, requests: ReadonlyMap<number, number>): Promise<number> {
   const { context, options } = session;
-  const tools = { ...session, signal: context.stop };
-  const { count, due } = await forwardedSince(tools, requests);
+  const { count, due } = await forwardedSince(session, requests);
   if (count === 0) return 0;
   context.err(`waiting for ${counted(count, 'forwarded request')} in the partitions that decide them\n`);
   const all = due.reduce((sum, { from, to }) => sum + to - from, 0);
   const progress = new Progress(context, 'read of the partitions', all);
-  await caughtUp(tools, due, options.stallMs, (left) => progress.show(Math.max(0, all - left)));
+  await caughtUp(session, due, options.stallMs, (left) => progress.show(Math.max(0, all - left)));
   progress.end();
   return count;
 }

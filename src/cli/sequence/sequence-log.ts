@@ -13,21 +13,13 @@ import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.t
 import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
 import type { LedgerNumbers, LedgerStatement } from '../../codec/sequence-entry.ts';
-import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, type SequenceRow, type Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { CliContext } from '../context.ts';
-import { readShown } from '../kafka-session.ts';
+import { type KafkaSession, readShown } from '../kafka-session.ts';
 import { StatedPart, statedSinceMs } from './stated-part.ts';
-
-interface LogTools {
-  readonly context: CliContext;
-  readonly source: Source;
-  readonly config: KafkaConfig;
-}
 
 /** Rows by name, with the partition of each. */
 type Rows = Map<string, { readonly partition: number; readonly row: SequenceRow }>;
@@ -60,22 +52,22 @@ export async function homePartition(source: Source, ledger: string, name: string
 
 /** What the ledger says of its sequences, in some or all partitions, and up to where it was read. */
 export class SequenceLog {
-  readonly #tools: LogTools;
+  readonly #session: KafkaSession;
   readonly rows: Rows = new Map();
   /** The next offset to read, by partition. */
   readonly #ends = new Map<number, number>();
 
-  constructor(tools: LogTools) {
-    this.#tools = tools;
+  constructor(session: KafkaSession) {
+    this.#session = session;
   }
 
   get #topic(): string {
-    return this.#tools.config.topics.ledger;
+    return this.#session.config.topics.ledger;
   }
 
   /** Reads all that the ledger has. */
   async readAll(): Promise<void> {
-    await this.#readSpans(await wholeTopic(this.#tools.source, this.#topic));
+    await this.#readSpans(await wholeTopic(this.#session.source, this.#topic));
   }
 
   /**
@@ -83,7 +75,7 @@ export class SequenceLog {
    * they did. Returns the time at which the parts begin, in milliseconds.
    */
   async readStated(): Promise<number> {
-    const { source } = this.#tools;
+    const { source } = this.#session;
     const { sinceMs, stated } = await this.#statedPart();
     const spans = await wholeTopic(source, this.#topic);
     const starts = await offsetsAtTime(source, this.#topic, sinceMs);
@@ -102,7 +94,7 @@ export class SequenceLog {
 
   /** Workers go by the variable; the topic may have been changed, and this process may lack the variable. */
   async #statedPart(): Promise<{ readonly sinceMs: number; readonly stated: StatedPart }> {
-    const { source, config } = this.#tools;
+    const { source, config } = this.#session;
     const all = [config.topics.ledgerRetentionMs, (await retentionOf(source, this.#topic)) ?? 0];
     const retentionMs = all.includes(-1) ? -1 : Math.max(...all);
     const sinceMs = statedSinceMs(source.runtime.wallMs(), retentionMs);
@@ -115,7 +107,7 @@ export class SequenceLog {
    * has all that are served: if the ledger has it all the same, workers refuse a statement below what they know.
    */
   async readHome(name: string, isNew = false): Promise<number> {
-    const { source } = this.#tools;
+    const { source } = this.#session;
     const partition = await homePartition(source, this.#topic, name);
     const { sinceMs, stated } = await this.#statedPart();
     const whole = await wholePartition(source, this.#topic, partition);
@@ -129,7 +121,7 @@ export class SequenceLog {
 
   /** Reads what was appended since, and returns the end. */
   async #readOn(partition: number): Promise<number> {
-    const whole = await wholePartition(this.#tools.source, this.#topic, partition);
+    const whole = await wholePartition(this.#session.source, this.#topic, partition);
     await this.#readSpans([{ ...whole, from: Math.max(whole.from, this.#ends.get(partition) ?? whole.from) }]);
     return whole.to;
   }
@@ -153,7 +145,7 @@ export class SequenceLog {
   }
 
   async #append(partition: number, key: Buffer, value: Buffer): Promise<number> {
-    const { cluster, runtime } = this.#tools.source;
+    const { cluster, runtime } = this.#session.source;
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     try {
       const appending = { topic: this.#topic, partition, lane: 'append', ...limits } as const;
@@ -169,9 +161,8 @@ export class SequenceLog {
   }
 
   async #readSpans(spans: readonly Span[], stated?: StatedPart): Promise<void> {
-    const { source, context } = this.#tools;
     for (const { partition, to } of spans) this.#ends.set(partition, to);
-    await readShown(context, source, spans, 'reading the ledger', (record) => {
+    await readShown(this.#session, spans, 'reading the ledger', (record) => {
       this.#apply(record, stated);
     });
   }

@@ -1,5 +1,5 @@
 import { formatNumber } from '../../codec/sequence-format.ts';
-import { type Config, loadKafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import type { SequenceRow, Statement } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import { sequenceKey } from '../../identity/bindings.ts';
@@ -7,7 +7,7 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
-import { withCluster } from '../kafka-session.ts';
+import { withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { table, timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
@@ -164,8 +164,7 @@ export function definition(name: string, before: Statement, { step, max, format 
 }
 
 async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<void>): Promise<void> {
-  const config = loadKafkaConfig(context.env);
-  await withCluster(context, config, (source) => use(new SequenceLog({ context, source, config })));
+  await withKafka(context, (session) => use(new SequenceLog(session)));
 }
 
 function viewOf(log: SequenceLog, name: string): SequenceView {

@@ -4,10 +4,8 @@ import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
-import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
-import type { CliContext } from '../context.ts';
-import { readShown } from '../kafka-session.ts';
+import { type KafkaSession, readShown } from '../kafka-session.ts';
 
 /** The ledger entry that holds the ID, and its place. */
 export interface TracedEntry {
@@ -23,12 +21,6 @@ export interface TracedEntry {
   readonly doubtful: boolean;
 }
 
-export interface TraceTools {
-  readonly context: CliContext;
-  readonly source: Source;
-  readonly config: KafkaConfig;
-}
-
 /** An entry is appended after its IDs are allocated; the clocks of worker and broker may differ by this. */
 const CLOCK_MS = 5_000;
 /** How long an append usually takes at most, and how late a delayed copy may arrive. */
@@ -42,9 +34,9 @@ const ROUNDING_MS = 1_000;
 /**
  * The ledger entry of an ID that was allocated at `timeMs`; undefined if none was appended up to 15 minutes later.
  */
-export async function findEntry(tools: TraceTools, id: bigint, timeMs: number): Promise<TracedEntry | undefined> {
-  const near = await findBetween(tools, id, timeMs - CLOCK_MS, timeMs + NEAR_MS);
-  return near ?? (await findBetween(tools, id, timeMs + NEAR_MS, timeMs + FAR_MS));
+export async function findEntry(session: KafkaSession, id: bigint, timeMs: number): Promise<TracedEntry | undefined> {
+  const near = await findBetween(session, id, timeMs - CLOCK_MS, timeMs + NEAR_MS);
+  return near ?? (await findBetween(session, id, timeMs + NEAR_MS, timeMs + FAR_MS));
 }
 
 /** The spans of a topic between two times, by the records' timestamps. */
@@ -61,15 +53,15 @@ async function spansBetween(source: Source, topic: string, fromMs: number, toMs:
 }
 
 async function findBetween(
-  tools: TraceTools,
+  session: KafkaSession,
   id: bigint,
   fromMs: number,
   toMs: number,
 ): Promise<TracedEntry | undefined> {
-  const { ledger } = tools.config.topics;
-  const spans = await spansBetween(tools.source, ledger, fromMs, toMs);
+  const { ledger } = session.config.topics;
+  const spans = await spansBetween(session.source, ledger, fromMs, toMs);
   let found: { record: TopicRecord; entry: LedgerBatchEntry; index: number } | undefined;
-  await read(tools, spans, (record) => {
+  await readShown(session, spans, 'searching', (record) => {
     const entry = batchEntry(record);
     const index = entry === undefined ? -1 : indexOf(entry.batch, id);
     if (entry === undefined || index < 0) return false;
@@ -78,9 +70,11 @@ async function findBetween(
   });
   if (found === undefined) return undefined;
   const { record, entry, index } = found;
-  const start = (await wholeTopic(tools.source, ledger)).find(({ partition }) => partition === record.partition)?.from;
+  const start = (await wholeTopic(session.source, ledger)).find(
+    ({ partition }) => partition === record.partition,
+  )?.from;
   const requestId = decodeLedgerKey(record.key ?? Buffer.alloc(0));
-  const loserTo = await findWinner(tools, record, entry);
+  const loserTo = await findWinner(session, record, entry);
   return { record, entry, index, requestId, loserTo, doubtful: entry.end < (start ?? 0) };
 }
 
@@ -89,12 +83,12 @@ async function findBetween(
  * so it can only be after that.
  */
 async function findWinner(
-  tools: TraceTools,
+  session: KafkaSession,
   { topic, partition, offset, key }: TopicRecord,
   entry: LedgerBatchEntry,
 ): Promise<number | undefined> {
   let winner: number | undefined;
-  await read(tools, [{ topic, partition, from: entry.end, to: offset }], (record) => {
+  await readShown(session, [{ topic, partition, from: entry.end, to: offset }], 'searching', (record) => {
     if (key === null || record.key === null || !record.key.equals(key)) return false;
     winner = record.offset;
     return true;
@@ -103,13 +97,13 @@ async function findWinner(
 }
 
 /** The replies to an entry: those near its time, or with `all` every one since then, replayed ones included. */
-export async function findReplies(tools: TraceTools, traced: TracedEntry, all: boolean): Promise<TopicRecord[]> {
+export async function findReplies(session: KafkaSession, traced: TracedEntry, all: boolean): Promise<TopicRecord[]> {
   const { timestampMs } = traced.record;
   const { replyTopic } = traced.entry;
   const toMs = all ? Number.MAX_SAFE_INTEGER : timestampMs + REPLY_MS;
-  const spans = await spansBetween(tools.source, replyTopic, timestampMs - ROUNDING_MS, toMs).catch(noneIfGone);
+  const spans = await spansBetween(session.source, replyTopic, timestampMs - ROUNDING_MS, toMs).catch(noneIfGone);
   const replies: TopicRecord[] = [];
-  await read(tools, spans, (record) => {
+  await readShown(session, spans, 'searching', (record) => {
     const requestId = ownRequestId(record) ?? record.key;
     if (requestId?.equals(traced.requestId) === true) replies.push(record);
     return replies.length >= MAX_REPLIES;
@@ -131,8 +125,11 @@ function noneIfGone(error: unknown): Span[] {
 }
 
 /** The request, if its topic still has it. */
-export async function findRequest(tools: TraceTools, { record, entry }: TracedEntry): Promise<TopicRecord | undefined> {
-  const { context, source, config } = tools;
+export async function findRequest(
+  session: KafkaSession,
+  { record, entry }: TracedEntry,
+): Promise<TopicRecord | undefined> {
+  const { context, source, config } = session;
   const location = { partition: record.partition, offset: entry.requestOffset };
   return readRecord(source, config.topics.requests, location, context.stop);
 }
@@ -160,12 +157,4 @@ function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint)
 function batchEntry({ value }: TopicRecord): LedgerBatchEntry | undefined {
   const entry = unlessInvalid(() => decodeLedgerEntry(value ?? Buffer.alloc(0)));
   return entry?.kind === 'batch' ? entry : undefined;
-}
-
-async function read(
-  { context, source }: TraceTools,
-  spans: readonly Span[],
-  take: (record: TopicRecord) => boolean,
-): Promise<void> {
-  await readShown(context, source, spans, 'searching', take);
 }

@@ -1,13 +1,12 @@
-import { type Source, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
+import { wholePartition } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
-import { loadKafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
-import { readShown, withCluster } from '../kafka-session.ts';
+import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
 import { timeText } from '../table.ts';
@@ -24,31 +23,26 @@ export async function traceNumber(
   context: CliContext,
   { sequence, number, json }: { readonly sequence: string; readonly number: number; readonly json?: true },
 ): Promise<void> {
-  const config = loadKafkaConfig(context.env);
-  const { ledger } = config.topics;
-  const found = await withCluster(context, config, (source) => find(context, source, ledger, { sequence, number }));
-  if (found === undefined) {
-    throw new IdallocError(
-      'NOT_FOUND',
-      `'${ledger}' has no record that gave out ${number} of ${sequence}: it was not given out, or is older than the ledger`,
-    );
-  }
+  const found = await withKafka(context, (session) => find(session, { sequence, number }));
   present(context, json, viewOf(found, sequence, number), () => textOf(found, sequence, number));
 }
 
 async function find(
-  context: CliContext,
-  source: Source,
-  topic: string,
+  session: KafkaSession,
   wanted: { readonly sequence: string; readonly number: number },
-): Promise<TracedNumber | undefined> {
-  const span = await wholePartition(source, topic, await homePartition(source, topic, wanted.sequence));
+): Promise<TracedNumber> {
+  const { ledger } = session.config.topics;
+  const home = await homePartition(session.source, ledger, wanted.sequence);
   let found: TracedNumber | undefined;
-  await readShown(context, source, [span], 'searching', (record) => {
+  await readShown(session, [await wholePartition(session.source, ledger, home)], 'searching', (record) => {
     found = numbersWith(record, wanted);
     return found !== undefined;
   });
-  return found;
+  if (found !== undefined) return found;
+  throw new IdallocError(
+    'NOT_FOUND',
+    `'${ledger}' has no record that gave out ${wanted.number} of ${wanted.sequence}: it was not given out, or is older than the ledger`,
+  );
 }
 
 function numbersWith(

@@ -1,26 +1,17 @@
 import type { Command } from 'commander';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readIdText } from '../../codec/any-form.ts';
-import { loadKafkaConfig } from '../../config/config.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
 import { formSettings, orUsageError } from '../chosen-form.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
-import { withCluster } from '../kafka-session.ts';
+import { withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { palette } from '../terminal.ts';
-import {
-  agrees,
-  findEntry,
-  findReplies,
-  findRequest,
-  ownRequestId,
-  type TracedEntry,
-  type TraceTools,
-} from './search.ts';
+import { agrees, findEntry, findReplies, findRequest, ownRequestId, type TracedEntry } from './search.ts';
 import type { TraceOptions } from './trace.ts';
 
 interface Trace {
@@ -54,19 +45,17 @@ function timeOf(id: bigint, layout: Layout, command: Command): number {
 }
 
 async function traceId(context: CliContext, id: bigint, timeMs: number, allReplies: boolean): Promise<Trace> {
-  const config = loadKafkaConfig(context.env);
-  return withCluster(context, config, async (source) => {
-    const tools: TraceTools = { context, source, config };
-    const traced = await findEntry(tools, id, timeMs);
+  return withKafka(context, async (session) => {
+    const traced = await findEntry(session, id, timeMs);
     if (traced === undefined) {
       throw new IdallocError(
         'NOT_FOUND',
-        `'${config.topics.ledger}' has no entry with ${id} within 15 minutes after ${timeText(timeMs)}: ` +
+        `'${session.config.topics.ledger}' has no entry with ${id} within 15 minutes after ${timeText(timeMs)}: ` +
           'the ID was never delivered (a gap), is older than the ledger, or is of another layout or namespace',
       );
     }
-    const request = await findRequest(tools, traced);
-    const replies = await findReplies(tools, traced, allReplies);
+    const request = await findRequest(session, traced);
+    const replies = await findReplies(session, traced, allReplies);
     return { id, traced, request, replies };
   });
 }

@@ -7,10 +7,10 @@ import { MemoryLogs } from '../../adapters/kafka/topics/memory-logs.ts';
 const config = loadKafkaConfig({ KAFKA_BROKERS: 'b:1' });
 const topic = config.topics.requests;
 const FORWARDED = { [ORIGIN]: '0/4/1780416300000', [HOPS]: '1' };
-const { signal } = new AbortController();
+const context = { stop: new AbortController().signal };
 
 function since(logs: MemoryLogs, ends: readonly number[]) {
-  const tools = { source: logs.source, config, signal };
+  const tools = { source: logs.source, config, context };
   return logs.runtime.until(forwardedSince(tools, new Map(ends.entries())));
 }
 
