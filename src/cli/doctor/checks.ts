@@ -1,3 +1,4 @@
+import type { EtcdStatus } from '../../adapters/etcd/status.ts';
 import type { TopicsReport } from '../../adapters/kafka/topics/topics.ts';
 import { counted, spanText } from '../table.ts';
 
@@ -76,19 +77,11 @@ export function judgeTopicReport({ faults, warnings, differences, remedies }: To
     : [ok('topics', 'exist with the expected settings; the ledger is kept longer than the requests')];
 }
 
-export interface EtcdFacts {
-  readonly version: string;
-  readonly isLeader: boolean;
-  readonly hasLeader: boolean;
-  readonly dbBytes: number;
-  readonly latencyMs: number;
-}
-
 const ETCD_SLOW_MS = 1_000;
 /** etcd's default quota is 2 GiB: it rejects writes beyond it. */
 const ETCD_LARGE_BYTES = 1.5 * 2 ** 30;
 
-export function judgeEtcd(endpoint: string, facts: EtcdFacts): Check {
+export function judgeEtcd(endpoint: string, facts: EtcdStatus): Check {
   const name = `etcd ${endpoint}`;
   const role = facts.isLeader ? 'leader' : 'follower';
   const detail = `etcd ${facts.version}, ${role}, ${Math.round(facts.dbBytes / 2 ** 20)} MiB, ${spanText(facts.latencyMs)}`;

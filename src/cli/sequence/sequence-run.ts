@@ -15,14 +15,9 @@ import type { ChangeFlags, CloseFlags, CreateFlags, Json, ListFlags, RestartFlag
 import { SequenceLog } from './sequence-log.ts';
 
 /** What --json prints of a sequence. */
-interface SequenceView {
+interface SequenceView extends Statement {
   readonly sequence: string;
   readonly partition: number;
-  readonly next: number;
-  readonly step: number;
-  readonly max: number;
-  readonly format: string;
-  readonly closed: boolean;
   readonly stated_at: string;
   /** Set while workers answer SEQUENCE_FORGOTTEN: the lowest number at which it may go on. */
   readonly forgotten_below?: number | undefined;
