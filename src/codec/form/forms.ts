@@ -1,14 +1,10 @@
 import { IdallocError } from '../../errors.ts';
-import { base32 } from './base32.ts';
-import { base62 } from './base62.ts';
 import { boundary } from './boundary.ts';
-import { decimal } from './decimal.ts';
 import { FORM_NAMES, type Form, type FormName, type FormSettings, type OpenForm } from './form.ts';
-import { hex } from './hex.ts';
 import { ksuid } from './ksuid.ts';
 import { number } from './number.ts';
 import { objectid } from './objectid.ts';
-import { padded } from './padded.ts';
+import { base32, base62, decimal, hex, padded } from './plain.ts';
 import { prefixed } from './prefixed.ts';
 import { simpleflake } from './simpleflake.ts';
 import { ulid } from './ulid.ts';
