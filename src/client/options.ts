@@ -58,37 +58,29 @@ export type IdClientOptions = Access &
     readonly headers?: Partial<HeaderNames>;
   };
 
-type OptionName = Extract<
-  | keyof BufferOptions
-  | 'replyTopic'
-  | 'requestTopic'
-  | 'partition'
-  | 'headers'
-  | keyof Extract<Access, { kafka?: never }>,
-  string
->;
+export type BufferSettings = Required<Omit<BufferOptions, 'maxAgeMs'>> & { readonly maxAgeMs: number | undefined };
 
-const OPTION_NAMES: Readonly<Record<OptionName, true>> = {
-  brokers: true,
-  clientId: true,
-  ssl: true,
-  sasl: true,
-  kafka: true,
-  replyTopic: true,
-  requestTopic: true,
-  partition: true,
-  headers: true,
-  coverSeconds: true,
-  idsPerSecond: true,
-  maxBuffered: true,
-  maxCount: true,
-  maxAgeMs: true,
+const MAX_IDS = 100_000_000;
+const MAX_BATCH = 100_000;
+const MAX_WAITING = 1_000_000;
+const DAY_SECONDS = 86_400;
+
+const DEFAULTS: BufferSettings = {
+  coverSeconds: 20,
+  idsPerSecond: 100,
+  maxBuffered: 5_000_000,
+  maxCount: MAX_BATCH,
+  maxAgeMs: undefined,
   prefetch: true,
-  timeoutMs: true,
-  resendAfterMs: true,
-  maxWaiting: true,
-  hooks: true,
+  timeoutMs: 30_000,
+  resendAfterMs: 3_000,
+  maxWaiting: 10_000,
+  hooks: {},
 };
+const OPTION_NAMES: readonly string[] = [
+  ...['brokers', 'clientId', 'ssl', 'sasl', 'kafka', 'replyTopic', 'requestTopic', 'partition', 'headers'],
+  ...Object.keys(DEFAULTS),
+];
 
 /**
  * The connection settings and the bootstrap brokers. Throws IdallocError CONFIG_INVALID for an unknown option, invalid brokers
@@ -111,9 +103,9 @@ function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { read
 function checkAccess(options: IdClientOptions): void {
   const { kafka, brokers, replyTopic } = options;
   // A misspelled option would silently leave its default in effect.
-  const unknown = Object.keys(options).filter((name) => !Object.hasOwn(OPTION_NAMES, name));
+  const unknown = Object.keys(options).filter((name) => !OPTION_NAMES.includes(name));
   if (unknown.length > 0) {
-    const known = Object.keys(OPTION_NAMES).join(', ');
+    const known = OPTION_NAMES.join(', ');
     throw new IdallocError('CONFIG_INVALID', `unknown option ${unknown.join(', ')}: the options are ${known}`);
   }
   if (typeof replyTopic !== 'string' || replyTopic === '') {
@@ -145,27 +137,10 @@ function isPlace(place: unknown): boolean {
   return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
 }
 
-export type BufferSettings = Required<Omit<BufferOptions, 'maxAgeMs'>> & { readonly maxAgeMs: number | undefined };
-
-const MAX_IDS = 100_000_000;
-const MAX_BATCH = 100_000;
-const MAX_WAITING = 1_000_000;
-const DAY_SECONDS = 86_400;
-
 /** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */
 export function bufferSettings(options: BufferOptions): BufferSettings {
-  const settings: BufferSettings = {
-    coverSeconds: options.coverSeconds ?? 20,
-    idsPerSecond: options.idsPerSecond ?? 100,
-    maxBuffered: options.maxBuffered ?? 5_000_000,
-    maxCount: options.maxCount ?? MAX_BATCH,
-    maxAgeMs: options.maxAgeMs,
-    prefetch: options.prefetch ?? true,
-    timeoutMs: options.timeoutMs ?? 30_000,
-    resendAfterMs: options.resendAfterMs ?? 3_000,
-    maxWaiting: options.maxWaiting ?? 10_000,
-    hooks: options.hooks ?? {},
-  };
+  const names = Object.keys(DEFAULTS) as (keyof BufferSettings)[];
+  const settings = Object.fromEntries(names.map((name) => [name, options[name] ?? DEFAULTS[name]])) as BufferSettings;
   const problems = [
     ...outside(settings, 'coverSeconds', 0.1, DAY_SECONDS),
     ...outside(settings, 'idsPerSecond', 0.001, MAX_IDS),
