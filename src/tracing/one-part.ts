@@ -15,7 +15,7 @@ export interface StepTopics {
 }
 
 /** A part, or one of its requests, whose steps become spans. */
-export interface Followed {
+export interface Traced {
   readonly span: Span;
   /** With the span, for its children. */
   readonly context: Context;
@@ -36,16 +36,16 @@ export interface OnePartOptions {
   readonly atMs: number;
   readonly size: number;
   /** The part, if it is recorded. */
-  readonly whole: Followed | undefined;
+  readonly whole: Traced | undefined;
   /** The requests that are recorded, by their offsets. */
-  readonly requests: ReadonlyMap<number, Followed>;
+  readonly requests: ReadonlyMap<number, Traced>;
 }
 
 /** The spans of one try to answer a part. All times are given, so that spans of one step agree. */
 export class OnePart implements PartTrace {
   readonly #options: OnePartOptions;
   /** Spans of the decision in progress, in which appends happen. */
-  readonly #deciding = new Map<Followed, Context>();
+  readonly #deciding = new Map<Traced, Context>();
 
   constructor(options: OnePartOptions) {
     this.#options = options;
@@ -107,7 +107,7 @@ export class OnePart implements PartTrace {
     return all.map((followed) => this.#start(step, followed, records.length, atMs));
   }
 
-  #start(step: TracedStep | 'receive', followed: Followed, records: number, startTime: number): Span {
+  #start(step: TracedStep | 'receive', followed: Traced, records: number, startTime: number): Span {
     const { name, kind, attributes } = this.#describe(step, followed);
     if (followed.requester === undefined) attributes['messaging.batch.message_count'] = records;
     const parent = step === 'append' ? (this.#deciding.get(followed) ?? followed.context) : followed.context;
@@ -116,7 +116,7 @@ export class OnePart implements PartTrace {
     return span;
   }
 
-  #describe(step: TracedStep | 'receive', { replyTopic }: Followed) {
+  #describe(step: TracedStep | 'receive', { replyTopic }: Traced) {
     const { topics, partition } = this.#options;
     const type = step === 'receive' ? 'receive' : 'send';
     switch (step) {

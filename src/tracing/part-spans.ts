@@ -6,7 +6,7 @@ import { type Moment, TokenBucket } from '../pipeline/token-bucket.ts';
 import { type PartTrace, type TracePart, type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { attempt } from './attempt.ts';
 import { messaging, requestAttributes } from './attributes.ts';
-import { type Followed, OnePart, type StepTopics } from './one-part.ts';
+import { OnePart, type StepTopics, type Traced } from './one-part.ts';
 
 /**
  * How many requests, and how many parts, have spans in a second. Whoever sends a `traceparent` causes spans and pays nothing for them,
@@ -75,7 +75,7 @@ export class PartSpans implements Tracing {
   }
 
   #beginRequests(from: Received, part: readonly Intake[]) {
-    const requests = new Map<number, Followed>();
+    const requests = new Map<number, Traced>();
     const at = { nowMs: this.#options.runtime.monotonicMs(), share: 1 };
     for (const intake of part) {
       const headers = traceOf(intake);
@@ -98,7 +98,7 @@ export class PartSpans implements Tracing {
     return true;
   }
 
-  #beginRequest(from: Received, intake: Intake, parent: Context): Followed | undefined {
+  #beginRequest(from: Received, intake: Intake, parent: Context): Traced | undefined {
     const { name, attributes } = this.#process(from);
     const about = intake.kind === 'accepted' ? intake.request : intake.address;
     const own = { ...attributes, 'messaging.kafka.offset': intake.record.offset, ...requestAttributes(about) };
@@ -111,7 +111,7 @@ export class PartSpans implements Tracing {
     return { span, context: trace.setSpan(parent, span), replyTopic: about.replyTopic, requester: parent };
   }
 
-  #beginWhole(from: Received, size: number, requests: readonly Followed[], isLimited: boolean): Followed | undefined {
+  #beginWhole(from: Received, size: number, requests: readonly Traced[], isLimited: boolean): Traced | undefined {
     const at = { nowMs: this.#options.runtime.monotonicMs(), share: 1 };
     if (this.#parts.waitMs(1, at) > 0) return undefined;
     const { name, attributes } = this.#process(from);

@@ -44,7 +44,7 @@ export function planReplay(states: readonly ReplayablePartition[]): PartitionPla
   });
 }
 
-export function countOf(plan: readonly PartitionPlan[]): number {
+export function requestsIn(plan: readonly PartitionPlan[]): number {
   return plan.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
@@ -63,7 +63,7 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
   if (rows.length === 0) return `there is nothing for group '${groupId}' to read again\n`;
   return [
     table(COLUMNS, rows),
-    `${counted(countOf(plan), 'request')} would be read again by group '${groupId}'\n`,
+    `${counted(requestsIn(plan), 'request')} would be read again by group '${groupId}'\n`,
     ...(gone === 0 ? [] : [`${gone} more are no longer in the topic\n`]),
     ...(forgotten === 0 ? [] : [`up to ${forgotten} are older than the ledger and get FORGOTTEN\n`]),
     'each gets its first batch again; invalid ones become dead letters again\n',

@@ -25,7 +25,7 @@ import {
   setBack,
   type WantedOffset,
 } from './group.ts';
-import { countOf, type PartitionPlan, planJson, planReplay, planText } from './plan.ts';
+import { type PartitionPlan, planJson, planReplay, planText, requestsIn } from './plan.ts';
 import type { ReplayOptions } from './replay.ts';
 
 interface Session extends KafkaSession {
@@ -41,7 +41,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const session = { ...connected, options, layout };
     const { config, source } = session;
     const plan = await planOf(session);
-    const count = countOf(plan);
+    const count = requestsIn(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
     const only = (more: object = {}) => {
       if (options.json === true) context.out(jsonLine({ plan: planJson(plan), ...more }));
@@ -157,7 +157,7 @@ interface Outcome extends Omit<Replayed, 'ends'> {
 }
 
 function report({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
-  const read_again = countOf(plan);
+  const read_again = requestsIn(plan);
   const { repeated, repeatedWithoutFirst: without_first } = join;
   const errors = Object.fromEntries(counts.errorsAgain);
   if (options.json === true) {

@@ -11,7 +11,7 @@ import { withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { table, timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import type { ChangeFlags, CloseFlags, CreateFlags, Json, ListFlags, RestartFlags } from './sequence.ts';
+import type { ChangeFlags, CloseFlags, CreateFlags, JsonFlag, ListFlags, RestartFlags } from './sequence.ts';
 import { SequenceLog } from './sequence-log.ts';
 
 /** What --json prints of a sequence. */
@@ -77,7 +77,7 @@ export async function listSequences(context: CliContext, flags: ListFlags): Prom
 }
 
 /** Shows one sequence. */
-export async function showSequence(context: CliContext, name: string, flags: Json): Promise<void> {
+export async function showSequence(context: CliContext, name: string, flags: JsonFlag): Promise<void> {
   await inLog(context, async (log) => {
     await log.readHome(name);
     print(context, flags, viewOf(log, name));
@@ -114,7 +114,7 @@ interface Change {
 async function change(
   context: CliContext,
   name: string,
-  flags: Json,
+  flags: JsonFlag,
   { changed, missing = () => unknown(name) }: Change,
 ): Promise<void> {
   await inLog(context, async (log) => {
@@ -175,7 +175,7 @@ function viewOf(log: SequenceLog, name: string): SequenceView {
   };
 }
 
-function print(context: CliContext, { json }: Json, view: SequenceView): void {
+function print(context: CliContext, { json }: JsonFlag, view: SequenceView): void {
   present(context, json, view, () => tableOf([view]));
 }
 

@@ -5,12 +5,12 @@ import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { wholeNumber } from '../numbers.ts';
 
-export interface Json {
+export interface JsonFlag {
   readonly json?: true;
 }
 
 /** What a sequence may be changed to. */
-export interface ChangeFlags extends Json {
+export interface ChangeFlags extends JsonFlag {
   readonly step?: number;
   readonly max?: number;
   readonly format?: string;
@@ -21,15 +21,15 @@ export interface CreateFlags extends ChangeFlags {
   readonly again?: true;
 }
 
-export interface RestartFlags extends Json {
+export interface RestartFlags extends JsonFlag {
   readonly at: number;
 }
 
-export interface ListFlags extends Json {
+export interface ListFlags extends JsonFlag {
   readonly all?: true;
 }
 
-export interface CloseFlags extends Json {
+export interface CloseFlags extends JsonFlag {
   readonly yes?: true;
 }
 
@@ -124,7 +124,7 @@ export function sequenceCommand(context: CliContext): Command {
       'print one line of JSON: {"sequence","partition","next","step","max","format","closed","stated_at"}',
     )
     .addHelpText('after', SHOW_HELP)
-    .action(async (name: string, flags: Json) => (await run()).showSequence(context, name, flags));
+    .action(async (name: string, flags: JsonFlag) => (await run()).showSequence(context, name, flags));
   const restart = new Command('restart')
     .description('Continue a sequence at a higher number, and leave out those before.')
     .argument('<name>', NAME_HELP, sequenceName)

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { countOf, planReplay, planText, remaining } from '../../../src/cli/replay/plan.ts';
+import { planReplay, planText, remaining, requestsIn } from '../../../src/cli/replay/plan.ts';
 
 const STATE = { partition: 0, low: 10, high: 100, committed: 80, wanted: 30, ledgerFrom: 0 };
 
@@ -46,7 +46,7 @@ test('never moves a group forward, nor before the oldest kept request', () => {
 
 test('counts the requests that are left from the committed offsets', () => {
   const plan = planReplay([STATE, { ...STATE, partition: 1 }]);
-  expect(countOf(plan)).toBe(100);
+  expect(requestsIn(plan)).toBe(100);
   expect(remaining(plan, new Map([[0, 70]]))).toBe(60);
   expect(
     remaining(
