@@ -40,7 +40,7 @@ const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-nap
 export const ROOMS: readonly Room[] = [
   { room: 'errors.ts' },
   { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino', 'pino-pretty', 'node:module'] },
-  { room: 'metrics', lines: 450, imports: ['errors.ts'], packages: ['prom-client'] },
+  { room: 'metrics', lines: 425, imports: ['errors.ts'], packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', imports: ['main.ts'] },
   {
@@ -89,7 +89,7 @@ export const ROOMS: readonly Room[] = [
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],
   },
-  { room: 'adapters/registry', lines: 400, imports: FOR_ADAPTERS, packages: ['node:*'] },
+  { room: 'adapters/registry', lines: 375, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'http',
     lines: 3050,
@@ -103,17 +103,17 @@ export const ROOMS: readonly Room[] = [
     packages: ['node:*', 'zod'],
   },
   // For browsers: no package of Node.
-  { room: 'ids', lines: 150, imports: ['core', 'codec/form', 'errors.ts'] },
+  { room: 'ids', lines: 125, imports: ['core', 'codec/form', 'errors.ts'] },
   {
     room: 'client',
-    lines: 2850,
+    lines: 2750,
     imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA, ...SPANS],
     packages: ['node:*', '@opentelemetry/api'],
   },
   // The client is another package, so only what it exports.
   {
     room: 'testcontainers',
-    lines: 700,
+    lines: 675,
     imports: ['client/index.ts', 'codec/reply-policy.ts'],
     packages: ['node:*', 'testcontainers'],
   },
@@ -130,7 +130,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 6775,
+    lines: 6700,
     folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
