@@ -7,10 +7,19 @@ import { readSnapshot } from '../identity/snapshot.ts';
 import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
 import { namespaceText, viewNamespace } from './lease-view.ts';
-import type { EvictOptions, LeaseListOptions } from './leases.ts';
 import { present } from './present.ts';
 import { timeText } from './table.ts';
 import { confirm } from './terminal.ts';
+
+export interface LeaseListOptions {
+  readonly all?: true;
+  readonly json?: true;
+}
+
+export interface EvictOptions {
+  readonly yes?: true;
+  readonly json?: true;
+}
 
 /** Lists the worker IDs. */
 export async function listLeases(context: CliContext, options: LeaseListOptions): Promise<void> {

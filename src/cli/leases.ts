@@ -1,16 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from './context.ts';
+import type { EvictOptions, LeaseListOptions } from './leases-run.ts';
 import { wholeNumber } from './numbers.ts';
-
-export interface LeaseListOptions {
-  readonly all?: true;
-  readonly json?: true;
-}
-
-export interface EvictOptions {
-  readonly yes?: true;
-  readonly json?: true;
-}
 
 const LIST_HELP = `
 A ceiling is the time below which a worker ID may have been used; its next holder starts there.

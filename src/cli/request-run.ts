@@ -6,6 +6,7 @@ import { IdClient } from '../client/client.ts';
 import { RequestRefused } from '../client/requester.ts';
 import type { SequenceNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
+import type { Encoding } from '../codec/id-request.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
@@ -16,8 +17,19 @@ import type { FormFlags } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
 import { jsonLine, present } from './present.ts';
-import type { RequestFlags } from './request.ts';
 import { message, printable } from './table.ts';
+
+export interface RequestFlags extends FormFlags {
+  readonly count: number;
+  readonly sequence?: string;
+  readonly correlationId?: string;
+  readonly replyTopic?: string;
+  readonly encoding: Encoding;
+  /** Wall milliseconds. */
+  readonly expiresAt?: number;
+  readonly timeoutMs: number;
+  readonly json?: true;
+}
 
 /** The line that --json prints for a batch; scripts depend on its names and their order. */
 interface BatchView {

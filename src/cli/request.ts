@@ -1,22 +1,10 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import type { Encoding } from '../codec/id-request.ts';
 import type { CliContext } from './context.ts';
-import { type FormFlags, withFormOptions } from './form-options.ts';
+import { withFormOptions } from './form-options.ts';
 import { wholeNumber } from './numbers.ts';
+import type { RequestFlags } from './request-run.ts';
 import { sequenceName } from './sequence/sequence.ts';
 import { TIME_HELP, timeReader } from './times.ts';
-
-export interface RequestFlags extends FormFlags {
-  readonly count: number;
-  readonly sequence?: string;
-  readonly correlationId?: string;
-  readonly replyTopic?: string;
-  readonly encoding: Encoding;
-  /** Wall milliseconds. */
-  readonly expiresAt?: number;
-  readonly timeoutMs: number;
-  readonly json?: true;
-}
 
 const MAX_TIMEOUT_MS = 600_000;
 const MAX_COUNT = 2 ** 31 - 1;

@@ -7,15 +7,23 @@ import { IdallocError } from '../../errors.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
+import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
-import type { AuditOptions } from './audit.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
 import { OverlapSearch } from './overlap.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
 import { NumberJoin } from './sequences.ts';
 import { type AuditStore, withStore } from './store.ts';
+
+export interface AuditOptions extends LayoutOptions {
+  readonly replyTopic?: readonly string[];
+  readonly ledgerTopic?: readonly string[];
+  readonly maxFindings: number;
+  readonly tempDir: string;
+  readonly json?: true;
+}
 
 /** Reads ledger and replies, compares them, and prints what was found. */
 export async function runAudit(context: CliContext, options: AuditOptions, command: Command): Promise<void> {

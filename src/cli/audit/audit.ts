@@ -1,16 +1,9 @@
 import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { type LayoutOptions, withLayoutOptions } from '../layout-options.ts';
+import { withLayoutOptions } from '../layout-options.ts';
 import { wholeNumber } from '../numbers.ts';
-
-export interface AuditOptions extends LayoutOptions {
-  readonly replyTopic?: readonly string[];
-  readonly ledgerTopic?: readonly string[];
-  readonly maxFindings: number;
-  readonly tempDir: string;
-  readonly json?: true;
-}
+import type { AuditOptions } from './audit-run.ts';
 
 const EXAMPLES = `
 Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:

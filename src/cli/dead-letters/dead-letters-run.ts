@@ -12,7 +12,6 @@ import { type KafkaSession, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { counted } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters.ts';
 import {
   fullLetterJson,
   type Letter,
@@ -25,6 +24,23 @@ import {
   resendObstacle,
 } from './letter-view.ts';
 import { type Original, originalsOf, unsentText } from './originals.ts';
+
+/** The place of a letter in the dead-letter topic. */
+export interface LetterLocation {
+  readonly partition: number;
+  readonly offset: number;
+}
+
+export interface LetterListOptions {
+  readonly limit: number;
+  readonly code?: string;
+  readonly json?: true;
+}
+
+export interface ResendOptions {
+  readonly yes?: true;
+  readonly json?: true;
+}
 
 /** Lists the newest letters. */
 export async function listLetters(context: CliContext, options: LetterListOptions): Promise<void> {

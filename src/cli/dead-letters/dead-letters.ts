@@ -4,23 +4,7 @@ import { ORIGIN } from '../../codec/request-origin.ts';
 import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { wholeNumber } from '../numbers.ts';
-
-/** The place of a letter in the dead-letter topic. */
-export interface LetterLocation {
-  readonly partition: number;
-  readonly offset: number;
-}
-
-export interface LetterListOptions {
-  readonly limit: number;
-  readonly code?: string;
-  readonly json?: true;
-}
-
-export interface ResendOptions {
-  readonly yes?: true;
-  readonly json?: true;
-}
+import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters-run.ts';
 
 /** The codes of dead letters. */
 const LETTER_CODES = (Object.keys(ERRORS) as ErrorCode[]).filter((code) => ERRORS[code].deadLetter);

@@ -30,7 +30,15 @@ import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { acquireRefusal } from './acquire-refusal.ts';
 import { type FoundView, foundText, type LedgerFound, searchLedgers, viewFound, witnessReadToEnd } from './found.ts';
-import type { RebuildFlags } from './namespace.ts';
+
+export interface RebuildFlags {
+  readonly yes?: true;
+  readonly now?: number;
+  readonly ledger?: readonly string[];
+  readonly withoutLedger?: readonly string[];
+  readonly forgedAfter?: number;
+  readonly json?: true;
+}
 
 /** Shows the namespace, and why workers refuse it. */
 export async function showNamespace(context: CliContext, json: boolean): Promise<void> {

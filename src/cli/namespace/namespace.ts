@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
+import type { RebuildFlags } from './namespace-run.ts';
 import { rightsCommand } from './rights.ts';
 
 const SHOW_HELP = `
@@ -22,15 +23,6 @@ Examples:
   idalloc namespace rebuild --yes --json
   idalloc namespace rebuild --yes --now 2026-06-02T16:05:00Z
   idalloc namespace rebuild --forged-after 2026-06-02T17:00Z`;
-
-export interface RebuildFlags {
-  readonly yes?: true;
-  readonly now?: number;
-  readonly ledger?: readonly string[];
-  readonly withoutLedger?: readonly string[];
-  readonly forgedAfter?: number;
-  readonly json?: true;
-}
 
 /** `idalloc namespace`: inspects and rebuilds what the workers of a datacenter share. */
 export function namespaceCommand(context: CliContext): Command {

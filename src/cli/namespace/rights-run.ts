@@ -4,7 +4,14 @@ import { claimKey } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
-import type { EtcdRole, RightsFlags } from './rights.ts';
+
+export type EtcdRole = 'worker' | 'operator' | 'admin';
+
+export interface RightsFlags {
+  readonly user: string;
+  readonly role: EtcdRole;
+  readonly json?: true;
+}
 
 /** A right in etcd on one key, or on all keys with this prefix. */
 export interface EtcdRight {

@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from '../context.ts';
+import type { EtcdRole, RightsFlags } from './rights-run.ts';
 
 const HELP = `
 Roles: worker; operator, for doctor and leases; admin, for namespace and leases evict. Nothing is changed: the commands
@@ -10,14 +11,7 @@ Examples:
   idalloc namespace rights --user id-worker --role worker
   idalloc namespace rights --user alice --role operator --json`;
 
-const ROLES = ['worker', 'operator', 'admin'] as const;
-export type EtcdRole = (typeof ROLES)[number];
-
-export interface RightsFlags {
-  readonly user: string;
-  readonly role: EtcdRole;
-  readonly json?: true;
-}
+const ROLES: readonly EtcdRole[] = ['worker', 'operator', 'admin'];
 
 /** `idalloc namespace rights`: prints the least rights of a role in etcd, as commands. */
 export function rightsCommand(context: CliContext): Command {

@@ -26,7 +26,20 @@ import {
   type WantedOffset,
 } from './group.ts';
 import { type PartitionPlan, planJson, planReplay, planText, requestsIn } from './plan.ts';
-import type { ReplayOptions } from './replay.ts';
+
+export interface ReplayOptions {
+  readonly from?: number;
+  readonly offset?: number;
+  readonly partition?: number;
+  readonly stallMs: number;
+  readonly tempDir: string;
+  readonly ledgerTopic?: readonly string[];
+  readonly dryRun?: true;
+  readonly yes?: true;
+  readonly wait: boolean;
+  readonly verify: boolean;
+  readonly json?: true;
+}
 
 interface Session extends KafkaSession {
   readonly options: ReplayOptions;

@@ -4,20 +4,7 @@ import { LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { CliContext } from '../context.ts';
 import { wholeNumber } from '../numbers.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
-
-export interface ReplayOptions {
-  readonly from?: number;
-  readonly offset?: number;
-  readonly partition?: number;
-  readonly stallMs: number;
-  readonly tempDir: string;
-  readonly ledgerTopic?: readonly string[];
-  readonly dryRun?: true;
-  readonly yes?: true;
-  readonly wait: boolean;
-  readonly verify: boolean;
-  readonly json?: true;
-}
+import type { ReplayOptions } from './replay-run.ts';
 
 const EXAMPLES = `
 Stop all workers first: the command refuses while the group has members. It asks, and resets the group's offsets, never

@@ -11,8 +11,35 @@ import { withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { table, timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import type { ChangeFlags, CloseFlags, CreateFlags, JsonFlag, ListFlags, RestartFlags } from './sequence.ts';
 import { SequenceLog } from './sequence-log.ts';
+
+export interface JsonFlag {
+  readonly json?: true;
+}
+
+/** What a sequence may be changed to. */
+export interface ChangeFlags extends JsonFlag {
+  readonly step?: number;
+  readonly max?: number;
+  readonly format?: string;
+}
+
+export interface CreateFlags extends ChangeFlags {
+  readonly start: number;
+  readonly again?: true;
+}
+
+export interface RestartFlags extends JsonFlag {
+  readonly at: number;
+}
+
+export interface ListFlags extends JsonFlag {
+  readonly all?: true;
+}
+
+export interface CloseFlags extends JsonFlag {
+  readonly yes?: true;
+}
 
 /** What --json prints of a sequence. */
 interface SequenceView extends Statement {

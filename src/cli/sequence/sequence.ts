@@ -4,34 +4,7 @@ import { formatFault } from '../../codec/sequence-format.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { wholeNumber } from '../numbers.ts';
-
-export interface JsonFlag {
-  readonly json?: true;
-}
-
-/** What a sequence may be changed to. */
-export interface ChangeFlags extends JsonFlag {
-  readonly step?: number;
-  readonly max?: number;
-  readonly format?: string;
-}
-
-export interface CreateFlags extends ChangeFlags {
-  readonly start: number;
-  readonly again?: true;
-}
-
-export interface RestartFlags extends JsonFlag {
-  readonly at: number;
-}
-
-export interface ListFlags extends JsonFlag {
-  readonly all?: true;
-}
-
-export interface CloseFlags extends JsonFlag {
-  readonly yes?: true;
-}
+import type { ChangeFlags, CloseFlags, CreateFlags, JsonFlag, ListFlags, RestartFlags } from './sequence-run.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
 const NUMBER = wholeNumber(0, MAX);

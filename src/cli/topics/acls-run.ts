@@ -1,12 +1,21 @@
 import type { Command } from 'commander';
 import { grant } from '../../adapters/kafka/topics/acls.ts';
 import { checkReplyTopicName } from '../../adapters/kafka/topics/plan.ts';
+import type { Role } from '../../adapters/kafka/topics/rights.ts';
 import { aclCommands, aclRules, type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
 import { loadKafkaConfig } from '../../config/config.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
-import type { AclFlags } from './acls.ts';
+
+export interface AclFlags {
+  readonly principal: string;
+  readonly role: Role;
+  readonly replyTopic?: readonly string[];
+  readonly nestjs?: true;
+  readonly apply?: true;
+  readonly json?: true;
+}
 
 /** Prints or grants the rights. */
 export async function runAcls(context: CliContext, flags: AclFlags, command: Command): Promise<void> {

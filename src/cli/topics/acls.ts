@@ -1,6 +1,7 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { ROLES, type Role } from '../../adapters/kafka/topics/rights.ts';
+import { ROLES } from '../../adapters/kafka/topics/rights.ts';
 import type { CliContext } from '../context.ts';
+import type { AclFlags } from './acls-run.ts';
 
 const HELP = `
 Roles: worker; client, a service that sends requests (name its reply topics); operator, for commands that only read, and
@@ -12,15 +13,6 @@ Examples:
   idalloc topics acls --principal User:id-worker --role worker
   idalloc topics acls --principal User:orders --role client --reply-topic id.replies.orders --apply
   idalloc topics acls --principal User:alice --role operator --json`;
-
-export interface AclFlags {
-  readonly principal: string;
-  readonly role: Role;
-  readonly replyTopic?: readonly string[];
-  readonly nestjs?: true;
-  readonly apply?: true;
-  readonly json?: true;
-}
 
 /** `idalloc topics acls`: prints or grants the least rights of a role. */
 export function aclsCommand(context: CliContext): Command {

@@ -7,7 +7,11 @@ import { withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { registryFault } from '../registry.ts';
 import { palette } from '../terminal.ts';
-import type { InitOptions } from './topics.ts';
+
+export interface InitOptions {
+  readonly replyTopic?: readonly string[];
+  readonly json?: true;
+}
 
 /** Creates the missing topics, and checks all. */
 export async function runInit(context: CliContext, { replyTopic: replyTopics = [], json }: InitOptions): Promise<void> {

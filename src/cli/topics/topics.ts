@@ -1,11 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
 import { aclsCommand } from './acls.ts';
-
-export interface InitOptions {
-  readonly replyTopic?: readonly string[];
-  readonly json?: true;
-}
+import type { InitOptions } from './topics-run.ts';
 
 const INIT_HELP = `
 Existing topics are never altered; differences are reported. The exit code is 1 if a worker would refuse to start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',

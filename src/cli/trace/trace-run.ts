@@ -7,12 +7,20 @@ import { correlationText } from '../audit/report.ts';
 import { formSettings, orUsageError } from '../chosen-form.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
+import type { FormFlags } from '../form-options.ts';
 import { withKafka } from '../kafka-session.ts';
+import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { palette } from '../terminal.ts';
 import { agrees, findEntry, findReplies, findRequest, ownRequestId, type TracedEntry } from './search.ts';
-import type { TraceOptions } from './trace.ts';
+
+export interface TraceOptions extends LayoutOptions, FormFlags {
+  readonly allReplies?: true;
+  readonly sequence?: string;
+  readonly number?: number;
+  readonly json?: true;
+}
 
 interface Trace {
   readonly id: bigint;

@@ -1,16 +1,10 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { type FormFlags, ID_TEXTS, withFormOptions } from '../form-options.ts';
-import { type LayoutOptions, withLayoutOptions } from '../layout-options.ts';
+import { ID_TEXTS, withFormOptions } from '../form-options.ts';
+import { withLayoutOptions } from '../layout-options.ts';
 import { wholeNumber } from '../numbers.ts';
 import { sequenceName } from '../sequence/sequence.ts';
-
-export interface TraceOptions extends LayoutOptions, FormFlags {
-  readonly allReplies?: true;
-  readonly sequence?: string;
-  readonly number?: number;
-  readonly json?: true;
-}
+import type { TraceOptions } from './trace-run.ts';
 
 const EXAMPLES = `
 The entry was appended at most 15 minutes after the ID's time, so only that part of the ledger is read. A number of a sequence is searched in all that the ledger has of its partition. --all-replies also
