@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import type { RegistrySettings } from '../adapters/registry/schema-registry.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import type { EtcdConfig } from './config.ts';
 
 const READERS = 'everyone on the way can read';
 
@@ -26,7 +25,13 @@ export function kafkaPlaintextWarnings(
 }
 
 /** Warnings about secrets that are sent to etcd, or by callers to the HTTP API, without TLS. */
-export function workerPlaintextWarnings({ etcd, api }: Pick<EtcdConfig, 'etcd' | 'api'>): string[] {
+export function workerPlaintextWarnings({
+  etcd,
+  api,
+}: {
+  readonly etcd: { readonly endpoints: readonly string[]; readonly auth?: unknown };
+  readonly api?: { readonly host: string; readonly tokens?: unknown; readonly tls?: unknown } | undefined;
+}): string[] {
   const warnings: string[] = [];
   if (etcd.auth !== undefined && etcd.endpoints.some(isPlain)) {
     warnings.push(`ETCD_ENDPOINTS do not all start with https://: ${READERS} ETCD_PASSWORD`);

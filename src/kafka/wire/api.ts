@@ -1,5 +1,5 @@
 import type { KafkaErrorCode } from './kafka-error.ts';
-import type { Decoder, Encoder } from './kafkajs-modules.ts';
+import type { Decoded, Decoder, Encoder } from './kafkajs-modules.ts';
 
 /** What every response has. */
 export interface BrokerResponse {
@@ -46,14 +46,6 @@ export interface KafkaApi<Request, Response> {
   readonly right?: ShownRight<Request, Response>;
   /** Never set: the types of the request and the response, from which those of `BrokerLink.call` follow. */
   readonly types?: { readonly request: Request; readonly response: Response };
-}
-
-/** What kafkajs decodes of most responses. */
-export interface Decoded {
-  /** Milliseconds, in responses of versions whose throttle the client has to respect itself. */
-  readonly clientSideThrottleTime?: number;
-  /** The error of the whole response. */
-  readonly errorCode?: number;
 }
 
 /** A request that kafkajs makes, in the newest version that it shares with the broker, and a response that it decodes. */

@@ -3,7 +3,6 @@ import {
   api,
   type BrokerResponse,
   byTopic,
-  type Decoded,
   type DecodedByTopic,
   flat,
   type PartitionResult,
@@ -11,6 +10,7 @@ import {
   type TopicPartition,
 } from './api.ts';
 import { errorCodeOf, requireSuccess, safeInteger } from './kafkajs-errors.ts';
+import type { Decoded } from './kafkajs-modules.ts';
 
 /** The APIs of consumer groups. */
 

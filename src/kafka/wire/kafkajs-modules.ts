@@ -7,7 +7,6 @@ import decoderModule from 'kafkajs/src/protocol/decoder.js';
 import encoderModule from 'kafkajs/src/protocol/encoder.js';
 import errorModule from 'kafkajs/src/protocol/error.js';
 import requestsModule from 'kafkajs/src/protocol/requests/index.js';
-import type { Decoded } from './api.ts';
 import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 
 /**
@@ -92,6 +91,14 @@ interface ConnectionOptions {
 }
 
 export type ApiVersions = Readonly<Record<number, { readonly minVersion: number; readonly maxVersion: number }>>;
+
+/** What kafkajs decodes of most responses. */
+export interface Decoded {
+  /** Milliseconds, in responses of versions whose throttle the client has to respect itself. */
+  readonly clientSideThrottleTime?: number;
+  /** The error of the whole response. */
+  readonly errorCode?: number;
+}
 
 /** One of Kafka's APIs, in the versions that kafkajs has. */
 interface Definition {

@@ -1,8 +1,8 @@
 import type { BrokerMetadata, DescribeConfigResponse, PartitionMetadata as KafkajsPartition } from 'kafkajs';
-import { api, type BrokerResponse, type Decoded, type Result } from './api.ts';
+import { api, type BrokerResponse, type Result } from './api.ts';
 import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf } from './kafkajs-errors.ts';
-import { type Decoder, Encoder } from './kafkajs-modules.ts';
+import { type Decoded, type Decoder, Encoder } from './kafkajs-modules.ts';
 
 /** The APIs of the cluster, its topics, and the rights on them. */
 
