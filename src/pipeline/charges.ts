@@ -48,6 +48,13 @@ export function wouldRefuse(deps: ChargeDeps, partition: number, accepted: Accep
   return deps.quotas?.wouldRefuse(chargeOf(deps, partition, accepted)) === true;
 }
 
+/** The refusal of a request whose reply topic does not exist, whatever its decision is. */
+export function withoutTopic({ missing }: ChargeDeps, { request: { replyTopic } }: Accepted): Refused | undefined {
+  if (missing?.has(replyTopic) !== true) return undefined;
+  const message = `topic ${replyTopic} does not exist or can't be seen: create it with 'idalloc topics init --reply-topic ${replyTopic}'`;
+  return { kind: 'refused', code: 'REPLY_UNDELIVERABLE', message };
+}
+
 /** Charges a request for its batch, new or that of its entry; returns why it can't have it now. */
 export function charged(
   deps: ChargeDeps,
@@ -55,12 +62,8 @@ export function charged(
   accepted: Accepted,
   entry?: DecidingEntry,
 ): Refused | undefined {
-  const { replyTopic } = accepted.request;
-  if (deps.missing?.has(replyTopic) === true) {
-    const message = `topic ${replyTopic} does not exist or can't be seen: create it with 'idalloc topics init --reply-topic ${replyTopic}'`;
-    return { kind: 'refused', code: 'REPLY_UNDELIVERABLE', message };
-  }
-  if (deps.quotas === undefined) return undefined;
+  const undeliverable = withoutTopic(deps, accepted);
+  if (undeliverable !== undefined || deps.quotas === undefined) return undeliverable;
   const message = deps.quotas.refuse(chargeOf(deps, partition, accepted, entry));
   return message === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message };
 }

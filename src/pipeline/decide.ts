@@ -7,7 +7,7 @@ import { IdallocError } from '../errors.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import { hasTwins } from './answers.ts';
-import { type ChargeDeps, charged, type Refused, wouldRefuse } from './charges.ts';
+import { type ChargeDeps, charged, type Refused, withoutTopic, wouldRefuse } from './charges.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import type { Accepted } from './intake.ts';
 import { doubtOf, Numbering } from './numbering.ts';
@@ -101,7 +101,7 @@ async function decideDue(
       if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       continue;
     }
-    decisions[at] = route(partition, accepted) ?? admit(deps, partition, accepted, numbering);
+    decisions[at] = route(deps, partition, accepted) ?? admit(deps, partition, accepted, numbering);
     if (decisions[at] !== undefined) continue;
     const { sequence, count } = accepted.request;
     const numbers = sequence === undefined ? undefined : numbering.take(sequence, count);
@@ -150,10 +150,14 @@ export async function withoutDecision(
 
 /**
  * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
- * one ledger partition, and the first entry there decides.
+ * one ledger partition, and the first entry there decides. One whose reply topic does not exist is refused here: nobody could
+ * be told of a batch, and a flood of them would be appended and read a second time.
  */
-function route(partition: number, { home, request }: Accepted): Decision | undefined {
+function route(deps: DecisionDeps, partition: number, accepted: Accepted): Decision | undefined {
+  const { home, request } = accepted;
   if (home === partition) return undefined;
+  const undeliverable = withoutTopic(deps, accepted);
+  if (undeliverable !== undefined) return undeliverable;
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
   return { kind: 'refused', code: 'MISROUTED', message };

@@ -72,7 +72,7 @@ export async function processPart(
   prepared: Prepared = new Map(),
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const deps = { ...all, trace, missing: await missingTopics(all, partition, accepted) };
+  const deps = { ...all, trace, missing: await missingTopics(all, accepted) };
   await prepare(deps, partition, accepted, prepared);
   const decisions = await trace.step(
     'decide',
@@ -96,14 +96,9 @@ export async function processPart(
   deps.quotas?.answered(partition, part);
 }
 
-/** The reply topics of requests that are decided here which do not exist. Rejects when one can't be looked up. */
-async function missingTopics(
-  { replyTopics }: PipelineDeps,
-  partition: number,
-  part: readonly Accepted[],
-): Promise<ReadonlySet<string>> {
-  const named = new Set<string>();
-  for (const { request, home } of part) if (home === partition) named.add(request.replyTopic);
+/** The reply topics that do not exist. Rejects when one can't be looked up. */
+async function missingTopics({ replyTopics }: PipelineDeps, part: readonly Accepted[]): Promise<ReadonlySet<string>> {
+  const named = new Set(part.map(({ request }) => request.replyTopic));
   const missing = await Promise.all([...named].map(async (topic) => ((await replyTopics.exists(topic)) ? [] : topic)));
   return new Set(missing.flat());
 }

@@ -306,13 +306,14 @@ describe('a request whose reply topic does not exist', () => {
     expect([its.lookedUp, appends(), worker.publisher.on(DEAD_LETTERS).length]).toEqual([[NONE], [], 3]);
   });
 
-  it('is not looked up where another partition decides it', async () => {
+  it('is a dead letter where it arrived, while others are forwarded to the partition that decides them', async () => {
     const { its, deps, worker } = served(`${REPLIES} 100 1`);
-    await processBatch({ ...deps, homeOf: () => 1 }, 0, [request(0, 'a')], {
-      isCurrent: () => true,
-      resolved: () => {},
-    });
-    expect([its.lookedUp, worker.publisher.on('id.requests').length]).toEqual([[], 1]);
+    its.missing = [NONE];
+    const records = [request(0, 'a', { replyTopic: NONE }), request(1, 'b')];
+    await processBatch({ ...deps, homeOf: () => 1 }, 0, records, { isCurrent: () => true, resolved: () => {} });
+    const [letter, ...others] = worker.publisher.on(DEAD_LETTERS);
+    expect(letter?.headers['kafka_dlt-exception-fqcn']).toBe('REPLY_UNDELIVERABLE');
+    expect([others, worker.publisher.on('id.requests').length]).toEqual([[], 1]);
   });
 
   it('is left for later, undecided, when topics can not be looked up', async () => {
