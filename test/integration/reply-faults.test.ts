@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import type { Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -7,6 +9,10 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 const PARTITIONS = 3;
 const ERROR_LEVEL = 50;
+/** How long a worker uses what it knows of a reply topic. */
+const KNOWN_MS = 60_000;
+/** Partition 1, as its header has it. */
+const REPLY_PARTITION = Buffer.from([0, 0, 0, 1]);
 
 let realm: Realm;
 let worker: WorkerProcess;
@@ -76,6 +82,30 @@ test('a reply topic that is deleted while in use affects no other, and works aga
     .toBeGreaterThan(0);
   const again = await after.reply('first');
   expect(again.seen.message.value).toEqual(first.seen.message.value);
+});
+
+test('a partition that was added to a reply topic gets replies within seconds', async () => {
+  const grown = topicOf('grown');
+  await realm.createTopic(grown);
+  const follower = await realm.follow(grown);
+  await realm.send([{ correlationId: 'before', count: 1, replyTopic: grown, partition: 0 }]);
+  await follower.reply('before');
+  await realm.admin.createPartitions({ topicPartitions: [{ topic: grown, count: 2 }] });
+  let asked = 0;
+  await expect
+    .poll(
+      async () => {
+        asked += 1;
+        const correlationId = Buffer.from(`grown-${asked}`);
+        const value = encodeIdRequest({ count: 1, correlationId, replyTopic: grown });
+        const headers = { [DEFAULT_HEADER_NAMES.replyPartition]: REPLY_PARTITION };
+        await realm.sendRaw([{ key: correlationId, value, headers, partition: 0 }]);
+        await asksWell(`beside-grown-${asked}`, 0);
+        return realm.records(grown);
+      },
+      { interval: 250, timeout: KNOWN_MS / 2 },
+    )
+    .toBeGreaterThan(1);
 });
 
 test('a reply that is too large for its topic fails alone', async () => {
