@@ -81,10 +81,11 @@ function isGone({ trims }: History, { partition, offset }: Entry, order: number)
 
 function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): string | undefined {
   for (const record of history.replies) {
-    const { partition, offset, reply, sent, landed } = record;
+    const { partition, offset, reply, sent, firstSent, landed } = record;
     if (!('error' in reply) || reply.error.code !== 'FORGOTTEN' || hadLost(history, partition, landed)) continue;
     const before = first.get(placeName(record));
-    if (before === undefined || before.record.landed > sent || before.request.origin !== undefined) continue;
+    // An owner that was deposed before may have been refusing the request while the next one decided it.
+    if (before === undefined || before.record.landed > firstSent || before.request.origin !== undefined) continue;
     const isOver = history.requestTrims.some((at) => at.partition === partition && at.low > offset && at.order < sent);
     if (!isOver) return `request ${partition}/${offset} had a batch: FORGOTTEN`;
   }

@@ -6,6 +6,7 @@ import type { Config } from '../../src/config/config.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
+import { DENSE } from '../../src/kafka/records/record.ts';
 import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import type { LedgerRecord } from '../../src/ledger/ports.ts';
@@ -14,14 +15,15 @@ import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';
+import { amongJunk, requireDense } from './dense.ts';
 import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
 import { configOf, FIRST, homeOf, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
-import { allOf, type Draft, Recorder, requestOf, TAG } from './recorder.ts';
+import { allOf, type Draft, Recorder, requestOf } from './recorder.ts';
 import { serverClock } from './runtime.ts';
 import { rowsOf } from './sequence-checks.ts';
-import { configFor, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCE, SEQUENCES } from './setting.ts';
+import { configFor, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCE, SEQUENCES, TAG } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
@@ -31,6 +33,12 @@ const FETCH_BYTES = [200, 4_000] as const;
 
 /** Of the requests, one in so many was forwarded with many others, as its header says. */
 const BULK_EVERY = 9;
+
+interface SendOptions {
+  readonly inTransaction?: boolean;
+  /** Among so many other records that the batch is dense. */
+  readonly isDense?: boolean;
+}
 
 /** How often to check whether all brokers know a recreated topic. */
 const RECREATED_MS = 500;
@@ -161,11 +169,13 @@ export class Brokers {
   }
 
   /** Sends requests as a client does; does nothing while the partition has no leader, or may not grow so far. */
-  send(partition: number, drafts: readonly Draft[], options: { readonly inTransaction?: boolean } = {}): void {
+  send(partition: number, drafts: readonly Draft[], options: SendOptions = {}): void {
     const at = this.#partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
-    if (at.log.end + drafts.length >= this.requestsEndBelow(partition)) return;
-    const records = drafts.map((draft) => {
+    const { inTransaction = false, isDense = false } = options;
+    const most = drafts.length + (isDense ? DENSE.records + 1 : 0);
+    if (at.log.end + most >= this.requestsEndBelow(partition)) return;
+    const requests = drafts.map((draft) => {
       this.#tags += 1;
       const tag = `r${this.#tags}`;
       this.recorder.announce(tag, draft);
@@ -174,8 +184,12 @@ export class Brokers {
       return { ...record, headers: { ...headers, ...bulk, [TAG]: tag } };
     });
     const timestampMs = this.nowMs();
-    if (options.inTransaction !== true) this.cluster.sendBatch(at.topic, at.number, batchOf(records, { timestampMs }));
-    else this.#sendInTransaction(at, batchOf(records, { timestampMs, producerId: ++this.#producers }));
+    const records = isDense ? amongJunk(requests, this.#world.rng) : requests;
+    const producer = inTransaction ? { producerId: ++this.#producers } : {};
+    const batch = batchOf(records, { timestampMs, ...producer });
+    if (isDense) requireDense(records.length, batch);
+    if (inTransaction) this.#sendInTransaction(at, batch);
+    else this.cluster.sendBatch(at.topic, at.number, batch);
   }
 
   /** Sends in a transaction, which commits or aborts a while later. */

@@ -1,4 +1,5 @@
 import type { Brokers } from './brokers.ts';
+import { hasDense } from './dense.ts';
 import type { History, SentRequest } from './history.ts';
 import { FIRST, homeOf, type Pair, pairAt, partitionsOf } from './pairs.ts';
 import type { Draft } from './recorder.ts';
@@ -12,6 +13,8 @@ const REPEAT_MS = 8_000;
 const SEEDS_WITH_REQUEST_IDS = 8;
 /** In others one of three new requests wants numbers, of one of these sequences. */
 const SEQUENCES_EVERY = 3;
+/** In seeds with dense batches: so many are. */
+const DENSE_SHARE = 0.06;
 /** The lifetimes of expiring requests. */
 const EXPIRES_MS = { from: -2_000, to: 12_000 } as const;
 
@@ -65,17 +68,19 @@ export class Clients {
     const more = rng.chance(0.15) ? Array.from({ length: rng.below(6) }, () => this.#fresh()) : [];
     const junk = rng.chance(0.03) ? Array.from({ length: 2 + rng.below(6) }, () => this.#bad()) : [];
     const inTransaction = rng.chance(0.08);
+    const isDense = hasDense(this.#world.seed) && rng.chance(DENSE_SHARE);
     if (this.isPlain)
-      for (const draft of [first, ...more]) this.#send(homeOf(draft.sequence ?? draft.correlationId, FIRST), [draft]);
-    else this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction });
+      for (const draft of [first, ...more])
+        this.#send(homeOf(draft.sequence ?? draft.correlationId, FIRST), [draft], isDense);
+    else this.#brokers.send(partition, [first, ...more, ...junk], { inTransaction, isDense });
   }
 
-  /** A new request, sent to its home partition. */
-  sendTo(partition: number): void {
+  /** A new request, sent to its home partition; `isDense`: among many records that are none. */
+  sendTo(partition: number, isDense = false): void {
     let draft = this.#fresh();
     const isElsewhere = () => homeOf(draft.correlationId, pairAt(partition)) !== partition;
     while (draft.sequence !== undefined || isElsewhere()) draft = this.#fresh();
-    this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }]);
+    this.#send(partition, [{ correlationId: draft.correlationId, count: 1, replyTopic: REPLY_TOPICS[0] }], isDense);
   }
 
   /** A new request for numbers, sent to the partition if that is the home of a sequence. */
@@ -90,8 +95,8 @@ export class Clients {
     return this.#world.rng.pick(this.#pairs.flatMap(partitionsOf));
   }
 
-  #send(partition: number, drafts: readonly Draft[]): void {
-    if (this.#pairs.includes(pairAt(partition))) this.#brokers.send(partition, drafts);
+  #send(partition: number, drafts: readonly Draft[], isDense = false): void {
+    if (this.#pairs.includes(pairAt(partition))) this.#brokers.send(partition, drafts, { isDense });
   }
 
   #fresh(): Draft {

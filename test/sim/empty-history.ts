@@ -39,6 +39,7 @@ export function emptyHistory(): History {
     takeOvers: [],
     readBacks: 0,
     warmUps: 0,
+    denseBatches: 0,
     sharesHashes: false,
     keepsItsTime: false,
     aheadMs: 0,

@@ -97,7 +97,7 @@ export function replyOf(result: Entry['batch'] | string, fields: Partial<ReplyRe
   const reply: IdReply = typeof result === 'string' ? { correlationId, error } : { correlationId, batch: result };
   const value = encodeIdReply(reply, 'RANGES');
   const sending = { sent: 20, landed: 21, atMs: 1_700_000_001_000, partition: 0, offset: 0, topic: REPLIES, key: 'c' };
-  return { ...sending, process: 'm0.1', value, reply, ...fields };
+  return { ...sending, firstSent: fields.sent ?? sending.sent, process: 'm0.1', value, reply, ...fields };
 }
 
 export function letterOf(fields: Partial<Letter>): Letter {

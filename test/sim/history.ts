@@ -61,6 +61,8 @@ export interface History {
   /** How often entries were read back from the ledger, and members were assigned warm-ups. */
   readBacks: number;
   warmUps: number;
+  /** How many batches of requests were dense. */
+  denseBatches: number;
   /** Whether indexes identify keys by a short hash that many share. */
   sharesHashes: boolean;
   keepsItsTime: boolean;
@@ -301,6 +303,8 @@ interface Rebuild {
 export interface ReplyRecord extends RequestPlace {
   readonly process: string;
   readonly sent: number;
+  /** When the process sent it first: an append that is not answered is sent again, maybe long after. */
+  readonly firstSent: number;
   readonly landed: number;
   /** The true time when it landed. */
   readonly atMs: number;

@@ -58,6 +58,28 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'of a dense batch only the last record is deferred',
+    firstSeed: 5,
+    patches: [
+      patch(
+        'src/pipeline/deferred.ts',
+        'const from = Math.max(record.since ?? record.offset, this.#through);',
+        'const from = Math.max(record.offset, this.#through);',
+      ),
+    ],
+  },
+  {
+    name: 'offsets committed past an unread dense batch',
+    firstSeed: 5,
+    patches: [
+      patch(
+        'src/pipeline/request-session.ts',
+        'Math.min(small, this.#deferred.first ?? small)',
+        'Math.min(small, this.#deferred.held[0]?.offset ?? small)',
+      ),
+    ],
+  },
+  {
     name: 'large requests of an earlier session are forgotten',
     patches: [
       patch(

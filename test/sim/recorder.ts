@@ -1,10 +1,11 @@
 import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
-import { decodeIdReply } from '../../src/codec/id-reply.ts';
+import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
+import { DENSE } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
@@ -12,13 +13,14 @@ import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
 import { isLost, mayBePassedOver, placeName } from './decisions.ts';
 import { EqualRequests } from './equal-requests.ts';
+import { FirstSends } from './first-sends.ts';
 import type { Append, History, RequestPlace, SentRequest } from './history.ts';
 import { type Pair, pairOf } from './pairs.ts';
-import { START_MS, WITNESS } from './setting.ts';
+import { isReplyTopic, START_MS, TAG, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
 
-/** The header that identifies a request; replies and dead letters have a copy. */
-export const TAG = 'traceparent';
+/** What a record without a value is rejected with. */
+const JUNK_CODE = 'MALFORMED_REQUEST';
 
 export type Draft = Omit<SentRequest, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'life' | 'origin'>;
 
@@ -36,7 +38,10 @@ export class Recorder implements PartitionObserver {
   readonly #sentAt = new WeakMap<object, Sent>();
   /** By topic, partition and offset: when the batch there was sent. */
   readonly #stored = new Map<string, Sent>();
+  readonly #firstSends = new FirstSends();
   readonly #drafts = new Map<string, Draft>();
+  /** Where records were that are not requests, by partition and offset. */
+  readonly #junk = new Set<string>();
   /** The records with a tag: the one that was sent, and its forwarded copies. */
   readonly #places = new Map<string, SentRequest[]>();
   /** Requests of open transactions, by producer. */
@@ -103,6 +108,7 @@ export class Recorder implements PartitionObserver {
         const sent = this.#world.tick();
         if ('batch' in request) {
           this.#sentAt.set(request.batch, { sent, process });
+          if (isReplyTopic(request.topic)) this.#firstSends.add(process, request.batch, sent);
           const pair = pairOf('ledger', request.topic);
           const kind = pair === undefined ? 'clock marker' : kindOf(request.batch);
           if (pair === undefined || kind === 'clock marker') return;
@@ -196,7 +202,10 @@ export class Recorder implements PartitionObserver {
     const sent = recordsOf(batch).flatMap(({ offset, headers, timestampMs }): SentRequest[] => {
       const tag = String(headers?.[TAG]);
       const draft = this.#drafts.get(tag);
-      if (draft === undefined) return [];
+      if (draft === undefined) {
+        this.#junk.add(`${partition}/${offset}`);
+        return [];
+      }
       const route = readRoute(headers ?? {});
       const origin = route.origin && { ...route.origin, partition: first + route.origin.partition };
       if (route.hops > 0 && origin !== undefined) this.#forwarded(this.#latest(tag, origin));
@@ -208,6 +217,7 @@ export class Recorder implements PartitionObserver {
     });
     if (isTransactional) this.#undecided.set(producerId, [...(this.#undecided.get(producerId) ?? []), ...sent]);
     else for (const one of sent) this.#addRequest(one);
+    if (recordsOf(batch).length > DENSE.records) this.#history.denseBatches += 1;
   }
 
   #addRequest(request: SentRequest): void {
@@ -253,29 +263,31 @@ export class Recorder implements PartitionObserver {
     this.#history.entries.push({ ...mark, ...sent, requestOffset, correlationId, count, replyTopic, batch });
   }
 
-  #onReply(topic: string, { key, value, headers }: PlainRecord, sent: Sent): void {
+  #onReply(topic: string, record: PlainRecord, sent: Sent): void {
+    const { key, value, headers } = record;
     const { partition, offset, life } = this.#placeOf(headers?.[TAG]);
     const own = headers?.[DEFAULT_HEADER_NAMES.requestId];
     const named = { key: String(key), requestId: own === undefined ? undefined : String(own) };
     const what = { topic, ...named, value: value as Buffer, reply: decodeIdReply(value as Buffer) };
     const atMs = START_MS + this.#world.nowMs;
-    const record = { ...sent, landed: this.#world.tick(), atMs, partition, offset, life, ...what };
-    this.#history.replies.push(record);
+    const firstSent = this.#firstSends.of(sent.process, record) ?? sent.sent;
+    const landed = this.#world.tick();
+    const reply = { ...sent, firstSent, landed, atMs, partition, offset, life, ...what };
+    this.#history.replies.push(reply);
     const name = placeName({ partition, offset, life });
     this.#answered.add(name);
     const draft = this.#drafts.get(String(headers?.[TAG]));
-    if (draft !== undefined) this.#equals.replied(draft, record);
-    const { reply } = what;
-    this.#world.note(
-      () =>
-        `${topic}: reply to ${name}, ${'error' in reply ? reply.error.code : 'batch' in reply ? 'a batch' : 'numbers'}`,
-    );
+    if (draft !== undefined) this.#equals.replied(draft, reply);
+    this.#world.note(() => `${topic}: reply to ${name}, ${outcomeOf(what.reply)}`);
   }
 
-  /** A range letter names the places of its requests; one for a single request is a copy of it. */
+  /** A range letter names the places of its requests; one for a single request is a copy of it. Those of junk are left out. */
   #dropped(firstPartition: number, { headers }: PlainRecord, { sent }: Sent): void {
     const { isRange, partition: number = -1, offsets = [], code = '' } = readDeadLetterNote(headers ?? {});
-    const range = offsets.map((offset) => this.#lastAt(firstPartition + number, offset));
+    const isOfJunk = (offset: number) => code === JUNK_CODE && this.#junk.has(`${firstPartition + number}/${offset}`);
+    if (!isRange && offsets.some(isOfJunk)) return;
+    const due = offsets.filter((offset) => !isOfJunk(offset));
+    const range = due.map((offset) => this.#lastAt(firstPartition + number, offset));
     const landed = this.#world.tick();
     for (const { partition, offset, life } of isRange ? range : [this.#placeOf(headers?.[TAG])]) {
       const letter = { sent, landed, partition, offset, life, code, isRange };
@@ -303,6 +315,10 @@ export class Recorder implements PartitionObserver {
     });
     return open ?? places.at(-1) ?? { partition: -1, offset: -1 };
   }
+}
+
+function outcomeOf(reply: IdReply): string {
+  return 'error' in reply ? reply.error.code : 'batch' in reply ? 'a batch' : 'numbers';
 }
 
 /** The record of a request. */

@@ -13,10 +13,13 @@ export const GROWTH_MACHINES = 2;
 export const REPLY_TOPICS = ['id.replies.a', 'id.replies.b'] as const;
 /** An allowed reply topic that is created only later, if at all. */
 export const LATE_REPLY_TOPIC = 'id.replies.late';
+export const isReplyTopic = (topic: string): boolean => topic.startsWith('id.replies.');
 /** Reply topics with a quota, which is used up now and then. */
 export const LIMITED_TOPICS: readonly string[] = [REPLY_TOPICS[1], LATE_REPLY_TOPIC];
 /** A topic that is not allowed for replies. */
 export const FOREIGN_TOPIC = 'somebody.elses';
+/** The header that identifies a request; replies and dead letters have a copy. */
+export const TAG = 'traceparent';
 /** The sequences of some simulations: named so that both partitions are the home of one. */
 export const SEQUENCES = ['invoices', 'tickets'] as const;
 /** The numbers end within reach. */

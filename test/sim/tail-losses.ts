@@ -33,6 +33,8 @@ const BLINDED_MS = 400;
 /** The share of losses that no worker can notice, because the request log is as long again at once. */
 const UNNOTICED = 0.25;
 const FILL_MS = 500;
+/** Beyond this many requests the log grows by dense batches, after the loss of one. */
+const FAR = 50;
 
 /** The workers, as TailLosses needs them. */
 interface Workers {
@@ -116,8 +118,9 @@ export class TailLosses {
       const decided = history.entries.filter((one) => one.partition === partition).map((one) => one.requestOffset);
       const known = Math.max(-1, ...own, ...decided);
       const fill = (): void => {
-        if (brokers.bounds('requests', partition).high > known + 1) return;
-        this.#clients.sendTo(partition);
+        const { high } = brokers.bounds('requests', partition);
+        if (high > known + 1) return;
+        this.#clients.sendTo(partition, known - high > FAR);
         world.after(FILL_MS, fill);
       };
       fill();

@@ -16,6 +16,8 @@ export interface Tally {
   /** Requests that share a dead letter with others. */
   readonly inRanges: number;
   readonly forwarded: number;
+  /** Batches with hundreds of records, which the first cursor leaves unread. */
+  readonly denseBatches: number;
   /** Ledger entries that lost, because another came first. */
   readonly losers: number;
   readonly unansweredAppends: number;
@@ -61,6 +63,7 @@ export const NOTHING: Tally = {
   deadLetters: 0,
   inRanges: 0,
   forwarded: 0,
+  denseBatches: 0,
   losers: 0,
   unansweredAppends: 0,
   trims: 0,
@@ -103,6 +106,7 @@ export function tallyOf(history: History): Tally {
     deadLetters: letters.length,
     inRanges: letters.filter(({ isRange }) => isRange).length,
     forwarded: forwards.length,
+    denseBatches: history.denseBatches,
     losers: entries.length - keys.size - renewals,
     unansweredAppends: appends.filter(({ answered }) => !answered).length,
     trims: trims.length,
