@@ -256,7 +256,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'reply-faults': {
     project: 'long',
     seconds: 22,
-    shows: 'reply topics that are deleted, too small, or get large replies',
+    shows: 'reply topics that are deleted, get partitions, are too small, or get large replies',
   },
   'restore-trimmed': { project: 'long', seconds: 43, shows: 'a restore that retention overtakes; also simulated' },
   restored: {
