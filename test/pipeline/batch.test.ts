@@ -275,6 +275,17 @@ describe('large requests', () => {
     expect(worker.events.filter((event) => /^append \d/.test(event))).toEqual(['append 200', 'append 50']);
   });
 
+  it('and bulk are looked up in parts of 200 at most also where they are not decided', async () => {
+    const { worker } = world();
+    const { resolved, serveLarge } = collecting(worker);
+    await serveLarge(
+      Array.from({ length: 500 }, (_, i): RequestRecord => {
+        return { ...request(i, `b${i}`, { count: MAX_COUNT + 1 }), bulk: 'many' };
+      }),
+    );
+    expect(resolved).toEqual([199, 399, 499]);
+  });
+
   it('that are equal are decided and answered together, however many IDs each requests', async () => {
     const { worker } = world();
     const { resolved, serveLarge } = collecting(worker);
