@@ -3,25 +3,31 @@ import { loadHttp } from '../support/http-load.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
+import { besideBare } from './http-beside-bare.ts';
+import type { Spread } from './spread.ts';
 
 /**
  * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests per
- * second and latency at several sizes, with unread responses. Client and worker share the machine.
+ * second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same texts. Client and
+ * servers share the machine.
  */
 const { values } = parseArgs({
   options: {
     ids: { type: 'string', default: '10000000' },
     count: { type: 'string', default: '1000' },
     connections: { type: 'string', default: '16' },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '2' },
     help: { type: 'boolean', default: false },
   },
 });
 if (values.help) {
   process.stdout.write(
     [
-      'Measures the HTTP API of one worker, after a check that it returns no ID twice.',
-      'npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16]',
-      '  --ids, --count    IDs that are compared with each other, and IDs per request for that',
+      'Measures the HTTP API of one worker, after a check that it returns no ID twice, and its ratio to Fastify alone.',
+      'npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16] [--rounds 5] [--seconds 2]',
+      '  --ids, --count       IDs that are compared with each other, and IDs per request for that; 0 IDs: only the ratios',
+      '  --rounds, --seconds  each round measures worker and Fastify for so long, in turn',
       '',
     ].join('\n'),
   );
@@ -41,16 +47,13 @@ const SIZES = [
 
 const servers = await startProcessServers(say);
 const rows: object[] = [];
-let duplicates = 0;
-try {
-  await using realm = await Realm.create(servers);
-  const worker = realm.worker({ LOG_LEVEL: 'info' });
-  await worker.ready();
-  const url = await worker.api();
+const ratio = ({ ratio, low, high }: Spread) => `${ratio.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
+
+/** Returns the number of duplicates and of failed requests. */
+async function checkAndMeasure(url: string) {
   const seen = new SeenIds();
   const checked = await loadHttp({ url, count, connections, requests: Math.ceil(Number(values.ids) / count), seen });
-  duplicates = seen.duplicates;
-  say(`${seen.size} different IDs, ${duplicates} duplicates, ${checked.failures} failed requests`);
+  say(`${seen.size} different IDs, ${seen.duplicates} duplicates, ${checked.failures} failed requests`);
   for (const [size, requests] of SIZES) {
     const { failures, ...figures } = await loadHttp({ url, count: size, connections, requests });
     say(
@@ -59,8 +62,24 @@ try {
     );
     rows.push({ count: size, connections, ...figures, failures });
   }
-  process.stdout.write(`${JSON.stringify({ ids: seen.size, duplicates, failures: checked.failures, rows })}\n`);
+  return { ids: seen.size, duplicates: seen.duplicates, failures: checked.failures, rows };
+}
+
+try {
+  await using realm = await Realm.create(servers);
+  const worker = realm.worker({ LOG_LEVEL: 'info' });
+  const { pid } = await worker.ready();
+  const url = await worker.api();
+  const checked = Number(values.ids) > 0 ? await checkAndMeasure(url) : undefined;
+  process.exitCode = (checked?.duplicates ?? 0) === 0 ? 0 : 1;
+  const beside = await besideBare({ url, pid: Number(pid) }, Number(values.rounds), Number(values.seconds));
+  for (const { method, path, connections, rate, p99, cpu, worker, bare } of beside) {
+    say(
+      `${method} ${path}, ${connections} connections: ${worker.perSecond} requests/s, ${ratio(rate)} times Fastify alone; ` +
+        `p99 ${worker.p99Ms} ms, ${ratio(p99)} times; ${worker.cpuUs} us of processor time, ${ratio(cpu)} times ${bare.cpuUs}`,
+    );
+  }
+  process.stdout.write(`${JSON.stringify({ ...checked, beside })}\n`);
 } finally {
   await servers.stop();
 }
-process.exitCode = duplicates === 0 ? 0 : 1;
