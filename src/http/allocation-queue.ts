@@ -27,6 +27,7 @@ const MAX_WAIT_MS = 2_000;
 const QUANTUM = 10_000;
 
 interface Waiting {
+  readonly share: Share;
   readonly count: number;
   readonly sinceMs: number;
   readonly taken: PromiseWithResolvers<Allocated>;
@@ -66,29 +67,26 @@ export class AllocationQueue {
   }
 
   /** Allocates IDs. Rejects with OVERLOADED, and with the allocator's errors. */
-  async take(caller: string, count: number): Promise<Allocated> {
+  take(caller: string, count: number): Promise<Allocated> {
     const share = this.#shares.get(caller) ?? { name: caller, waiting: [], requests: 0, ids: 0, deficit: 0 };
-    this.#admit(share, count);
+    const refusal = this.#refusal(share, count);
+    if (refusal !== undefined) return Promise.reject(refusal);
     this.#hold(share, 1, count);
-    const waiting = { count, sinceMs: this.#options.monotonicMs(), taken: Promise.withResolvers<Allocated>() };
+    const waiting = { share, count, sinceMs: this.#options.monotonicMs(), taken: Promise.withResolvers<Allocated>() };
     share.waiting.push(waiting);
     if (!this.#round.has(share)) share.deficit = QUANTUM;
     this.#round.add(share);
     if (!this.#isWorking) void this.#work();
-    try {
-      return await waiting.taken.promise;
-    } finally {
-      this.#hold(share, -1, -count);
-    }
+    return waiting.taken.promise;
   }
 
-  #admit({ requests, ids }: Share, count: number): void {
+  #refusal({ requests, ids }: Share, count: number): IdallocError | undefined {
     const { maxWaitingIds } = this.#options;
-    const all = `${this.#requests} requests for ${this.#ids} IDs are waiting`;
-    if (this.#requests >= MAX_WAITING) throw overloaded(all);
     const left = { requests: MAX_WAITING - this.#requests - 1, ids: maxWaitingIds - this.#ids - count };
     const isAbove = requests + 1 > left.requests || ids + count > left.ids;
-    if (requests > 0 && isAbove) throw overloaded(`${all}, ${requests} for ${ids} of this caller`);
+    if (left.requests >= 0 && (requests === 0 || !isAbove)) return undefined;
+    const own = left.requests < 0 ? '' : `, ${requests} for ${ids} of this caller`;
+    return overloaded(`${this.#requests} requests for ${this.#ids} IDs are waiting${own}`);
   }
 
   #hold(share: Share, requests: 1 | -1, ids: number): void {
@@ -103,7 +101,13 @@ export class AllocationQueue {
   async #work(): Promise<void> {
     this.#isWorking = true;
     for (let next = this.#next(); next !== undefined; next = this.#next()) {
-      await this.#allocate(next).then(next.taken.resolve, next.taken.reject);
+      const { share, count, taken } = next;
+      try {
+        taken.resolve(await this.#allocate(next));
+      } catch (error) {
+        taken.reject(error);
+      }
+      this.#hold(share, -1, -count);
     }
     this.#isWorking = false;
   }

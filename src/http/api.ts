@@ -99,8 +99,6 @@ export function createApi(options: ApiOptions): Api {
   const { limits, tls, identify, admitVisitor, observe, onShed } = options;
   const { requestTimeoutMs } = limits;
   const connections = new Connections(limits, onShed);
-  let inFlight = 0;
-  const callers: Callers = new WeakMap();
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
   const app = fastify({
     logger: false,
@@ -118,31 +116,34 @@ export function createApi(options: ApiOptions): Api {
     },
   });
   app.server.on('connection', () => options.share.accepted());
-  app.addHook('onRequest', async (request, reply) => {
-    inFlight += 1;
-    reply.raw.once('close', () => {
-      inFlight -= 1;
-    });
+  app.decorateRequest('caller', undefined);
+  // Hooks with a callback, since one that returns a promise costs a turn of the microtasks for each request.
+  app.addHook('onRequest', (request, reply, done) => {
+    const { raw } = request;
     correlate(request, reply);
-    checkEnvelope(request.raw);
-    if (request.routeOptions.config.needsNoLogin) return admitVisitor(request.raw);
-    const caller = identify(request.raw);
-    callers.set(request.raw, caller);
-    if (caller !== ANONYMOUS) connections.claim(request.raw.socket, caller.name); // where all are one, there is nothing to share
+    checkEnvelope(raw);
+    if (request.routeOptions.config.needsNoLogin) admitVisitor(raw);
+    else {
+      const caller = identify(raw);
+      request.caller = caller;
+      if (caller !== ANONYMOUS) connections.claim(raw.socket, caller.name); // where all are one, there is nothing to share
+    }
+    done();
   });
-  app.addHook('onResponse', async (request, reply) => {
-    const route = request.is404 ? OTHER_ROUTE : routeName(request.routeOptions.url);
-    const { label: caller } = callers.get(request.raw) ?? ANONYMOUS;
-    observe({ route, status: reply.statusCode, caller, milliseconds: reply.elapsedTime });
+  app.addHook('onResponse', (request, reply, done) => {
+    const { label: caller } = callerOf(request);
+    observe({ route: routeOf(request), status: reply.statusCode, caller, milliseconds: reply.elapsedTime });
+    done();
   });
   app.setErrorHandler((error, _request, reply) => sendProblem(options, error, reply));
   app.setNotFoundHandler((request) => {
     throw noRoute(request);
   });
   takeBodies(app);
+  addIdRoute(app, options);
   app.register(compress, COMPRESSION);
-  app.after(() => addRoutes(app, options, callers));
-  return { app, inFlight: () => inFlight };
+  app.after(() => addRoutes(app, options));
+  return { app, inFlight: () => connections.inProgress };
 }
 
 declare module 'fastify' {
@@ -150,15 +151,17 @@ declare module 'fastify' {
     /** Whether a route is open to everyone. */
     readonly needsNoLogin?: boolean;
   }
+  interface FastifyRequest {
+    /** Undefined before it is identified, and where nobody is. */
+    caller: Caller | undefined;
+  }
 }
 
-/** The caller of each request. */
-type Callers = WeakMap<IncomingMessage, Caller>;
+const callerOf = ({ caller }: FastifyRequest) => caller ?? ANONYMOUS;
 
-function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers): void {
+function addRoutes(app: FastifyInstance, options: ApiOptions): void {
   const { layout, maxCount, issuer, share } = options;
   const settings = () => ({ layout, keys: options.formKeys?.() });
-  const callerOf = ({ raw }: FastifyRequest) => callers.get(raw) ?? ANONYMOUS;
   /** What a request for IDs asks for, checked. */
   const wanted = (request: FastifyRequest) => {
     const query = request.query as Record<string, unknown>;
@@ -182,14 +185,6 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
     issuer.requireOpen();
     return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(); // no body, so no length of one
   });
-  app.post(ID, async (request, reply) => {
-    const query = request.query as Record<string, unknown>;
-    requireNoOthers(query, FORM_PARAMETERS);
-    const form = formOf(query, settings());
-    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request.raw));
-    const value = form && orMalformed(() => form.format(firstIdOf(batch)));
-    return send(reply, replayed, idBody(layout, batch, value));
-  });
   app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
     const { name, rights } = callerOf(request);
     issuer.countDecoded(name);
@@ -210,6 +205,18 @@ function addRoutes(app: FastifyInstance, options: ApiOptions, callers: Callers):
   app.get(DOCS, open, async (_request, reply) => send(reply.headers(PAGE_HEADERS), false, page));
 }
 
+/** The route for one ID, whose responses are too short to be compressed. */
+function addIdRoute(app: FastifyInstance, { layout, issuer, formKeys }: ApiOptions): void {
+  app.post(ID, async (request, reply) => {
+    const query = request.query as Record<string, unknown>;
+    requireNoOthers(query, FORM_PARAMETERS);
+    const form = formOf(query, { layout, keys: formKeys?.() });
+    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request.raw));
+    const value = form && orMalformed(() => form.format(firstIdOf(batch)));
+    return send(reply, replayed, idBody(layout, batch, value));
+  });
+}
+
 /** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
 function requireHeld(form: RequestedForm, batch: Allocated, layout: Layout): void {
   for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
@@ -223,8 +230,9 @@ function requireRight(rights: readonly ApiRight[]): void {
   throw new Problem(403, detail);
 }
 
-/** A route as the metrics name it. */
-function routeName(url = OTHER_ROUTE): string {
+/** A request's route as the metrics name it. */
+function routeOf({ is404, routeOptions: { url = OTHER_ROUTE } }: FastifyRequest): string {
+  if (is404) return OTHER_ROUTE;
   return url === SEQUENCES ? '/api/v1/sequences/{name}' : url.replace(':id', '{id}');
 }
 

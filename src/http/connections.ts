@@ -44,6 +44,7 @@ export class Connections {
   readonly #byAddress = new Map<string, Connection>();
   #size = 0;
   #busy = 0;
+  #inProgress = 0;
 
   /** `onShed`: called for each connection that is closed or rejected because of the limit. */
   constructor(limits: ConnectionLimits, onShed: () => void) {
@@ -74,6 +75,11 @@ export class Connections {
     else this.#all.set(socket, connection);
   }
 
+  /** Responses in progress on all connections. */
+  get inProgress(): number {
+    return this.#inProgress;
+  }
+
   has(socket: Duplex): boolean {
     return this.#all.has(socket);
   }
@@ -95,9 +101,11 @@ export class Connections {
     if (connection === undefined || isGone(connection)) return;
     const { responsesInProgress } = connection;
     responsesInProgress.add(response);
+    this.#inProgress += 1;
     if (responsesInProgress.size === 1) this.#countBusy(connection, 1);
     response.once('close', () => {
       responsesInProgress.delete(response);
+      this.#inProgress -= 1;
       if (responsesInProgress.size > 0 || isGone(connection)) return;
       this.#countBusy(connection, -1);
       if (this.#responding.delete(connection)) connection.owner.waiting.add(connection);

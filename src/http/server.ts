@@ -90,6 +90,7 @@ function parseInSlices(socket: Socket): void {
   if (parse === undefined || others.length > 0) return;
   socket.removeAllListeners('data');
   socket.on('data', (chunk: Buffer) => {
+    if (chunk.length <= SLICE_BYTES && !socket.isPaused()) return void parse(chunk);
     for (let at = 0; at < chunk.length && !socket.destroyed && !socket.writableEnded; at += SLICE_BYTES) {
       // Node applies backpressure until its responses are read.
       if (socket.isPaused()) return void socket.unshift(chunk.subarray(at));
