@@ -96,7 +96,7 @@ export interface Api {
 
 /** The HTTP API, ready to listen; each opening of the port needs a new one. */
 export function createApi(options: ApiOptions): Api {
-  const { limits, tls, identify, admitVisitor, observe, onShed } = options;
+  const { limits, share, tls, identify, admitVisitor, observe, onShed } = options;
   const { requestTimeoutMs } = limits;
   const connections = new Connections(limits, onShed);
   const refused = (status: number) => observe({ route: OTHER_ROUTE, status, caller: ANONYMOUS.label, milliseconds: 0 });
@@ -107,7 +107,7 @@ export function createApi(options: ApiOptions): Api {
     return503OnClosing: false, // the gate's reason is the answer
     genReqId: ({ headers }) => requestIdOf(headers),
     routerOptions: { maxParamLength: MAX_URL_LENGTH },
-    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, tls }),
+    serverFactory: (handler) => boundedServer(handler, { connections, requestTimeoutMs, refused, share, tls }),
     clientErrorHandler: () => undefined, // the server answers those itself
     frameworkErrors: (error, request, reply) => {
       correlate(request, reply);
@@ -115,7 +115,7 @@ export function createApi(options: ApiOptions): Api {
       refused(reply.statusCode); // hooks don't run for these
     },
   });
-  app.server.on('connection', () => options.share.accepted());
+  app.server.on('connection', () => share.accepted());
   app.decorateRequest('caller', undefined);
   // Hooks with a callback, since one that returns a promise costs a turn of the microtasks for each request.
   app.addHook('onRequest', (request, reply, done) => {

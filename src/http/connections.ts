@@ -84,6 +84,11 @@ export class Connections {
     return this.#all.has(socket);
   }
 
+  /** The caller of a connection's last request; empty without one. */
+  ownerOf(socket: Duplex): string {
+    return this.#all.get(socket)?.owner.name ?? NOBODY;
+  }
+
   cutAll(): void {
     for (const { connections } of [...this.#owners.values()]) {
       for (const { socket } of [...connections]) socket.destroy();

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Connections } from './connections.ts';
 import { correlationOf } from './correlation.ts';
+import type { LoopShare } from './loop-share.ts';
 import { PROBLEM_TYPE, Problem } from './problem.ts';
 import { createTlsServer, type TlsSettings } from './tls.ts';
 
@@ -12,6 +13,8 @@ export interface ServerOptions {
   readonly requestTimeoutMs: number;
   /** Called with the status of each request that never reaches the handler, because the server answers it. */
   readonly refused: (status: number) => void;
+  /** Shares the event loop among requests of many connections; undefined where few are allowed. */
+  readonly share?: LoopShare | undefined;
   readonly tls?: TlsSettings | undefined;
 }
 
@@ -36,7 +39,7 @@ const LINGER_MS = 500;
  * An HTTP/1.1 server that limits its connections in number, time and size. It answers malformed requests itself.
  */
 export function boundedServer(handler: Handler, options: ServerOptions): Server {
-  const { connections, requestTimeoutMs, refused, tls } = options;
+  const { connections, requestTimeoutMs, refused, share, tls } = options;
   const bounds = {
     maxHeaderSize: MAX_HEADER_BYTES,
     requireHostHeader: false, // Node's own rejection has no body
@@ -56,7 +59,9 @@ export function boundedServer(handler: Handler, options: ServerOptions): Server 
     connections.requestStarted(socket, response);
     if (hasBody(request)) request.once('end', () => connections.requestComplete(socket, response));
     else connections.requestComplete(socket, response);
-    return handler(request, response);
+    if (share === undefined) return handler(request, response);
+    // Its owner is the caller of the request before; a connection that was closed meanwhile gets no answer.
+    return share.runSoon(() => socket.destroyed || handler(request, response), connections.ownerOf(socket));
   });
   server.on('checkExpectation', ({ headers: sent }: IncomingMessage, response: ServerResponse) => {
     const problem = new Problem(417, 'the only supported expectation is 100-continue');

@@ -10,7 +10,7 @@ test('pieces run in order, as many per turn as its time allows', async () => {
   for (let piece = 0; piece < 10; piece += 1) {
     share.run(() => {
       done.push(piece);
-      clock.nowMs += 2;
+      clock.nowMs += 0.5;
     });
   }
   const byTurn: number[] = [];
@@ -18,7 +18,7 @@ test('pieces run in order, as many per turn as its time allows', async () => {
     await nextTurn();
     byTurn.push(done.length);
   }
-  expect(byTurn).toEqual([3, 6, 9, 10]);
+  expect(byTurn).toEqual([2, 4, 6, 8, 10]);
   expect(done).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 });
 
@@ -33,6 +33,34 @@ test('a turn after a connection was accepted has one piece, so that the next can
     byTurn.push(done);
   }
   expect(byTurn).toEqual([1, 2, 10]);
+});
+
+test('some pieces run at once, and the others after what else the event loop has to do', async () => {
+  const share = new LoopShare(() => 0);
+  const done: string[] = [];
+  setImmediate(() => done.push('other'));
+  for (let piece = 1; piece <= 10; piece += 1) share.runSoon(() => done.push(`soon ${piece}`), 'a');
+  expect(done.at(-1)).toBe('soon 8');
+  await nextTurn();
+  expect(done.slice(8)).toEqual(['other', 'soon 9', 'soon 10']);
+  share.run(() => done.push('later'), 'b');
+  share.runSoon(() => done.push('soon 11'), 'a');
+  await nextTurn();
+  expect(done.slice(11)).toEqual(['later', 'soon 11']);
+});
+
+test('what a piece goes on with counts as time of its turn', async () => {
+  const clock = { nowMs: 0 };
+  const share = new LoopShare(() => clock.nowMs);
+  let done = 0;
+  const slow = async () => {
+    done += 1;
+    await undefined;
+    clock.nowMs += 2;
+  };
+  for (let piece = 0; piece < 3; piece += 1) share.run(() => void slow());
+  await nextTurn();
+  expect(done).toBe(1);
 });
 
 test('callers take turns, so one with many pieces delays another by one piece each', async () => {
