@@ -34,7 +34,8 @@ interface Batch extends SuppliedBatch {
  */
 export class IdStock {
   readonly #options: StockOptions;
-  #next = 0n;
+  /** One ID. A field with a BigInt would be a new object for each, and one that the garbage collector has to note. */
+  readonly #next = new BigUint64Array(1);
   #step = 1n;
   #granted = 0;
   #behind = 0;
@@ -72,8 +73,9 @@ export class IdStock {
   next(): bigint {
     if (this.#granted === 0) this.#grant();
     this.#granted -= 1;
-    const id = this.#next;
-    this.#next = id + this.#step;
+    const cell = this.#next;
+    const id = cell[0] as bigint;
+    cell[0] = id + this.#step;
     return id;
   }
 
@@ -91,12 +93,12 @@ export class IdStock {
     for (let at = 0; at < count; ) {
       if (this.#granted + this.#behind === 0) this.#open();
       const run = Math.min(count - at, this.#granted + this.#behind);
-      let id = this.#next;
+      let id = this.#next[0] as bigint;
       for (const end = at + run; at < end; at += 1) {
         ids[at] = id;
         id += this.#step;
       }
-      this.#next = id;
+      this.#next[0] = id;
       this.#behind += this.#granted - run;
       this.#granted = 0;
     }
@@ -194,7 +196,7 @@ export class IdStock {
     const [batch] = this.#batches;
     const range = batch?.ranges[batch.at];
     if (batch === undefined || range === undefined) throw new RangeError('there is no range to open');
-    this.#next = range.first;
+    this.#next[0] = range.first;
     this.#step = batch.step;
     this.#requestedAtMs = batch.requestedAtMs;
     this.#behind = range.count;

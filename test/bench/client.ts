@@ -100,16 +100,20 @@ function median(samples: readonly number[]): number {
   return samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
 }
 
-/** Nanoseconds per ID: the median of rounds in which the generators take turns; the first round is a warm-up. */
+/**
+ * Nanoseconds of processor time per ID, which other load on the machine changes less than the time: the median of rounds in which
+ * the generators take turns; the first round is a warm-up.
+ */
 function nanoseconds(): Record<string, number> {
   const samples = new Map<string, number[]>();
   for (let round = 0; round <= Number(values.rounds); round += 1) {
     for (const [name, run] of Object.entries(generators())) {
       // The others are bound by the clock, not by the processor: a tenth of the IDs is enough.
       const times = name.startsWith('idalloc') ? ids : ids / 10;
-      const begun = process.hrtime.bigint();
+      const begun = process.cpuUsage();
       run(times);
-      const ns = Number(process.hrtime.bigint() - begun) / times;
+      const { user, system } = process.cpuUsage(begun);
+      const ns = (1_000 * (user + system)) / times;
       if (round > 0) samples.set(name, [...(samples.get(name) ?? []), ns]);
     }
   }
