@@ -64,7 +64,7 @@ export async function rateOf(
     | undefined;
   let rate: Rate | undefined;
   await until(running, TIMEOUT_MS + requests / SLOWEST_PER_MS, POLL_MS, async () => {
-    const seen = (await stage.written(topics.replies, topics.partitions)) - before;
+    const seen = (await stage.replied(topics)) - before;
     const [atMs, cpuMs, besideMs] = [performance.now(), running.cpuMs(), running.besideMs?.() ?? Number.NaN];
     if (from === undefined && seen >= requests * fromShare) from = { atMs, cpuMs, besideMs, seen };
     if (from === undefined || seen < requests) return false;

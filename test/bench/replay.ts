@@ -61,7 +61,7 @@ async function runRound(round: number): Promise<Round> {
   };
   try {
     const first = await serve('first', 0);
-    const written = await stage.written(topics.replies, partitions);
+    const written = await stage.replied(topics);
     const replay = await serve('replay', written);
     return { first, replay, ratio: replay.requests_per_s / first.requests_per_s };
   } finally {

@@ -25,6 +25,7 @@ const CALL_TIMEOUT_MS = 10_000;
 const REPLICATION_TIMEOUT_MS = 5_000;
 const LED_TIMEOUT_MS = 30_000;
 const LED_POLL_MS = 50;
+const TOPICS_AT_ONCE = 100;
 
 /** The topics of one run, created for it. */
 export interface Topics {
@@ -32,6 +33,8 @@ export interface Topics {
   readonly requests: string;
   readonly ledger: string;
   readonly replies: string;
+  /** Further reply topics, of one partition each. */
+  readonly moreReplies: readonly string[];
   readonly partitions: number;
 }
 
@@ -59,8 +62,8 @@ export class Stage implements AsyncDisposable {
     return this.#servers.brokers;
   }
 
-  /** `main`: the main.ts that creates the topics, where it is not that of this stage. */
-  async topics(partitions: number, main: string = this.#main): Promise<Topics> {
+  /** `main`: the main.ts that creates the topics, where it is not that of this stage. Of `replyTopics` all but one have one partition. */
+  async topics(partitions: number, main: string = this.#main, replyTopics = 1): Promise<Topics> {
     const id = randomUUID().slice(0, 8);
     const replies = `b${id}.replies.main`;
     const env = {
@@ -86,8 +89,24 @@ export class Stage implements AsyncDisposable {
     const [code] = await once(init, 'exit');
     if (code !== 0) throw new Error('idalloc topics init failed: its error is above');
     const [requests, ledger] = [env.REQUEST_TOPIC, env.LEDGER_TOPIC];
-    for (const topic of [requests, ledger, replies]) await this.#led(topic, partitions);
-    return { env, requests, ledger, replies, partitions };
+    for (const topic of [requests, ledger, replies]) await this.#led([topic], partitions);
+    const moreReplies = Array.from({ length: replyTopics - 1 }, (_, i) => `b${id}.replies.more${i}`);
+    for (let at = 0; at < moreReplies.length; at += TOPICS_AT_ONCE) {
+      await this.#create(moreReplies.slice(at, at + TOPICS_AT_ONCE));
+    }
+    return { env, requests, ledger, replies, moreReplies, partitions };
+  }
+
+  /** Creates topics of one partition, and waits until they have leaders. */
+  async #create(names: readonly string[]): Promise<void> {
+    const topics = names.map((name) => ({ name, partitions: 1, replicas: 1, configs: {} }));
+    const { controllerId } = await this.cluster.metadata([], CALL_TIMEOUT_MS);
+    const { topics: created } = await this.cluster.call(controllerId, 'control', CALL_TIMEOUT_MS, (link) =>
+      link.call('createTopics', { topics, timeoutMs: CALL_TIMEOUT_MS }),
+    );
+    const refused = created.find(({ errorCode }) => errorCode !== undefined);
+    if (refused !== undefined) throw new Error(`topic ${refused.name} was not created: ${refused.errorCode}`);
+    await this.#led(names, 1);
   }
 
   /**
@@ -125,14 +144,22 @@ export class Stage implements AsyncDisposable {
 
   /** The number of records ever appended to the topic. */
   async written(topic: string, partitions: number): Promise<number> {
-    return (await this.#ends(topic, partitions)).reduce((sum, { offset }) => sum + offset, 0);
+    return sumOf(await this.#ends([topic], partitions));
   }
 
-  async #ends(topic: string, partitions: number): Promise<ListOffsetsResponse['partitions']> {
-    const byLeader = await this.leaders(topic, partitions);
+  /** The number of replies ever written. */
+  async replied({ replies, moreReplies, partitions }: Topics): Promise<number> {
+    return (await this.written(replies, partitions)) + sumOf(await this.#ends(moreReplies, 1));
+  }
+
+  async #ends(topics: readonly string[], partitions: number): Promise<ListOffsetsResponse['partitions']> {
+    const all = topics.flatMap((topic) => Array.from({ length: partitions }, (_, partition) => ({ topic, partition })));
+    const nodes = await Promise.all(
+      all.map(({ topic, partition }) => this.cluster.leader(topic, partition, CALL_TIMEOUT_MS)),
+    );
     const answers = await Promise.all(
-      [...byLeader].map(([node, its]) => {
-        const asked = its.map((partition) => ({ topic, partition, timestampMs: -1 }));
+      [...Map.groupBy(all, (_, i) => nodes[i] ?? -1)].map(([node, its]) => {
+        const asked = its.map((one) => ({ ...one, timestampMs: -1 }));
         const request = { isolation: 'read_uncommitted', partitions: asked } as const;
         return this.cluster.call(node, 'control', CALL_TIMEOUT_MS, (link) => link.call('listOffsets', request));
       }),
@@ -141,14 +168,14 @@ export class Stage implements AsyncDisposable {
   }
 
   /** Waits until the brokers serve the topic: metadata may name the leader of a new partition before that broker knows. */
-  async #led(topic: string, partitions: number): Promise<void> {
+  async #led(topics: readonly string[], partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
-      const ends = await this.#ends(topic, partitions);
+      const ends = await this.#ends(topics, partitions);
       const errorCode = ends.find((end) => end.errorCode !== undefined)?.errorCode;
       if (errorCode === undefined) return;
       if (performance.now() > deadlineMs)
         throw new Error(
-          `topic ${topic} was created, but its leaders do not serve it after ${LED_TIMEOUT_MS / 1_000} s: ${errorCode}`,
+          `topic ${topics[0]} was created, but its leaders do not serve it after ${LED_TIMEOUT_MS / 1_000} s: ${errorCode}`,
         );
     }
   }
@@ -174,7 +201,8 @@ export class Stage implements AsyncDisposable {
 export class Requests {
   readonly #topics: Topics;
   readonly #value: Buffer;
-  readonly #replyTopic: Buffer;
+  readonly #replyTopics: readonly Buffer[];
+  #made = 0;
   readonly #headers: Readonly<Record<string, string>>;
 
   /** `headers`: what each has besides those that address its reply. */
@@ -182,13 +210,14 @@ export class Requests {
     this.#headers = headers;
     this.#topics = topics;
     this.#value = encodeIdRequest({ count: ids });
-    this.#replyTopic = Buffer.from(topics.replies);
+    this.#replyTopics = [topics.replies, ...topics.moreReplies].map((topic) => Buffer.from(topic));
   }
 
-  /** The record of a request, and its home partition. */
+  /** The record of a request, which asks for its reply in the next reply topic, and its home partition. */
   make(correlationId: string): { readonly record: NewRecord; readonly partition: number } {
     const key = Buffer.from(correlationId);
-    const headers = { ...this.#headers, kafka_correlationId: key, kafka_replyTopic: this.#replyTopic };
+    const replyTopic = this.#replyTopics[this.#made++ % this.#replyTopics.length] as Buffer;
+    const headers = { ...this.#headers, kafka_correlationId: key, kafka_replyTopic: replyTopic };
     const record = { key, value: this.#value, headers };
     return { record, partition: partitionFor(key, this.#topics.partitions, () => 0) };
   }
@@ -208,6 +237,10 @@ export async function until(
       throw new Error(`the contender did not answer every request within ${Math.round(timeoutMs / 1_000)} s`);
     await pause(pollMs);
   }
+}
+
+function sumOf(ends: ListOffsetsResponse['partitions']): number {
+  return ends.reduce((sum, { offset }) => sum + offset, 0);
 }
 
 export function median(values: readonly number[]): number {

@@ -13,16 +13,18 @@ export interface Effort {
   readonly say: (line: string) => void;
 }
 
-interface Case {
+export interface Case {
   readonly count: number;
   readonly partitions: number;
   readonly workers: number;
+  /** Requests ask for their replies in each of them in turn. */
+  readonly replyTopics: number;
   /** Requests are sent to another partition than their own. */
   readonly isForwarded: boolean;
   /** Variables of the workers besides. */
   readonly env: Readonly<Record<string, string>>;
 }
-const USUAL: Case = { count: 1, partitions: 12, workers: 1, isForwarded: false, env: {} };
+const USUAL: Case = { count: 1, partitions: 12, workers: 1, replyTopics: 1, isForwarded: false, env: {} };
 
 /** At full effort: so many requests of one ID take a worker some seconds. */
 const REQUESTS = 200_000;
@@ -42,11 +44,11 @@ const MIB = 2 ** 20;
 /** Serves a backlog of requests as fast as possible, once. */
 async function serveOnce(report: ReportServers, { scale }: Effort, one: Case): Promise<Served> {
   const { stage, servers } = report;
-  const { count, partitions, workers, isForwarded, env } = one;
+  const { count, partitions, workers, replyTopics, isForwarded, env } = one;
   const { times, fromShare } = workers > 1 ? FLEET : ONE;
   const most = times * Math.min(REQUESTS, (IDS_PER_MS * LARGE_MS) / count);
   const requests = Math.max(LEAST_REQUESTS, Math.round(scale * most));
-  const topics = await stage.topics(partitions);
+  const topics = await stage.topics(partitions, undefined, replyTopics);
   await fill(stage, topics, requests, count, { shift: isForwarded ? 1 : 0 });
   await using stack = new AsyncDisposableStack();
   const fleet = Array.from({ length: workers }, () => stack.use(stage.start('worker', topics, env)));
@@ -75,7 +77,7 @@ async function serveOnce(report: ReportServers, { scale }: Effort, one: Case): P
 }
 
 /** Cases in turn, round by round; of each the run with the median rate. */
-async function serve(report: ReportServers, effort: Effort, cases: readonly Partial<Case>[]): Promise<Served[]> {
+export async function serve(report: ReportServers, effort: Effort, cases: readonly Partial<Case>[]): Promise<Served[]> {
   const found = cases.map((): Served[] => []);
   for (let round = 1; round <= effort.rounds; round += 1) {
     for (const [i, one] of cases.entries()) {
