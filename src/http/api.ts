@@ -272,8 +272,12 @@ function sendProblem(options: ApiOptions, error: unknown, reply: FastifyReply): 
   return reply
     .code(problem.status)
     .headers({ ...problem.headers, 'cache-control': 'no-store', 'content-type': PROBLEM_TYPE })
-    .send(Buffer.from(problem.body())); // bytes, because Fastify adds a charset to text
+    .serializer(AS_IS)
+    .send(problem.body());
 }
+
+/** With a serializer Fastify adds no charset, and text is sent with the headers in one write, which bytes are not. */
+const AS_IS = (text: unknown) => text as string;
 
 function problemOf(error: unknown, { onError }: ApiOptions, requestId: string): Problem {
   if (error instanceof Problem) return error;

@@ -23,7 +23,10 @@ export class Problem extends Error {
 
   constructor(status: number, detail: string, options: ProblemOptions = {}) {
     const { code, retryAfterSeconds, closes = false, allow, challenge } = options;
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0; // nobody reads where a refusal comes from, and a flood of them pays for it
     super(detail);
+    Error.stackTraceLimit = stackTraceLimit;
     this.name = 'Problem';
     this.status = status;
     this.code = code;
