@@ -36,6 +36,8 @@ export interface KafkaOptions {
   readonly clusterId?: string;
   /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
   readonly container?: Container | undefined;
+  /** Compiles hot code as production's brokers do, which takes a core for the first seconds of load; by default only quickly. */
+  readonly isMeasured?: boolean;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
   readonly env?: NodeJS.ProcessEnv;
@@ -81,7 +83,8 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   writeFileSync(config, kafkaProperties(data, ports, properties));
   if (!existsSync(join(data, 'meta.properties'))) await format(libs, data, config, options, env);
   const what = { name: 'Kafka', logFile: join(options.dir, LOG) };
-  const program = java(libs, ['-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'], 'kafka.Kafka', [config]);
+  const compiler = options.isMeasured === true ? [] : [QUICK_COMPILER];
+  const program = java(libs, [...compiler, '-Xms256m', '-Xmx512m', '-Dlog4j2.level=INFO'], 'kafka.Kafka', [config]);
   const child = options.container
     ? await startContainer(what, options.container, { ...program, dir: options.dir, ports: ports.slice(0, 1) })
     : await startChild({ ...what, ...program, env });
@@ -90,9 +93,12 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
   return { ...child, brokers: [`127.0.0.1:${client}`] };
 }
 
+/** Code that runs for seconds is compiled quickly. A broker's calls then take twice as long as in production. */
+const QUICK_COMPILER = '-XX:TieredStopAtLevel=1';
+
 /** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */
 function java(libs: string, flags: string[], main: string, args: string[]) {
-  const always = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xlog:disable'];
+  const always = ['-XX:+UseSerialGC', '-Xlog:disable'];
   return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args] };
 }
 
@@ -105,7 +111,7 @@ async function format(
   env: NodeJS.ProcessEnv,
 ) {
   rmSync(data, { recursive: true, force: true });
-  const program = java(libs, [], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config]);
+  const program = java(libs, [QUICK_COMPILER], 'kafka.tools.StorageTool', ['format', '-t', clusterId, '-c', config]);
   await run({
     ...(container ? inContainer(`${containerName(dir)}-format`, container, { ...program, dir }) : { ...program, env }),
     purpose: "the formatting of Kafka's storage",

@@ -14,6 +14,7 @@ import { v7 } from 'uuid';
 import { IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { IdStock } from '../../src/client/stock.ts';
 import { startProcessServers } from '../support/process-servers.ts';
+import { SUITE } from '../support/servers.ts';
 
 /**
  * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real servers,
@@ -185,7 +186,7 @@ interface Served {
 /** The client against a worker on real servers: time to connect, latency and throughput. */
 async function serve(): Promise<Served> {
   await using stack = new AsyncDisposableStack();
-  const servers = await startProcessServers(say);
+  const servers = await startProcessServers(say, SUITE, { isMeasured: true });
   stack.defer(() => servers.stop());
   const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
   stack.defer(() => rmSync(index, { recursive: true, force: true }));

@@ -3,6 +3,7 @@ import { loadHttp } from '../support/http-load.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
+import { SUITE } from '../support/servers.ts';
 import { besideBare } from './http-beside-bare.ts';
 import type { Spread } from './spread.ts';
 
@@ -45,7 +46,7 @@ const SIZES = [
   [100_000, 40],
 ] as const;
 
-const servers = await startProcessServers(say);
+const servers = await startProcessServers(say, SUITE, { isMeasured: true });
 const rows: object[] = [];
 const ratio = ({ ratio, low, high }: Spread) => `${ratio.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
 

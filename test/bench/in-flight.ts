@@ -31,7 +31,8 @@ if (values.help) {
 }
 const seconds = Number(values.seconds);
 const rounds = Number(values.rounds);
-const WARM_UP_SECONDS = 2;
+/** So long because the brokers compile their code meanwhile. */
+const WARM_UP_SECONDS = 12;
 const WARM_UP_IN_FLIGHT = 64;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 

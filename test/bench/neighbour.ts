@@ -7,6 +7,7 @@ import { Worker } from 'node:worker_threads';
 import type { Followed } from '../support/followed.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
+import { SUITE } from '../support/servers.ts';
 import { FLOODS, type FloodTarget, PARTITIONS } from './neighbour-flood.ts';
 import { median } from './stage.ts';
 
@@ -143,7 +144,7 @@ async function round(name: string): Promise<Found> {
   }
 }
 
-const servers = await startProcessServers(say);
+const servers = await startProcessServers(say, SUITE, { isMeasured: true });
 await new Promise<void>((resolve) => registry.listen(0, '127.0.0.1', resolve));
 try {
   const result: Record<string, object> = {};

@@ -5,6 +5,7 @@ import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
+import { SUITE } from '../support/servers.ts';
 import { closedLoop } from './closed-loop.ts';
 import { type PostgresNumbers, startNumbers } from './postgres.ts';
 import { median } from './stage.ts';
@@ -148,7 +149,7 @@ async function measureAll(kinds: Readonly<Record<string, Ask>>) {
 
 const ratio = (value: number) => Number(value.toFixed(2));
 
-const servers = await startProcessServers(say);
+const servers = await startProcessServers(say, SUITE, { isMeasured: true });
 try {
   await using database = await startNumbers(names, Number(values.connections));
   say(

@@ -5,6 +5,7 @@ import { fillLedger } from '../support/filled-ledger.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import type { TestServers } from '../support/servers.ts';
+import { SUITE } from '../support/servers.ts';
 import { isJoin } from '../support/shares.ts';
 import type { LogLine } from '../support/worker-process.ts';
 import { CopiesFleet, type Cost, type TakenOver } from './copies-fleet.ts';
@@ -188,7 +189,7 @@ async function main(servers: TestServers): Promise<object> {
 const { bavail, bsize } = statfsSync(tmpdir());
 if (bavail * bsize < entries * DISK_BYTES_AN_ENTRY)
   throw new Error(`${tmpdir()} has too little free space for ${entries} entries: lower --entries, or set TMPDIR`);
-const servers = await startProcessServers(say);
+const servers = await startProcessServers(say, SUITE, { isMeasured: true });
 try {
   const result = await main(servers);
   process.stdout.write(`${JSON.stringify(result, null, values.json ? undefined : 2)}\n`);

@@ -15,6 +15,7 @@ import type { ListOffsetsResponse } from '../../src/kafka/wire/record-apis.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { type ProcessServers, startProcessServers } from '../support/process-servers.ts';
+import { SUITE } from '../support/servers.ts';
 import { type Contender, Running } from './running.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
@@ -54,7 +55,7 @@ export class Stage implements AsyncDisposable {
 
   /** `main`: the main.ts of the worker, which may be that of another checkout. */
   static async open(say: (line: string) => void, main: string): Promise<Stage> {
-    return new Stage(await startProcessServers(say), main);
+    return new Stage(await startProcessServers(say, SUITE, { isMeasured: true }), main);
   }
 
   /** The addresses of the brokers, each as `host:port`. */

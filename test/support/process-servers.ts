@@ -18,7 +18,7 @@ export interface ProcessServers extends TestServers {
 export async function startProcessServers(
   log: (line: string) => void,
   parts: ServerParts = SUITE,
-  more: Pick<KafkaOptions, 'ports' | 'properties'> = {},
+  more: Pick<KafkaOptions, 'ports' | 'properties' | 'isMeasured'> = {},
 ): Promise<ProcessServers> {
   const dir = await mkdtemp(join(tmpdir(), 'idalloc-servers-'));
   const kafkaDir = join(dir, 'kafka');

@@ -36,7 +36,7 @@ export class ReportServers implements AsyncDisposable {
         'listener.name.tls.ssl.keystore.type': 'PEM',
         'listener.name.tls.ssl.keystore.location': bothFile,
       };
-      const servers = await startProcessServers(say, SUITE, { ports, properties });
+      const servers = await startProcessServers(say, SUITE, { ports, properties, isMeasured: true });
       const { certFile } = authority.own;
       return new ReportServers(dir, servers, { KAFKA_BROKERS: tls ?? '', KAFKA_TLS: '1', KAFKA_CA_FILE: certFile });
     } catch (error) {
