@@ -110,6 +110,11 @@ export const STATUS_PAGE = [
     WIDE,
   ),
   section(
+    'Workers of the request group',
+    `${tableOf('group', 'Workers', ['worker', 'host', 'answers partitions', 'stands by for'])}<p class="quiet" id="group-as-of"></p>`,
+    WIDE,
+  ),
+  section(
     'Worker IDs of the datacenter',
     `${tableOf('workers', 'Worker IDs', ['worker ID', 'holder', 'fence', 'ceiling ahead'])}<p class="quiet" id="workers-as-of"></p>`,
   ),

@@ -122,6 +122,21 @@ export function statusScript(document: PageDocument): void {
       unreached === '' ? `last answer ${span(kafka.silent_ms)} ago` : `no answer from ${unreached}`;
   };
 
+  const asOf = (read: { readonly as_of_ms: number } | null, error: string | null): string =>
+    [...(read === null ? [] : [`as of ${time(read.as_of_ms)} UTC`]), error ?? ''].join(' ');
+
+  /** Rising numbers, with those that follow each other as a range. */
+  const runs = (numbers: readonly number[]): string => {
+    const found: [number, number][] = [];
+    for (const number of numbers) {
+      const last = found.at(-1);
+      if (last !== undefined && number === last[1] + 1) last[1] = number;
+      else found.push([number, number]);
+    }
+    const texts = found.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`));
+    return texts.length === 0 ? 'none' : texts.join(', ');
+  };
+
   const drawTables = (status: Status): void => {
     const remembers = (sinceMs: number | null) =>
       sinceMs === null ? '–' : sinceMs === 0 ? 'always' : `${time(sinceMs)} UTC`;
@@ -148,6 +163,12 @@ export function statusScript(document: PageDocument): void {
       status.quotas.map((one) => [one.prefix, one.limits, `${Math.round(100 * one.used)} %`]),
       'no quotas are configured',
     );
+    fill(
+      'group',
+      (status.group?.members ?? []).map((one) => [one.name, one.host, runs(one.owned), runs(one.standbys)]),
+      'not read yet',
+    );
+    at('group-as-of').textContent = asOf(status.group, status.group_error);
     const known = status.worker_ids;
     fill(
       'workers',
@@ -159,8 +180,7 @@ export function statusScript(document: PageDocument): void {
       ]),
       'not read yet',
     );
-    const asOf = known === null ? '' : `as of ${time(known.as_of_ms)} UTC`;
-    at('workers-as-of').textContent = status.worker_ids_error === null ? asOf : `${asOf} ${status.worker_ids_error}`;
+    at('workers-as-of').textContent = asOf(known, status.worker_ids_error);
   };
 
   const poll = async (): Promise<void> => {

@@ -22,6 +22,15 @@ export interface PartitionStatus {
   readonly large_requests: number;
 }
 
+/** A worker in the request group. */
+export interface MemberStatus {
+  readonly name: string;
+  readonly host: string;
+  /** The partitions that it answers, and those of which it keeps a copy for that. */
+  readonly owned: readonly number[];
+  readonly standbys: readonly number[];
+}
+
 /** A worker ID of the datacenter. */
 export interface WorkerIdStatus {
   readonly worker_id: number;
@@ -67,6 +76,10 @@ export interface Status {
   readonly worker_ids: { readonly as_of_ms: number; readonly ids: readonly WorkerIdStatus[] } | null;
   /** Why the worker IDs could not be read lately. */
   readonly worker_ids_error: string | null;
+  /** The request group as its coordinator had it at `as_of_ms`; null before the first answer. */
+  readonly group: { readonly as_of_ms: number; readonly members: readonly MemberStatus[] } | null;
+  /** Why the group could not be read lately. */
+  readonly group_error: string | null;
 }
 
 /** An ID as the status page draws it. */

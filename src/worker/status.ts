@@ -1,9 +1,11 @@
+import { groupMembers } from '../adapters/kafka/consumer-group.ts';
+import type { Runtime } from '../async/runtime.ts';
 import { decodeLeaseRecord } from '../codec/lease-record.ts';
 import type { Config } from '../config/config.ts';
 import type { GateReason, UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import { describeError } from '../errors.ts';
-import type { GateChange, PartitionStatus, Status, WorkerIdStatus } from '../http/status.ts';
+import type { GateChange, MemberStatus, PartitionStatus, Status, WorkerIdStatus } from '../http/status.ts';
 import { namespaceKeys } from '../identity/keys.ts';
 import type { KeyValue } from '../identity/ports.ts';
 import { readSnapshot, type Snapshot } from '../identity/snapshot.ts';
@@ -36,8 +38,7 @@ export interface StatusSource {
 const HISTORY_MS = 3_600_000;
 /** A gate that opens and closes all the time must not fill the memory. */
 const MAX_CHANGES = 500;
-/** The worker IDs are read at most this often, and only while somebody looks. */
-const WORKER_IDS_MS = 5_000;
+const READ_AGAIN_MS = 5_000;
 
 /** The changes of a gate, by the wall clock. */
 export class GateHistory {
@@ -59,31 +60,71 @@ export class GateHistory {
   }
 }
 
-/** Collects what the status page shows. It asks nobody but etcd, and never waits for that: the page is opened when servers are away. */
+/** What is read from a server while somebody looks, at most so often, and never waited for: the page is opened when servers are away. */
+class Reading<T> {
+  readonly #runtime: Pick<Runtime, 'monotonicMs' | 'wallMs'>;
+  readonly #read: () => Promise<T>;
+  #startedMs = Number.NEGATIVE_INFINITY;
+  #latest: (T & { readonly as_of_ms: number }) | null = null;
+  #error: string | null = null;
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs' | 'wallMs'>, read: () => Promise<T>) {
+    this.#runtime = runtime;
+    this.#read = read;
+  }
+
+  /** The last answer, null before the first one; and why there was none lately. */
+  get latest(): { readonly value: (T & { readonly as_of_ms: number }) | null; readonly error: string | null } {
+    if (this.#runtime.monotonicMs() - this.#startedMs >= READ_AGAIN_MS) {
+      this.#startedMs = this.#runtime.monotonicMs();
+      void this.#refresh();
+    }
+    return { value: this.#latest, error: this.#error };
+  }
+
+  async #refresh(): Promise<void> {
+    try {
+      const answer = await this.#read();
+      this.#latest = { as_of_ms: this.#runtime.wallMs(), ...answer };
+      this.#error = null;
+    } catch (error) {
+      this.#error = describeError(error);
+    }
+  }
+}
+
+/** Collects what the status page shows. */
 export class StatusBoard {
-  readonly #context: Pick<WorkerContext, 'config' | 'clock' | 'gate' | 'runtime' | 'environment'>;
+  readonly #context: Pick<WorkerContext, 'config' | 'clock' | 'gate' | 'runtime'>;
   readonly #source: StatusSource;
   readonly #totals: Totals;
   readonly #startedMs: number;
   readonly #gate: GateHistory;
-  #workerIds: Status['worker_ids'] = null;
-  #workerIdsError: string | null = null;
-  #readMs = Number.NEGATIVE_INFINITY;
+  readonly #workerIds: Reading<{ readonly ids: readonly WorkerIdStatus[] }>;
+  readonly #group: Reading<{ readonly members: readonly MemberStatus[] }>;
 
   constructor(context: WorkerContext, source: StatusSource, totals: Totals) {
+    const { config, environment, cluster, runtime } = context;
     this.#context = context;
     this.#source = source;
     this.#totals = totals;
-    this.#startedMs = context.runtime.wallMs();
+    this.#startedMs = runtime.wallMs();
     this.#gate = new GateHistory(this.#startedMs, context.gate.reason());
-    context.gate.onChange((reason) => this.#gate.changed(context.runtime.wallMs(), reason));
+    context.gate.onChange((reason) => this.#gate.changed(runtime.wallMs(), reason));
+    this.#workerIds = new Reading(runtime, async () => {
+      const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+      return { ids: workerIdsOf(await readSnapshot(environment.etcd, keys), config, runtime.wallMs()) };
+    });
+    this.#group = new Reading(runtime, async () => ({
+      members: await groupMembers({ cluster, runtime }, config.groupId),
+    }));
   }
 
   get status(): Status {
     const { config, runtime, clock } = this.#context;
-    this.#refreshWorkerIds();
     const { reason, detail, warning } = this.#source.readiness();
     const vitals = this.#source.vitals();
+    const [workerIds, group] = [this.#workerIds.latest, this.#group.latest];
     return {
       now_ms: runtime.wallMs(),
       started_ms: this.#startedMs,
@@ -105,8 +146,10 @@ export class StatusBoard {
       totals: { ...this.#totals },
       layout: layoutOf(config),
       quotas: this.#source.quotas(),
-      worker_ids: this.#workerIds,
-      worker_ids_error: this.#workerIdsError,
+      worker_ids: workerIds.value,
+      worker_ids_error: workerIds.error,
+      group: group.value,
+      group_error: group.error,
     };
   }
 
@@ -134,25 +177,6 @@ export class StatusBoard {
       oldest_request_ms: oldest.get(partition) ?? 0,
       large_requests: large.get(partition) ?? 0,
     }));
-  }
-
-  #refreshWorkerIds(): void {
-    const { runtime } = this.#context;
-    if (runtime.monotonicMs() - this.#readMs < WORKER_IDS_MS) return;
-    this.#readMs = runtime.monotonicMs();
-    void this.#readWorkerIds();
-  }
-
-  async #readWorkerIds(): Promise<void> {
-    const { config, environment, runtime } = this.#context;
-    try {
-      const snapshot = await readSnapshot(environment.etcd, namespaceKeys(config.etcd.prefix, config.datacenterId));
-      const nowMs = runtime.wallMs();
-      this.#workerIds = { as_of_ms: nowMs, ids: workerIdsOf(snapshot, config, nowMs) };
-      this.#workerIdsError = null;
-    } catch (error) {
-      this.#workerIdsError = describeError(error);
-    }
   }
 }
 

@@ -86,9 +86,10 @@ test('the status page shows a worker in a browser, and why it is not ready when 
   await using page = await BrowserPage.open(tool.path, await worker.opsUrl());
 
   await page.until(`${STATE} === 'Ready'`);
-  await page.until(
-    "document.querySelectorAll('#workers tr').length > 0 && !document.querySelector('#workers td:only-child')",
-  );
+  for (const id of ['workers', 'group'])
+    await page.until(
+      `document.querySelectorAll('#${id} tr').length > 0 && !document.querySelector('#${id} td:only-child')`,
+    );
   const rows = (id: string) =>
     page.evaluate<string[][]>(
       `[...document.querySelectorAll('#${id} tr')].map((row) => [...row.children].map((cell) => cell.textContent))`,
@@ -99,9 +100,10 @@ test('the status page shows a worker in a browser, and why it is not ready when 
   expect((await rows('workers')).map(([workerId, holder]) => [workerId, holder])).toEqual([
     [await page.evaluate("document.getElementById('worker').textContent"), expect.stringMatching(/^[\d.:a-f]+$/)],
   ]);
+  expect(await rows('group')).toEqual([[expect.any(String), '127.0.0.1', '0–2', 'none']]);
   expect((await rows('quotas'))[0]?.[1]).toMatch(/^1000000 IDs\/s/);
 
-  const regions = ['Changes of the gate', 'Partitions', 'Worker IDs', 'Drift', 'Quotas'];
+  const regions = ['Changes of the gate', 'Partitions', 'Workers', 'Worker IDs', 'Drift', 'Quotas'];
   expect(await tabTo(page, 'ID, in any form')).toEqual(regions);
   await page.call('Input.insertText', { text: '0x00c48e86f8092000' });
   await press(page, 'Enter', '\r');

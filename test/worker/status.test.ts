@@ -60,6 +60,22 @@ test('the worker IDs of the datacenter are read while somebody looks, at most ev
   expect(worker.status.worker_ids?.as_of_ms).toBeGreaterThan(asOfMs ?? Number.POSITIVE_INFINITY);
 });
 
+test('the workers of the group are read while somebody looks, with the partitions that each answers and stands by for', async () => {
+  const worker = await started();
+  expect(worker.status.group).toBeNull();
+  await stage.pass(1_000);
+  const { group, group_error: error } = worker.status;
+  const owned = Array.from({ length: config.topics.requestPartitions }, (_, partition) => partition);
+  const members = [{ name: expect.any(String), host: '127.0.0.1', owned, standbys: [] }];
+  expect([error, group]).toEqual([null, { as_of_ms: expect.any(Number), members }]);
+  stage.onBrokers('freeze');
+  await stage.pass(6_000);
+  void worker.status;
+  await stage.pass(60_000);
+  expect(worker.status.group_error).not.toBeNull();
+  expect(worker.status.group).toEqual(group); // as it was last known
+});
+
 test('without brokers the status still shows, with the reason, which brokers are silent, what it means and what to do', async () => {
   const worker = await started();
   stage.onBrokers('freeze');

@@ -1,4 +1,6 @@
 import { describeError, IdallocError } from '../../errors.ts';
+import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
+import { decodeAssignment } from '../../kafka/wire/consumer-protocol.ts';
 import type { DescribeGroupsResponse } from '../../kafka/wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
@@ -17,6 +19,42 @@ export async function describeGroup(brokers: Brokers, groupId: string): Promise<
 }
 
 const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
+
+/** A worker in the request group. */
+export interface GroupMember {
+  /** Its instance ID, by which it keeps its partitions across restarts. */
+  readonly name: string;
+  /** The address from which it connects, as the coordinator sees it. */
+  readonly host: string;
+  /** The partitions that it answers, and those of which it keeps a copy for that. */
+  readonly owned: readonly number[];
+  readonly standbys: readonly number[];
+}
+
+/** The members of a group of workers, by name; none if it does not exist. Rejects with a KafkaError. */
+export async function groupMembers(brokers: Brokers, groupId: string): Promise<readonly GroupMember[]> {
+  const members = (await describeGroup(brokers, groupId))?.members ?? [];
+  const named = members.map(({ memberId, clientHost, assignment }) => {
+    const name = memberId.replace(STATIC_SUFFIX, '');
+    return { name, host: clientHost.replace(/^\//, ''), ...shareOf(assignment) };
+  });
+  return named.sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+/** What brokers append to a member's instance ID, to tell its lives apart. */
+const STATIC_SUFFIX = /-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** What the leader has assigned; nothing that another version wrote in an unknown format. */
+function shareOf(assignment: Buffer): Pick<GroupMember, 'owned' | 'standbys'> {
+  try {
+    const { assigned, userData } = decodeAssignment(assignment);
+    const { standbys = [] } = (userData === null ? undefined : decodeStandbys(userData)) ?? {};
+    return { owned: assigned.flatMap(({ partitions }) => partitions).sort((a, b) => a - b), standbys };
+  } catch (error) {
+    if (error instanceof RangeError) return { owned: [], standbys: [] };
+    throw error;
+  }
+}
 
 /** The committed offsets of a group, for the partitions that have one. Rejects with a KafkaError. */
 export async function committedOffsets(
