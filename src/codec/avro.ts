@@ -1,7 +1,7 @@
 import avro, { type Type } from 'avsc';
 import { canonicalFormOf } from './canonical-form.ts';
 import { FINGERPRINT_BYTES, fingerprint, HEADER_BYTES, isFramed, singleObjectHeader } from './framing.ts';
-import { bigintLong } from './long.ts';
+import { isInt64, readLong, writeLong } from './long.ts';
 import { SCHEMAS } from './schemas.ts';
 
 /** The cursor that avsc passes to a type's _read; `pos` may exceed the length, which avsc checks only at the end. */
@@ -50,6 +50,33 @@ function readCount(tap: Tap, what: string): number {
 }
 
 const boundedBytes = new BoundedBytes();
+
+function compare(a: bigint, b: bigint): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
+}
+
+/**
+ * In place of the hooks by which avsc converts a long, which get a Buffer for every value, and cost several times as much: `_read` and
+ * `_write` below use avsc's own buffer.
+ */
+function unused(): never {
+  throw new Error('avsc converts no long by a hook');
+}
+
+const hooked = avro.types.LongType.__with(
+  { toBuffer: unused, fromBuffer: unused, toJSON: String, fromJSON: BigInt, isValid: isInt64, compare },
+  true,
+);
+
+/**
+ * Used for every long of every schema: an exact 64-bit integer, never a rounded double. It is read as a BigInt, and written from that or
+ * from a safe integer. avsc freezes its types, so this one inherits from one of them.
+ */
+export const bigintLong: typeof hooked = Object.create(hooked, {
+  _read: { value: readLong },
+  _write: { value: writeLong },
+});
 
 type Hook = NonNullable<NonNullable<Parameters<typeof avro.Type.forSchema>[1]>['typeHook']>;
 

@@ -1,11 +1,8 @@
-import avro from 'avsc';
-
 /** What can be written as a long: a BigInt, or a safe integer. */
 export type Long = bigint | number;
 
 /**
- * Avro's long as a BigInt. It reads and writes the varint in avsc's own buffer: avsc's hooks for longs get a Buffer for every value, which
- * costs several times as much on the path of each request.
+ * The most bytes of Avro's long:
  *
  *   zigzag: n >= 0 → 2n, n < 0 → -2n - 1; then seven bits a byte, lowest first, high bit set on all but the last
  */
@@ -102,13 +99,13 @@ function zigzagged(value: bigint): { readonly high: number; readonly low: number
 }
 
 /** The cursor that avsc passes to a type; `pos` may exceed the length, which avsc checks only at the end. */
-interface Tap {
+export interface LongTap {
   readonly buf: Buffer;
   pos: number;
 }
 
 /** Decodes a varint. RangeError for more than 64 bits; decodeStrict rejects overlong ones. */
-function readLong(tap: Tap): bigint {
+export function readLong(tap: LongTap): bigint {
   const { buf } = tap;
   let zigLow = 0;
   let zigHigh = 0;
@@ -135,7 +132,8 @@ function tooLong(): RangeError {
   return new RangeError('a long has more than 64 bits');
 }
 
-function writeLong(tap: Tap, value: Long): void {
+/** Writes a long where avsc's cursor is, and moves it. RangeError for anything but a 64-bit integer. */
+export function writeLong(tap: LongTap, value: Long): void {
   if (tap.pos + MAX_LONG_BYTES <= tap.buf.length) {
     tap.pos = putLong(tap.buf, tap.pos, value);
     return;
@@ -148,34 +146,10 @@ function writeLong(tap: Tap, value: Long): void {
 
 const nearEnd = Buffer.alloc(MAX_LONG_BYTES);
 
-function isInt64(value: unknown): value is Long {
+export function isInt64(value: unknown): value is Long {
   if (typeof value === 'number') return Number.isSafeInteger(value);
   return typeof value === 'bigint' && value >= MIN_INT64 && value <= MAX_INT64;
 }
-
-function compare(a: bigint, b: bigint): number {
-  if (a === b) return 0;
-  return a < b ? -1 : 1;
-}
-
-/** In place of the hooks by which avsc converts a long: `_read` and `_write` below need none. */
-function unused(): never {
-  throw new Error('avsc converts no long by a hook');
-}
-
-const hooked = avro.types.LongType.__with(
-  { toBuffer: unused, fromBuffer: unused, toJSON: String, fromJSON: BigInt, isValid: isInt64, compare },
-  true,
-);
-
-/**
- * Used for every long of every schema: an exact 64-bit integer, never a rounded double. It is read as a BigInt, and written from that or
- * from a safe integer. avsc freezes its types, so this one inherits from one of them.
- */
-export const bigintLong: typeof hooked = Object.create(hooked, {
-  _read: { value: readLong },
-  _write: { value: writeLong },
-});
 
 /**
  * A long as a number. RangeError outside [min, max]; the bounds must be safe integers.

@@ -1,7 +1,8 @@
 import avro from 'avsc';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { arrayOfLongs, bigintLong, toSafeNumber } from '../../src/codec/long.ts';
+import { bigintLong } from '../../src/codec/avro.ts';
+import { arrayOfLongs, toSafeNumber } from '../../src/codec/long.ts';
 
 const MIN = -(2n ** 63n);
 const MAX = 2n ** 63n - 1n;

@@ -1,7 +1,7 @@
 import avro from 'avsc';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { bigintLong } from '../../src/codec/long.ts';
+import { bigintLong } from '../../src/codec/avro.ts';
 import { MAX_BYTES, MessageWriter } from '../../src/codec/message-writer.ts';
 
 const schema: avro.Schema = {

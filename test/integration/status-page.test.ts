@@ -119,6 +119,13 @@ test('the status page shows a worker in a browser, and why it is not ready when 
     ]),
   );
   expect(await page.evaluate("document.getElementById('decoded').textContent")).toContain('55325805773398016');
+  await page.call('Emulation.setDeviceMetricsOverride', {
+    width: 1_280,
+    height: 1_000,
+    deviceScaleFactor: 1,
+    mobile: false,
+  });
+  await shoot(page, 'status-ready');
   await page.evaluate(`(() => {
     document.getElementById('id').value = '<img src=x onerror=alert(1)>';
     document.querySelector('form').requestSubmit();
