@@ -53,6 +53,8 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
   await withKafka(context, async (connected) => {
     const session = { ...connected, options, layout };
     const { config, source } = session;
+    // Members still commit, so a plan of their offsets is a guess.
+    if (options.dryRun !== true) await requireEmptyGroup(source, config.groupId);
     const plan = await planOf(session);
     const count = requestsIn(plan);
     if (options.json !== true) context.out(planText(plan, config.groupId));
@@ -60,7 +62,6 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
       if (options.json === true) context.out(jsonLine({ plan: planJson(plan), ...more }));
     };
     if (count === 0 || options.dryRun === true) return only();
-    await requireEmptyGroup(source, config.groupId);
     await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
