@@ -113,17 +113,20 @@ export function falseClaim(history: History): Mark | undefined {
 
 /**
  * A marker that claims to know of more requests than there were while its writer asked for their end: such a writer must refuse
- * to serve. It may know what was decided meanwhile, even if that is lost already.
+ * to serve. It may know what was decided meanwhile, even if that is lost already. An end that was lost counts until somebody has seen the
+ * loss: till then a deposed leader may have reported it.
  */
 export function claimBeyondRequests(history: History): Append | undefined {
-  const { appends, requestEnds } = history;
+  const { appends, requestEnds, requestLosses } = history;
   const deciding = decidingIn(history);
   return appends.find(({ partition, sent, claim }) => {
     if (claim === undefined || claim.asked === 0) return false;
     const ends = requestEnds.filter((one) => one.partition === partition && one.order < sent);
+    const unseen = requestLosses.filter(({ seen = Number.POSITIVE_INFINITY }) => claim.asked < seen);
+    const isUnseen = (order: number) => unseen.some((loss) => loss.partition === partition && loss.order === order);
     const since = Math.max(
       0,
-      ends.findLastIndex(({ order }) => order < claim.asked),
+      ends.findLastIndex(({ order }) => order < claim.asked && !isUnseen(order)),
     );
     const decided = deciding.filter(
       (one) => one.partition === partition && one.order > claim.asked && one.order < sent,

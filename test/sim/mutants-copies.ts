@@ -21,6 +21,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a renewal written for the first request',
     scenario: 'retention',
+    firstSeed: 100,
     patches: [
       patch(
         'src/pipeline/drafts.ts',

@@ -36,7 +36,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 297,
+    firstSeed: 343,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -116,7 +116,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the seal of a rebuild written after reading',
     scenario: 'late-witness',
-    firstSeed: 656,
+    firstSeed: 756,
     patches: [
       patch(
         'src/identity/rebuild.ts',
@@ -139,7 +139,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     // A nonce alone decides nothing: leases identify claims; fence, compared revision and ticks identify raises.
     name: 'a term identified by its fence alone',
     scenario: 'lost-claim',
-    firstSeed: 74,
+    firstSeed: 140,
     patches: [
       patch(
         'src/identity/witness.ts',
@@ -161,7 +161,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a heartbeat from before a pause counts',
-    firstSeed: 729,
+    firstSeed: 886,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -173,7 +173,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
-    firstSeed: 55,
+    firstSeed: 336,
     patches: [
       patch(
         'src/worker/worker.ts',

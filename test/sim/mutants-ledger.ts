@@ -165,6 +165,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a closed gate counts requests as answered',
+    firstSeed: 112,
     patches: [
       patch(
         'src/pipeline/request-session.ts',

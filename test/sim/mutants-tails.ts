@@ -54,7 +54,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'a marker just beyond the end of the requests',
     scenario: 'lost-requests',
-    firstSeed: 379,
+    firstSeed: 505,
     patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
   },
   {
