@@ -103,6 +103,13 @@ test('the status page shows a worker in a browser, and why it is not ready when 
   expect(await rows('group')).toEqual([[expect.any(String), '127.0.0.1', '0–2', 'none']]);
   expect((await rows('quotas'))[0]?.[1]).toMatch(/^1000000 IDs\/s/);
 
+  await page.call('Emulation.setDeviceMetricsOverride', {
+    width: 1_280,
+    height: 1_500,
+    deviceScaleFactor: 1,
+    mobile: false,
+  });
+  await shoot(page, 'status-ready');
   const regions = ['Changes of the gate', 'Partitions', 'Workers', 'Worker IDs', 'Drift', 'Quotas'];
   expect(await tabTo(page, 'ID, in any form')).toEqual(regions);
   await page.call('Input.insertText', { text: '0x00c48e86f8092000' });
@@ -119,13 +126,6 @@ test('the status page shows a worker in a browser, and why it is not ready when 
     ]),
   );
   expect(await page.evaluate("document.getElementById('decoded').textContent")).toContain('55325805773398016');
-  await page.call('Emulation.setDeviceMetricsOverride', {
-    width: 1_280,
-    height: 1_000,
-    deviceScaleFactor: 1,
-    mobile: false,
-  });
-  await shoot(page, 'status-ready');
   await page.evaluate(`(() => {
     document.getElementById('id').value = '<img src=x onerror=alert(1)>';
     document.querySelector('form').requestSubmit();
