@@ -84,7 +84,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'no comparison after reading was interrupted',
     scenario: 'lost-requests',
-    firstSeed: 37,
+    firstSeed: 819,
     patches: [
       patch(
         'src/adapters/kafka/ledger-reading.ts',
