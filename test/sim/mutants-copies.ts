@@ -12,6 +12,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
+    firstSeed: 2549,
     patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
   },
   {
