@@ -10,16 +10,15 @@ const MAX_INT = 0x7fff_ffff;
  */
 export class MessageWriter {
   readonly #slabBytes: number;
-  #slab: Buffer;
+  /** Allocated for the first message, since most processes that read messages write none. */
+  #slab = Buffer.alloc(0);
   #used = 0;
-  #bytes: Buffer;
+  #bytes = this.#slab;
   #start = 0;
   #at = 0;
 
   constructor(slabBytes = SLAB_BYTES) {
     this.#slabBytes = slabBytes;
-    this.#slab = Buffer.allocUnsafeSlow(slabBytes);
-    this.#bytes = this.#slab;
   }
 
   /** `maxBytes`: an upper bound of the message's length. */
@@ -28,7 +27,7 @@ export class MessageWriter {
       this.#bytes = Buffer.allocUnsafe(maxBytes);
       this.#start = 0;
     } else {
-      if (this.#used + maxBytes > this.#slabBytes) {
+      if (this.#used + maxBytes > this.#slab.length) {
         this.#slab = Buffer.allocUnsafeSlow(this.#slabBytes);
         this.#used = 0;
       }

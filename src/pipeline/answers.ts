@@ -1,6 +1,6 @@
 import { type ChargeDeps, charged } from './charges.ts';
 import type { Decision } from './decide.ts';
-import type { Accepted } from './intake.ts';
+import { type Accepted, hasTwins } from './intake.ts';
 
 /** What is sent for a request. */
 export interface Answer {
@@ -29,11 +29,6 @@ export function answersOf(
     given?.add(nameOfAnswer(accepted, decision));
     return { decision, isRepeated };
   });
-}
-
-/** Whether two requests have the same key, which is rare, and costs more. */
-export function hasTwins(part: readonly Accepted[]): boolean {
-  return new Set(part.map(({ name }) => name)).size < part.length;
 }
 
 /**

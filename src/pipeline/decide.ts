@@ -6,10 +6,9 @@ import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
-import { hasTwins } from './answers.ts';
 import { type ChargeDeps, charged, type Refused, withoutTopic, wouldRefuse } from './charges.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
-import type { Accepted } from './intake.ts';
+import { type Accepted, hasTwins } from './intake.ts';
 import { doubtOf, Numbering } from './numbering.ts';
 
 /** The dependencies of `decide`. */

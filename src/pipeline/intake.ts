@@ -40,6 +40,11 @@ interface Rejected {
 
 export type Intake = Accepted | Rejected;
 
+/** Whether two requests have the same key, which is rare. */
+export function hasTwins(part: readonly Accepted[]): boolean {
+  return new Set(part.map(({ name }) => name)).size < part.length;
+}
+
 /** The dependencies of `receive`. */
 export interface IntakeDeps {
   readonly names: HeaderNames;

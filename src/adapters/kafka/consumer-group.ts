@@ -36,9 +36,14 @@ export async function groupMembers(brokers: Brokers, groupId: string): Promise<r
   const members = (await describeGroup(brokers, groupId))?.members ?? [];
   const named = members.map(({ memberId, clientHost, assignment }) => {
     const name = memberId.replace(STATIC_SUFFIX, '');
-    return { name, host: clientHost.replace(/^\//, ''), ...shareOf(assignment) };
+    return { name, host: hostOf({ clientHost }), ...shareOf(assignment) };
   });
   return named.sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+/** A member's address, which brokers write after a slash. */
+export function hostOf({ clientHost }: Pick<Group['members'][number], 'clientHost'>): string {
+  return clientHost.replace(/^\//, '');
 }
 
 /** What brokers append to a member's instance ID, to tell its lives apart. */

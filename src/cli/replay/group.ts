@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { committedOffsets, describeGroup, setOffsets } from '../../adapters/kafka/consumer-group.ts';
+import { committedOffsets, describeGroup, hostOf, setOffsets } from '../../adapters/kafka/consumer-group.ts';
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS } from '../../codec/request-origin.ts';
@@ -76,7 +76,7 @@ async function ledgerStarts({ source, config, context }: Tools): Promise<Readonl
 export async function requireEmptyGroup(source: Source, groupId: string): Promise<void> {
   const group = await describeGroup(source, groupId);
   if (group === undefined || group.state === 'Empty') return;
-  const hosts = group.members.map(({ clientHost }) => clientHost.replace(/^\//, '')).join(', ');
+  const hosts = group.members.map(hostOf).join(', ');
   throw new IdallocError(
     'GROUP_ACTIVE',
     `group '${groupId}' has ${counted(group.members.length, 'member')} (${hosts}): stop all workers with SIGTERM, ` +
