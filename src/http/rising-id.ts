@@ -19,7 +19,7 @@ export class RisingId {
   #last: number;
   #unchanged: string;
 
-  /** `first`: from 1,000 on in decimal; `step`: below 2^52. */
+  /** `step`: below 2^52. */
   constructor(before: string, notation: keyof typeof NOTATIONS, first: bigint, step: bigint) {
     this.#before = before;
     this.#notation = NOTATIONS[notation];
@@ -32,13 +32,13 @@ export class RisingId {
 
   /** The text with the ID, which rises by a step for the next time. */
   next(): string {
-    const { last } = this.#notation;
+    const { last, write } = this.#notation;
     if (this.#last >= last.length) {
       this.#upper += BigInt(Math.floor(this.#last / last.length));
       this.#last %= last.length;
       this.#unchanged = this.#write();
     }
-    const text = this.#unchanged + last[this.#last];
+    const text = this.#upper === 0n ? this.#before + write(BigInt(this.#last)) : this.#unchanged + last[this.#last];
     this.#last += this.#step;
     return text;
   }
