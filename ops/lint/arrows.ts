@@ -78,10 +78,10 @@ export const ROOMS: readonly Room[] = [
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
-  { room: 'kafka/loops', lines: 2500, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
+  { room: 'kafka/loops', lines: 2525, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
   { room: 'adapters', lines: 50, imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', lines: 550, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
-  { room: 'adapters/index', lines: 2000, imports: FOR_ADAPTERS, packages: ['node:*'] },
+  { room: 'adapters/index', lines: 2050, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
     lines: 2575,
@@ -120,7 +120,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 3675,
+    lines: 3700,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],

@@ -139,6 +139,8 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
    * do. The first call unloads it.
    */
   drop(partition: number): boolean;
+  /** Writes to disk what was applied and is in memory alone; a crash loses that, and the reader reads it again. */
+  save(): void;
 }
 
 /** Does a step of a part and measures how long it takes, whether or not it succeeds. */

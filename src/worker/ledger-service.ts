@@ -23,6 +23,8 @@ import { type KeptCopy, logRestores } from './restore-log.ts';
 const RECOGNITION_MS = 5_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
+/** How much of a partition with few requests a crash can remove from the index, to be read again. */
+const SAVE_INTERVAL_MS = 1_000;
 
 /**
  * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
@@ -119,6 +121,13 @@ export class LedgerService implements Disposable {
     this.#timers = [
       every(runtime, EXPIRE_INTERVAL_MS, async () => {
         await Promise.all([...this.#readings.values()].map((one) => one.expire()));
+      }),
+      every(runtime, SAVE_INTERVAL_MS, () => {
+        try {
+          index.save();
+        } catch (error) {
+          log.warn({ error: describeError(error) }, 'saving the index failed');
+        }
       }),
       logRestores(runtime, log, () => this.copies()),
     ];

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
@@ -32,9 +32,9 @@ export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly 
   return { newDisk: () => new MemoryDisk(sharesHashes ? shortHashOf : undefined), sharesHashes };
 }
 
-/** The production index, in a separate directory. */
+/** The production index, in a directory of its own, and in a copy of that after each kill. */
 class FileDisk implements Disk {
-  readonly #directory = mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
+  #directory = newDirectory();
   readonly #name = new Name();
   #opened: LedgerCopies | undefined;
 
@@ -43,7 +43,7 @@ class FileDisk implements Disk {
   }
 
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies {
-    this.#opened?.[Symbol.dispose]();
+    if (this.#opened !== undefined) this.#keepAsKilled();
     const opened = new SqliteIndex(this.#directory, binding, events, RUN_ENTRIES);
     const close = opened[Symbol.dispose].bind(opened);
     // Called by its process, or here if that was killed.
@@ -54,6 +54,15 @@ class FileDisk implements Disk {
     };
     this.#opened = Object.defineProperty(opened, Symbol.dispose, { value: closeOnce });
     return opened;
+  }
+
+  /** Goes on with what a killed process had written: closing its index would save the rest. */
+  #keepAsKilled(): void {
+    const killed = this.#directory;
+    this.#directory = newDirectory();
+    cpSync(killed, this.#directory, { recursive: true });
+    this.#opened?.[Symbol.dispose]();
+    rmSync(killed, { recursive: true });
   }
 
   damage(): void {
@@ -89,6 +98,10 @@ export class MemoryDisk implements Disk {
   }
 
   [Symbol.dispose](): void {}
+}
+
+function newDirectory(): string {
+  return mkdtempSync(join(tmpdir(), 'idalloc-sim-'));
 }
 
 class Name {

@@ -98,6 +98,10 @@ class Opened implements LedgerCopies {
     return this.#index.drop(partition);
   }
 
+  save(): void {
+    this.#requireSound();
+  }
+
   placesOf(partition: number, key: Buffer): readonly number[] {
     this.#requireSound();
     return this.#index.placesOf(partition, key);

@@ -55,6 +55,9 @@ export class MemoryIndex implements LedgerCopies {
     return false;
   }
 
+  /** Does nothing: what is in memory is all there is. */
+  save(): void {}
+
   /** Closes the index as an exiting process leaves it. */
   [Symbol.dispose](): void {
     this.#loaded.clear();

@@ -4,7 +4,10 @@ import { hashIn, ITEM_WORDS, type Items, placeIn, sortItems } from './items.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { asBuffer, requireIntact } from './store.ts';
 
-/** The newest entries of a partition, which will become the next run: in memory, and on disk one row per apply. */
+/** The share of a run that may be in memory alone. Half of it is what a crash loses on average, and reads from the ledger again. */
+const UNSAVED_SHARE = 1 / 4;
+
+/** The newest entries of a partition, which will become the next run: in memory, and on disk one row per save. */
 export class OpenRun {
   readonly #name: string;
   readonly #keys: RecentKeys;
@@ -13,8 +16,9 @@ export class OpenRun {
   readonly #clear: StatementSync;
   readonly #entries: number;
   #first: number;
-  /** The number of items on disk. */
+  /** The number of items on disk, and the end of the entries that they belong to. */
   #saved = 0;
+  #savedTo: number;
 
   /** For at most `entries` entries, from the offset `first` on. */
   constructor(db: DatabaseSync, partition: number, entries: number, first: number) {
@@ -22,6 +26,7 @@ export class OpenRun {
     this.#keys = new RecentKeys(entries);
     this.#entries = entries;
     this.#first = first;
+    this.#savedTo = first;
     this.#insert = db.prepare(`INSERT INTO ${this.#name} VALUES (?, ?, ?, ?)`);
     this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
     this.#all.setReturnArrays(true);
@@ -55,18 +60,32 @@ export class OpenRun {
     }
     requireIntact(due === end, 'the open run');
     this.#saved = this.#keys.count;
+    this.#savedTo = end;
   }
 
   add(hash: number, offset: number): void {
     this.#keys.add(hash, offset - this.#first);
   }
 
-  /** Writes what was added for the entries at the offsets [from, to). */
-  save(from: number, to: number): void {
+  /** Whether so much is unsaved with the entries up to `end` that it must be saved, as a full run must be. */
+  isDue(end: number): boolean {
+    return end >= this.limit || end - this.#savedTo >= this.#entries * UNSAVED_SHARE;
+  }
+
+  /** Whether the disk has the entries up to `end`. */
+  isSaved(end: number): boolean {
+    return end === this.#savedTo;
+  }
+
+  /** Writes what was added since the last save, for the entries up to `end`. */
+  save(end: number): void {
+    if (this.isSaved(end)) return;
     const items = this.#keys.since(this.#saved);
     const bytes = new Uint8Array(items.buffer);
-    this.#insert.run(from, bytes, this.#sumOf(from, to, bytes), to);
+    const from = this.#savedTo;
+    this.#insert.run(from, bytes, this.#sumOf(from, end, bytes), end);
     this.#saved = this.#keys.count;
+    this.#savedTo = end;
   }
 
   /** Adds the offsets with this hash to `found`, in rising order. */
@@ -86,6 +105,7 @@ export class OpenRun {
     this.#clear.run();
     this.#keys.clear();
     this.#saved = 0;
+    this.#savedTo = first;
     this.#first = first;
   }
 

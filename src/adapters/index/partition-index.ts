@@ -10,7 +10,7 @@ import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
 import type { SequenceTable } from './sequence-table.ts';
-import { inTransaction } from './store.ts';
+import { inTransaction, keptWhole } from './store.ts';
 
 /** The loaded parts of a partition. */
 export interface PartitionParts {
@@ -36,6 +36,8 @@ export class PartitionIndex {
   readonly #runs: SealedRuns;
   readonly #sequences: SequenceTable;
   #state: State;
+  /** The number of entries since runs were last merged. */
+  #unmerged = 0;
 
   constructor(db: DatabaseSync, partition: number, parts: PartitionParts, seed: HashSeed) {
     const { state, saved, open, runs, sequences } = parts;
@@ -89,7 +91,10 @@ export class PartitionIndex {
     return found;
   }
 
-  /** Reads all records before it writes any: an unreadable entry leaves the index unchanged. */
+  /**
+   * Reads all records before it adds any: an unreadable entry leaves the index unchanged. A transaction costs as much as a hundred
+   * entries, so these are in memory until it pays.
+   */
   apply(records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
@@ -97,7 +102,7 @@ export class PartitionIndex {
     const positions = fresh.map((record) => positionOf(this.#partition, record));
     const changes = changesBy(positions, fresh);
     this.#requireWhole(fresh);
-    this.#commit(() => {
+    const add = () => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
         this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left), firsts);
@@ -105,7 +110,9 @@ export class PartitionIndex {
       }
       for (const change of changes) this.#change(change);
       this.#state = { ...this.#state, digest: digestEntry(last), appended: last.appendedAtMs };
-    });
+    };
+    if (this.#open.isDue(this.end + fresh.length)) this.#commit(add);
+    else keptWhole(add);
     const lost = fresh.findLast(({ offset }, i) => (positions[i] as LedgerPosition).end > offset);
     return lost === undefined ? {} : { lossAt: lost.offset };
   }
@@ -117,14 +124,11 @@ export class PartitionIndex {
     throw new IdallocError('LEDGER_TRUNCATED', message);
   }
 
-  /** Adds records to the open run, which has room for them, and seals it when it is full. Then merges what is due. */
+  /** Adds records to the open run, which has room for them, and seals it when it is full. */
   #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
-    const first = this.end;
     this.#read(records, positions, firsts);
-    const { end } = this.#state;
-    if (end === this.#open.limit) this.#seal();
-    else this.#open.save(first, end);
-    this.#runs.merge(records.length);
+    this.#unmerged += records.length;
+    if (this.end === this.#open.limit) this.#seal();
   }
 
   /** Updates the state in memory from these entries. */
@@ -162,11 +166,23 @@ export class PartitionIndex {
     this.#runs.seal(this.#open.sorted(), { first: this.#open.first, end, requests: recent, appended: opened });
     this.#open.restart(end);
     this.#state = { ...this.#state, recent: -1, opened: undefined };
+    this.#merge();
+  }
+
+  /** Merges what is due. */
+  #merge(): void {
+    this.#runs.merge(this.#unmerged);
+    this.#unmerged = 0;
   }
 
   #change({ name, position, place }: SequenceChange): void {
     const row = afterRecord(this.#sequences.get(name), position, place);
     if (row !== undefined) this.#sequences.set(name, row);
+  }
+
+  /** Writes what is in memory alone. */
+  save(): void {
+    if (!this.#open.isSaved(this.end)) this.#commit(() => undefined);
   }
 
   wipe(from: number): void {
@@ -206,6 +222,8 @@ export class PartitionIndex {
   #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
+      this.#open.save(this.end);
+      this.#merge();
       this.#sequences.save();
       this.#state = { ...this.#state, sequences: this.#sequences.size };
       this.#saved.save(this.#state);

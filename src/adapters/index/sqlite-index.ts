@@ -28,8 +28,9 @@ export interface IndexEvents {
  * The ledger index on local disk: one SQLite file in a directory that one process locks. It stores hashes and offsets; the
  * entries are in the ledger.
  *
- * Entries and the end offset change in one transaction, so after a crash the index is in an older, consistent state, and
- * the reader continues from there.
+ * Entries are added in memory, and written with the end offset in one transaction: when a quarter of a run is unwritten, by
+ * `save`, and when the index is closed. So after a crash the index is in an older, consistent state, and the reader continues
+ * from there.
  *
  * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
  * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
@@ -142,6 +143,12 @@ export class SqliteIndex implements LedgerCopies {
     return this.#guarded(() => this.#of(partition).apply(records, firsts));
   }
 
+  save(): void {
+    this.#guarded(() => {
+      for (const partition of this.#loaded.values()) partition.save();
+    });
+  }
+
   wipe(partition: number, from: number): void {
     this.#guarded(() => this.#of(partition).wipe(from));
   }
@@ -155,9 +162,20 @@ export class SqliteIndex implements LedgerCopies {
 
   /** Later calls fail with STOPPING, so that a closed file is not taken for a damaged one. */
   [Symbol.dispose](): void {
+    this.#saveAtLast();
     this.#refusal ??= new IdallocError('STOPPING', 'the ledger index is closed');
     this.#close();
     this.#lock[Symbol.dispose]();
+  }
+
+  /** What can't be saved any more will be read from the ledger again. */
+  #saveAtLast(): void {
+    if (this.#refusal !== undefined || this.#store === undefined) return;
+    try {
+      this.save();
+    } catch (error) {
+      if (!(error instanceof IdallocError)) throw error; // else an event has reported it
+    }
   }
 
   #openOrReplace(): void {

@@ -27,15 +27,19 @@ export function requireIntact(intact: boolean, what: string): asserts intact {
   if (!intact) throw new StoreError(`${what} is corrupted: check the disk`);
 }
 
-/**
- * Runs changes in a transaction. A failure may leave objects in memory ahead of the disk, so any error here becomes a
- * StoreError.
- */
+/** Runs changes in a transaction. */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
-  try {
+  keptWhole(() => {
     db.exec('BEGIN');
     change();
     db.exec('COMMIT');
+  });
+}
+
+/** Runs changes to objects in memory. A failure may leave them half changed, or ahead of the disk, so it becomes a StoreError. */
+export function keptWhole(change: () => void): void {
+  try {
+    change();
   } catch (error) {
     throw sqliteResult(error) === undefined ? new StoreError(describeError(error), { cause: error }) : error;
   }

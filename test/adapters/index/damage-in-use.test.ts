@@ -50,7 +50,15 @@ describe('while the index is in use', () => {
     ],
     ['a table that is gone', (db) => db.exec('DROP TABLE items_0_1'), (index) => index.placesOf(0, keyOf('k7'))],
     ['no table of states', (db) => db.exec('DROP TABLE state'), (index) => index.held()],
-    ["a store that can't commit", failCommits, (index) => index.apply(0, some(KEYS, 5))],
+    ["a store that can't commit", failCommits, (index) => index.apply(0, some(KEYS, RUN_OF_MANY))],
+    [
+      "a save that can't be committed",
+      failCommits,
+      (index) => {
+        index.apply(0, some(KEYS, 1));
+        index.save();
+      },
+    ],
     ["a wipe that can't be committed", failCommits, (index) => index.wipe(0, 0)],
     ["an expiry that can't be committed", failCommits, (index) => index.expire(0, KEYS)],
     ["a deletion that can't be committed", failCommits, (index) => toTheEnd(() => index.drop(1))],
@@ -99,6 +107,15 @@ describe('while the index is in use', () => {
     writeFileSync(world.directory.path, 'x');
     expect(() => index.expire(0, 0)).toThrow(UNUSABLE);
     expect([world.directory.unusable, world.directory.wiped]).toEqual([[UNUSABLE], []]);
+  });
+
+  it('a last save that fails is reported, and the index is closed', () => {
+    const index = filled();
+    index.apply(0, some(KEYS, 1));
+    failCommits();
+    world.directory.close(index);
+    expect(world.directory.wiped).toEqual([expect.stringContaining('no commit today')]);
+    expect(world.directory.open(BINDING, RUN_OF_MANY).end(0)).toBe(0);
   });
 
   it('an unreadable entry is not a fault of the store', () => {

@@ -33,6 +33,48 @@ function rows(directory: IndexDirectory): number[] {
   return tables.map((table) => Number(directory.query(`SELECT count(*) AS n FROM ${table}`)[0]?.n));
 }
 
+/** What a process leaves on disk that is killed now. */
+function killedCopy(): IndexDirectory {
+  const killed = new IndexDirectory();
+  for (const suffix of ['', '-wal']) copyFileSync(world.directory.file + suffix, killed.file + suffix);
+  return killed;
+}
+
+describe('a process that is killed between two saves', () => {
+  it('leaves an older index, by less than a quarter of a run, which goes on from there', () => {
+    const index = world.directory.open(BINDING, RUN);
+    const behind: number[] = [];
+    for (let end = PART; end <= 2 * RUN; end += PART) {
+      apply(index, end - PART, end);
+      const killed = killedCopy();
+      try {
+        const after = killed.open(BINDING, RUN);
+        const found = after.end(0);
+        expect(answers(after)).toEqual(expected(found));
+        behind.push(end - found);
+        apply(after, found, end);
+        expect([after.end(0), answers(after)]).toEqual([end, expected(end)]);
+        expect(killed.wiped).toEqual([]);
+      } finally {
+        killed.remove();
+      }
+    }
+    expect(new Set(behind)).toEqual(new Set([PART, 0]));
+  });
+
+  it('leaves all that was saved', () => {
+    const index = world.directory.open(BINDING, RUN);
+    apply(index, 0, PART);
+    index.save();
+    const killed = killedCopy();
+    try {
+      expect(killed.open(BINDING, RUN).end(0)).toBe(PART);
+    } finally {
+      killed.remove();
+    }
+  });
+});
+
 describe('a process that is killed between the transactions of a merge', () => {
   it('leaves an index with the same results, which finishes the merge after the restart', () => {
     const index = world.directory.open(BINDING, RUN);
@@ -40,9 +82,9 @@ describe('a process that is killed between the transactions of a merge', () => {
     let unfinished = 0;
     for (let end = MERGING; end <= MERGED; end += PART) {
       apply(index, end - PART, end);
-      const crashed = new IndexDirectory();
+      index.save();
+      const crashed = killedCopy();
       try {
-        for (const suffix of ['', '-wal']) copyFileSync(world.directory.file + suffix, crashed.file + suffix);
         const half = crashed.query('SELECT count(*) AS n FROM run_0 WHERE whole = 0 AND level = 1');
         unfinished += Number(half[0]?.n);
         const after = crashed.open(BINDING, RUN);
