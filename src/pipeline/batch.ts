@@ -8,6 +8,13 @@ import type { RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN } from './record-turns.ts';
 import type { TracePart } from './trace.ts';
 
+/**
+ * The most records of a part of large requests and bulk. What is made of them lives until they are answered, and each garbage collection copies
+ * it. The part holds its partition's turn while it is decided, and each of its reply topics may have to be looked up: small
+ * requests wait for that.
+ */
+const BULK_PART_MAX_RECORDS = RECORDS_PER_TURN;
+
 /** How a session observes and stops the work on its batch. */
 export interface BatchControl {
   /** False once the session has ended or the gate has closed; undecided requests are then left for later. */
@@ -51,11 +58,12 @@ async function processChunk(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
+  const maxStep = control.prepared === undefined ? PART_MAX_REQUESTS : BULK_PART_MAX_RECORDS;
   for (let from = 0; from < records.length && control.isCurrent(); ) {
     const bulk = deferBulk(records, from, control);
     from += bulk;
     if (bulk > 0) continue;
-    const step = untilBulk(records.slice(from, from + PART_MAX_REQUESTS), control);
+    const step = untilBulk(records.slice(from, from + maxStep), control);
     from += step.length;
     const tracePart = deps.tracing.received(partition);
     const { ready, error } = await withSchemas(deps.schemas, step, partition);
@@ -92,7 +100,7 @@ async function processReadable(
 ): Promise<void> {
   const { layout } = deps;
   const { deferrals, prepared } = control;
-  const intakes = await receiveAll(deps, records);
+  const intakes = await receiveAll(deps, records, prepared !== undefined);
   let through = -1;
   const cutting = { layout, idsFor: idsFor(deps, partition), deferrals, onlyLarge: prepared !== undefined };
   for (const part of cutIntoParts(intakes, cutting)) {
@@ -109,11 +117,11 @@ async function processReadable(
   if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to the other lane
 }
 
-async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[]): Promise<Intake[]> {
+async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[], areBulk: boolean): Promise<Intake[]> {
   const intakes: Intake[] = [];
   for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
     const some = records.slice(from, from + RECORDS_PER_TURN);
-    await deps.turns.take(some.length);
+    await (areBulk ? deps.turns.takeBulk(some.length) : deps.turns.take(some.length));
     for (const record of some) {
       if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
       intakes.push(receive(record, deps));

@@ -5,11 +5,6 @@ import type { RequestRecord } from './ports.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
-/**
- * The most requests of a part of large requests and bulk; records that are none only pass. The part holds its partition's turn while it is
- * decided, and each of its reply topics may have to be looked up: small requests wait for that, or for the time it keeps the event loop busy.
- */
-const LARGE_PART_MAX_REQUESTS = 200;
 /** A part keeps the generator busy for at most about this long; others wait for it. */
 const PART_MAX_GENERATOR_MS = 50;
 /** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
@@ -46,10 +41,8 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   const { layout, onlyLarge = false } = cutting;
   let part: Intake[] = [];
   let ids = 0;
-  let accepted = 0;
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
-  const maxAccepted = onlyLarge ? LARGE_PART_MAX_REQUESTS : PART_MAX_REQUESTS;
   for (const intake of intakes) {
     const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
     const isAskingMuch = isLarge(layout, asked);
@@ -57,18 +50,16 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const name = intake.kind === 'accepted' && isAskingMuch ? intake.name : undefined;
     if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
     let taken = name !== undefined && large.has(name) ? 0 : asked;
-    const isFull = part.length === PART_MAX_REQUESTS || accepted === maxAccepted || ids + taken > maxIds;
+    const isFull = part.length === PART_MAX_REQUESTS || ids + taken > maxIds;
     if (isFull && part.length > 0) {
       yield part;
       part = [];
       ids = 0;
-      accepted = 0;
       large.clear();
       taken = asked;
     }
     part.push(intake);
     ids += taken;
-    if (intake.kind === 'accepted') accepted += 1;
     if (name !== undefined) large.add(name);
   }
   yield part;

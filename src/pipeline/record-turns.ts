@@ -8,26 +8,42 @@ import type { Runtime } from '../async/runtime.ts';
 export const RECORDS_PER_TURN = 200;
 /** Steps of so few records never wait for their turn. */
 const FEW_RECORDS = 20;
+/** Bulk rests so long after each step while others are served, so it keeps the event loop busy for about a third of the time. */
+const BULK_REST_MS = 2;
+/** Others are expected for so long after the last ones came. */
+const OTHERS_EXPECTED_MS = 1_000;
 
 /**
  * Divides the work on records into turns of the event loop, so that heartbeats and other partitions go on beside any number
- * of records: one large step of all partitions together in each turn.
+ * of records: one large step of all partitions together in each turn, and one step of bulk at a time.
  */
 export class RecordTurns {
-  readonly #runtime: Pick<Runtime, 'nextTurn'>;
+  readonly #runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>;
   /** Records of steps that began in this turn, or in turns in which none had to wait. */
   #begun = 0;
   readonly #turns = new Mutex();
+  readonly #bulk = new Mutex();
+  #othersUntilMs = Number.NEGATIVE_INFINITY;
 
-  constructor(runtime: Pick<Runtime, 'nextTurn'>) {
+  constructor(runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>) {
     this.#runtime = runtime;
   }
 
   /** Resolves when a step of so many records, at most RECORDS_PER_TURN, may begin. */
   async take(records: number): Promise<void> {
+    this.#othersUntilMs = this.#runtime.monotonicMs() + OTHERS_EXPECTED_MS;
     this.#begun += records;
     if (this.#begun <= RECORDS_PER_TURN || records <= FEW_RECORDS) return;
     await this.#turns.run(() => this.#runtime.nextTurn());
+    this.#begun = records;
+  }
+
+  /** The same for a step of bulk, which lets others go first. */
+  async takeBulk(records: number): Promise<void> {
+    await this.#bulk.run(() => {
+      const areOthersExpected = this.#runtime.monotonicMs() < this.#othersUntilMs;
+      return areOthersExpected ? this.#runtime.sleep(BULK_REST_MS) : this.#runtime.nextTurn();
+    });
     this.#begun = records;
   }
 }

@@ -1,16 +1,35 @@
 import { describe, expect, it } from 'vitest';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 
+/** A loop whose turns are counted, with a clock at 0 until somebody sleeps or the test sets it. */
+class CountedLoop {
+  turn = 0;
+  nowMs = 0;
+
+  readonly monotonicMs = () => this.nowMs;
+
+  readonly nextTurn = async (): Promise<void> => {
+    await new Promise((resolve) => setImmediate(resolve));
+    this.turn += 1;
+  };
+
+  readonly sleep = async (delayMs: number): Promise<void> => {
+    await this.nextTurn();
+    this.nowMs += delayMs;
+  };
+}
+
 /** Takes these steps at the same time; returns the turn in which each began. */
 async function turnsOf(steps: readonly number[]): Promise<number[]> {
-  let turn = 0;
-  const turns = new RecordTurns({
-    nextTurn: async () => {
-      await new Promise((resolve) => setImmediate(resolve));
-      turn += 1;
-    },
-  });
-  return await Promise.all(steps.map((records) => turns.take(records).then(() => turn)));
+  const loop = new CountedLoop();
+  const turns = new RecordTurns(loop);
+  return await Promise.all(steps.map((records) => turns.take(records).then(() => loop.turn)));
+}
+
+/** Takes steps of bulk one after another; returns when each began, in ms. */
+async function bulkOf(turns: RecordTurns, loop: CountedLoop, steps: number): Promise<number[]> {
+  const begun = Array.from({ length: steps }, () => turns.takeBulk(200).then(() => loop.nowMs));
+  return await Promise.all(begun);
 }
 
 describe('steps of records', () => {
@@ -24,5 +43,22 @@ describe('steps of records', () => {
 
   it('of a few records do not wait for large ones', async () => {
     expect(await turnsOf([200, 200, 200, 20])).toEqual([0, 1, 2, 0]);
+  });
+});
+
+describe('steps of bulk', () => {
+  it('begin one in each turn, without a rest, when nobody else is served', async () => {
+    const loop = new CountedLoop();
+    expect(await bulkOf(new RecordTurns(loop), loop, 3)).toEqual([0, 0, 0]);
+    expect(loop.turn).toBe(3);
+  });
+
+  it('rest two milliseconds before each while others are served, and for a second afterwards', async () => {
+    const loop = new CountedLoop();
+    const turns = new RecordTurns(loop);
+    await turns.take(1);
+    expect(await bulkOf(turns, loop, 3)).toEqual([2, 4, 6]);
+    loop.nowMs = 1_000;
+    expect(await bulkOf(turns, loop, 2)).toEqual([1_000, 1_000]);
   });
 });

@@ -147,7 +147,7 @@ export class MemoryWorker {
       publisher: this.publisher,
       largePublisher: this.publisher,
       largeSlots: new Slots(LARGE_AT_ONCE),
-      turns: new RecordTurns({ nextTurn }),
+      turns: new RecordTurns({ nextTurn, sleep: () => nextTurn(), monotonicMs: () => 0 }),
       junk: new JunkLimits(options.junkRate ?? { perSecond: 10, burst: 1_000 }, { monotonicMs: () => 0 }),
       schemas: options.schemas,
       observe: {

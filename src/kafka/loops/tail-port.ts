@@ -17,6 +17,8 @@ export interface TailOptions {
   readonly maxBytesPerPartition: number;
   /** Whether dense batches are not read, but delivered as one record each. */
   readonly skipsDense?: boolean;
+  /** The records and headers of a chunk, 20,000 by default. */
+  readonly maxChunkItems?: number;
   readonly log?: WireLog;
   readonly onError?: (topic: string, partition: number, error: KafkaError) => void;
 }
