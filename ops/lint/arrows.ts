@@ -210,6 +210,21 @@ export function oversized(lines: ReadonlyMap<string, number>): string[] {
   return [...files, ...rooms];
 }
 
+/** Exported declarations, as the formatter writes them. */
+const EXPORTED = /^export (?:abstract |async )?(?:class|const|enum|function\*?|interface|type) (?<name>\w+)/gm;
+
+/** The names that two files export for two things, each as a sentence. `texts`: of each file, relative to src. */
+export function doubled(texts: ReadonlyMap<string, string>): string[] {
+  const exported = [...texts].flatMap(([file, text]) =>
+    [...text.matchAll(EXPORTED)].map(({ groups }) => ({ name: String(groups?.name), file })),
+  );
+  const byName = Map.groupBy(exported, ({ name }) => name);
+  return [...byName].flatMap(([name, places]) => {
+    const files = [...new Set(places.map(({ file }) => `src/${file}`))];
+    return files.length > 1 ? `${name} is exported by ${files.join(' and ')}: rename one by what it is` : [];
+  });
+}
+
 function main(): number {
   const files = globSync('**/*.ts', { cwd: SOURCE }).map((path) => path.replaceAll('\\', '/'));
   const texts = new Map(files.map((file) => [file, readFileSync(join(SOURCE, file), 'utf8')]));
@@ -218,7 +233,7 @@ function main(): number {
     return lines.map((line) => `src/${file}:${line} may not import this: see its row in ops/lint/arrows.ts`);
   });
   const lines = new Map([...texts].map(([file, text]) => [file, text.split('\n').length - 1]));
-  const faults = [...imports, ...oversized(lines)];
+  const faults = [...imports, ...oversized(lines), ...doubled(texts)];
   for (const fault of faults) process.stderr.write(`${fault}\n`);
   return faults.length === 0 ? 0 : 1;
 }

@@ -22,10 +22,10 @@ import {
   FORM_PARAMETERS,
   formOf,
   idOf,
-  keyOf,
   maxCountIn,
   orMalformed,
   type RequestedForm,
+  requestKeyOf,
   requireEmpty,
   requireNoOthers,
 } from './parameters.ts';
@@ -167,7 +167,12 @@ function addRoutes(app: FastifyInstance, options: ApiOptions): void {
     const query = request.query as Record<string, unknown>;
     const form = formOf(query, settings());
     const encoding = encodingOf(query);
-    return { form, encoding, count: countParameter(query, maxCountIn(form, maxCount)), key: keyOf(request.raw) };
+    return {
+      form,
+      encoding,
+      count: countParameter(query, maxCountIn(form, maxCount)),
+      key: requestKeyOf(request.raw),
+    };
   };
   const newIds = async (request: FastifyRequest, reply: FastifyReply) => {
     const { form, encoding, count, key } = wanted(request);
@@ -211,7 +216,7 @@ function addIdRoute(app: FastifyInstance, { layout, issuer, formKeys }: ApiOptio
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, FORM_PARAMETERS);
     const form = formOf(query, { layout, keys: formKeys?.() });
-    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, keyOf(request.raw));
+    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, requestKeyOf(request.raw));
     const value = form && orMalformed(() => form.format(firstIdOf(batch)));
     return send(reply, replayed, idBody(layout, batch, value));
   });

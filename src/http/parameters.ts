@@ -66,7 +66,7 @@ export function maxCountIn(form: RequestedForm | undefined, maxCount: number): n
 }
 
 /** How a response has its IDs: one by one with their fields, or as ranges. */
-export type Encoding = 'ids' | 'ranges';
+type Encoding = 'ids' | 'ranges';
 
 /** `encoding` of a query, ids without one. Throws 400 MALFORMED_REQUEST for another one, and for ranges with a form. */
 export function encodingOf({ encoding = 'ids', form }: Raw): Encoding {
@@ -106,7 +106,7 @@ export function idOf(text: string): bigint {
 }
 
 /** The Idempotency-Key of a request, if it has one. Throws as idempotencyKeyOf. */
-export function keyOf(request: IncomingMessage): string | undefined {
+export function requestKeyOf(request: IncomingMessage): string | undefined {
   return request.headers[KEY] === undefined ? undefined : idempotencyKeyOf(headerValues(request, KEY));
 }
 

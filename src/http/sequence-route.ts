@@ -4,7 +4,7 @@ import { checkSequence } from '../codec/request-checks.ts';
 import { formatNumber, numbersOf } from '../codec/sequence-format.ts';
 import type { Caller } from './callers.ts';
 import type { NumberIssuer, TakenNumbers } from './number-issuer.ts';
-import { countOf, keyOf, orMalformed, requireNoOthers } from './parameters.ts';
+import { countOf, orMalformed, requestKeyOf, requireNoOthers } from './parameters.ts';
 import { malformed, Problem } from './problem.ts';
 import { send } from './respond.ts';
 
@@ -30,7 +30,7 @@ export function addSequenceRoute(
     const query = request.query as Record<string, unknown>;
     requireNoOthers(query, ['count']);
     const count = countOf(query, MAX_NUMBERS);
-    const key = keyOf(request.raw);
+    const key = requestKeyOf(request.raw);
     if (key === undefined) throw noKey();
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort(GONE));

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { oversized, ROOMS } from '../../ops/lint/arrows.ts';
+import { doubled, oversized, ROOMS } from '../../ops/lint/arrows.ts';
 
 const files = (count: number, lines: number, room: string) =>
   new Map(Array.from({ length: count }, (_, i) => [`${room}/file${i}.ts`, lines] as const));
@@ -15,6 +15,23 @@ test('a file of more than 300 lines is reported, apart from tables and what is g
   expect(oversized(files(1, 300, 'cli'))).toEqual([]);
   expect(oversized(files(1, 301, 'cli'))).toEqual([expect.stringMatching(/^src\/cli\/file0\.ts has 301 lines/)]);
   expect(oversized(new Map([['config/variables.ts', 400]]))).toEqual([]);
+});
+
+test('a name that two files export is reported, but not one that a file passes on', () => {
+  const passedOn = "export { keyOf } from './a.ts';\nexport type { Key } from './a.ts';\n";
+  expect(
+    doubled(
+      new Map([
+        ['a.ts', 'export function keyOf() {}\n'],
+        ['index.ts', passedOn],
+      ]),
+    ),
+  ).toEqual([]);
+  const texts = new Map([
+    ['a.ts', 'export function keyOf() {}\n'],
+    ['b.ts', 'export const keyOf = 1;\n'],
+  ]);
+  expect(doubled(texts)).toEqual(['keyOf is exported by src/a.ts and src/b.ts: rename one by what it is']);
 });
 
 test('each folder of the source has a budget', () => {

@@ -21,7 +21,7 @@ export async function describeGroup(brokers: Brokers, groupId: string): Promise<
 const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
 
 /** A worker in the request group. */
-export interface GroupMember {
+export interface DescribedMember {
   /** Its instance ID, by which it keeps its partitions across restarts. */
   readonly name: string;
   /** The address from which it connects, as the coordinator sees it. */
@@ -32,7 +32,7 @@ export interface GroupMember {
 }
 
 /** The members of a group of workers, by name; none if it does not exist. Rejects with a KafkaError. */
-export async function groupMembers(brokers: Brokers, groupId: string): Promise<readonly GroupMember[]> {
+export async function groupMembers(brokers: Brokers, groupId: string): Promise<readonly DescribedMember[]> {
   const members = (await describeGroup(brokers, groupId))?.members ?? [];
   const named = members.map(({ memberId, clientHost, assignment }) => {
     const name = memberId.replace(STATIC_SUFFIX, '');
@@ -50,7 +50,7 @@ export function hostOf({ clientHost }: Pick<Group['members'][number], 'clientHos
 const STATIC_SUFFIX = /-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** What the leader has assigned; nothing that another version wrote in an unknown format. */
-function shareOf(assignment: Buffer): Pick<GroupMember, 'owned' | 'standbys'> {
+function shareOf(assignment: Buffer): Pick<DescribedMember, 'owned' | 'standbys'> {
   try {
     const { assigned, userData } = decodeAssignment(assignment);
     const { standbys = [] } = (userData === null ? undefined : decodeStandbys(userData)) ?? {};
