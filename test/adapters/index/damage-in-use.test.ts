@@ -1,6 +1,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { OpenRun } from '../../../src/adapters/index/open-run.ts';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { expectRestorable, fill, KEYS, RUN_OF_MANY, some } from './damaged-index.ts';
 import { at, BINDING, keyOf, perTest, toTheEnd } from './index-directory.ts';
@@ -59,6 +60,7 @@ describe('while the index is in use', () => {
         index.save();
       },
     ],
+    ['a failure half way through the entries of a part', failToAdd, (index) => index.apply(0, some(KEYS, 3))],
     ["a wipe that can't be committed", failCommits, (index) => index.wipe(0, 0)],
     ["an expiry that can't be committed", failCommits, (index) => index.expire(0, KEYS)],
     ["a deletion that can't be committed", failCommits, (index) => toTheEnd(() => index.drop(1))],
@@ -126,6 +128,17 @@ describe('while the index is in use', () => {
     expect([index.end(0), world.directory.wiped]).toEqual([KEYS, []]);
   });
 });
+
+/** Makes the second entry from now on fail, once. */
+function failToAdd(): void {
+  const { add } = OpenRun.prototype;
+  let added = 0;
+  vi.spyOn(OpenRun.prototype, 'add').mockImplementation(function (this: OpenRun, hash: number, offset: number) {
+    added += 1;
+    if (added === 2) throw new RangeError('no entry today');
+    add.call(this, hash, offset);
+  });
+}
 
 /** Makes the next commit fail, once, with an error that isn't SQLite's own. */
 function failCommits(): void {
