@@ -23,8 +23,11 @@ import { type KeptCopy, logRestores } from './restore-log.ts';
 const RECOGNITION_MS = 5_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
-/** How much of a partition with few requests a crash can remove from the index, to be read again. */
-const SAVE_INTERVAL_MS = 1_000;
+/**
+ * What a killed worker forgets at most. It reads that from the ledger again; if the ledger has lost it meanwhile, nothing shows that
+ * it was there.
+ */
+const SAVE_INTERVAL_MS = 200;
 
 /**
  * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
