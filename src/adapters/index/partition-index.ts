@@ -180,9 +180,18 @@ export class PartitionIndex {
     if (row !== undefined) this.#sequences.set(name, row);
   }
 
-  /** Writes what is in memory alone. */
+  /** Whether the disk has everything. */
+  get isSaved(): boolean {
+    return this.#open.isSaved(this.end);
+  }
+
+  /** Writes what is in memory alone, in the caller's transaction. An end without its entries would make the index lie. */
   save(): void {
-    if (!this.#open.isSaved(this.end)) this.#commit(() => undefined);
+    this.#open.save(this.end);
+    this.#merge();
+    this.#sequences.save();
+    this.#state = { ...this.#state, sequences: this.#sequences.size };
+    this.#saved.save(this.#state);
   }
 
   wipe(from: number): void {
@@ -218,15 +227,10 @@ export class PartitionIndex {
     return hasMore;
   }
 
-  /** Entries and state change in one transaction: an end without its entries would make the index lie. */
   #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
-      this.#open.save(this.end);
-      this.#merge();
-      this.#sequences.save();
-      this.#state = { ...this.#state, sequences: this.#sequences.size };
-      this.#saved.save(this.#state);
+      this.save();
     });
   }
 }

@@ -5,7 +5,16 @@ import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
-import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
+import {
+  inTransaction,
+  isStoreError,
+  lockDirectory,
+  openError,
+  openStore,
+  replaceStore,
+  type Store,
+  sqliteResult,
+} from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 10;
@@ -145,7 +154,11 @@ export class SqliteIndex implements LedgerCopies {
 
   save(): void {
     this.#guarded(() => {
-      for (const partition of this.#loaded.values()) partition.save();
+      const unsaved = [...this.#loaded.values()].filter(({ isSaved }) => !isSaved);
+      if (unsaved.length === 0) return;
+      inTransaction(this.#store.db, () => {
+        for (const partition of unsaved) partition.save();
+      });
     });
   }
 
