@@ -56,3 +56,25 @@ describe('a marker with a late answer about the request topic', () => {
     expect(lastOf(topic)).toEqual({ kind: 'marker', end: 3, through: 7 });
   });
 });
+
+describe('a marker by a worker that knows the request at offset 4', () => {
+  /** Writes a marker while the request topic ends at an offset; returns its `through`. */
+  async function markedAt(requestEnd: number): Promise<number> {
+    const topic = new MemoryLedger(1, () => 1_700_000_000_000);
+    topic.land(0, [entry('a', { requestOffset: 4 })]);
+    topic.requestEnds.set(0, requestEnd);
+    const { worker, ledger, answer } = asked(topic);
+    worker.catchUp();
+    answer();
+    await ledger.mark(0);
+    return (lastOf(topic) as { readonly through: number }).through;
+  }
+
+  it.each([4, 3, 0])('is not written while requests end at %d: it would cover requests to come', async (requestEnd) => {
+    await expect(markedAt(requestEnd)).rejects.toMatchObject({ code: 'REQUESTS_RECREATED' });
+  });
+
+  it('is written when that request is the last one', async () => {
+    expect(await markedAt(5)).toBe(4);
+  });
+});

@@ -52,12 +52,6 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'a marker just beyond the end of the requests',
-    scenario: 'lost-requests',
-    firstSeed: 505,
-    patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known > requestEnd) {')],
-  },
-  {
     name: 'a marker refused at the end of the requests',
     patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known + 1 >= requestEnd) {')],
   },
