@@ -27,7 +27,7 @@ const EXPIRE_INTERVAL_MS = 10_000;
  * What a killed worker forgets at most. It reads that from the ledger again; if the ledger has lost it meanwhile, nothing shows that
  * it was there.
  */
-const SAVE_INTERVAL_MS = 200;
+const SAVE_INTERVAL_MS = 1_000;
 
 /**
  * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
