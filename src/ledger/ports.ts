@@ -139,8 +139,11 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
    * do. The first call unloads it.
    */
   drop(partition: number): boolean;
-  /** Writes to disk what was applied and is in memory alone; a crash loses that, and the reader reads it again. */
-  save(): void;
+  /**
+   * Writes to disk what was applied to a partition and is in memory alone; returns whether there was anything. A crash loses
+   * that, and it is read from the ledger again.
+   */
+  save(partition: number): boolean;
 }
 
 /** Does a step of a part and measures how long it takes, whether or not it succeeds. */

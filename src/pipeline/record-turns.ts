@@ -8,7 +8,7 @@ import type { Runtime } from '../async/runtime.ts';
 export const RECORDS_PER_TURN = 200;
 /** Steps of so few records never wait for their turn. */
 const FEW_RECORDS = 20;
-/** Bulk rests so long after each step while others are served, so it keeps the event loop busy for about a third of the time. */
+/** Bulk rests so long before each step, which takes about a millisecond, while others are served. */
 const BULK_REST_MS = 2;
 /** Others are expected for so long after the last ones came. */
 const OTHERS_EXPECTED_MS = 1_000;

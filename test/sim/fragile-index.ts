@@ -98,8 +98,9 @@ class Opened implements LedgerCopies {
     return this.#index.drop(partition);
   }
 
-  save(): void {
+  save(partition: number): boolean {
     this.#requireSound();
+    return this.#index.save(partition);
   }
 
   placesOf(partition: number, key: Buffer): readonly number[] {

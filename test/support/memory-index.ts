@@ -55,8 +55,10 @@ export class MemoryIndex implements LedgerCopies {
     return false;
   }
 
-  /** Does nothing: what is in memory is all there is. */
-  save(): void {}
+  /** Writes nothing: what is in memory is all there is. */
+  save(_partition: number): boolean {
+    return false;
+  }
 
   /** Closes the index as an exiting process leaves it. */
   [Symbol.dispose](): void {

@@ -4,7 +4,7 @@ import { hashIn, ITEM_WORDS, type Items, placeIn, sortItems } from './items.ts';
 import { RecentKeys } from './recent-keys.ts';
 import { asBuffer, requireIntact } from './store.ts';
 
-/** The share of a run that may be in memory alone. Half of it is what a crash loses on average, and reads from the ledger again. */
+/** The share of a run that may be in memory alone. A crash loses that, and it is read from the ledger again. */
 const UNSAVED_SHARE = 1 / 4;
 
 /** The newest entries of a partition, which will become the next run: in memory, and on disk one row per save. */
@@ -69,17 +69,17 @@ export class OpenRun {
 
   /** Whether so much is unsaved with the entries up to `end` that it must be saved, as a full run must be. */
   isDue(end: number): boolean {
-    return end >= this.limit || end - this.#savedTo >= this.#entries * UNSAVED_SHARE;
+    return end >= this.limit || this.unsaved(end) >= this.#entries * UNSAVED_SHARE;
   }
 
-  /** Whether the disk has the entries up to `end`. */
-  isSaved(end: number): boolean {
-    return end === this.#savedTo;
+  /** How many of the entries up to `end` are in memory alone. */
+  unsaved(end: number): number {
+    return end - this.#savedTo;
   }
 
   /** Writes what was added since the last save, for the entries up to `end`. */
   save(end: number): void {
-    if (this.isSaved(end)) return;
+    if (this.unsaved(end) === 0) return;
     const items = this.#keys.since(this.#saved);
     const bytes = new Uint8Array(items.buffer);
     const from = this.#savedTo;

@@ -36,8 +36,6 @@ export class PartitionIndex {
   readonly #runs: SealedRuns;
   readonly #sequences: SequenceTable;
   #state: State;
-  /** The number of entries since runs were last merged. */
-  #unmerged = 0;
 
   constructor(db: DatabaseSync, partition: number, parts: PartitionParts, seed: HashSeed) {
     const { state, saved, open, runs, sequences } = parts;
@@ -92,7 +90,7 @@ export class PartitionIndex {
   }
 
   /**
-   * Reads all records before it adds any: an unreadable entry leaves the index unchanged. A transaction costs as much as a hundred
+   * Reads all records before it adds any: an unreadable entry leaves the index unchanged. A transaction costs as much as 15
    * entries, so these are in memory until it pays.
    */
   apply(records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
@@ -127,7 +125,6 @@ export class PartitionIndex {
   /** Adds records to the open run, which has room for them, and seals it when it is full. */
   #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
     this.#read(records, positions, firsts);
-    this.#unmerged += records.length;
     if (this.end === this.#open.limit) this.#seal();
   }
 
@@ -163,16 +160,11 @@ export class PartitionIndex {
 
   #seal(): void {
     const { end, recent, opened } = this.#state;
+    const unsaved = this.#open.unsaved(end);
     this.#runs.seal(this.#open.sorted(), { first: this.#open.first, end, requests: recent, appended: opened });
     this.#open.restart(end);
     this.#state = { ...this.#state, recent: -1, opened: undefined };
-    this.#merge();
-  }
-
-  /** Merges what is due. */
-  #merge(): void {
-    this.#runs.merge(this.#unmerged);
-    this.#unmerged = 0;
+    this.#runs.merge(unsaved);
   }
 
   #change({ name, position, place }: SequenceChange): void {
@@ -180,18 +172,11 @@ export class PartitionIndex {
     if (row !== undefined) this.#sequences.set(name, row);
   }
 
-  /** Whether the disk has everything. */
-  get isSaved(): boolean {
-    return this.#open.isSaved(this.end);
-  }
-
-  /** Writes what is in memory alone, in the caller's transaction. An end without its entries would make the index lie. */
-  save(): void {
-    this.#open.save(this.end);
-    this.#merge();
-    this.#sequences.save();
-    this.#state = { ...this.#state, sequences: this.#sequences.size };
-    this.#saved.save(this.#state);
+  /** Writes what is in memory alone; returns whether there was anything. */
+  save(): boolean {
+    if (this.#open.unsaved(this.end) === 0) return false;
+    this.#commit(() => undefined);
+    return true;
   }
 
   wipe(from: number): void {
@@ -227,10 +212,16 @@ export class PartitionIndex {
     return hasMore;
   }
 
+  /** Entries and state change in one transaction: an end without its entries would make the index lie. */
   #commit(change: () => void): void {
     inTransaction(this.#db, () => {
       change();
-      this.save();
+      const unsaved = this.#open.unsaved(this.end);
+      this.#open.save(this.end);
+      this.#runs.merge(unsaved);
+      this.#sequences.save();
+      this.#state = { ...this.#state, sequences: this.#sequences.size };
+      this.#saved.save(this.#state);
     });
   }
 }

@@ -5,16 +5,7 @@ import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
-import {
-  inTransaction,
-  isStoreError,
-  lockDirectory,
-  openError,
-  openStore,
-  replaceStore,
-  type Store,
-  sqliteResult,
-} from './store.ts';
+import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 10;
@@ -152,14 +143,8 @@ export class SqliteIndex implements LedgerCopies {
     return this.#guarded(() => this.#of(partition).apply(records, firsts));
   }
 
-  save(): void {
-    this.#guarded(() => {
-      const unsaved = [...this.#loaded.values()].filter(({ isSaved }) => !isSaved);
-      if (unsaved.length === 0) return;
-      inTransaction(this.#store.db, () => {
-        for (const partition of unsaved) partition.save();
-      });
-    });
+  save(partition: number): boolean {
+    return this.#guarded(() => this.#of(partition).save());
   }
 
   wipe(partition: number, from: number): void {
@@ -183,11 +168,10 @@ export class SqliteIndex implements LedgerCopies {
 
   /** What can't be saved any more will be read from the ledger again. */
   #saveAtLast(): void {
-    if (this.#refusal !== undefined || this.#store === undefined) return;
     try {
-      this.save();
+      for (const partition of this.#loaded.keys()) this.save(partition);
     } catch (error) {
-      if (!(error instanceof IdallocError)) throw error; // else an event has reported it
+      if (!(error instanceof IdallocError)) throw error; // else an event has reported it, or the index is closed
     }
   }
 

@@ -14,7 +14,7 @@ const GRACE_MS = 3_000;
 const REDELIVER_MS = 1_000;
 /** About 1 ms of work. */
 const RECORDS_PER_TURN = 2_000;
-/** About 8 MB: a few KiB of a fetch can decompress to a million records. A tenth of that costs a fifth of a worker's throughput. */
+/** About 8 MB: a few KiB of a fetch can decompress to a million records. */
 const MAX_CHUNK_ITEMS = 20_000;
 
 /**

@@ -57,7 +57,7 @@ describe('while the index is in use', () => {
       failCommits,
       (index) => {
         index.apply(0, some(KEYS, 1));
-        index.save();
+        index.save(0);
       },
     ],
     ['a failure half way through the entries of a part', failToAdd, (index) => index.apply(0, some(KEYS, 3))],

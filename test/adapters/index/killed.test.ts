@@ -65,7 +65,7 @@ describe('a process that is killed between two saves', () => {
   it('leaves all that was saved', () => {
     const index = world.directory.open(BINDING, RUN);
     apply(index, 0, PART);
-    index.save();
+    index.save(0);
     const killed = killedCopy();
     try {
       expect(killed.open(BINDING, RUN).end(0)).toBe(PART);
@@ -82,7 +82,7 @@ describe('a process that is killed between the transactions of a merge', () => {
     let unfinished = 0;
     for (let end = MERGING; end <= MERGED; end += PART) {
       apply(index, end - PART, end);
-      index.save();
+      index.save(0);
       const crashed = killedCopy();
       try {
         const half = crashed.query('SELECT count(*) AS n FROM run_0 WHERE whole = 0 AND level = 1');
