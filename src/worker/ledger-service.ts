@@ -194,12 +194,10 @@ export class LedgerService implements Disposable {
   /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. */
   async #save(): Promise<void> {
     const { runtime, log } = this.#context;
-    for (const partition of this.#readings.keys()) {
-      try {
-        if (this.#disk.save(partition)) await runtime.nextTurn();
-      } catch (error) {
-        log.warn({ partition, error: describeError(error) }, 'saving the index failed');
-      }
+    try {
+      for (const partition of this.#readings.keys()) if (this.#disk.save(partition)) await runtime.nextTurn();
+    } catch (error) {
+      log.warn({ error: describeError(error) }, 'saving the index failed'); // of all partitions, since they share a store
     }
   }
 
