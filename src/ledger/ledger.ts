@@ -131,6 +131,15 @@ export class Ledger {
   }
 
   /**
+   * Reads the partition to the end that its leader reports now. Call within a turn of the partition. Rejects as `inTurn` does, or
+   * with KAFKA_UNAVAILABLE when the leader does not answer.
+   */
+  async catchUp(partition: number): Promise<void> {
+    await this.#reachEnd(partition);
+    this.#requireTrusted(partition);
+  }
+
+  /**
    * Appends and settles. Afterwards the index holds the first entry of each key, ours or an earlier one. Rejects with
    * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
    * was found wrong meanwhile (the entries are in the log).
@@ -239,15 +248,19 @@ export class Ledger {
       release();
       // Whatever of a sequence is still under way is void behind a marker: so what is refused from now on gets no number later.
       if (draft.entries.some(({ entry }) => isOfSequence(entry))) this.requireMarker(partition);
-      await this.#catchUp(partition, error);
+      await this.#catchUpAfter(partition, error);
       throw error;
     }
   }
 
+  async #reachEnd(partition: number): Promise<void> {
+    await this.#of(partition).reached(await this.#log.endOffset(partition));
+  }
+
   /** After an unanswered append: its entries, if they arrived, are read before the requests are retried. */
-  async #catchUp(partition: number, cause: unknown): Promise<void> {
+  async #catchUpAfter(partition: number, cause: unknown): Promise<void> {
     try {
-      await this.#of(partition).reached(await this.#log.endOffset(partition));
+      await this.#reachEnd(partition);
     } catch (error) {
       throw new IdallocError(
         'APPEND_UNANSWERED',

@@ -9,7 +9,7 @@ import type { LedgerIndex } from '../ledger/ports.ts';
 import { type ChargeDeps, charged, type Refused, withoutTopic, wouldRefuse } from './charges.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import { type Accepted, hasTwins } from './intake.ts';
-import { doubtOf, Numbering } from './numbering.ts';
+import { doubtOf, isRevocable, Numbering } from './numbering.ts';
 
 /** The dependencies of `decide`. */
 export interface DecisionDeps extends ChargeDeps, DraftDeps {
@@ -56,6 +56,9 @@ interface Due {
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
  * after settling, never what this worker tried to write. Numbers of a sequence that turn out void are drafted again, and a
  * decision that proves old is renewed; rejects with OVERTAKEN when that was in vain several times.
+ *
+ * A refusal that an operator's command ends is confirmed first, by reading the ledger to its end: once for all of them. So
+ * whoever sends a request after the command had succeeded is not refused by a worker that has yet to read about it.
  */
 export async function decide(
   deps: DecisionDeps,
@@ -64,12 +67,31 @@ export async function decide(
   prepared?: Prepared,
 ): Promise<Decision[]> {
   const decisions = new Array<Decision | undefined>(part.length);
+  const all = part.map((accepted, at) => ({ at, accepted }));
+  await decideAll(deps, partition, all, decisions, prepared);
+  const refused = all.filter(({ at }) => isRevocable(decisions[at]));
+  if (refused.length > 0) {
+    await deps.ledger.catchUp(partition);
+    for (const { at } of refused) decisions[at] = undefined;
+    await decideAll(deps, partition, refused, decisions, prepared);
+  }
+  return decisions as Decision[];
+}
+
+/** Decides these, drafting numbers again that turn out void. */
+async function decideAll(
+  deps: DecisionDeps,
+  partition: number,
+  all: readonly Due[],
+  decisions: (Decision | undefined)[],
+  prepared: Prepared | undefined,
+): Promise<void> {
   const rests = new Backoff(REST_MS, () => deps.runtime.random());
-  let due: readonly Due[] = part.map((accepted, at) => ({ at, accepted }));
+  let due = all;
   for (let tries = 1; ; tries += 1) {
     await decideDue(deps, partition, due, decisions, prepared);
     due = due.filter(({ at }) => decisions[at] === undefined);
-    if (due.length === 0) return decisions as Decision[];
+    if (due.length === 0) return;
     if (tries === MAX_DRAFTS) throw overtaken(partition, due);
     await deps.runtime.sleep(rests.nextMs());
   }

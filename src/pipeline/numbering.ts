@@ -1,4 +1,5 @@
 import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow } from '../core/sequence.ts';
+import type { ErrorCode } from '../errors.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import type { Refused } from './charges.ts';
 import type { Accepted } from './intake.ts';
@@ -49,6 +50,18 @@ export function doubtOf(index: Rows, partition: number, { request }: Accepted): 
   if (floor === undefined) return undefined;
   const message = `the ledger has lost entries of the sequence ${sequence}, of which numbers up to ${floor - 1} may have been given out: an operator continues it with 'idalloc sequence restart ${sequence} --at ${floor}', or a higher number`;
   return { kind: 'refused', code: 'SEQUENCE_FORGOTTEN', message };
+}
+
+/** The refusals that last until a statement. A closed sequence stays closed. */
+const REVOCABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'UNKNOWN_SEQUENCE',
+  'SEQUENCE_EXHAUSTED',
+  'SEQUENCE_FORGOTTEN',
+]);
+
+/** Whether a decision is a refusal that a statement of the sequence ends: one that the index has not read yet may have done so. */
+export function isRevocable(decision: Refused | { readonly kind: string } | undefined): boolean {
+  return decision !== undefined && 'code' in decision && REVOCABLE.has(decision.code);
 }
 
 function messageOf(code: SequenceRefusal, sequence: string, known: SequenceRow['known']): string {

@@ -1,8 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { wallMs } from '../../src/core/units.ts';
+import { IdallocError } from '../../src/errors.ts';
 import type { LedgerEntries } from '../../src/ledger/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
@@ -15,6 +16,7 @@ import {
 } from '../support/memory-worker.ts';
 
 const NOW_MS = 1_700_000_000_000;
+const STATEMENT_OF_TICKETS = Buffer.concat([Buffer.of(3), Buffer.from('tickets')]);
 
 /** A worker over a ledger that has the sequence `invoices`, from 1. */
 function world(options: Partial<MemoryWorkerOptions> = {}, fields: Parameters<typeof statement>[1] = {}) {
@@ -91,8 +93,7 @@ describe('numbers of a sequence', () => {
 
   it('are those of their sequence alone', async () => {
     const { worker, topic } = world();
-    const other = statement(1, { next: 500 });
-    topic.land(0, [{ ...other, key: Buffer.concat([Buffer.of(3), Buffer.from('tickets')]) }]);
+    topic.land(0, [{ ...statement(1, { next: 500 }), key: STATEMENT_OF_TICKETS }]);
     worker.catchUp();
     await worker.serve([wanted(0, 'a', 2), wanted(1, 'a', 3, 'tickets'), wanted(2, 'b'), wanted(3, 'b', 1, 'tickets')]);
     expect(gists(worker)).toEqual(['1+2', '500+3', '3+1', '503+1']);
@@ -139,6 +140,30 @@ describe('a request for numbers that gets none', () => {
     const { worker } = world({}, { max: 3 });
     await worker.serve([wanted(0, 'a', 2), wanted(1, 'b', 2), wanted(2, 'c')]);
     expect(gists(worker)).toEqual(['1+2', 'SEQUENCE_EXHAUSTED', '3+1']);
+  });
+
+  it('gets them all the same once the ledger has the statement that ends the refusal, read or not', async () => {
+    const { worker, topic } = world({}, { next: 9, max: 10 });
+    const statements = [statement(1, { next: 9, max: 20 }), { ...statement(2), key: STATEMENT_OF_TICKETS }];
+    topic.land(0, statements);
+    await worker.serve([wanted(0, 'a', 3), wanted(1, 'b', 1, 'tickets'), request(2, 'c'), wanted(3, 'd', 1, 'other')]);
+    expect(gists(worker)).toEqual(['9+3', '1+1', '0+1', 'UNKNOWN_SEQUENCE']);
+  });
+
+  it('costs one look at the end of the ledger with all others of its part, and numbers and IDs cost none', async () => {
+    const { worker } = world();
+    await worker.serve([wanted(0, 'a'), request(1, 'b')]);
+    expect(worker.endsRead).toBe(0);
+    await worker.serve([wanted(2, 'c', 1, 'other'), wanted(3, 'd', 1, 'unknown'), wanted(4, 'e')]);
+    expect(worker.endsRead).toBe(1);
+  });
+
+  it('is not refused while the end of the ledger is unknown', async () => {
+    const { worker } = world();
+    vi.spyOn(worker.ledger, 'catchUp').mockRejectedValueOnce(new IdallocError('KAFKA_UNAVAILABLE', 'no broker'));
+    const asked = worker.serve([wanted(0, 'a', 1, 'other')]);
+    await expect(asked).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE', retryable: true });
+    expect(worker.replies()).toEqual([]);
   });
 
   it('gets its numbers again when the sequence is closed since', async () => {
@@ -276,7 +301,6 @@ describe('a sequence whose log lost entries', () => {
     });
     const { high } = topic.bounds(0);
     topic.land(0, [statement(high, { next: 4 })]);
-    worker.catchUp();
     await worker.serve([wanted(2, 'b')]);
     expect(gists(worker).slice(3)).toEqual(['4+1']);
   });

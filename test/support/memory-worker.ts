@@ -82,6 +82,8 @@ export class MemoryWorker {
   readonly steps: string[] = [];
   /** How many requests let others go first. */
   deferred = 0;
+  /** How often the end of the ledger was requested. */
+  endsRead = 0;
   readonly restarts: string[] = [];
   readonly timers = new ManualTimers();
   readonly publisher = new MemoryPublisher();
@@ -212,7 +214,10 @@ export class MemoryWorker {
         this.events.push(`appended at ${appended.baseOffset}`);
         return appended;
       },
-      endOffset: (partition) => log.endOffset(partition),
+      endOffset: (partition) => {
+        this.endsRead += 1;
+        return log.endOffset(partition);
+      },
       requestEnd: (partition, known) => log.requestEnd(partition, known),
     };
   }
