@@ -22,8 +22,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/ledger/ledger.ts',
-        'await this.#catchUp(partition, error);\n      throw error;',
-        'await this.#catchUp(partition, error);\n      return { baseOffset: this.#index.end(partition), appendedAtMs: 0 };',
+        'await this.#catchUpAfter(partition, error);\n      throw error;',
+        'await this.#catchUpAfter(partition, error);\n      return { baseOffset: this.#index.end(partition), appendedAtMs: 0 };',
       ),
     ],
   },
