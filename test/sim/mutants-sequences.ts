@@ -87,16 +87,4 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
       patch('src/core/sequence.ts', 'stated, floor: next < least ? least : undefined }', 'stated, floor: undefined }'),
     ],
   },
-  {
-    name: 'a floor is not saved',
-    scenario: 'lost-tail',
-    firstSeed: 833,
-    patches: [
-      patch(
-        'src/adapters/index/sequence-table.ts',
-        'stated?.appendedAtMs ?? null, floor ?? null]',
-        'stated?.appendedAtMs ?? null, null]',
-      ),
-    ],
-  },
 ];

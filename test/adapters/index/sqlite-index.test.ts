@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { examplesOf } from '../../support/examples.ts';
-import { entry } from '../../support/memory-records.ts';
+import { entry, numbers, statement } from '../../support/memory-records.ts';
 import { at, BINDING, keyOf, marker, perTest, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
@@ -37,6 +37,30 @@ describe('an index on disk', () => {
     expect(after.placesOf(0, keyOf('a'))).toEqual([0, 2]);
     after.apply(0, [at(3, entry('a')), at(4, entry('c'))]);
     expect([after.placesOf(0, keyOf('a')), after.placesOf(0, keyOf('c'))]).toEqual([[0, 2, 3], [4]]);
+    expect(world.directory.wiped).toEqual([]);
+  });
+
+  it('keeps what it knows of sequences across a restart, and below which number it knows nothing', () => {
+    const restarted = (index: SqliteIndex) => {
+      const rows = [0, 1].map((partition) => index.sequence(partition, 'invoices'));
+      world.directory.close(index);
+      const after = world.directory.open();
+      expect([0, 1].map((partition) => after.sequence(partition, 'invoices'))).toEqual(rows);
+      return { after, rows };
+    };
+    const stated = at(0, statement(0, { next: 7, step: 2, format: 'INV-{number:6}' }));
+    const before = world.directory.open();
+    before.apply(0, [stated, at(1, numbers('a', { at: 1, first: 7, count: 4, step: 2 }))]);
+    before.apply(1, [at(0, statement(0, { next: 99, closed: true }))]);
+    const { after, rows } = restarted(before);
+    expect(rows).toMatchObject([{ known: { next: 15 }, stated: { offset: 0 } }, { known: { closed: true } }]);
+    for (const partition of [0, 1]) after.wipe(partition, 0);
+    after.apply(0, [stated]);
+    const doubted = [
+      { known: { next: 7 }, floor: 15 },
+      { known: undefined, stated: undefined, floor: 99 },
+    ];
+    expect(restarted(after).rows).toMatchObject(doubted);
     expect(world.directory.wiped).toEqual([]);
   });
 
