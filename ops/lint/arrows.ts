@@ -49,7 +49,7 @@ export const ROOMS: readonly Room[] = [
     packages: ['node:*', 'node:module'],
   },
   { room: 'core', lines: 1400, imports: ['errors.ts'] },
-  { room: 'async', lines: 200 },
+  { room: 'async', lines: 230 },
   { room: 'codec', lines: 3600, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
@@ -59,7 +59,7 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'identity', lines: 1850, imports: WAITING },
   { room: 'ledger', lines: 1150, imports: WAITING },
-  { room: 'pipeline', lines: 2600, imports: [...WAITING, 'ledger'] },
+  { room: 'pipeline', lines: 2625, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
     lines: 550,
@@ -74,7 +74,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/wire',
-    lines: 3400,
+    lines: 3410,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },

@@ -1,3 +1,4 @@
+import { Bag, type InBag } from '../../async/bag.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { AppendQueue } from '../../kafka/loops/append-queue.ts';
@@ -30,6 +31,8 @@ const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
 /** The time limit of one append, including those before it, since partitions take one at a time and brokers answer in order. */
 const APPEND_TIMEOUT_MS = 10_000;
+/** Queues that are not in use are dropped when there are twice as many as after the last time, and at least this many. */
+const MIN_DROP = 1_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
 
@@ -48,6 +51,13 @@ interface Target {
   readonly partition: number;
 }
 
+/** Records on their way to places: partitions of a topic. */
+interface Sending extends InBag {
+  readonly partition: number;
+  readonly topic: string;
+  readonly places: Iterable<number>;
+}
+
 const DELIVERED: Delivery = Object.freeze({ ok: true });
 
 /**
@@ -60,13 +70,10 @@ const DELIVERED: Delivery = Object.freeze({ ok: true });
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
   /** Where records are being sent to, by topic of each publication. */
-  readonly #sending = new Set<{
-    readonly partition: number;
-    readonly topic: string;
-    readonly places: Iterable<number>;
-  }>();
-  /** By topic and partition; those in use. */
-  readonly #queues = new Map<string, AppendQueue>();
+  readonly #sending = new Bag<Sending>();
+  /** By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see `Bag`. */
+  #queues = new Map<string, AppendQueue>();
+  #dropAt = MIN_DROP;
   #keyless = 0;
 
   constructor(options: KafkaPublisherOptions) {
@@ -114,9 +121,9 @@ export class KafkaPublisher implements Publisher {
         continue;
       }
       const addressed = this.#address(left, status.partitions, publication);
-      const sending = { partition: publication.partition, topic, places: [...addressed.keys()] };
+      const sending = { place: 0, partition: publication.partition, topic, places: [...addressed.keys()] };
       this.#sending.add(sending);
-      const errors = await this.#sendAll(topic, addressed, publication).finally(() => this.#sending.delete(sending));
+      const errors = await this.#sendAll(topic, addressed, publication).finally(() => this.#sending.remove(sending));
       if (errors.length === 0) {
         if (status.onProbation && addressed.size > 0) topics.clear(topic);
         return;
@@ -225,10 +232,15 @@ export class KafkaPublisher implements Publisher {
       maxRecords: to.topic === requestTopic ? MANY_RECORDS : BATCH_MAX_RECORDS,
       maxBytes: BATCH_MAX_BYTES,
       isOfRecord: (error) => isRecordError(kafkaErrorCode(error)),
-      onIdle: () => this.#queues.delete(name),
     });
+    if (this.#queues.size >= this.#dropAt) this.#dropIdle();
     this.#queues.set(name, queue);
     return queue;
+  }
+
+  #dropIdle(): void {
+    this.#queues = new Map([...this.#queues].filter(([, { isIdle }]) => !isIdle));
+    this.#dropAt = Math.max(MIN_DROP, 2 * this.#queues.size);
   }
 
   async #sendHalves(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {

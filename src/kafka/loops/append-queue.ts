@@ -10,8 +10,6 @@ export interface AppendQueueOptions {
   readonly maxBytes: number;
   /** Whether an error may be due to one record: what shared the append is then appended alone. By default none is. */
   readonly isOfRecord?: (error: unknown) => boolean;
-  /** Nothing waits any more. */
-  readonly onIdle?: () => void;
 }
 
 /** Records of one caller, which are appended together. */
@@ -45,6 +43,11 @@ export class AppendQueue {
     this.#options = options;
   }
 
+  /** Nothing waits, and nothing is being appended. */
+  get isIdle(): boolean {
+    return this.#isIdle;
+  }
+
   /**
    * Resolves when the records are in the log, or are no longer wanted. Rejects with the error of their append. `bytes`: the sum of their
    * `maxBytesOf`.
@@ -64,7 +67,6 @@ export class AppendQueue {
     await this.#options.runtime.nextTurn();
     for (let batch = this.#cut(); batch.length > 0; batch = this.#cut()) await this.#appendAll(batch);
     this.#isIdle = true;
-    this.#options.onIdle?.();
   }
 
   async #appendAll(batch: readonly Waiting[]): Promise<void> {

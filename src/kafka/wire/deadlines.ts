@@ -1,10 +1,15 @@
+import { Bag, type InBag } from '../../async/bag.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { KafkaError } from './kafka-error.ts';
+
+interface Wait extends InBag {
+  readonly end: (error: Error) => void;
+}
 
 /** All pending waits, so that each ends at its deadline, and all end when the cluster closes. */
 export class Deadlines {
   readonly #runtime: Runtime;
-  readonly #waits = new Set<(error: KafkaError) => void>();
+  readonly #waits = new Bag<Wait>();
   #closed = false;
 
   constructor(runtime: Runtime) {
@@ -25,13 +30,14 @@ export class Deadlines {
       const timer = this.#runtime.schedule(this.#left(deadlineMs), () => end(late()));
       const settle = () => {
         timer.cancel();
-        this.#waits.delete(end);
+        this.#waits.remove(wait);
       };
       const end = (error: Error) => {
         settle();
         reject(error);
       };
-      this.#waits.add(end);
+      const wait = { place: 0, end };
+      this.#waits.add(wait);
       work.then((value) => {
         settle();
         resolve(value);
@@ -44,21 +50,22 @@ export class Deadlines {
     if (this.#closed) return Promise.reject(closedError());
     return new Promise<void>((resolve, reject) => {
       const timer = this.#runtime.schedule(this.#left(timeMs), () => {
-        this.#waits.delete(end);
+        this.#waits.remove(wait);
         resolve();
       });
       const end = (error: Error) => {
         timer.cancel();
-        this.#waits.delete(end);
+        this.#waits.remove(wait);
         reject(error);
       };
-      this.#waits.add(end);
+      const wait = { place: 0, end };
+      this.#waits.add(wait);
     });
   }
 
   close(): void {
     this.#closed = true;
-    for (const end of [...this.#waits]) end(closedError());
+    for (const { end } of [...this.#waits]) end(closedError());
   }
 
   #left(timeMs: number): number {

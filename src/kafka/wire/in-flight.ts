@@ -6,7 +6,8 @@ import type { Entry, RequestQueue } from './kafkajs-modules.ts';
  * time-outs and throttling: every request is sent immediately, and the cluster handles deadlines and throttling.
  */
 export class InFlight implements RequestQueue {
-  readonly #entries = new Map<number, Entry>();
+  /** In the order of sending, which is that of the responses. Not a Map: see `Bag`. */
+  #entries: Entry[] = [];
   readonly #onStray: () => void;
   #end: Error | undefined;
   #lost = 0;
@@ -23,13 +24,13 @@ export class InFlight implements RequestQueue {
 
   push({ entry, sendRequest }: Parameters<RequestQueue['push']>[0]): void {
     if (this.#end !== undefined) throw this.#end;
-    this.#entries.set(entry.correlationId, entry);
+    this.#entries.push(entry);
     sendRequest();
   }
 
   fulfillRequest({ correlationId, payload, size }: Parameters<RequestQueue['fulfillRequest']>[0]): void {
-    const entry = this.#entries.get(correlationId);
-    this.#entries.delete(correlationId);
+    const at = this.#entries.findIndex((one) => one.correlationId === correlationId);
+    const [entry] = at === -1 ? [] : this.#entries.splice(at, 1);
     if (entry === undefined) this.#onStray();
     else entry.resolve({ correlationId, entry, size, payload });
   }
@@ -37,8 +38,8 @@ export class InFlight implements RequestQueue {
   /** The connection has ended: nothing more is sent. */
   rejectAll(cause: Error): void {
     this.#end ??= new KafkaError('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
-    const entries = [...this.#entries.values()];
-    this.#entries.clear();
+    const entries = this.#entries;
+    this.#entries = [];
     this.#lost += entries.length;
     for (const { reject } of entries) reject(this.#end);
   }
