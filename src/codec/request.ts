@@ -41,10 +41,10 @@ export interface FullRequest {
 
 /** Where an error reply can be sent. */
 export interface ReplyAddress {
-  readonly correlationId?: Buffer;
-  readonly requestId?: Buffer;
-  readonly replyTopic?: string;
-  readonly replyPartition?: number;
+  readonly correlationId?: Buffer | undefined;
+  readonly requestId?: Buffer | undefined;
+  readonly replyTopic?: string | undefined;
+  readonly replyPartition?: number | undefined;
   readonly trace?: Trace;
   /** The request's framing; default: single-object. */
   readonly framing?: Framing;
@@ -114,13 +114,8 @@ export function salvageAddress(
     attempt(() => readRequestId(headers, names)) ??
     attempt(() => (body?.requestId ? checkRequestId(body.requestId) : undefined));
   const replyPartition = attempt(() => readReplyPartition(headers, names));
-  return {
-    ...(correlationId === undefined ? {} : { correlationId }),
-    ...(requestId === undefined ? {} : { requestId }),
-    ...(replyTopic === undefined ? {} : { replyTopic }),
-    ...(replyPartition === undefined ? {} : { replyPartition }),
-    trace: attempt(() => readTrace(headers)) ?? {},
-  };
+  const trace = attempt(() => readTrace(headers)) ?? {};
+  return { correlationId, requestId, replyTopic, replyPartition, trace };
 }
 
 /** The result, or undefined if `read` throws. */

@@ -280,6 +280,6 @@ function conflict(entry: DecidingEntry, accepted: Accepted): string {
 }
 
 /** Which of its IDs names the request, for messages. */
-export function idKind({ requestId }: { readonly requestId?: Buffer }): string {
+export function idKind({ requestId }: { readonly requestId?: Buffer | undefined }): string {
   return requestId === undefined ? 'correlation ID' : 'request ID';
 }

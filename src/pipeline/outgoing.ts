@@ -193,6 +193,6 @@ function wholeTimestamp(timestampMs: number): bigint {
   return Number.isSafeInteger(timestampMs) ? BigInt(timestampMs) : -1n;
 }
 
-function addressed({ replyTopic, replyPartition }: { readonly replyTopic: string; readonly replyPartition?: number }) {
+function addressed({ replyTopic, replyPartition }: ReplyAddress & { readonly replyTopic: string }) {
   return { topic: replyTopic, partition: replyPartition };
 }

@@ -28,7 +28,11 @@ export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, IntakeDeps, P
   readonly tracing: Tracing;
 }
 
-type PartDeps = PipelineDeps & DecisionDeps;
+interface PartDeps extends PipelineDeps, DecisionDeps {
+  readonly trace: PartTrace;
+  /** The requests of the part that were refused, by code. Counting each for itself takes longer than refusing it. */
+  readonly refused: Map<ErrorCode, number>;
+}
 
 /** Receives the events of the pipeline, for metrics. */
 interface PipelineObserver {
@@ -36,7 +40,8 @@ interface PipelineObserver {
   served(part: Served): void;
   /** This many replies were acknowledged, error replies included. */
   replied(replies: number): void;
-  failed(code: ErrorCode): void;
+  /** So many requests of a part were refused, and all of it is acknowledged. */
+  failed(code: ErrorCode, requests: number): void;
   /** A dead letter that stands for this many records was acknowledged. */
   deadLettered(code: ErrorCode, records: number): void;
   /** This many requests were appended to their home partitions. */
@@ -72,7 +77,8 @@ export async function processPart(
   prepared: Prepared = new Map(),
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
-  const deps = { ...all, trace, missing: await missingTopics(all, accepted) };
+  const refused = new Map<ErrorCode, number>();
+  const deps = { ...all, trace, refused, missing: await missingTopics(all, accepted) };
   await prepare(deps, partition, accepted, prepared);
   const decisions = await trace.step(
     'decide',
@@ -93,6 +99,7 @@ export async function processPart(
   const rejections = [...outcomes, ...unforwarded].flatMap(({ rejection }) => rejection ?? []);
   rejections.push(...undelivered, ...(await publishReplies(deps, partition, unforwarded)));
   await publishDeadLetters(deps, partition, rejections);
+  for (const [code, requests] of refused) deps.observe.failed(code, requests);
   deps.quotas?.answered(partition, part);
 }
 
@@ -166,7 +173,7 @@ interface Outcome {
 function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: Answer | undefined): Outcome {
   const decision = answer?.decision;
   if (answer?.isRepeated === true) {
-    if (decision?.kind === 'refused') deps.observe.failed(decision.code);
+    if (decision?.kind === 'refused') countRefusal(deps, decision.code);
     return { intake };
   }
   if (intake.kind === 'accepted' && decision?.kind === 'batch') {
@@ -180,13 +187,17 @@ function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: An
   return refuse(deps, intake, refusal);
 }
 
+function countRefusal({ refused }: PartDeps, code: ErrorCode): void {
+  refused.set(code, 1 + (refused.get(code) ?? 0));
+}
+
 function refuse(
   deps: PartDeps,
   intake: Intake,
   refusal: { readonly code: ErrorCode; readonly message: string },
 ): Outcome {
   const { code, message } = refusal;
-  deps.observe.failed(code);
+  countRefusal(deps, code);
   deps.trace.refused(intake.record, code);
   const address = addressOf(intake);
   const isBad = ERRORS[code].deadLetter;

@@ -30,7 +30,7 @@ export function messaging({ name, type, destination, partition }: Operation): { 
 
 /** What a request is about: the same of a client and of a worker. */
 export function requestAttributes(request: {
-  readonly correlationId?: Buffer;
+  readonly correlationId?: Buffer | undefined;
   readonly count?: number;
   readonly sequence?: string | undefined;
 }): Attributes {

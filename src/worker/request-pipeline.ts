@@ -80,9 +80,9 @@ function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['obs
       metrics.addNumbers(numbers);
     },
     replied: (replies) => metrics.addReplies(replies),
-    failed: (code) => {
-      metrics.addRequests('refused');
-      metrics.addError(code);
+    failed: (code, requests) => {
+      metrics.addRequests('refused', requests);
+      metrics.addError(code, requests);
     },
     deadLettered: (code, records) => {
       metrics.addDeadLetters(code, records);

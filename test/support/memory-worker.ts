@@ -155,7 +155,7 @@ export class MemoryWorker {
       observe: {
         served: () => {},
         replied: () => {},
-        failed: (code) => this.errors.push(code),
+        failed: (code, requests) => this.errors.push(...Array.from({ length: requests }, () => code)),
         deadLettered: () => {},
         forwarded: () => {},
         deferred: (requests) => {
