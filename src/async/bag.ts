@@ -8,7 +8,7 @@ export interface InBag {
  *
  * For what changes with each call, in place of a Set or Map. V8 makes a new table for those every few changes, and the old one points to
  * it. Once such a table counts as old memory, all that follow it are kept until the next full collection, with all that was in
- * them: some 6 % of everything that a worker allocates, and full collections ten times as often.
+ * them: up to 6 % of everything that a worker allocates.
  */
 export class Bag<T extends InBag> implements Iterable<T> {
   readonly #items: T[] = [];

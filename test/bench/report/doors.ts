@@ -130,7 +130,7 @@ export async function inProcess({ servers }: ReportServers, { scale }: Effort): 
   await realm.worker().ready();
   const { replyTopic, requestTopic } = realm;
   const drawn = Math.round(DRAWN * scale);
-  const buffer = { idsPerSecond: drawn, coverSeconds: 3 };
+  const buffer = { idsPerSecond: drawn, coverSeconds: 2 };
   await using client = await IdClient.connect({ brokers: servers.brokers, replyTopic, requestTopic, ...buffer });
   await client.ready(drawn);
   const nsPerId = (draw: () => unknown) => {
