@@ -121,7 +121,7 @@ async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[],
   const intakes: Intake[] = [];
   for (let from = 0; from < records.length; from += RECORDS_PER_TURN) {
     const some = records.slice(from, from + RECORDS_PER_TURN);
-    await (areBulk ? deps.turns.takeBulk(some.length) : deps.turns.take(some.length));
+    await (areBulk ? deps.turns.takeBulk(some.length, some[0]?.bulk) : deps.turns.take(some.length));
     for (const record of some) {
       if (record.since !== undefined) throw new RangeError(`the batch at offset ${record.since} was not read`);
       intakes.push(receive(record, deps));

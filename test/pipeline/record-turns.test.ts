@@ -27,8 +27,8 @@ async function turnsOf(steps: readonly number[]): Promise<number[]> {
 }
 
 /** Takes steps of bulk one after another; returns when each began, in ms. */
-async function bulkOf(turns: RecordTurns, loop: CountedLoop, steps: number): Promise<number[]> {
-  const begun = Array.from({ length: steps }, () => turns.takeBulk(200).then(() => loop.nowMs));
+async function bulkOf(turns: RecordTurns, loop: CountedLoop, steps: number, bulk?: 'dense'): Promise<number[]> {
+  const begun = Array.from({ length: steps }, () => turns.takeBulk(200, bulk).then(() => loop.nowMs));
   return await Promise.all(begun);
 }
 
@@ -60,5 +60,12 @@ describe('steps of bulk', () => {
     expect(await bulkOf(turns, loop, 3)).toEqual([2, 4, 6]);
     loop.nowMs = 1_000;
     expect(await bulkOf(turns, loop, 2)).toEqual([1_000, 1_000]);
+  });
+
+  it('of dense batches rest longer', async () => {
+    const loop = new CountedLoop();
+    const turns = new RecordTurns(loop);
+    await turns.take(1);
+    expect(await bulkOf(turns, loop, 3, 'dense')).toEqual([7, 14, 21]);
   });
 });
