@@ -13,6 +13,7 @@ const SCHEMA = `
   message Scope { string name = 1; string version = 2; }
   message Span {
     bytes trace_id = 1; bytes span_id = 2; bytes parent_span_id = 4; string name = 5; int32 kind = 6;
+    fixed64 start_time_unix_nano = 7; fixed64 end_time_unix_nano = 8;
     repeated KeyValue attributes = 9; repeated Link links = 13; Status status = 15;
   }
   message Link { bytes trace_id = 1; bytes span_id = 2; }
@@ -36,6 +37,9 @@ export interface ReceivedSpan {
   readonly attributes: Readonly<Record<string, unknown>>;
   readonly links: readonly string[];
   readonly failed: boolean;
+  /** Milliseconds since 1970, exact to a microsecond. */
+  readonly startMs: number;
+  readonly endMs: number;
 }
 
 /** Receives spans over HTTP, in protobuf, as a collector does. */
@@ -97,6 +101,8 @@ interface ExportedSpan {
   readonly attributes: Attributes;
   readonly links: readonly { readonly spanId: Uint8Array }[];
   readonly status: { readonly code: number } | null;
+  readonly startTimeUnixNano: number;
+  readonly endTimeUnixNano: number;
 }
 
 /** The spans in a request to a collector. */
@@ -108,7 +114,7 @@ export function decodeSpans(body: Uint8Array): ReceivedSpan[] {
 function spansOf({ resourceSpans }: Exported): ReceivedSpan[] {
   return resourceSpans.flatMap(({ resource, scopeSpans }) =>
     scopeSpans.flatMap(({ scope, schemaUrl, spans }) =>
-      spans.map(({ name, kind, traceId, spanId, parentSpanId, attributes, links, status }) => ({
+      spans.map(({ name, kind, traceId, spanId, parentSpanId, attributes, links, status, ...times }) => ({
         service: valuesOf(resource.attributes)['service.name'],
         scope: scope.name,
         schemaUrl,
@@ -120,6 +126,8 @@ function spansOf({ resourceSpans }: Exported): ReceivedSpan[] {
         attributes: valuesOf(attributes),
         links: links.map((link) => hex(link.spanId)),
         failed: status?.code === 2,
+        startMs: times.startTimeUnixNano / 1e6,
+        endMs: times.endTimeUnixNano / 1e6,
       })),
     ),
   );
