@@ -1,5 +1,5 @@
 import { type ChargeDeps, charged } from './charges.ts';
-import type { Decision } from './decide.ts';
+import type { Decision } from './decision.ts';
 import { type Accepted, hasTwins } from './intake.ts';
 
 /** What is sent for a request. */

@@ -1,6 +1,6 @@
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import type { Layout } from '../core/layout.ts';
-import type { ErrorCode } from '../errors.ts';
+import type { Refused } from './decision.ts';
 import type { Accepted } from './intake.ts';
 import { estimatedReplyBytes, type OutgoingContext } from './outgoing.ts';
 import type { Charge, Quotas } from './quotas.ts';
@@ -12,13 +12,6 @@ export interface ChargeDeps extends Pick<OutgoingContext, 'customLayout'> {
   readonly quotas?: Quotas | undefined;
   /** The reply topics of the part that do not exist: whoever names one must use up neither another's quota nor IDs. */
   readonly missing?: ReadonlySet<string> | undefined;
-}
-
-/** A request that gets no batch, at least for now. */
-export interface Refused {
-  readonly kind: 'refused';
-  readonly code: ErrorCode;
-  readonly message: string;
 }
 
 /** The cost of a request: new IDs unless it has an entry, and a reply of about the size that its batch will have. */

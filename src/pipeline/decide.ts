@@ -6,7 +6,8 @@ import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
-import { type ChargeDeps, charged, type Refused, withoutTopic, wouldRefuse } from './charges.ts';
+import { type ChargeDeps, charged, withoutTopic, wouldRefuse } from './charges.ts';
+import type { Decision } from './decision.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import { type Accepted, hasTwins } from './intake.ts';
 import { doubtOf, isRevocable, Numbering } from './numbering.ts';
@@ -30,18 +31,6 @@ const MAX_DRAFTS = 6;
 const REST_MS = { minMs: 20, maxMs: 200 };
 /** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
-
-/** The outcome for a request: the batch that the ledger holds for it, or why there is none. */
-export type Decision =
-  | {
-      readonly kind: 'batch';
-      readonly entry: DecidingEntry;
-      readonly appendedAtMs: number;
-      readonly replayed: boolean;
-    }
-  | Refused
-  /** Another partition decides; the request is unknown here. */
-  | { readonly kind: 'elsewhere'; readonly home: number };
 
 /** A request and its place in the part. */
 interface Due {

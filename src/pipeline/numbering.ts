@@ -1,7 +1,7 @@
 import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
-import type { Refused } from './charges.ts';
+import type { Refused } from './decision.ts';
 import type { Accepted } from './intake.ts';
 
 type Rows = Pick<LedgerIndex, 'sequence'>;

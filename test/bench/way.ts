@@ -80,7 +80,12 @@ async function measure(): Promise<readonly (readonly [inFlight: string, loop: ob
   };
   await using _worker = stage.start('worker', topics, exporting);
   const { replies: replyTopic, requests: requestTopic } = topics;
-  await using client = await IdClient.connect({ brokers: [...stage.brokers], replyTopic, requestTopic, prefetch: false });
+  await using client = await IdClient.connect({
+    brokers: [...stage.brokers],
+    replyTopic,
+    requestTopic,
+    prefetch: false,
+  });
   const request = () => client.request({ count: 1, timeoutMs: 60_000 });
   await request();
   await closedLoop(request, WARM_UP_IN_FLIGHT, WARM_UP_SECONDS);

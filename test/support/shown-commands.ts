@@ -157,6 +157,7 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench:neighbour',
   'npm run bench:sequence',
   'npm run bench:traces',
+  'npm run bench:way',
   'npm run bench:shares',
   'npm run bench:shares -- --entries 10000000',
 ];

@@ -1,0 +1,21 @@
+import type { DecidingEntry } from '../codec/ledger-entry.ts';
+import type { ErrorCode } from '../errors.ts';
+
+/** The outcome for a request: the batch that the ledger holds for it, or why there is none. */
+export type Decision =
+  | {
+      readonly kind: 'batch';
+      readonly entry: DecidingEntry;
+      readonly appendedAtMs: number;
+      readonly replayed: boolean;
+    }
+  | Refused
+  /** Another partition decides; the request is unknown here. */
+  | { readonly kind: 'elsewhere'; readonly home: number };
+
+/** A request that gets no batch, at least for now. */
+export interface Refused {
+  readonly kind: 'refused';
+  readonly code: ErrorCode;
+  readonly message: string;
+}
