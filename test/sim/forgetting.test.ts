@@ -121,16 +121,22 @@ describe('a second decision by the worker that had replied with the first', () =
     return { ...entry, sent, batch: batchFrom(first) };
   };
   const reply = { process: 'p', partition: 0, offset: 0, key: 'a', sent: 5, reply: { batch: batchFrom(1n) } };
-  const decidedTwice = (copies: History['copies']): History => {
+  const decidedTwice = (copies: History['copies'], decider = 'p'): History => {
     const replies = [reply as unknown as History['replies'][number]];
-    return { ...emptyHistory(), replies, copies, entries: [entryOf(1, 1n), entryOf(9, 2n)] };
+    const first = { ...entryOf(1, 1n), process: decider };
+    return { ...emptyHistory(), replies, copies, entries: [first, entryOf(9, 2n)] };
   };
   const dropped = (order: number) => ({ ...end(order), process: 'p', what: 'dropped' as const, logEnd: 0 });
 
   it('is a fault, unless it has dropped its copy in between', () => {
     expect(decidedAgainst(decidedTwice([]))).toMatchObject({ sent: 9 });
-    expect(decidedAgainst(decidedTwice([dropped(4), dropped(10)]))).toMatchObject({ sent: 9 });
+    expect(decidedAgainst(decidedTwice([dropped(0), dropped(10)]))).toMatchObject({ sent: 9 });
     expect(decidedAgainst(decidedTwice([dropped(7)]))).toBeUndefined();
+  });
+
+  it('may have been replied to after the copy was dropped, by a part that was decided before', () => {
+    expect(decidedAgainst(decidedTwice([dropped(4)]))).toBeUndefined();
+    expect(decidedAgainst(decidedTwice([dropped(4)], 'q'))).toMatchObject({ sent: 9 }); // read, so after the copy was opened again
   });
 });
 

@@ -142,27 +142,30 @@ export function claimBeyondRequests(history: History): Append | undefined {
 
 /**
  * A second decision of a request by a worker that had replied with the first. The worker knows that the request was decided
- * for as long as its copy exists, even if the ledger has lost the decision. A batch of an earlier request under the same
- * correlation ID does not count.
+ * for as long as its copy exists, even if the ledger has lost the decision. A reply may be sent long after its copy is deleted, by a part that
+ * was decided before: what a worker decided itself counts from its append. A batch of an earlier request under the same correlation ID does not
+ * count.
  */
 export function decidedAgainst({ replies, entries, damaged, copies }: History): Entry | undefined {
   const nameOf = (partition: number, offset: number, key: string, batch: Entry['batch']) =>
     `${partition}/${offset} ${key}: ${batch.ranges[0]?.first}`;
-  const decisions = new Set(
-    entries.map((one) => nameOf(one.partition, one.requestOffset, one.correlationId, one.batch)),
+  const decisions = new Map(
+    entries.map((one) => [nameOf(one.partition, one.requestOffset, one.correlationId, one.batch), one]),
   );
-  const knownBy = new Map<string, { readonly sent: number; readonly decision: string }>();
+  const knownBy = new Map<string, { readonly sent: number; readonly since: number; readonly decision: string }>();
   for (const { process, partition, offset, key, sent, reply } of replies) {
     const decision = 'batch' in reply ? nameOf(partition, offset, key, reply.batch) : '';
+    const entry = decisions.get(decision);
     const name = `${process}: ${partition}/${offset} ${key}`;
-    if (decisions.has(decision) && !knownBy.has(name)) knownBy.set(name, { sent, decision });
+    if (entry === undefined || knownBy.has(name)) continue;
+    knownBy.set(name, { sent, since: entry.process === process ? Math.min(entry.sent, sent) : sent, decision });
   }
   return entries.find(({ process, partition, requestOffset, correlationId, sent, batch }) => {
     const known = knownBy.get(`${process}: ${partition}/${requestOffset} ${correlationId}`);
     if (known === undefined || sent < known.sent || damaged.includes(process)) return false;
     const isForgotten = copies.some((event) => {
       const isOwn = event.process === process && event.partition === partition && event.what === 'dropped';
-      return isOwn && known.sent < event.order && event.order < sent;
+      return isOwn && known.since < event.order && event.order < sent;
     });
     if (isForgotten) return false;
     return nameOf(partition, requestOffset, correlationId, batch) !== known.decision;
