@@ -21,9 +21,9 @@ function cacheCompiledCode(): void {
 }
 
 /**
- * Where most objects of a place in the code once survived, V8 makes all later ones there in the memory for old objects, where they keep the
- * young objects that they point to alive. A worker beside a flood then needs half as much memory again, and pauses for 10 ms rather than 1. Only
- * before code is compiled: the cache holds code for these flags.
+ * Without this flag V8 watches which places in the code make objects that survive, and makes all later ones from there in the memory for old
+ * objects. These keep the young objects alive that they point to: beside a flood, a worker then needs half as much memory again, and a collection
+ * takes 10 ms rather than 1. Set before other code is compiled, since the cache keeps code for one set of flags.
  */
 setFlagsFromString('--no-allocation-site-pretenuring');
 

@@ -34,13 +34,14 @@ const WARM_UP_SECONDS = 12;
 const WARM_UP_IN_FLIGHT = 64;
 /** Spans are exported each half second; those of the last requests once more after the client has closed. */
 const EXPORT_MS = 500;
-const TRACED = { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.02' };
+/** The share of the requests that have spans. */
+const TRACED_SHARE = 0.02;
 /** The least requests with spans that a median is worth something for. */
 const MIN_TRACED = 30;
 const say = (line: string) => process.stderr.write(`${line}\n`);
 
 /** The spans of one request: its own, and the worker's below it. */
-type Spans = Readonly<Record<'request' | 'process' | 'receive' | 'decide' | 'append' | 'reply', ReceivedSpan>>;
+type Spans = Readonly<Record<'request' | 'process' | 'receive' | 'append' | 'reply', ReceivedSpan>>;
 
 /** In the order of the way; what the client and the worker do at the same time is in the later one. */
 const STEPS: Readonly<Record<string, (spans: Spans) => number>> = {
@@ -53,20 +54,23 @@ const STEPS: Readonly<Record<string, (spans: Spans) => number>> = {
   'all of it': ({ request }) => request.endMs - request.startMs,
 };
 
-/** The requests whose spans have all arrived, by their first one. */
+/** The requests whose spans have all arrived. */
 function complete(spans: readonly ReceivedSpan[]): Spans[] {
   const traces = Map.groupBy(spans, ({ traceId }) => traceId);
   return [...traces.values()].flatMap((own) => {
-    const names = ['request', 'process', 'receive', 'decide', 'append', 'reply'] as const;
+    const names = ['request', 'process', 'receive', 'append', 'reply'] as const;
     const found = Object.fromEntries(names.map((name) => [name, own.find((span) => span.name.startsWith(name))]));
     return names.every((name) => found[name] !== undefined) ? [found as unknown as Spans] : [];
   });
 }
 
 await using receiver = await OtlpReceiver.start();
-Object.assign(process.env, TRACED, {
+// The worker inherits them.
+Object.assign(process.env, {
   OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
   OTEL_BSP_SCHEDULE_DELAY: String(EXPORT_MS),
+  OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+  OTEL_TRACES_SAMPLER_ARG: String(TRACED_SHARE),
 });
 const sdk = new NodeSDK({ serviceName: 'bench', metricReaders: [], logRecordProcessors: [] });
 sdk.start();
@@ -74,11 +78,7 @@ sdk.start();
 async function measure(): Promise<readonly (readonly [inFlight: string, loop: object, from: number, to: number])[]> {
   await using stage = await Stage.open(say, MAIN);
   const topics = await stage.topics(Number(values.partitions));
-  const exporting = {
-    OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
-    OTEL_BSP_SCHEDULE_DELAY: String(EXPORT_MS),
-  };
-  await using _worker = stage.start('worker', topics, exporting);
+  await using _worker = stage.start('worker', topics);
   const { replies: replyTopic, requests: requestTopic } = topics;
   await using client = await IdClient.connect({
     brokers: [...stage.brokers],
