@@ -33,6 +33,8 @@ export interface RequestGroupOptions {
  * time wakes an idle worker more often.
  */
 const MAX_WAIT_MS = 250;
+/** Requests that are fetched together share their calls, of which a busy worker saves a tenth like this; one by one they do not wait. */
+const BUSY_GAP_MS = 2;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 /**
@@ -81,7 +83,7 @@ export class RequestGroup implements GroupMember {
     } as const;
     this.#serving = {
       context,
-      tail: new Tail({ ...tail, lane: 'requests', skipsDense: true }),
+      tail: new Tail({ ...tail, lane: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
       largeTail: new Tail({ ...tail, lane: 'large requests', maxChunkItems: LARGE_CHUNK_ITEMS }),
       throttle: new Throttle(runtime, SAME_CAUSE_MS),
       handler,

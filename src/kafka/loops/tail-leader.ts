@@ -5,8 +5,12 @@ import type { TailOptions } from './tail-port.ts';
 /** While another partition may need a fetch at any moment, the first fetch waits this long, and each next one twice as long. */
 const SHORT_WAIT_MS = 5;
 const MIN_BUDGET_BYTES = 64 * 1024;
+/** A fetch is worth a rest before it if so many records are expected to arrive in that time. */
+const WORTH_A_REST = 3;
+/** The rate of records is that of about the last so many milliseconds. */
+const RATE_SPAN_MS = 50;
 
-type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxBytesPerPartition'>;
+type Limits = Pick<TailOptions, 'isolation' | 'maxWaitMs' | 'maxBytes' | 'maxBytesPerPartition' | 'busyGapMs'>;
 
 /** A broker with the partitions that it leads, in the order of the next fetch, and the limits of that fetch. */
 export class TailLeader {
@@ -21,6 +25,9 @@ export class TailLeader {
   #empty = 0;
   /** Partitions joined recently, and more may follow. */
   #isFilling = false;
+  /** The records of the last milliseconds: each counts for less as time passes, after RATE_SPAN_MS for a third. */
+  #recentRecords = 0;
+  #recentAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(node: number, limits: Limits) {
     this.node = node;
@@ -66,5 +73,18 @@ export class TailLeader {
   silent(): void {
     const less = Math.max(MIN_BUDGET_BYTES, Math.floor(this.#budgetBytes / 4));
     this.#budgetBytes = Math.min(this.#budgetBytes, less);
+  }
+
+  /** So many records have arrived with a fetch. */
+  received(records: number, nowMs: number): void {
+    this.#recentRecords = this.#recentRecords * Math.exp((this.#recentAtMs - nowMs) / RATE_SPAN_MS) + records;
+    this.#recentAtMs = nowMs;
+  }
+
+  /** How long to rest after a fetch that was sent at a time: not at all while records arrive one by one. */
+  restMs(sentMs: number, nowMs: number): number {
+    const { busyGapMs = 0 } = this.#limits;
+    const expected = (this.#recentRecords / RATE_SPAN_MS) * busyGapMs;
+    return expected < WORTH_A_REST ? 0 : Math.max(0, Math.ceil(busyGapMs - (nowMs - sentMs)));
   }
 }

@@ -15,6 +15,11 @@ export interface TailOptions {
   /** The size limits of a fetch, and of a partition in it. A larger record batch is still returned whole. */
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
+  /**
+   * While several records arrive in this time, the next fetch is sent no sooner after the one before, so that fewer calls return more.
+   * By default the next fetch never waits.
+   */
+  readonly busyGapMs?: number;
   /** Whether dense batches are not read, but delivered as one record each. */
   readonly skipsDense?: boolean;
   /** The records and headers of a chunk, 20,000 by default. */

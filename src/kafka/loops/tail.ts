@@ -23,6 +23,7 @@ const MAX_CHUNK_ITEMS = 20_000;
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
+ * - While records keep arriving, a fetch may wait for more of them: see `busyGapMs`.
  * - Brokers fill a fetch in the order of its partitions, so the first moves to the end for the next fetch.
  * - One chunk is decoded at a time, so that all partitions together block the event loop no longer than one.
  */
@@ -100,7 +101,7 @@ export class Tail {
   }
 
   async #fetch(leader: TailLeader): Promise<void> {
-    const { cluster, lane } = this.#options;
+    const { cluster, lane, runtime } = this.#options;
     const places = leader.withRoom();
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
@@ -109,11 +110,16 @@ export class Tail {
       followed.state = 'fetching';
       followed.seeksAtFetch = followed.seeks;
     }
+    const sentMs = runtime.monotonicMs();
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
       const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.call('fetch', request));
       leader.responded(partitions.every(({ records }) => records.length === 0));
-      this.#take(places, partitions);
+      const records = this.#take(places, partitions);
+      const nowMs = runtime.monotonicMs();
+      leader.received(records, nowMs);
+      const restMs = leader.restMs(sentMs, nowMs);
+      if (restMs > 0) await runtime.sleep(restMs, this.#closed.signal);
     } catch (error) {
       if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
       for (const followed of places) this.#failed(followed, error);
@@ -122,8 +128,10 @@ export class Tail {
     void this.#fetch(leader);
   }
 
-  #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
+  /** Returns the number of records, gaps in the log included. */
+  #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): number {
     const responses = new Map(partitions.map((response) => [keyOf(response), response]));
+    let records = 0;
     for (const [i, followed] of places.entries()) {
       if (followed.state !== 'fetching') continue;
       followed.state = 'ready';
@@ -133,15 +141,17 @@ export class Tail {
       if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
       else if (errorCode !== undefined)
         this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
-      else if (response !== undefined) this.#keep(followed, response, i === 0);
+      else if (response !== undefined) records += this.#keep(followed, response, i === 0);
     }
+    return records;
   }
 
-  #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
+  #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): number {
+    const from = followed.fetchFrom;
     if (followed.isOfNewLeader(response)) {
       followed.sink.interrupted?.();
       followed.proceed(); // fetches again, from where the sink compares
-      return;
+      return 0;
     }
     followed.sink.fetched?.(response.highWatermark);
     const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
@@ -155,6 +165,7 @@ export class Tail {
       followed.backoff.reset();
       this.#errorLog.readable(followed);
     }
+    return followed.fetchFrom - from;
   }
 
   /** The broker reports that the position is outside the log. */

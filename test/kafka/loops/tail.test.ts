@@ -137,6 +137,60 @@ it('a fetch is short for a while after a partition was added, and long again lat
   expect(stage.fetches.at(-1)?.request.maxWaitMs).toBe(MAX_WAIT_MS);
 });
 
+describe('with a gap for busy times', () => {
+  const GAP_MS = 10;
+
+  /** Sends a record to each partition in turn, one every so many milliseconds. */
+  async function sendEvery(ms: number, records: number, partitions: number): Promise<void> {
+    for (let i = 0; i < records; i++) {
+      stage.send(i % partitions, 1);
+      await stage.pass(ms);
+    }
+  }
+
+  it('records that arrive one by one are fetched at once', async () => {
+    open(1);
+    const tail = tailOf({ busyGapMs: GAP_MS });
+    const followed = tail.follow(at(0), new Collected());
+    await stage.pass(1_000);
+    for (let sent = 1; sent <= 20; sent++) {
+      stage.send(0, 1);
+      const sentMs = stage.runtime.monotonicMs();
+      await stage.until(() => followed.position === sent);
+      expect(stage.runtime.monotonicMs() - sentMs).toBeLessThan(5);
+      await stage.pass(GAP_MS / 2);
+    }
+  });
+
+  it('records that keep arriving share fetches, and none is missed', async () => {
+    open(4);
+    const sinks = [new Collected(), new Collected(), new Collected(), new Collected()];
+    const tail = tailOf({ busyGapMs: GAP_MS });
+    const followed = sinks.map((sink, partition) => tail.follow(at(partition), sink));
+    await sendEvery(1, 100, 4);
+    const [from, before] = [stage.runtime.monotonicMs(), stage.fetches.length];
+    await sendEvery(1, 200, 4);
+    const fetches = stage.fetches.slice(before);
+    expect(fetches.length).toBeGreaterThan(10);
+    expect(fetches.length).toBeLessThanOrEqual((stage.runtime.monotonicMs() - from) / GAP_MS + 1);
+    await stage.until(() => followed.every(({ position }) => position === 75));
+    for (const { offsets } of sinks) expect(offsets).toEqual(range(0, 75));
+  });
+
+  it('a rest ends when the tail is closed', async () => {
+    open(1);
+    const tail = tailOf({ busyGapMs: 60_000 });
+    const followed = tail.follow(at(0), new Collected());
+    stage.send(0, 5);
+    await stage.until(() => followed.position === 5);
+    await stage.pass(1_000);
+    expect(stage.asked(0).at(-1), 'it rests').toBe(0);
+    const { pending } = stage.runtime;
+    await tail.close();
+    expect(stage.runtime.pending, 'its timer is gone').toBe(pending - 1);
+  });
+});
+
 describe('a paused partition', () => {
   it('keeps fetched records, and delivers nothing until it is resumed', async () => {
     open(1);
