@@ -70,9 +70,11 @@ function benchesOf(text: string): readonly Bench[] {
   return names as Bench[];
 }
 
+/** Whether brokers are measured as well, which compile their code while they work. */
+const serves = benches.includes('throughput') || benches.includes('latency');
+
 /** All figures of a tree that are measured one tree at a time. */
 async function measure(stage: Stage, tree: Tree): Promise<Figures> {
-  const serves = benches.includes('throughput') || benches.includes('latency');
   return {
     ...(serves ? await serve(stage, tree, benches, settings) : {}),
     ...(benches.includes('index') ? await index(tree, settings) : {}),
@@ -84,6 +86,7 @@ async function pairsOf(stage: Stage, here: Tree, there: Tree): Promise<readonly 
   const isIdleWanted = benches.includes('idle');
   const idleMs = isIdleWanted ? 1_000 * (settings.settleSeconds + rounds * settings.seconds) : 0;
   const endMs = begunMs + Number(values.minutes) * 60_000 - idleMs;
+  if (serves) say(`to warm up, not counted: ${JSON.stringify(await serve(stage, there, benches, settings))}`);
   let longestMs = 0;
   for (let round = 1; round <= rounds && benches.some((bench) => bench !== 'idle'); round += 1) {
     const startMs = performance.now();
