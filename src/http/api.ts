@@ -26,8 +26,8 @@ import {
   orMalformed,
   type RequestedForm,
   requestKeyOf,
-  requireEmpty,
   requireNoOthers,
+  takeBodies,
 } from './parameters.ts';
 import { malformed, PROBLEM_TYPE, Problem } from './problem.ts';
 import { COMPRESSION, JSON_TYPE, limitResponse, send } from './respond.ts';
@@ -129,6 +129,12 @@ export function createApi(options: ApiOptions): Api {
       if (caller !== ANONYMOUS) connections.claim(raw.socket, caller.name); // where all are one, there is nothing to share
     }
     done();
+  });
+  // Responses of a turn are sent one right after the other. A client or proxy on this machine is then woken up once for them, which costs as
+  // much as to answer a request, and finds the next ones when it has read the first.
+  app.addHook('onSend', (_request, _reply, body, done) => {
+    if (connections.size > 1) share.runLast(() => done(null, body));
+    else done(null, body);
   });
   app.addHook('onResponse', (request, reply, done) => {
     const { label: caller } = callerOf(request);
@@ -244,24 +250,6 @@ function routeOf({ is404, routeOptions: { url = OTHER_ROUTE } }: FastifyRequest)
 /** Both headers of each response by which a request can be found again. */
 function correlate({ id, headers }: FastifyRequest, reply: FastifyReply): void {
   reply.header(REQUEST_ID, id).header(TRACE_PARENT, traceParentOf(headers));
-}
-
-/** Reads any body as text, so that an empty one is accepted from clients that always send a Content-Type. */
-function takeBodies(app: FastifyInstance): void {
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
-    const text = String(body);
-    const type = request.headers['content-type'] ?? '';
-    if (text.trim() !== '' && !/^application\/json\s*(;|$)/i.test(type)) {
-      return done(new Problem(415, 'the body must be application/json or absent'));
-    }
-    try {
-      requireEmpty(text);
-      return done(null, undefined);
-    } catch (error) {
-      return done(error as Error);
-    }
-  });
 }
 
 function noRoute({ url, method }: FastifyRequest): Problem {

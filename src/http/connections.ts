@@ -75,6 +75,10 @@ export class Connections {
     else this.#all.set(socket, connection);
   }
 
+  get size(): number {
+    return this.#size;
+  }
+
   /** Responses in progress on all connections. */
   get inProgress(): number {
     return this.#inProgress;

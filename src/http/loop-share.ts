@@ -16,6 +16,8 @@ export class LoopShare {
   #scheduled = false;
   #isShort = false;
   #inPlace = 0;
+  /** Pieces for the end of this turn. */
+  #last: Piece[] = [];
 
   constructor(monotonicMs: () => number) {
     this.#monotonicMs = monotonicMs;
@@ -43,6 +45,16 @@ export class LoopShare {
       this.#inPlace += 1;
       piece();
     }
+  }
+
+  /** Runs a piece at the end of this turn of the event loop, right after those of others. */
+  runLast(piece: Piece): void {
+    if (this.#last.push(piece) > 1) return;
+    setImmediate(() => {
+      const pieces = this.#last;
+      this.#last = [];
+      for (const one of pieces) one();
+    });
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { FastifyInstance } from 'fastify';
 import type { FormName, FormSettings, OpenForm } from '../codec/form/form.ts';
 import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
@@ -118,8 +119,26 @@ export function idempotencyKeyOf(values: readonly string[]): string | undefined 
   throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_LENGTH} characters`);
 }
 
+/** Reads any body as text, so that an empty one is accepted from clients that always send a Content-Type. */
+export function takeBodies(app: FastifyInstance): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {
+    const text = String(body);
+    const type = request.headers['content-type'] ?? '';
+    if (text.trim() !== '' && !/^application\/json\s*(;|$)/i.test(type)) {
+      return done(new Problem(415, 'the body must be application/json or absent'));
+    }
+    try {
+      requireEmpty(text);
+      return done(null, undefined);
+    } catch (error) {
+      return done(error as Error);
+    }
+  });
+}
+
 /** POST takes no body; clients that always send one may send an empty JSON object. Throws 400 MALFORMED_REQUEST. */
-export function requireEmpty(body: string): void {
+function requireEmpty(body: string): void {
   const text = body.trim();
   if (text !== '' && !/^\{\s*\}$/.test(text)) {
     throw malformed('the body must be absent, or an empty JSON object, {}: parameters belong into the query');

@@ -49,6 +49,23 @@ test('some pieces run at once, and the others after what else the event loop has
   expect(done.slice(11)).toEqual(['later', 'soon 11']);
 });
 
+test('pieces for the end of a turn run together, after what else came in it', async () => {
+  const share = new LoopShare(() => 0);
+  const done: string[] = [];
+  share.runLast(() => done.push('last 1'));
+  await undefined;
+  share.runSoon(() => done.push('soon'), 'a');
+  share.runLast(() => done.push('last 2'));
+  setImmediate(() => done.push('other'));
+  await nextTurn();
+  expect(done).toEqual(['soon', 'last 1', 'last 2', 'other']);
+  share.runLast(() => share.runLast(() => done.push('next turn')));
+  await nextTurn();
+  expect(done).toHaveLength(4);
+  await nextTurn();
+  expect(done.at(-1)).toBe('next turn');
+});
+
 test('what a piece goes on with counts as time of its turn', async () => {
   const clock = { nowMs: 0 };
   const share = new LoopShare(() => clock.nowMs);

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
+import { LoopShare } from '../../src/http/loop-share.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
 const HOST = '127.0.0.1';
@@ -235,6 +236,18 @@ describe('connections', () => {
     const [, large = '', small = ''] = (await ended).split('HTTP/1.1 200 OK');
     expect(large.match(/"value_hex"/g)).toHaveLength(100_000);
     expect(small).toMatch(/\{"id":"\d+"\}$/);
+  });
+
+  test('get their responses at the end of a turn, unless there is only one', async () => {
+    const runLast = vi.spyOn(LoopShare.prototype, 'runLast');
+    onTestFinished(() => runLast.mockRestore());
+    const { port } = await start();
+    const get = `GET /api/v1/ids HTTP/1.1\r\nHost: x\r\n${CLOSE}\r\n`;
+    expect(await (await dial(port, get)).ended).toMatch(/^HTTP\/1\.1 200 /);
+    expect(runLast).not.toHaveBeenCalled();
+    await dial(port);
+    expect(await (await dial(port, get)).ended).toMatch(/^HTTP\/1\.1 200 /);
+    expect(runLast).toHaveBeenCalledTimes(1);
   });
 
   test('are kept alive for the next request', async () => {
