@@ -1,6 +1,8 @@
+import { queryObjects } from 'node:v8';
 import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
 import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
+import { AppendQueue } from '../../../src/kafka/loops/append-queue.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { ProduceRequest } from '../../../src/kafka/wire/record-apis.ts';
@@ -340,6 +342,25 @@ describe('publications to one partition', () => {
       Promise.all(['a', 'b'].map((id, turn) => world.runtime.sleep(turn).then(() => publishAll([[id]])))),
     );
     expect(world.limitsMs).toEqual([APPEND_TIMEOUT_MS, APPEND_TIMEOUT_MS - 5_999]);
+  });
+
+  it('leave nothing behind for partitions that are no longer written to', async () => {
+    const busy = Promise.withResolvers<never>();
+    world.respond = ({ topic }) => (topic === 'busy' ? busy.promise : undefined);
+    const publishBusy = () =>
+      void world.publisher.publish([record('a', { topic: 'busy', partition: 0 })], 0).catch(() => undefined);
+    publishBusy();
+    const before = queryObjects(AppendQueue, { format: 'count' });
+    for (let i = 0; i < 5_000; i++) await world.outcomes([record('a', { topic: `${T}-${i}` })]);
+    const added = queryObjects(AppendQueue, { format: 'count' }) - before;
+    expect(added).toBeGreaterThan(0);
+    expect(added).toBeLessThanOrEqual(2_000);
+    publishBusy();
+    await world.outcomes([record('b')]);
+    expect(
+      world.sends.filter(({ topic }) => topic === 'busy'),
+      'it still waits for the append in progress',
+    ).toHaveLength(1);
   });
 
   it('of forwarded requests share no batch of more than 100, which is read as bulk', async () => {
