@@ -1,6 +1,7 @@
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { ROOMS as ROWS } from '../../ops/lint/arrows.ts';
 import { blocksOf, inlineCode, PAGES, ROOT, readPage } from '../support/docs.ts';
 
 /** Pages for readers of the code: what they name must not go out of date when it is renamed. */
@@ -30,4 +31,26 @@ test.for(INTERNAL)('the files that %s names exist', (page) => {
 test.for(INTERNAL)('the functions and fields that %s names are in the code', (page) => {
   const names = namesIn(page).filter((name) => /^[a-z]+([A-Z][a-z]+)+$/.test(name));
   expect(names.filter((name) => !SOURCES.some((text) => new RegExp(`\\b${name}\\b`).test(text)))).toEqual([]);
+});
+
+test('the table of rooms in ARCHITECTURE.md has the budget of each', () => {
+  const rows = readPage('ARCHITECTURE.md').matchAll(/^\| (?<names>`src\/.*?) \|.*\| (?<lines>[\d,]+|–) \|$/gm);
+  const table = [...rows].map(({ groups }) => ({
+    rooms: [...String(groups?.names).matchAll(/`src\/(?<room>[^`*]+?)(?:\/\*)?`/g)].map((one) =>
+      String(one.groups?.room),
+    ),
+    lines: Number(groups?.lines?.replace(/[,–]/g, '')),
+  }));
+  const named = table.flatMap(({ rooms }) => rooms);
+  /** Of a room and those in it without a row of their own. */
+  const budgetOf = (name: string): number => {
+    const isInside = ({ room }: (typeof ROWS)[number]) =>
+      room === name || (room.startsWith(`${name}/`) && !named.includes(room));
+    return ROWS.filter(isInside).reduce((sum, { lines = 0 }) => sum + lines, 0);
+  };
+  expect(table.length).toBeGreaterThan(15);
+  for (const { rooms, lines } of table)
+    expect.soft(lines, rooms.join()).toBe(rooms.reduce((sum, room) => sum + budgetOf(room), 0));
+  const budget = ROWS.reduce((sum, { lines = 0 }) => sum + lines, 0);
+  expect(table.reduce((sum, { lines }) => sum + lines, 0)).toBe(budget);
 });
