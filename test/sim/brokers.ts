@@ -15,6 +15,7 @@ import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';
 import type { CallObserver, Fate, Message, Network } from '../support/fake-kafka/network.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';
+import type { Topic } from '../support/fake-kafka/topic.ts';
 import { amongJunk, requireDense } from './dense.ts';
 import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
@@ -56,6 +57,8 @@ export class Brokers {
   requestsEndBelow: (partition: number) => number = () => Number.POSITIVE_INFINITY;
   readonly #world: World;
   readonly #history: History;
+  /** The recreated ledger topic, while a broker may still serve the one before. */
+  #unknownLedger: Topic | undefined;
   #tags = 0;
   #producers = 0n;
 
@@ -284,15 +287,22 @@ export class Brokers {
     this.#createTopics(FIRST, (name) => name === FIRST.ledger);
     this.#world.note(() => 'the ledger topic is recreated');
     const created = this.cluster.topics.get(FIRST.ledger);
+    this.#unknownLedger = created;
     const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === created;
     const lose = (): void => {
       for (const partition of partitionsOf(FIRST)) {
         this.#history.losses.push({ order: this.#world.tick(), partition, from: 0 });
       }
-      const isPresent = this.cluster.topics.get(FIRST.ledger) === created;
-      if (isPresent && !this.nodes.every(isKnownBy)) this.#world.after(RECREATED_MS, lose);
+      if (this.#unknownLedger !== created) return;
+      if (this.nodes.every(isKnownBy)) this.#unknownLedger = undefined;
+      else this.#world.after(RECREATED_MS, lose);
     };
     lose();
+  }
+
+  /** Whether a broker may still serve a log of this ledger partition that is gone: until then, each moment is one of loss. */
+  mayServeLostLedger(partition: number): boolean {
+    return pairAt(partition) === FIRST && this.#unknownLedger !== undefined;
   }
 
   /** Drops the head of a request partition, whether it was read or not. */

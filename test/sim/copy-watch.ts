@@ -92,8 +92,8 @@ export class CopyWatch {
     const own = protocols.find(({ name }) => name === STICKY);
     const { copies } = own === undefined ? {} : decodeJoining(this.#pair.requests, own.metadata);
     for (const number of copies?.keys() ?? []) {
-      if (!this.#open.has(number)) continue;
       const partition = this.#pair.first + number;
+      if (!this.#open.has(number) || brokers.mayServeLostLedger(partition)) continue;
       const opened = history.copies.findLast(
         (one) => one.process === this.#process && one.partition === partition && one.what !== 'restored',
       );
