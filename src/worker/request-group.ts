@@ -33,7 +33,10 @@ export interface RequestGroupOptions {
  * time wakes an idle worker more often.
  */
 const MAX_WAIT_MS = 250;
-/** Requests that are fetched together share their calls, of which a busy worker saves a tenth like this; one by one they do not wait. */
+/**
+ * Requests that are fetched together share calls, which costs broker and worker less. Requests that arrive one by one do not
+ * wait.
+ */
 const BUSY_GAP_MS = 2;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;

@@ -28,6 +28,9 @@ export class TailLeader {
   /** The records of the last milliseconds: each counts for less as time passes, after RATE_SPAN_MS for a third. */
   #recentRecords = 0;
   #recentAtMs = Number.NEGATIVE_INFINITY;
+  #requestedAtMs = Number.NEGATIVE_INFINITY;
+  /** The last fetch did not reach the end of a partition. */
+  #isBehind = false;
 
   constructor(node: number, limits: Limits) {
     this.node = node;
@@ -48,8 +51,10 @@ export class TailLeader {
   }
 
   /** The fetch request for some of its partitions. The first of them moves to the end for the next fetch. */
-  request(partitions: readonly FollowedPartition[]): FetchRequest {
+  request(partitions: readonly FollowedPartition[], nowMs: number): FetchRequest {
     const { isolation, maxWaitMs, maxBytesPerPartition } = this.#limits;
+    this.#requestedAtMs = nowMs;
+    this.#isBehind = false;
     const [first] = partitions;
     if (first !== undefined && this.partitions.delete(first)) this.partitions.add(first);
     const shortMs = SHORT_WAIT_MS * 2 ** this.#empty;
@@ -75,16 +80,18 @@ export class TailLeader {
     this.#budgetBytes = Math.min(this.#budgetBytes, less);
   }
 
-  /** So many records have arrived with a fetch. */
-  received(records: number, nowMs: number): void {
+  /** So many records of a partition have arrived with a fetch; `isBehind` if more of them wait. */
+  received(records: number, isBehind: boolean, nowMs: number): void {
     this.#recentRecords = this.#recentRecords * Math.exp((this.#recentAtMs - nowMs) / RATE_SPAN_MS) + records;
     this.#recentAtMs = nowMs;
+    this.#isBehind ||= isBehind;
   }
 
-  /** How long to rest after a fetch that was sent at a time: not at all while records arrive one by one. */
-  restMs(sentMs: number, nowMs: number): number {
+  /** How long to rest before the next fetch: not at all while records wait already, or arrive one by one. */
+  restMs(nowMs: number): number {
     const { busyGapMs = 0 } = this.#limits;
     const expected = (this.#recentRecords / RATE_SPAN_MS) * busyGapMs;
-    return expected < WORTH_A_REST ? 0 : Math.max(0, Math.ceil(busyGapMs - (nowMs - sentMs)));
+    if (this.#isBehind || expected < WORTH_A_REST) return 0;
+    return Math.max(0, Math.ceil(busyGapMs - (nowMs - this.#requestedAtMs)));
   }
 }

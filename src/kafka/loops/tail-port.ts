@@ -16,8 +16,8 @@ export interface TailOptions {
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   /**
-   * While several records arrive in this time, the next fetch is sent no sooner after the one before, so that fewer calls return more.
-   * By default the next fetch never waits.
+   * While several records arrive in this time and none wait, the next fetch is sent no sooner after the one before, so that fewer
+   * calls return more. By default the next fetch never waits.
    */
   readonly busyGapMs?: number;
   /** Whether dense batches are not read, but delivered as one record each. */

@@ -105,20 +105,17 @@ export class Tail {
     const places = leader.withRoom();
     if (leader.isFetching || places.length === 0) return;
     leader.isFetching = true;
-    const request = leader.request(places);
+    const request = leader.request(places, runtime.monotonicMs());
     for (const followed of places) {
       followed.state = 'fetching';
       followed.seeksAtFetch = followed.seeks;
     }
-    const sentMs = runtime.monotonicMs();
     try {
       const deadlineMs = request.maxWaitMs + GRACE_MS;
       const { partitions } = await cluster.call(leader.node, lane, deadlineMs, (link) => link.call('fetch', request));
       leader.responded(partitions.every(({ records }) => records.length === 0));
-      const records = this.#take(places, partitions);
-      const nowMs = runtime.monotonicMs();
-      leader.received(records, nowMs);
-      const restMs = leader.restMs(sentMs, nowMs);
+      this.#take(leader, places, partitions);
+      const restMs = leader.restMs(runtime.monotonicMs());
       if (restMs > 0) await runtime.sleep(restMs, this.#closed.signal);
     } catch (error) {
       if (kafkaErrorCode(error) === 'NO_RESPONSE') leader.silent();
@@ -128,10 +125,8 @@ export class Tail {
     void this.#fetch(leader);
   }
 
-  /** Returns the number of records, gaps in the log included. */
-  #take(places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): number {
+  #take(leader: TailLeader, places: readonly FollowedPartition[], partitions: readonly FetchedPartition[]): void {
     const responses = new Map(partitions.map((response) => [keyOf(response), response]));
-    let records = 0;
     for (const [i, followed] of places.entries()) {
       if (followed.state !== 'fetching') continue;
       followed.state = 'ready';
@@ -141,17 +136,16 @@ export class Tail {
       if (errorCode === 'OFFSET_OUT_OF_RANGE') void this.#locate(followed);
       else if (errorCode !== undefined)
         this.#failed(followed, new KafkaError(errorCode, `${followed.key}: ${errorCode}`));
-      else if (response !== undefined) records += this.#keep(followed, response, i === 0);
+      else if (response !== undefined) this.#keep(leader, followed, response, i === 0);
     }
-    return records;
   }
 
-  #keep(followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): number {
+  #keep(leader: TailLeader, followed: FollowedPartition, response: FetchedPartition, wasFirst: boolean): void {
     const from = followed.fetchFrom;
     if (followed.isOfNewLeader(response)) {
       followed.sink.interrupted?.();
       followed.proceed(); // fetches again, from where the sink compares
-      return 0;
+      return;
     }
     followed.sink.fetched?.(response.highWatermark);
     const isStuck = !followed.keep(response) && wasFirst && response.records.length > 0;
@@ -165,7 +159,8 @@ export class Tail {
       followed.backoff.reset();
       this.#errorLog.readable(followed);
     }
-    return followed.fetchFrom - from;
+    const isBehind = response.highWatermark > followed.fetchFrom;
+    leader.received(followed.fetchFrom - from, isBehind, this.#options.runtime.monotonicMs());
   }
 
   /** The broker reports that the position is outside the log. */

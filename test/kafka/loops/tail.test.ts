@@ -177,6 +177,16 @@ describe('with a gap for busy times', () => {
     for (const { offsets } of sinks) expect(offsets).toEqual(range(0, 75));
   });
 
+  it('records that wait already are fetched without a rest', async () => {
+    open(1);
+    for (let sent = 0; sent < 20; sent++) stage.send(0, 50, 100);
+    const tail = tailOf({ busyGapMs: 60_000, maxBytesPerPartition: 6_000 });
+    const followed = tail.follow(at(0), new Collected());
+    await stage.until(() => followed.position === 1_000, 100);
+    expect(stage.fetches.length, 'fetches').toBeGreaterThan(10);
+    expect(stage.runtime.monotonicMs()).toBeLessThan(60_000);
+  });
+
   it('a rest ends when the tail is closed', async () => {
     open(1);
     const tail = tailOf({ busyGapMs: 60_000 });
