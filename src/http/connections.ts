@@ -75,6 +75,7 @@ export class Connections {
     else this.#all.set(socket, connection);
   }
 
+  /** Open connections. */
   get size(): number {
     return this.#size;
   }

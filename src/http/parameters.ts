@@ -119,7 +119,7 @@ export function idempotencyKeyOf(values: readonly string[]): string | undefined 
   throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_LENGTH} characters`);
 }
 
-/** Reads any body as text, so that an empty one is accepted from clients that always send a Content-Type. */
+/** Accepts a blank body of any type, since some clients always send a Content-Type, and `{}` as JSON. Others get 400 or 415. */
 export function takeBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {

@@ -34,7 +34,7 @@ if (values.help || values.compare === undefined) {
       'npm run bench -- --compare COMMIT [--bench throughput,latency,idle,index] [--rounds 6] [--fail-below 0.9] [--json]',
       '                 [--minutes N] [--requests 100000] [--partitions 8] [--rates 1000,10000] [--seconds 5] [--settle 70]',
       '                 [--entries 500000]',
-      '  --rounds      each measures both trees; fewer than 4 tell little',
+      '  --rounds      each measures both trees; fewer than 4 tell little. A first measurement warms the brokers up and does not count',
       '  --minutes     begins no further round that would not end in this time; an idle worker is measured last',
       '  --fail-below  exits with 1 if even the upper end of the spread of a ratio is below this',
       '  --requests    that wait when a worker starts, for its throughput',
