@@ -17,10 +17,12 @@ const BEYOND_RETENTION_MS = 27 * HOUR_MS;
 /** A worker with this retention does not yet write again what was written before the retention of the others. */
 const LONG_RETENTION = { LEDGER_RETENTION_MS: String(40 * 24 * HOUR_MS) };
 
-/** A realm with one partition, and a client. */
-async function open() {
+/** A realm with one partition, and a client; and with a sequence that was created so long ago, if given. */
+async function open(createdAgoMs?: number) {
   const stack = new AsyncDisposableStack();
-  const realm = stack.use(await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION }));
+  const dates = createdAgoMs === undefined ? {} : { ledgerConfigs: { 'message.timestamp.type': 'CreateTime' } };
+  const realm = stack.use(await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION, ...dates }));
+  if (createdAgoMs !== undefined) await createdAgo(realm, createdAgoMs);
   const { replyTopic, requestTopic } = realm;
   const options = { brokers: suiteServers().brokers, replyTopic, requestTopic, prefetch: false, timeoutMs: 120_000 };
   const client = stack.use(await IdClient.connect(options));
@@ -38,12 +40,7 @@ async function open() {
 /** Writes what `sequence create` wrote this long ago, as the log dates it. */
 async function createdAgo(realm: Realm, agoMs: number): Promise<void> {
   const timestamp = String(Date.now() - agoMs);
-  await realm.setTopicConfig(realm.ledgerTopic, 'message.timestamp.type', 'CreateTime');
-  for (let at = 0, isDated = false; !isDated; at += 1) {
-    const record = { ...statement(at), partition: 0, timestamp };
-    const [written] = await realm.sendRaw([record], realm.ledgerTopic);
-    isDated = written?.logAppendTime === '-1'; // the broker applies the setting a moment after it has accepted it
-  }
+  await realm.sendRaw([{ ...statement(0), partition: 0, timestamp }], realm.ledgerTopic);
   await realm.setTopicConfig(realm.ledgerTopic, 'message.timestamp.type', 'LogAppendTime');
 }
 
@@ -67,9 +64,8 @@ async function upToNumbers(realm: Realm) {
 }
 
 test('a statement is written again with the marker of a worker before retention deletes it, so no lost index loses the sequence', async () => {
-  await using scene = await open();
+  await using scene = await open(A_QUARTER_AGO_MS);
   const { realm, take, command } = scene;
-  await createdAgo(realm, A_QUARTER_AGO_MS);
   const first = realm.worker();
   expect(await take('a', 3)).toEqual([1, 2, 3]);
   const marker = await restatedAt(realm);
@@ -84,9 +80,8 @@ test('a statement is written again with the marker of a worker before retention 
 });
 
 test('a new name is created beside workers without reading all of the ledger, and an old one that was never closed is not set back', async () => {
-  await using scene = await open();
+  await using scene = await open(BEYOND_RETENTION_MS);
   const { realm, take, command } = scene;
-  await createdAgo(realm, BEYOND_RETENTION_MS);
   const worker = realm.worker(LONG_RETENTION);
   await worker.ready();
   // The worker has another retention than commands, so its statement is older than the part that they read; etcd has no such name.
@@ -98,11 +93,10 @@ test('a new name is created beside workers without reading all of the ledger, an
 });
 
 test('a worker that kept its index continues a sequence of which the ledger has nothing left, and others learn it from its statement', async () => {
-  await using scene = await open();
+  await using scene = await open(BEYOND_RETENTION_MS);
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-idle-'));
   const { realm, take, command } = scene;
   const kept = { INDEX_DIR: directory.path };
-  await createdAgo(realm, BEYOND_RETENTION_MS);
   const before = realm.worker({ ...kept, ...LONG_RETENTION });
   expect(await take('a', 2)).toEqual([1, 2]);
   // Its statement is older than the part that a list reads, whose numbers show that it is missing.

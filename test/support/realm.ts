@@ -3,6 +3,7 @@ import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type Reco
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { committedOffsets } from '../../src/adapters/kafka/consumer-group.ts';
 import { type Source, wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
@@ -36,6 +37,8 @@ export interface RealmOptions {
   /** The HTTP API takes numbers of sequences. */
   readonly numbersOverHttp?: boolean;
   readonly env?: Readonly<Record<string, string>>;
+  /** Configs that the ledger topic has from its creation on: a broker applies a later change a moment after it has accepted it. */
+  readonly ledgerConfigs?: Readonly<Record<string, string>>;
 }
 
 export const DATACENTER_ID = 4;
@@ -128,7 +131,13 @@ export class Realm implements AsyncDisposable {
     realm.#stack.defer(() => realm.admin.disconnect());
     realm.#stack.defer(() => realm.#producer.disconnect());
     await Promise.all([realm.admin.connect(), realm.#producer.connect()]);
-    await initTopics(realm.source, loadKafkaConfig(realm.env).topics);
+    const { topics } = loadKafkaConfig(realm.env);
+    if (options.ledgerConfigs !== undefined) {
+      const planned = planTopics(topics).find(({ name }) => name === realm.ledgerTopic);
+      const configs = { ...planned?.configs, ...options.ledgerConfigs };
+      await realm.createTopic(realm.ledgerTopic, { partitions: topics.requestPartitions, configs });
+    }
+    await initTopics(realm.source, topics);
     await realm.createTopic(realm.replyTopic, { partitions: options.partitions ?? 3 });
     return realm;
   }
