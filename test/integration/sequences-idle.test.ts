@@ -13,15 +13,18 @@ import { runIdalloc, startIdalloc } from '../support/worker-process.ts';
 const HOUR_MS = 3_600_000;
 /** More than a quarter of the ledger's retention, which is 26 h. */
 const A_QUARTER_AGO_MS = 7 * HOUR_MS;
-const BEYOND_RETENTION_MS = 27 * HOUR_MS;
-/** A worker with this retention does not yet write again what was written before the retention of the others. */
+/** Before the part of the ledger that a list reads, which is 9.5 h; the ledger keeps it, since its retention is 26 h. */
+const BEFORE_THE_PART_MS = 20 * HOUR_MS;
+/** A worker with this retention does not yet write again what is older than the part that a list reads. */
 const LONG_RETENTION = { LEDGER_RETENTION_MS: String(40 * 24 * HOUR_MS) };
+/** A topic that takes old records. */
+const OLD_RECORDS = { 'message.timestamp.type': 'CreateTime' };
 
 /** A realm with one partition, and a client; and with a sequence that was created so long ago, if given. */
 async function open(createdAgoMs?: number) {
   const stack = new AsyncDisposableStack();
-  const dates = createdAgoMs === undefined ? {} : { ledgerConfigs: { 'message.timestamp.type': 'CreateTime' } };
-  const realm = stack.use(await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION, ...dates }));
+  const ledger = createdAgoMs === undefined ? {} : { ledgerConfigs: OLD_RECORDS };
+  const realm = stack.use(await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION, ...ledger }));
   if (createdAgoMs !== undefined) await createdAgo(realm, createdAgoMs);
   const { replyTopic, requestTopic } = realm;
   const options = { brokers: suiteServers().brokers, replyTopic, requestTopic, prefetch: false, timeoutMs: 120_000 };
@@ -55,6 +58,12 @@ async function restatedAt(realm: Realm): Promise<number> {
   return found(ledger.seen)?.offset as number;
 }
 
+/** Waits for the marker of a worker. */
+async function marked(realm: Realm): Promise<void> {
+  await using ledger = await realm.follow(realm.ledgerTopic);
+  await ledger.until('a marker', (seen) => seen.some((one) => kindOf(one) === 'marker'));
+}
+
 /** The records of the ledger up to its first numbers. */
 async function upToNumbers(realm: Realm) {
   await using ledger = await realm.follow(realm.ledgerTopic);
@@ -80,10 +89,10 @@ test('a statement is written again with the marker of a worker before retention 
 });
 
 test('a new name is created beside workers without reading all of the ledger, and an old one that was never closed is not set back', async () => {
-  await using scene = await open(BEYOND_RETENTION_MS);
+  await using scene = await open(BEFORE_THE_PART_MS);
   const { realm, take, command } = scene;
-  const worker = realm.worker(LONG_RETENTION);
-  await worker.ready();
+  realm.worker(LONG_RETENTION);
+  await marked(realm);
   // The worker has another retention than commands, so its statement is older than the part that they read; etcd has no such name.
   expect((await command('list')).view).toMatchObject({ sequences: [] });
   expect((await command('list', '--all')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 1 }] });
@@ -93,7 +102,7 @@ test('a new name is created beside workers without reading all of the ledger, an
 });
 
 test('a worker that kept its index continues a sequence of which the ledger has nothing left, and others learn it from its statement', async () => {
-  await using scene = await open(BEYOND_RETENTION_MS);
+  await using scene = await open(BEFORE_THE_PART_MS);
   await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-idle-'));
   const { realm, take, command } = scene;
   const kept = { INDEX_DIR: directory.path };
