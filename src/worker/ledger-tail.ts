@@ -5,8 +5,6 @@ import type { Cluster } from '../kafka/wire/cluster.ts';
 
 /** How long a broker holds a fetch of ledger and witness when there is nothing new. */
 const MAX_WAIT_MS = 500;
-/** Nobody waits for entries that are read back, except when another worker appends as well. */
-const BUSY_GAP_MS = 10;
 const MAX_BYTES = 8 * 1_048_576;
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 
@@ -19,7 +17,6 @@ export function ledgerTail(cluster: Cluster, runtime: Runtime, log: WireLog): Ta
     // No worker writes to either in transactions; a foreign transaction must not hold up reading.
     isolation: 'read_uncommitted',
     maxWaitMs: MAX_WAIT_MS,
-    busyGapMs: BUSY_GAP_MS,
     maxBytes: MAX_BYTES,
     maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
     log,
