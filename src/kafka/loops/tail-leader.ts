@@ -25,9 +25,8 @@ export class TailLeader {
   #empty = 0;
   /** Partitions joined recently, and more may follow. */
   #isFilling = false;
-  /** The records of the last milliseconds: each counts for less as time passes, after RATE_SPAN_MS for a third. */
+  /** Recent records. They lose weight with each request: after RATE_SPAN_MS, a record counts for a third. */
   #recentRecords = 0;
-  #recentAtMs = Number.NEGATIVE_INFINITY;
   #requestedAtMs = Number.NEGATIVE_INFINITY;
   /** The last fetch did not reach the end of a partition. */
   #isBehind = false;
@@ -53,6 +52,7 @@ export class TailLeader {
   /** The fetch request for some of its partitions. The first of them moves to the end for the next fetch. */
   request(partitions: readonly FollowedPartition[], nowMs: number): FetchRequest {
     const { isolation, maxWaitMs, maxBytesPerPartition } = this.#limits;
+    this.#recentRecords *= Math.exp((this.#requestedAtMs - nowMs) / RATE_SPAN_MS);
     this.#requestedAtMs = nowMs;
     this.#isBehind = false;
     const [first] = partitions;
@@ -81,9 +81,8 @@ export class TailLeader {
   }
 
   /** So many records of a partition have arrived with a fetch; `isBehind` if more of them wait. */
-  received(records: number, isBehind: boolean, nowMs: number): void {
-    this.#recentRecords = this.#recentRecords * Math.exp((this.#recentAtMs - nowMs) / RATE_SPAN_MS) + records;
-    this.#recentAtMs = nowMs;
+  received(records: number, isBehind: boolean): void {
+    this.#recentRecords += records;
     this.#isBehind ||= isBehind;
   }
 

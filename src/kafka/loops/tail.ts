@@ -160,7 +160,7 @@ export class Tail {
       this.#errorLog.readable(followed);
     }
     const isBehind = response.highWatermark > followed.fetchFrom;
-    leader.received(followed.fetchFrom - from, isBehind, this.#options.runtime.monotonicMs());
+    leader.received(followed.fetchFrom - from, isBehind);
   }
 
   /** The broker reports that the position is outside the log. */
