@@ -56,10 +56,11 @@ function close(index: SqliteIndex): void {
   index[Symbol.dispose]();
 }
 
+/** Keeps the index reachable: the lock of one that is garbage-collected is released. */
 const PROGRAM = `
   const { SqliteIndex } = await import(${JSON.stringify(MODULE)});
   try {
-    new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)}, {});
+    globalThis.index = new SqliteIndex(process.argv[1], ${JSON.stringify(BINDING)}, {});
     process.stdout.write('opened');
     setInterval(() => {}, 1000);
   } catch (error) {
