@@ -31,6 +31,7 @@ export default defineConfig({
       },
       { test: { name: 'short', include: filesOf('short'), ...onServers } },
       { test: { name: 'long', include: filesOf('long'), ...onServers } },
+      { test: { name: 'few', include: filesOf('few'), ...onServers, maxWorkers: 2 } },
       { test: { name: 'alone', include: filesOf('alone'), ...onServers, fileParallelism: false } },
     ],
   },

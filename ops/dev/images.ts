@@ -7,6 +7,7 @@ import { docker, ensurePrograms } from './docker-engine.ts';
 import { buildEtcd } from './etcd-install.ts';
 import { goCommand } from './go-toolchain.ts';
 import { installKafka } from './kafka-install.ts';
+import { acquireLock } from './lock.mjs';
 import { cacheDir, ROOT } from './paths.ts';
 import { run } from './run.ts';
 import type { ToolName } from './toolchain.ts';
@@ -202,9 +203,19 @@ export async function pullImages(
 /** The worker's image with a clock that tests can step. */
 export const FAULTS_IMAGE = 'idalloc:faults';
 
+/** Runs a build of the worker's image after those that run already: all but the first find most of its layers made. */
+export async function buildInTurn<T>(build: () => Promise<T>): Promise<T> {
+  const release = await acquireLock(join(cacheDir(process.env), 'worker-image.lock'), { timeoutMs: 3 * BUILD_MS });
+  try {
+    return await build();
+  } finally {
+    release();
+  }
+}
+
 /** Builds the worker's image of this checkout under another name. Pulls the image that it is based on if that is missing. */
 export function buildWorkerImage(image: string, options: Omit<BuildOptions, 'file'> = {}): Promise<void> {
-  return dockerBuild(image, ROOT, { ...options, file: join(ROOT, 'ops/Dockerfile') });
+  return buildInTurn(() => dockerBuild(image, ROOT, { ...options, file: join(ROOT, 'ops/Dockerfile') }));
 }
 
 /** Builds the worker's image of this checkout, and on top of it the one with a clock that can be stepped. */

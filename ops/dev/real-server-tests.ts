@@ -19,8 +19,11 @@ seconds it took on two cores beside other files. [How the guarantees are tested]
     `## The long suite
 
 \`npm run test:full\`. "Also simulated": the simulator shows it too, in more variants.\n\n${table(head, rows('long'))}`,
+    `## The long suite, two files at a time
+
+These are late beside many others.\n\n${table(head, rows('few'))}`,
     `## The long suite, one file at a time
 
-These measure, break the suite's servers in any order, or start servers of their own that are late beside others.\n\n${table(head, rows('alone'))}`,
+These measure, or break the suite's servers in any order.\n\n${table(head, rows('alone'))}`,
   );
 }

@@ -8,7 +8,7 @@ import { run } from './run.ts';
 import { type StepResult, stepsOf, type Tally, tallyOfVitest } from './tally.ts';
 
 /** The projects of vitest.config.ts. */
-export type Project = 'unit' | 'short' | 'long' | 'alone';
+export type Project = 'unit' | 'short' | 'long' | 'few' | 'alone';
 
 const VITEST = join(ROOT, 'node_modules/.bin/vitest');
 /** Tests that import it take fewer examples by default. */

@@ -31,8 +31,8 @@ function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return Promise.race([work, stopped]);
 }
 
-/** The projects of tests on real servers; those of `alone` run one file at a time. */
-const ON_SERVERS = ['short', 'long', 'alone'] as const satisfies readonly Project[];
+/** The projects of tests on real servers; `few` runs two files at a time, and `alone` one. */
+const ON_SERVERS = ['short', 'long', 'few', 'alone'] as const satisfies readonly Project[];
 
 /** One run of a suite, or of selected tests. */
 class Run {
@@ -68,7 +68,7 @@ class Run {
       await Promise.all([
         this.#step('simulator', () => runChain('simulate', options)),
         this.#step('all examples', () => runAllExamples(options)),
-        run('alone'),
+        run('few').then(() => run('alone')),
       ]);
     });
   }

@@ -1,5 +1,8 @@
-/** The project of vitest.config.ts that runs a file: `short` is what `npm test` runs, the others are the long suite. */
-type Project = 'short' | 'long' | 'alone';
+/**
+ * The project of vitest.config.ts that runs a file: `short` is what `npm test` runs, the others are the long suite. `few` and
+ * `alone` are for what is late beside many others: two files at a time, and one.
+ */
+type Project = 'short' | 'long' | 'few' | 'alone';
 
 interface Listed {
   readonly project: Project;
@@ -135,7 +138,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   docs: { project: 'long', seconds: 191, shows: 'the commands of the pages, with their output' },
   'etcd-members': {
-    project: 'alone',
+    project: 'few',
     seconds: 120,
     shows: 'leaders of etcd that freeze and die, and the loss of a majority',
   },
@@ -265,7 +268,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'etcd that is wiped or restored from a backup, and the rebuild; also simulated',
   },
   secured: { project: 'long', seconds: 198, shows: 'servers with logins, certificates and least rights' },
-  'secured-brokers': { project: 'alone', seconds: 209, shows: 'brokers that change their CA' },
+  'secured-brokers': { project: 'few', seconds: 209, shows: 'brokers that change their CA' },
   'secured-doctor': { project: 'long', seconds: 155, shows: 'doctor on servers that deny by default' },
   'secured-etcd': {
     project: 'long',
@@ -343,13 +346,13 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 93,
     shows: 'crash loops, ceilings far ahead, worker IDs at their limits; also simulated',
   },
-  // npm run test:full, one at a time: they measure, or break servers in any order
   alerts: {
-    project: 'alone',
+    project: 'few',
     seconds: 360,
     shows:
       'a real Prometheus fires each alert for the fault that it names, and none for two that serve for five minutes',
   },
+  // npm run test:full, one at a time: they measure, or break servers in any order
   speed: {
     project: 'alone',
     seconds: 240,

@@ -1,4 +1,7 @@
+import { enableCompileCache } from 'node:module';
+import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
+import { ROOT } from '../../ops/dev/paths.ts';
 import { loadMutant, MUTANTS } from './mutants.ts';
 
 /** What a thread hunts: a mutant by its name, from a seed on, in so many seeds. */
@@ -18,14 +21,16 @@ export interface Catch {
 async function hunt({ name, from, seeds }: Hunt): Promise<Catch | undefined> {
   const mutant = MUTANTS.find((one) => one.name === name);
   if (mutant === undefined) throw new Error(`there is no mutant '${name}'`);
-  using patched = await loadMutant(mutant);
+  const simulate = await loadMutant(mutant);
   for (let seed = from; seed < from + seeds; seed += 1) {
-    const { faults } = await patched.simulate(seed, { scenario: mutant.scenario });
+    const { faults } = await simulate(seed, { scenario: mutant.scenario });
     const [first] = faults;
     if (first !== undefined) return { seed, check: first.check, what: first.what };
   }
   return undefined;
 }
 
+// Each thread compiles nearly the same modules.
+enableCompileCache(join(ROOT, '.idalloc/compile-cache'));
 // A thread is started for each mutant, and ends with it: what it has loaded is never freed.
 parentPort?.postMessage(await hunt(workerData as Hunt));

@@ -12,7 +12,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'an entry of another hash taken for a collision',
     scenario: 'lost-tail',
-    firstSeed: 2549,
+    firstSeed: 2626,
     patches: [patch('src/ledger/decided.ts', '      requireIndexed(deps, record);\n', '')],
   },
   {
@@ -22,7 +22,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a renewal written for the first request',
     scenario: 'retention',
-    firstSeed: 100,
+    firstSeed: 116,
     patches: [
       patch(
         'src/pipeline/drafts.ts',
@@ -49,7 +49,7 @@ export const COPY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a loser keeps a decision young',
     scenario: 'retention',
-    firstSeed: 117,
+    firstSeed: 139,
     patches: [
       patch('src/ledger/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(

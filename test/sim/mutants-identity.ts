@@ -4,6 +4,7 @@ import { type Mutant, patch } from './mutant.ts';
 export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'no nonce read-back',
+    firstSeed: 9,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -28,6 +29,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'start at the own clock rather than the ceiling',
+    firstSeed: 12,
     patches: [
       patch('src/identity/choose.ts', 'waitMs: ceilingWaitMs(layout, ceiling.ticks, now)', 'waitMs: 0'),
       patch('src/identity/choose.ts', 'import { ceilingWaitMs, MAX', 'import { MAX'),
@@ -36,7 +38,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'deadline counted from the answer',
-    firstSeed: 343,
+    firstSeed: 356,
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -88,6 +90,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'etcd read before the witness',
+    firstSeed: 9,
     patches: [
       patch(
         'src/identity/protocol.ts',
@@ -110,7 +113,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a UUID that is not compared',
     scenario: 'late-witness',
-    firstSeed: 43,
+    firstSeed: 99,
     patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
   },
   {
@@ -150,7 +153,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no suspension after a pause of the process',
-    firstSeed: 55,
+    firstSeed: 158,
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
@@ -173,7 +176,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'the allocator reads the clock without its guard',
     scenario: 'clocks',
-    firstSeed: 336,
+    firstSeed: 456,
     patches: [
       patch(
         'src/worker/worker.ts',

@@ -4,6 +4,7 @@ import { type Mutant, patch } from './mutant.ts';
 export const KAFKA_MUTANTS: readonly Mutant[] = [
   {
     name: 'replies acknowledged by the leader alone',
+    firstSeed: 14,
     patches: [
       patch(
         'src/kafka/loops/leader-calls.ts',
@@ -27,6 +28,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'reading continues at the end when its offset is gone',
+    firstSeed: 14,
     patches: [patch('src/worker/request-partition.ts', 'return bounds.logStart;', 'return bounds.end;')],
   },
   {
@@ -76,6 +78,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no answer to a reply taken as delivered',
+    firstSeed: 12,
     patches: [
       patch(
         'src/adapters/kafka/publisher.ts',
@@ -96,6 +99,7 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'ready though no broker answers',
+    firstSeed: 13,
     patches: [
       patch('src/worker/worker.ts', "if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';", 'void silentMs;'),
     ],

@@ -6,6 +6,7 @@ const DRAFTS = 'src/pipeline/drafts.ts';
 export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'numbers count wherever they lie',
+    firstSeed: 33,
     patches: [
       patch(
         'src/codec/ledger-position.ts',
@@ -36,6 +37,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'numbers are replied as they were sent',
+    firstSeed: 13,
     patches: [
       patch(
         DRAFTS,
@@ -46,6 +48,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a renewal counts as new numbers',
+    firstSeed: 13,
     patches: [patch(DRAFTS, '...again, at: RENEWAL }', '...again, at: view.end }')],
   },
   {
@@ -61,6 +64,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a lost tail leaves no floor',
     scenario: 'lost-tail',
+    firstSeed: 13,
     patches: [
       patch(
         'src/core/sequence.ts',
@@ -72,6 +76,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a floor is not applied',
     scenario: 'lost-tail',
+    firstSeed: 13,
     patches: [
       patch(
         'src/pipeline/numbering.ts',
@@ -83,6 +88,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'any statement ends a floor',
     scenario: 'lost-tail',
+    firstSeed: 13,
     patches: [
       patch('src/core/sequence.ts', 'stated, floor: next < least ? least : undefined }', 'stated, floor: undefined }'),
     ],

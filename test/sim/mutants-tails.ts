@@ -29,13 +29,13 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'the offset after a lost request tail is not committed',
     scenario: 'lost-requests',
-    firstSeed: 105,
+    firstSeed: 120,
     patches: [patch('src/worker/request-group.ts', ', { next: position, small: position });', ');')],
   },
   {
     name: 'the last record that was read is not committed',
     scenario: 'lost-requests',
-    firstSeed: 120,
+    firstSeed: 167,
     patches: [
       patch(
         'src/worker/request-partition.ts',
@@ -57,6 +57,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the time of the first sending is ignored',
+    firstSeed: 22,
     patches: [
       patch(
         'src/codec/request-origin.ts',
@@ -78,7 +79,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'no comparison after reading was interrupted',
     scenario: 'lost-requests',
-    firstSeed: 819,
+    firstSeed: 888,
     patches: [
       patch(
         'src/adapters/kafka/ledger-reading.ts',

@@ -1,4 +1,5 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { registerHooks } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -44,25 +45,25 @@ export function copySources(): SourceCopy {
   }
 }
 
-/** The simulator from a copy of this repository with one bug in it. */
-export interface Patched extends Disposable {
-  readonly simulate: typeof simulate;
-}
-
 /**
- * Copies the sources, applies the bug, and loads the simulator from there, so that the bug is in the real code.
- * Throws when a patch no longer fits.
+ * Loads the simulator with one bug in its sources: the loader of modules of this thread gets the patched text for their
+ * files. So the bug is in the real code, and what it does not touch is compiled once for all threads. Works once in a
+ * thread, since modules are loaded once. Throws when a patch no longer fits, or is in a file that is not loaded.
  */
-export async function loadMutant(mutant: Mutant): Promise<Patched> {
-  const copy = copySources();
-  try {
-    for (const [file, text] of patchedFiles(mutant)) writeFileSync(join(copy.root, file), text);
-    const loaded = await import(pathToFileURL(join(copy.root, 'test/sim/simulation.ts')).href);
-    return { simulate: loaded.simulate, [Symbol.dispose]: () => copy[Symbol.dispose]() };
-  } catch (error) {
-    copy[Symbol.dispose]();
-    throw error;
-  }
+export async function loadMutant(mutant: Mutant): Promise<typeof simulate> {
+  const texts = new Map([...patchedFiles(mutant)].map(([file, text]) => [pathToFileURL(join(ROOT, file)).href, text]));
+  registerHooks({
+    load(url, context, nextLoad) {
+      const source = texts.get(url);
+      if (source === undefined) return nextLoad(url, context);
+      texts.delete(url);
+      return { format: 'module-typescript', source, shortCircuit: true };
+    },
+  });
+  const { simulate } = await import('./simulation.ts');
+  if (texts.size > 0)
+    throw new Error(`mutant '${mutant.name}' has patches of what was not loaded: ${[...texts.keys()]}`);
+  return simulate;
 }
 
 /** The patched files of a mutant. Throws when a patch no longer fits. */

@@ -1,13 +1,21 @@
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { run } from './main.ts';
-import { copySources, loadMutant, MUTANTS, patched, patchedFiles } from './mutants.ts';
+import { copySources, MUTANTS, patched, patchedFiles } from './mutants.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, seldomIn, tallyOf } from './tally.ts';
 import { sealed } from './world.ts';
+
+async function runCli(...args: string[]): Promise<{ code: number; out: string; note: string }> {
+  const [out, note]: [string[], string[]] = [[], []];
+  const code = await run(args, { out: (text) => out.push(text), note: (text) => note.push(text) });
+  return { code, out: out.join('\n'), note: note.join('\n') };
+}
 
 describe('simulated histories', () => {
   // The suites play hundreds; these show that a seed can be played at all.
@@ -80,11 +88,19 @@ describe('mutants', () => {
   });
 
   it('are caught by a check, with the seed', async () => {
-    const [offByOne] = MUTANTS.filter(({ name }) => name === 'a range off by one');
-    if (offByOne === undefined) throw new Error("there is no mutant 'a range off by one': use another one here");
-    using loaded = await loadMutant(offByOne);
-    const { faults } = await loaded.simulate(1);
-    expect(faults.map(({ check }) => check)).toContain('unique');
+    const { code, out } = await runCli('--mutant', 'a range off by one', '--json');
+    const caught = { mutant: 'a range off by one', caughtBy: 'unique', seeds: 1, seconds: expect.any(Number) };
+    expect(JSON.parse(out)).toEqual({ mutants: [caught] });
+    expect(code).toBe(0);
+  });
+
+  it('in files that the simulator does not load are rejected', async () => {
+    const patch = { file: 'package.json', from: '"name": "idalloc"', to: '"name": "x"' };
+    const program = `import { loadMutant } from '${new URL('./mutants.ts', import.meta.url)}';
+      await loadMutant(${JSON.stringify({ name: 'a name', patches: [patch] })});`;
+    const thread = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));
+    const [error] = await once(thread, 'error');
+    expect(String(error)).toMatch(/mutant 'a name' has patches of what was not loaded: file:.*package\.json/);
   });
 
   it('whose text is missing or ambiguous are rejected as stale', () => {
@@ -95,12 +111,6 @@ describe('mutants', () => {
 });
 
 describe('the command line', () => {
-  async function runCli(...args: string[]): Promise<{ code: number; out: string; note: string }> {
-    const [out, note]: [string[], string[]] = [[], []];
-    const code = await run(args, { out: (text) => out.push(text), note: (text) => note.push(text) });
-    return { code, out: out.join('\n'), note: note.join('\n') };
-  }
-
   it('plays seeds from a given one, and counts them', async () => {
     const { code, out } = await runCli('--seeds', '3', '--from', '5', '--json');
     expect(code).toBe(0);

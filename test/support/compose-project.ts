@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
 import { docker, ensureCompose } from '../../ops/dev/docker-engine.ts';
+import { buildInTurn } from '../../ops/dev/images.ts';
 import { ROOT } from '../../ops/dev/paths.ts';
 
 const BUILD_MS = 600_000;
@@ -37,7 +38,8 @@ export class ComposeProject implements AsyncDisposable {
   async compose(...args: readonly string[]): Promise<string> {
     const [program = '', ...prefix] = this.#words;
     const options = { cwd: ROOT, env: this.#env, timeout: BUILD_MS, maxBuffer: 1 << 26 };
-    const { stdout } = await execute(program, [...prefix, '-f', this.#file, ...args], options);
+    const run = () => execute(program, [...prefix, '-f', this.#file, ...args], options);
+    const { stdout } = await (args[0] === 'build' ? buildInTurn(run) : run());
     return stdout;
   }
 
