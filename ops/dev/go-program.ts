@@ -18,7 +18,12 @@ export interface GoProgram {
   readonly main: string;
   /** The variable of the program that has its version with a v before it, where the program can't tell it otherwise. */
   readonly versionVariable?: string;
+  /** Compiled quickly, for a program that does little. */
+  readonly isQuick?: boolean;
 }
+
+/** Neither optimized nor with symbols of a debugger. */
+const QUICK_FLAGS = '-gcflags=all=-N -l -dwarf=false';
 
 /** The version that go.mod pins, and the name of the program's directory in the cache. */
 export function pinnedGoProgram({ name, folder, module }: GoProgram): {
@@ -41,14 +46,17 @@ export async function buildGoProgram(
   env: NodeJS.ProcessEnv,
   options: Omit<BuildOptions, 'what'>,
 ): Promise<string> {
-  const { name, folder, main, versionVariable } = program;
+  const { name, folder, main, versionVariable, isQuick } = program;
   const { version, cacheName } = pinnedGoProgram(program);
   const flags = `-s -w${versionVariable === undefined ? '' : ` -X ${versionVariable}=v${version}`}`;
   const dir = await cached(cacheName, { ...options, what: `${name} ${version} (built by Go)` }, async (into) => {
     const go = await goCommand(env, options);
     await run({
       command: go.command,
-      args: ['build', '-trimpath', '-buildvcs=false', `-ldflags=${flags}`, '-o', join(into, name), main],
+      args: [
+        ...['build', '-trimpath', '-buildvcs=false', ...(isQuick === true ? [QUICK_FLAGS] : [])],
+        ...[`-ldflags=${flags}`, '-o', join(into, name), main],
+      ],
       purpose: `the build of ${name} by Go`,
       timeoutMs: BUILD_TIMEOUT_MS,
       cwd: join(import.meta.dirname, folder),

@@ -9,6 +9,7 @@ const HELM: GoProgram = {
   folder: 'helm',
   module: 'helm.sh/helm/v4',
   main: 'helm.sh/helm/v4/cmd/helm',
+  isQuick: true,
 };
 const API_SERVER: GoProgram = {
   name: 'kube-apiserver',
@@ -16,6 +17,7 @@ const API_SERVER: GoProgram = {
   module: 'k8s.io/kubernetes',
   main: 'k8s.io/kubernetes/cmd/kube-apiserver',
   versionVariable: 'k8s.io/component-base/version.gitVersion',
+  isQuick: true,
 };
 
 /** The definitions of what other operators add to Kubernetes. */

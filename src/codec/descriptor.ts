@@ -134,6 +134,7 @@ export function compareDescriptors(stored: Descriptor, wanted: Descriptor): Desc
  * it is left out where only the epochs differ.
  */
 function layoutRows(one: Descriptor, other: Descriptor): Record<string, string> {
+  if (one.layoutFingerprint === other.layoutFingerprint) return { layout: one.layoutFingerprint };
   const [rows, others] = [one, other].map((descriptor) => partRows(layoutOfDescriptor(descriptor)));
   const differs = rows && others && Object.keys(rows).some((field) => rows[field] !== others[field]);
   if (differs) return rows;
