@@ -22,7 +22,7 @@ const HELP = `Simulates workers under faults, each run from a seed, and checks t
   --seed K      simulate one seed and print its trace
   --scenario S  simulate one scenario only:
 ${described(SCENARIOS)}
-  --mutants     apply known bugs to copies of the sources, and simulate seeds until each is caught; one on each processor
+  --mutants     apply known bugs to the sources as they are loaded, and simulate seeds until each is caught; one on each processor
   --changed     with --mutants: only 30 of files that differ from the last release, and 15 others, by commit
   --mutant TEXT the same for the bugs whose names contain the text
   --json        print one JSON object on standard output

@@ -1,0 +1,50 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from '../../ops/dev/paths.ts';
+
+/** All that decides whether Kubernetes' API server accepts the chart: what helm renders, both programs, and their test. */
+const DECISIVE = [
+  'docs/operations/kubernetes.md',
+  'ops/dev/helm',
+  'ops/dev/kubernetes',
+  'ops/dev/kubernetes-install.ts',
+  'ops/grafana/dashboard.json',
+  'ops/helm',
+  'ops/prometheus/rules.yml',
+  'test/integration/chart-server.test.ts',
+  'test/support/accepted-chart.ts',
+  'test/support/chart-render.ts',
+  'test/support/kubernetes-schemas.ts',
+  'test/support/kubernetes-server.ts',
+  'test/support/strimzi-definitions.ts',
+];
+const RECORD = join(ROOT, 'test/integration/accepted-chart.json');
+
+function filesOf(path: string): string[] {
+  if (!statSync(join(ROOT, path)).isDirectory()) return [path];
+  return readdirSync(join(ROOT, path))
+    .toSorted()
+    .flatMap((name) => filesOf(`${path}/${name}`));
+}
+
+/** The digest of the chart as it is now, and of what decides with it. */
+export function digestOfChart(): string {
+  const hash = createHash('sha256');
+  for (const file of DECISIVE.flatMap(filesOf)) {
+    const content = readFileSync(join(ROOT, file));
+    hash.update(`${file} ${content.length}\n`).update(content);
+  }
+  return hash.digest('hex');
+}
+
+/** The digest of what the API server has accepted; undefined if nothing is recorded. */
+export function acceptedDigest(): string | undefined {
+  if (!existsSync(RECORD)) return undefined;
+  return (JSON.parse(readFileSync(RECORD, 'utf8')) as { readonly sha256: string }).sha256;
+}
+
+/** Records that the API server accepted the chart with this digest. */
+export function recordAccepted(sha256: string): void {
+  writeFileSync(RECORD, `${JSON.stringify({ sha256 }, undefined, 2)}\n`);
+}
