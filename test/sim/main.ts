@@ -5,7 +5,7 @@ import type { Fault } from './checker.ts';
 import type { Catch, Hunt } from './hunter.ts';
 import { MUTANTS } from './mutants.ts';
 import { isScenario, SCENARIOS, type Scenario } from './scenario.ts';
-import { changedMutants, firstSeed, git } from './selection.ts';
+import { changedMutants, firstSeed, git, otherMutants } from './selection.ts';
 import { simulate } from './simulation.ts';
 import { NOTHING, seldomIn, sum, type Tally, tallyOf } from './tally.ts';
 
@@ -24,6 +24,7 @@ const HELP = `Simulates workers under faults, each run from a seed, and checks t
 ${described(SCENARIOS)}
   --mutants     apply known bugs to the sources as they are loaded, and simulate seeds until each is caught; one on each processor
   --changed     with --mutants: only 30 of files that differ from the last release, and 15 others, by commit
+  --others      with --mutants: those that --changed leaves out at this commit
   --mutant TEXT the same for the bugs whose names contain the text
   --json        print one JSON object on standard output
   --help        show this text
@@ -74,6 +75,8 @@ interface Options {
   readonly mutant: string | undefined;
   /** Only mutants of changed files, and some others. */
   readonly changed: boolean;
+  /** Only those that `changed` leaves out. */
+  readonly others: boolean;
   readonly json: boolean;
   readonly help: boolean;
 }
@@ -90,6 +93,7 @@ function readArguments(args: readonly string[]): Options | string {
     mutant: text,
     mutants: flag,
     changed: flag,
+    others: flag,
     rotate: flag,
     json: flag,
     help: flag,
@@ -106,14 +110,16 @@ function readArguments(args: readonly string[]): Options | string {
     if (scenario !== undefined && !isScenario(scenario)) {
       throw new Error(`--scenario is ${scenario}, must be one of ${Object.keys(SCENARIOS).join(', ')}`);
     }
-    const { json, help, changed, rotate, mutant = values.mutants ? '' : undefined } = values;
-    if (changed && mutant === undefined) throw new Error('--changed needs --mutants');
+    const { json, help, changed, others, rotate, mutant = values.mutants ? '' : undefined } = values;
+    if ((changed || others) && mutant === undefined) throw new Error('--changed and --others need --mutants');
+    if (changed && others) throw new Error('--changed and --others exclude each other');
     const seeds = whole('seeds') ?? 100;
     return {
       json,
       help,
       mutant,
       changed,
+      others,
       scenario,
       seeds,
       from: whole('from') ?? (rotate ? firstSeed(seeds, git) : 1),
@@ -173,8 +179,9 @@ function describe({ seed, faults }: Failure, scenario?: Scenario): string {
 }
 
 /** Hunts mutants, one on each processor at a time. */
-async function hunt(named: string, { from, changed, json }: Options, { out, note }: Output): Promise<number> {
-  const wanted = (changed ? changedMutants(MUTANTS, git) : MUTANTS).filter(({ name }) => name.includes(named));
+async function hunt(named: string, { from, changed, others, json }: Options, { out, note }: Output): Promise<number> {
+  const choose = changed ? changedMutants : others ? otherMutants : (all: typeof MUTANTS) => all;
+  const wanted = choose(MUTANTS, git).filter(({ name }) => name.includes(named));
   const hunted: { mutant: string; caughtBy: string | null; seeds: number; seconds: number }[] = [];
   const waiting = wanted.values();
   const huntOn = async () => {

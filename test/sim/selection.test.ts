@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Mutant } from './mutant.ts';
-import { changedMutants, firstSeed, type Git, rotation } from './selection.ts';
+import { changedMutants, firstSeed, type Git, otherMutants, rotation } from './selection.ts';
 
 const mutant = (file: string): Mutant => ({ name: file, patches: [{ file, from: 'a', to: 'b' }] });
 const MUTANTS = Array.from({ length: 40 }, (_, i) => mutant(`src/${i}.ts`));
@@ -59,4 +59,17 @@ test('the other mutants rotate by commit', () => {
 
 test('in a shallow clone, which does not have the release, all mutants are simulated', () => {
   expect(changedMutants(MUTANTS, checkout({ head: ONE, shallow: true }))).toEqual(MUTANTS);
+});
+
+test('the long suite simulates exactly the mutants that the short one leaves out at the same commit', () => {
+  const changed = MUTANTS.map(({ patches }) => patches[0]?.file ?? '');
+  for (const at of [
+    checkout({ head: ONE, changed }),
+    checkout({ head: ONE }),
+    checkout({ head: ONE, shallow: true }),
+  ]) {
+    const [short, long] = [changedMutants(MUTANTS, at), otherMutants(MUTANTS, at)];
+    expect(names([...short, ...long]).toSorted()).toEqual(names(MUTANTS).toSorted());
+  }
+  expect(otherMutants(MUTANTS, checkout({ head: ONE, changed })).length).toBeGreaterThan(0);
 });

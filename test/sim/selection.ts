@@ -5,7 +5,7 @@ import type { Mutant } from './mutant.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 /** The commit decides among this many ranges of seeds. */
 const RANGES = 100_000;
-/** How many mutants of changed files are simulated, so that `npm test` ends in time; the long suite has all. */
+/** How many mutants of changed files are simulated, so that `npm test` ends in time; the long suite has the others. */
 const CHANGED = 30;
 /** How many are although their files are as released. */
 const UNCHANGED = 15;
@@ -42,6 +42,12 @@ export function changedMutants(mutants: readonly Mutant[], ask: Git): readonly M
   const isChanged = ({ patches }: Mutant) => patches.some(({ file }) => changed.has(file));
   const released = mutants.filter((mutant) => !isChanged(mutant));
   return [...rotated(mutants.filter(isChanged), CHANGED, ask), ...rotated(released, UNCHANGED, ask)];
+}
+
+/** The mutants that `changedMutants` leaves out at this commit. */
+export function otherMutants(mutants: readonly Mutant[], ask: Git): readonly Mutant[] {
+  const chosen = new Set(changedMutants(mutants, ask));
+  return mutants.filter((mutant) => !chosen.has(mutant));
 }
 
 /** So many of them, from a place that changes with each commit. */

@@ -130,7 +130,11 @@ describe('the command line', () => {
       note: expect.stringContaining('--seeds is many'),
     });
     expect(await runCli('--sedes', '3')).toMatchObject({ code: 2 });
-    expect(await runCli('--changed')).toMatchObject({ code: 2, note: expect.stringContaining('needs --mutants') });
+    expect(await runCli('--changed')).toMatchObject({ code: 2, note: expect.stringContaining('need --mutants') });
+    expect(await runCli('--mutants', '--changed', '--others')).toMatchObject({
+      code: 2,
+      note: expect.stringContaining('exclude each other'),
+    });
     expect(await runCli('--help')).toMatchObject({ code: 0, out: expect.stringContaining('--mutants') });
   });
 });
