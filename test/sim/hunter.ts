@@ -1,7 +1,6 @@
 import { enableCompileCache } from 'node:module';
-import { join } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { ROOT } from '../../ops/dev/paths.ts';
+import { COMPILE_CACHE } from '../../ops/dev/paths.ts';
 import { loadMutant, MUTANTS } from './mutants.ts';
 
 /** What a thread hunts: a mutant by its name, from a seed on, in so many seeds. */
@@ -30,7 +29,6 @@ async function hunt({ name, from, seeds }: Hunt): Promise<Catch | undefined> {
   return undefined;
 }
 
-// Each thread compiles nearly the same modules.
-enableCompileCache(join(ROOT, '.idalloc/compile-cache'));
+enableCompileCache(COMPILE_CACHE);
 // A thread is started for each mutant, and ends with it: what it has loaded is never freed.
 parentPort?.postMessage(await hunt(workerData as Hunt));

@@ -28,11 +28,15 @@ function filesOf(path: string): string[] {
     .flatMap((name) => filesOf(`${path}/${name}`));
 }
 
+/** The files that decide, with their content. */
+export function decisiveFiles(): ReadonlyMap<string, Buffer> {
+  return new Map(DECISIVE.flatMap(filesOf).map((file) => [file, readFileSync(join(ROOT, file))]));
+}
+
 /** The digest of the chart as it is now, and of what decides with it. */
 export function digestOfChart(): string {
   const hash = createHash('sha256');
-  for (const file of DECISIVE.flatMap(filesOf)) {
-    const content = readFileSync(join(ROOT, file));
+  for (const [file, content] of decisiveFiles()) {
     hash.update(`${file} ${content.length}\n`).update(content);
   }
   return hash.digest('hex');

@@ -5,13 +5,12 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { COMPILE_CACHE } from '../../ops/dev/paths.ts';
 import { Watchers } from './watchers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 /** Stops the worker when the process of the tests is killed. */
 const GUARD = fileURLToPath(new URL('../../ops/dev/guard.sh', import.meta.url));
-/** Compiled code of workers and commands: hundreds are started, and all but the first save the time. */
-const COMPILE_CACHE = fileURLToPath(new URL('../../.idalloc/compile-cache', import.meta.url));
 const STOP_TIMEOUT_MS = 30_000;
 /** A worker returns the same rendering of its metrics to all requests within this time. */
 const METRICS_SHARED_MS = 1_000;
