@@ -15,7 +15,7 @@ const NEW_TRACE = /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/;
 const traceOf = (traceparent: string) => traceParentOf({ traceparent });
 
 describe('a request ID', () => {
-  test.each(['7', 'order-4711', 'a'.repeat(128), '0190:AZ.az_09~@=+/-', crypto.randomUUID()])(
+  test.each(['7', 'order-4711', 'a'.repeat(128), '0190:AZ.az_09~@=+/-', '0b9e4a6c-5d3f-4c1b-9a57-3f0e6a2d8c41'])(
     '%s is taken over',
     (id) => {
       expect(requestIdOf({ 'x-request-id': id })).toBe(id);

@@ -17,8 +17,8 @@ export interface Disk extends Disposable {
   damage(): void;
 }
 
-/** Entries of a run, so few that runs are often sealed and expired. */
-const RUN_ENTRIES = 16;
+/** Entries of a run, so few that runs are often sealed and expired. The seed is not random, so that a simulation repeats. */
+const OPTIONS = { runEntries: 16, newSeed: () => ({ low: 1, high: 2 }) };
 const FILE = 'ledger-index.sqlite';
 /** The share of simulations with indexes in files, as in production; indexes in memory are much cheaper. */
 const FILES = 0.25;
@@ -44,7 +44,7 @@ class FileDisk implements Disk {
 
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies {
     if (this.#opened !== undefined) this.#keepAsKilled();
-    const opened = new SqliteIndex(this.#directory, binding, events, RUN_ENTRIES);
+    const opened = new SqliteIndex(this.#directory, binding, events, OPTIONS);
     const close = opened[Symbol.dispose].bind(opened);
     // Called by its process, or here if that was killed.
     const closeOnce = (): void => {

@@ -1,3 +1,5 @@
+import { seeded } from './seeded.ts';
+
 /**
  * How many examples a test takes that spends more than about a second on them. `npm test` takes a share, other ones in each
  * run; the long suite takes all. Whatever imports this file is run again by the long suite:
@@ -16,11 +18,11 @@ export function examples(all: number, least = 10): number {
 }
 
 /**
- * The examples to take of a list, in its order: consecutive ones from a random place in a short run. A test names the example
- * that it fails with, so that `IDALLOC_EXAMPLES=all vitest run FILE -t NAME` repeats it.
+ * The examples to take of a list, in its order: consecutive ones from a place that depends on the seed of the run in a
+ * short one. A test names the example that it fails with, so that `IDALLOC_EXAMPLES=all vitest run FILE -t NAME` repeats it.
  */
 export function examplesOf<T>(all: readonly T[], least = 10): readonly T[] {
-  const from = ALL_EXAMPLES ? 0 : Math.floor(Math.random() * all.length);
+  const from = ALL_EXAMPLES ? 0 : seeded('examples').below(all.length);
   const count = examples(all.length, least);
   return all.filter((_, i) => (i - from + all.length) % all.length < count);
 }

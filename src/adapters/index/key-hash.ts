@@ -1,10 +1,30 @@
+import { randomBytes } from 'node:crypto';
+
 /** Bits of a key's hash; together with the 21 bits of a place they make 64. */
 export const HASH_BITS = 43;
+const SEED_BYTES = 8;
 
 /** Two 32-bit words, random for each store. */
 export interface HashSeed {
   readonly low: number;
   readonly high: number;
+}
+
+/** A seed that nobody can guess. */
+export function randomSeed(): HashSeed {
+  return decodeSeed(randomBytes(SEED_BYTES));
+}
+
+export function encodeSeed({ low, high }: HashSeed): Buffer {
+  const bytes = Buffer.alloc(SEED_BYTES);
+  bytes.writeInt32BE(low, 0);
+  bytes.writeInt32BE(high, 4);
+  return bytes;
+}
+
+export function decodeSeed(bytes: Uint8Array): HashSeed {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return { low: view.getInt32(0), high: view.getInt32(4) };
 }
 
 /**

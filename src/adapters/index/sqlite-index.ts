@@ -1,6 +1,7 @@
 import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ports.ts';
+import { type HashSeed, randomSeed } from './key-hash.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
@@ -22,6 +23,14 @@ export interface IndexEvents {
   onWiped(cause: string): void;
   /** The index can't be used or replaced any more: an operator is needed. Every call fails from now on. */
   onUnusable(error: IdallocError): void;
+}
+
+/** What a worker leaves as it is; tests choose it. */
+export interface IndexOptions {
+  /** Entries of a run of the first level. */
+  readonly runEntries?: number;
+  /** Makes the seed of the keys' hashes for each new store. */
+  readonly newSeed?: () => HashSeed;
 }
 
 /**
@@ -46,6 +55,7 @@ export class SqliteIndex implements LedgerCopies {
   readonly #binding: IndexBinding;
   readonly #events: IndexEvents;
   readonly #shape: RunShape;
+  readonly #newSeed: () => HashSeed;
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
@@ -59,11 +69,12 @@ export class SqliteIndex implements LedgerCopies {
    * An index that is unreadable or of another ledger is wiped. Throws INDEX_LOCKED if another process has locked the
    * directory, INDEX_UNUSABLE if it can't be read and written.
    */
-  constructor(directory: string, binding: IndexBinding, events: IndexEvents, runEntries = RUN_ENTRIES) {
+  constructor(directory: string, binding: IndexBinding, events: IndexEvents, options: IndexOptions = {}) {
     this.#directory = directory;
     this.#binding = binding;
     this.#events = events;
-    this.#shape = new RunShape(runEntries);
+    this.#shape = new RunShape(options.runEntries ?? RUN_ENTRIES);
+    this.#newSeed = options.newSeed ?? randomSeed;
     this.#lock = lockDirectory(directory);
     try {
       this.#openOrReplace();
@@ -189,7 +200,7 @@ export class SqliteIndex implements LedgerCopies {
   #open(openIt: typeof openStore): void {
     const { partitions, ...ledger } = this.#binding;
     const identity = JSON.stringify({ format: FORMAT, runEntries: this.#shape.placesAt(0), partitions, ...ledger });
-    this.#store = openIt(this.#directory, identity);
+    this.#store = openIt(this.#directory, identity, this.#newSeed);
   }
 
   #close(): void {

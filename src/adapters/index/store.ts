@@ -1,10 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import { closeSync, lstatSync, mkdirSync, openSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { HashSeed } from './key-hash.ts';
+import { decodeSeed, encodeSeed, type HashSeed } from './key-hash.ts';
 
 /** The open database of an index. */
 export interface Store {
@@ -129,9 +128,9 @@ function requireNoLink(file: string): void {
 }
 
 /** Replaces the content of a locked directory by an empty store. Throws as openStore does. */
-export function replaceStore(directory: string, identity: string): Store {
+export function replaceStore(directory: string, identity: string, newSeed: () => HashSeed): Store {
   for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(join(directory, FILE + suffix), { force: true });
-  return openStore(directory, identity);
+  return openStore(directory, identity, newSeed);
 }
 
 /** Whether an empty store may fix the error. */
@@ -163,10 +162,10 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory. Throws StoreError if the stored identity is not `identity`, and any error of
+ * Opens the store in a locked directory; `newSeed` makes the seed of a new file. Throws StoreError if the stored identity is not `identity`, and any error of
  * SQLite and the file system.
  */
-export function openStore(directory: string, identity: string): Store {
+export function openStore(directory: string, identity: string, newSeed: () => HashSeed): Store {
   const file = join(directory, FILE);
   const db = new DatabaseSync(file);
   try {
@@ -179,7 +178,7 @@ export function openStore(directory: string, identity: string): Store {
       PRAGMA cache_size = -16384;
       PRAGMA wal_autocheckpoint = 250;
       CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB, sum INTEGER)`);
-    const seed = readSeed(db, identity) ?? create(db, identity);
+    const seed = readSeed(db, identity) ?? create(db, identity, newSeed());
     const { ino } = statSync(file);
     return { db, seed, requirePresent: () => requirePresent(file, ino) };
   } catch (error) {
@@ -194,23 +193,18 @@ function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   if (stored === undefined) return undefined;
   if (stored.text !== identity) throw new StoreError(`it belongs to ${stored.text}, not to ${identity}`);
   requireIntact(stored.sum === checksumOf(stored.text, stored.seed), 'the binding of the index');
-  return toSeed(stored.seed as Uint8Array);
+  return decodeSeed(stored.seed as Uint8Array);
 }
 
-function create(db: DatabaseSync, identity: string): HashSeed {
-  const seed = randomBytes(8);
+function create(db: DatabaseSync, identity: string, seed: HashSeed): HashSeed {
+  const stored = encodeSeed(seed);
   db.exec(`BEGIN;
     CREATE TABLE state (id INTEGER PRIMARY KEY, "end" INTEGER, through INTEGER, digest BLOB, origin INTEGER,
       horizon INTEGER, anchored INTEGER, since REAL, appended REAL, recent INTEGER, opened REAL, sequences INTEGER, dropped INTEGER,
       sum INTEGER)`);
-  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, seed, checksumOf(identity, seed));
+  db.prepare('INSERT INTO binding VALUES (1, ?, ?, ?)').run(identity, stored, checksumOf(identity, stored));
   db.exec('COMMIT');
-  return toSeed(seed);
-}
-
-function toSeed(bytes: Uint8Array): HashSeed {
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  return { low: view.getInt32(0), high: view.getInt32(4) };
+  return seed;
 }
 
 function requirePresent(file: string, inode: number): void {

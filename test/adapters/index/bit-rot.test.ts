@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { describe, expect, it } from 'vitest';
-import { Rng } from '../../sim/rng.ts';
 import { ALL_EXAMPLES, examples } from '../../support/examples.ts';
 import { entry } from '../../support/memory-records.ts';
+import { seeded } from '../../support/seeded.ts';
 import { at, keyOf, perTest, RUN, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
@@ -42,8 +42,7 @@ describe('one flipped bit in the file', () => {
     world.directory.close(index);
     const good = readFileSync(world.directory.file);
     const right = readAll();
-    const seed = ALL_EXAMPLES ? 1 : Math.floor(Math.random() * 1e6);
-    const random = new Rng(seed);
+    const random = seeded('bit rot');
     let noticed = 0;
     for (let flip = 0; flip < FLIPS; flip += 1) {
       const bytes = Buffer.from(good);
@@ -53,7 +52,7 @@ describe('one flipped bit in the file', () => {
       const found = readAll();
       // A flip in the binding, which is read when the index is opened, leaves no partition at all.
       if (world.directory.wiped.length > 0) noticed += 1;
-      else expect(found, `seed ${seed}: byte ${place} was ${good[place]}, is ${bytes[place]}`).toEqual(right);
+      else expect(found, `byte ${place} was ${good[place]}, is ${bytes[place]}`).toEqual(right);
     }
     // Few flips may all hit bytes that no look-up depends on.
     if (ALL_EXAMPLES) expect(noticed).toBeGreaterThan(FLIPS / 30);

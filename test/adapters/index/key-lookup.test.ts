@@ -9,7 +9,7 @@ import {
   sortItems,
   upperOf,
 } from '../../../src/adapters/index/items.ts';
-import { HASH_BITS, hashKey } from '../../../src/adapters/index/key-hash.ts';
+import { decodeSeed, encodeSeed, HASH_BITS, hashKey, randomSeed } from '../../../src/adapters/index/key-hash.ts';
 import { RecentKeys } from '../../../src/adapters/index/recent-keys.ts';
 import { RunFilter } from '../../../src/adapters/index/run-filter.ts';
 
@@ -50,6 +50,22 @@ describe('the hash of a key', () => {
       counts.low[hash % 64] = (counts.low[hash % 64] ?? 0) + 1;
     }
     for (const count of [...counts.high, ...counts.low]) expect(Math.abs(count - 1_000)).toBeLessThan(200);
+  });
+});
+
+describe('the seed of the hash', () => {
+  it('is another for each store', () => {
+    const seeds = Array.from({ length: 100 }, () => encodeSeed(randomSeed()).toString('hex'));
+    expect(new Set(seeds).size).toBeGreaterThan(1); // wrong once in 2^6,336 runs
+  });
+
+  it('is read as it was written', () => {
+    const word = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
+    fc.assert(
+      fc.property(fc.record({ low: word, high: word }), (of) => {
+        expect(decodeSeed(encodeSeed(of))).toEqual(of);
+      }),
+    );
   });
 });
 

@@ -1,11 +1,26 @@
+import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { type HashSeed, hashKey } from '../../../src/adapters/index/key-hash.ts';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
+import { type Decided, readDecided } from '../../../src/ledger/decided.ts';
 import { examplesOf } from '../../support/examples.ts';
 import { entry, numbers, statement } from '../../support/memory-records.ts';
-import { at, BINDING, keyOf, marker, perTest, toTheEnd } from './index-directory.ts';
+import { seeded } from '../../support/seeded.ts';
+import { at, BINDING, keyOf, marker, perTest, RUN, SEED, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
+
+/** Keys of the large indexes: 'key 0' and so on; 'no 0' and so on are not in them. */
+const MANY = 80_000;
+/** Any seed will do. One in 2,750 lets two of these keys share a hash, one in 1,400 one of them and an absent one. */
+const DRAWN: HashSeed = { low: seeded('hash seed').below(2 ** 31), high: 0 };
+/** 'key 20797' and 'key 46519' share a hash. */
+const TWO_SHARE: HashSeed = { low: 5_018, high: 0 };
+/** 'key 56967' and 'no 47339' share a hash. */
+const ABSENT_SHARES: HashSeed = { low: 1_201, high: 0 };
+/** The numbers of those keys. */
+const SHARING = [20_797, 46_519, 56_967, 47_339];
 
 /** The number of rows in the tables of the first partition. */
 function rows(): number {
@@ -109,24 +124,79 @@ describe('an index on disk', () => {
   });
 
   it.each([
-    ['the length that ships', 4_096],
-    ['short ones', 64],
-  ])('finds each of many keys, and no other, in runs of %s, also when opened again', (_, runEntries) => {
-    const index = world.directory.open(BINDING, runEntries);
-    fill(index, 80_000);
-    const offsets = examplesOf(Array.from({ length: 80_000 }, (__, offset) => offset));
-    const wrong = (in_: SqliteIndex) => {
-      return offsets.flatMap((offset) => {
-        const found = in_.placesOf(0, keyOf(`key ${offset}`));
-        const strangers = in_.placesOf(0, keyOf(`no ${offset}`));
-        return found.length === 1 && found[0] === offset && strangers.length === 0
-          ? []
-          : [{ offset, found, strangers }];
-      });
+    ['of the length that ships', 4_096, DRAWN],
+    ['of short ones', 64, DRAWN],
+    ['of the length that ships, where two keys share a hash', 4_096, TWO_SHARE],
+    ['of short ones, where a key shares its hash with an absent one', 64, ABSENT_SHARES],
+  ])(
+    'finds each of many keys, and others only with its hash, in runs %s, also when opened again (%i, %o)',
+    (_, runEntries, seed) => {
+      const hashOf = (id: string) => hashKey(keyOf(id), seed);
+      const byHash = Map.groupBy(
+        Array.from({ length: MANY }, (__, offset) => offset),
+        (offset) => hashOf(`key ${offset}`),
+      );
+      const index = world.directory.open(BINDING, runEntries, seed);
+      fill(index, MANY);
+      const offsets = new Set([...examplesOf(Array.from({ length: MANY }, (__, offset) => offset)), ...SHARING]);
+      const wrong = (in_: SqliteIndex) => {
+        return [...offsets].flatMap((offset) => {
+          return [`key ${offset}`, `no ${offset}`].flatMap((id) => {
+            const found = in_.placesOf(0, keyOf(id));
+            const expected = byHash.get(hashOf(id)) ?? [];
+            return isDeepStrictEqual(found, expected) ? [] : [{ id, found, expected }];
+          });
+        });
+      };
+      expect(wrong(index)).toEqual([]);
+      world.directory.close(index);
+      expect(wrong(world.directory.open(BINDING, runEntries, SEED))).toEqual([]);
+    },
+  );
+
+  it('keys that share a hash are told apart by their entries in the ledger', async () => {
+    const [first, second] = ['key 20797', 'key 46519'];
+    const absent = 'another key';
+    const records = [at(0, entry(first)), at(1, entry(second, { end: 1 }))];
+    const index = world.directory.open(BINDING, RUN, TWO_SHARE);
+    const invalidated: string[] = [];
+    const copy = {
+      partition: 0,
+      epoch: 0,
+      refusal: undefined,
+      invalidate: (cause: string) => void invalidated.push(cause),
     };
-    expect(wrong(index)).toEqual([]);
-    world.directory.close(index);
-    expect(wrong(world.directory.open(BINDING, runEntries))).toEqual([]);
+    const read = async (_: number, offsets: readonly number[]) => {
+      return new Map(records.filter(({ offset }) => offsets.includes(offset)).map((record) => [record.offset, record]));
+    };
+    const decidedAt = async () => {
+      const keys = [first, second, absent].map((id) => ({ key: keyOf(id), name: id }));
+      const decisions = await readDecided({ index, copy, entries: { read } }, keys);
+      return keys.map(({ name }) => (decisions.get(name) as Decided | undefined)?.offset);
+    };
+    index.apply(0, records.slice(0, 1));
+    expect(index.placesOf(0, keyOf(second))).toEqual([0]);
+    expect(await decidedAt()).toEqual([0, undefined, undefined]);
+    index.apply(0, records.slice(1));
+    expect([first, second].map((id) => index.placesOf(0, keyOf(id)))).toEqual([
+      [0, 1],
+      [0, 1],
+    ]);
+    expect(await decidedAt()).toEqual([0, 1, undefined]);
+    expect(invalidated).toEqual([]);
+  });
+
+  it('keeps the seed that its file was created with; an index that replaces it gets a new one', () => {
+    const seedIn = () => String(world.directory.query('SELECT hex(seed) AS seed FROM binding')[0]?.seed);
+    const [one, other] = [
+      { low: 1, high: -1 },
+      { low: 2, high: 3 },
+    ];
+    world.directory.close(world.directory.open(BINDING, RUN, one));
+    world.directory.close(world.directory.open(BINDING, RUN, other));
+    expect(seedIn()).toBe('00000001FFFFFFFF');
+    world.directory.close(world.directory.open({ ...BINDING, clusterId: 'c2' }, RUN, other));
+    expect(seedIn()).toBe('0000000200000003');
   });
 
   it.each([

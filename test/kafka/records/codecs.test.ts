@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync, constants as zlib, zstdCompressSync } from 'node:zlib';
@@ -12,6 +11,7 @@ import { noCodec } from '../../../src/kafka/records/unreadable.ts';
 import { decompressZstdByWasm } from '../../../src/kafka/records/zstd.ts';
 import { examples } from '../../support/examples.ts';
 import { batchOf, CODEC, lz4Frame, plain, storedSnappy, xerial } from '../../support/record-bytes.ts';
+import { seeded } from '../../support/seeded.ts';
 
 const decode = (records: Buffer, from = 0) => decodeBatches({ records, aborted: [] }, from, 'read_committed', nextTurn);
 
@@ -182,7 +182,7 @@ describe('an unreadable compressed batch', () => {
 });
 
 it('resolves references of an lz4 block to far earlier blocks', async () => {
-  const once = randomBytes(30_000);
+  const once = seeded('lz4').bytes(30_000);
   const body = Buffer.concat([once, once, once, once]);
   for (const blockBytes of [1_000, 40_000, 65_536]) {
     const compressed = lz4Frame(body, { flags: LINKED, blockBytes, compress: lz4Block });

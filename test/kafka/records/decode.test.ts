@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
@@ -18,6 +17,7 @@ import {
   sealed,
   varint,
 } from '../../support/record-bytes.ts';
+import { seeded } from '../../support/seeded.ts';
 
 const require = createRequire(import.meta.url);
 const Decoder = require('kafkajs/src/protocol/decoder.js');
@@ -149,7 +149,8 @@ describe('decoding fetched records', () => {
       const { records } = await decode(batchOf(Array.from({ length: count }, make), { attributes }, compress));
       return [...new Set(records.map((record) => record.bulk))];
     };
-    const uuid = () => plain(randomUUID());
+    const random = seeded('decode');
+    const uuid = () => plain(random.uuid());
     const same = () => plain('0'.repeat(36));
     expect(await bulk(MANY_RECORDS, same, gzipSync)).toEqual([undefined]);
     expect(await bulk(MANY_RECORDS + 1, same, gzipSync)).toEqual(['many']);
