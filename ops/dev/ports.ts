@@ -1,7 +1,8 @@
-import { randomInt } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { tryLock } from './lock.mjs';
 
 const HOST = '127.0.0.1';
 /** Every address that `localhost` may mean. */
@@ -22,17 +23,6 @@ function listen(port: number, host = HOST): Promise<Server> {
   });
 }
 
-/** Listens on a random port that nobody listens on. */
-async function listenAnywhere(): Promise<Server> {
-  for (;;) {
-    try {
-      return await listen(randomInt(PORTS.from, PORTS.to + 1));
-    } catch (error) {
-      if (!isTaken(error)) throw error;
-    }
-  }
-}
-
 function isTaken(error: unknown): boolean {
   const { code } = error as NodeJS.ErrnoException;
   return code === 'EADDRINUSE' || code === 'EACCES';
@@ -42,19 +32,37 @@ function close(server: Server): Promise<void> {
   return new Promise((resolve, reject) => server.close((error) => (error ? reject(error) : resolve())));
 }
 
-/** Different free ports of the loopback address: all are bound before any is released. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers: Server[] = [];
-  try {
-    for (let i = 0; i < count; i++) servers.push(await listenAnywhere());
-    return servers.map((server) => {
-      const address = server.address();
-      if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
-      return address.port;
-    });
-  } finally {
-    await Promise.all(servers.map(close));
+/** A file for each port that a process has reserved, which is stale once that process has ended. */
+const RESERVATIONS = join(tmpdir(), `idalloc-ports-${process.getuid?.() ?? 'all'}`);
+/** The ports of this process. */
+const reserved = new Set<number>();
+/** Processes begin at different places, so that they rarely ask for the same port. */
+let next = (process.pid * 61) % (PORTS.to - PORTS.from + 1);
+
+/** Reserves the port until this process ends. False if another process, or an earlier call, has reserved it. */
+function reserve(port: number): boolean {
+  if (reserved.has(port)) return false;
+  for (;;) {
+    const lock = tryLock(join(RESERVATIONS, String(port)));
+    if (lock === undefined) continue; // a stale reservation was removed
+    if (lock.acquired) reserved.add(port);
+    return lock.acquired;
   }
+}
+
+/**
+ * Different ports of the loopback address on which nobody listens. They are reserved until this process ends: a server binds its port
+ * only later, and until then, or while it restarts, no other caller gets it.
+ */
+export async function freePorts(count: number): Promise<number[]> {
+  const ports: number[] = [];
+  for (let tried = 0; ports.length < count; tried += 1) {
+    if (tried > PORTS.to - PORTS.from) throw new Error(`no port from ${PORTS.from} to ${PORTS.to} is free`);
+    const port = PORTS.from + next;
+    next = (next + 1) % (PORTS.to - PORTS.from + 1);
+    if (reserve(port) && (await allFree([port]))) ports.push(port);
+  }
+  return ports;
 }
 
 /** True if this process can listen on each of the ports. */
@@ -85,16 +93,22 @@ async function isFreeEverywhere(port: number): Promise<boolean> {
 
 /**
  * The ports that a server used last time, if they are free, so that its address stays the same. The first ones are those of
- * `preferred` instead, each of which is free.
+ * `preferred` instead, each of which is free. All are reserved until this process ends.
  */
 export async function portsOf(dir: string, count: number, preferred: readonly number[] = []): Promise<number[]> {
   const file = join(dir, 'ports.json');
   const remembered = existsSync(file) ? parsePorts(readFileSync(file, 'utf8')) : undefined;
-  const ports = remembered?.length === count && (await allFree(remembered)) ? remembered : await freePorts(count);
-  for (const [i, port] of preferred.entries()) if (await isFreeEverywhere(port)) ports[i] = port;
+  const isKept = remembered?.length === count && remembered.every(isOurs) && (await allFree(remembered));
+  const ports = isKept ? remembered : await freePorts(count);
+  for (const [i, port] of preferred.entries()) if (isOurs(port) && (await isFreeEverywhere(port))) ports[i] = port;
   mkdirSync(dir, { recursive: true });
   writeFileSync(file, JSON.stringify(ports));
   return ports;
+}
+
+/** Whether this process has the port reserved, now or before. */
+function isOurs(port: number): boolean {
+  return reserved.has(port) || reserve(port);
 }
 
 /** A list of port numbers; undefined for other text, such as a file that a full disk truncated. */

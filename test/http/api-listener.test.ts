@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import { freePorts } from '../../ops/dev/ports.ts';
 import { ApiListener } from '../../src/http/api-listener.ts';
 import { ApiStage } from '../support/api-stage.ts';
 
@@ -12,12 +13,13 @@ afterEach(async () => {
   for (const listener of listeners.splice(0)) await listener.stop();
 });
 
-async function start(port = 0, drainMs = 60_000) {
+/** On a port of its own, which nothing takes while the listener has closed it. */
+async function start(port?: number, drainMs = 60_000) {
   const stage = new ApiStage();
   const lines: { readonly message: string; readonly port?: number }[] = [];
   const listener = await ApiListener.open({
     host: HOST,
-    port,
+    port: port ?? (await freePorts(1))[0] ?? 0,
     createApi: () => stage.api(),
     drainMs,
     log: (_level, message, fields) => lines.push({ message, ...fields }),
