@@ -1,9 +1,11 @@
-import { randomUUID } from 'node:crypto';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
+import { unique } from '../support/unique.ts';
 import type { Running } from './running.ts';
 import { Requests, type Stage, type Topics, until } from './stage.ts';
 
 const SEND_CHUNK = 2_000;
+/** As long as most correlation IDs. */
+const UUID_BYTES = 36;
 const POLL_MS = 20;
 const TIMEOUT_MS = 120_000;
 /** A contender that answers fewer requests per ms, start-up not counted, is reported as stuck. */
@@ -36,7 +38,7 @@ export async function fill(
   for (let at = 0; at < requests; ) {
     const byPartition = Array.from({ length: topics.partitions }, (): NewRecord[] => []);
     for (const end = Math.min(requests, at + SEND_CHUNK * topics.partitions); at < end; at += 1) {
-      const { record, partition } = maker.make(randomUUID());
+      const { record, partition } = maker.make(unique().padStart(UUID_BYTES, '0'));
       byPartition[(partition + shift) % topics.partitions]?.push(record);
     }
     const parts = [...byPartition.entries()].filter(([, records]) => records.length > 0);

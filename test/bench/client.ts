@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,6 +14,7 @@ import { IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { IdStock } from '../../src/client/stock.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { SUITE } from '../support/servers.ts';
+import { unique } from '../support/unique.ts';
 
 /**
  * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real servers,
@@ -190,7 +190,7 @@ async function serve(): Promise<Served> {
   stack.defer(() => servers.stop());
   const index = mkdtempSync(join(tmpdir(), 'idalloc-bench-'));
   stack.defer(() => rmSync(index, { recursive: true, force: true }));
-  const id = randomUUID().slice(0, 8);
+  const id = unique();
   const env = {
     KAFKA_BROKERS: servers.brokers.join(','),
     ETCD_ENDPOINTS: servers.etcdEndpoints.join(','),

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { idFor } from '../support/home.ts';
 import type { Realm } from '../support/realm.ts';
 import { completeCopies, copiesOf, isJoin, type Share, shareIn, shareOf } from '../support/shares.ts';
+import { unique } from '../support/unique.ts';
 import type { LogLine, WorkerProcess } from '../support/worker-process.ts';
 
 type Env = Readonly<Record<string, string>>;
@@ -159,7 +159,7 @@ export class CopiesFleet implements AsyncDisposable {
     const from = others.map(({ worker }) => worker.lines.length);
     dead.kill('SIGKILL');
     const killedMs = performance.now();
-    const requests = lost.map((partition) => idFor(`taken-${randomUUID()}`, partition, this.#partitions));
+    const requests = lost.map((partition) => idFor(`taken-${unique()}`, partition, this.#partitions));
     await this.#realm.send(requests.map((correlationId) => ({ correlationId, count: 1 })));
     const answeredMs = new Map<string, number>();
     let seenTo = 0;

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,6 +15,7 @@ import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { type ProcessServers, startProcessServers } from '../support/process-servers.ts';
 import { SUITE } from '../support/servers.ts';
+import { unique } from '../support/unique.ts';
 import { type Contender, Running } from './running.ts';
 
 const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
@@ -65,7 +65,7 @@ export class Stage implements AsyncDisposable {
 
   /** `main`: the main.ts that creates the topics, where it is not that of this stage. Of `replyTopics` all but one have one partition. */
   async topics(partitions: number, main: string = this.#main, replyTopics = 1): Promise<Topics> {
-    const id = randomUUID().slice(0, 8);
+    const id = unique();
     const replies = `b${id}.replies.main`;
     const env = {
       KAFKA_BROKERS: this.#servers.brokers.join(','),

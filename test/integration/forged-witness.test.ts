@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { witnessKey, witnessValue } from '../../src/codec/witness.ts';
@@ -20,8 +19,9 @@ const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
 /** Writes a forged witness of a reservation decades ahead, for the namespace in use. */
 async function forge(): Promise<void> {
-  const [{ uuid } = { uuid: randomUUID() }] = await realm.withWitness();
-  const forged = { uuid, workerId: 7, fence: 999n, leaseId: 5n };
+  const [known] = await realm.withWitness();
+  if (known === undefined) throw new Error('the namespace has no witness to forge another after');
+  const forged = { uuid: known.uuid, workerId: 7, fence: 999n, leaseId: 5n };
   const value = witnessValue({ ticks: toTicks(LAYOUT, wallMs(FORGED_MS)), modRevision: 1n });
   await realm.sendRaw([{ key: witnessKey(DATACENTER_ID, forged), value }], realm.witnessTopic);
 }

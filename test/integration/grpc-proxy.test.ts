@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type GrpcProxy, startGrpcProxy } from '../support/grpc-proxy.ts';
 import { suiteServers } from '../support/servers.ts';
+import { unique } from '../support/unique.ts';
 
 const [upstream = ''] = suiteServers().etcdEndpoints;
 const TXN = '/etcdserverpb.KV/Txn';
@@ -44,7 +44,7 @@ afterEach(async () => {
 });
 
 test('calls, errors and streams pass through', async () => {
-  const key = `proxy/${randomUUID()}`;
+  const key = `proxy/${unique()}`;
   expect(await create(through, key, 'a')).toBe(true);
   expect(await create(through, key, 'b')).toBe(false);
   expect(await through.get(key).string()).toBe('a');
@@ -58,7 +58,7 @@ test('calls, errors and streams pass through', async () => {
 });
 
 test('with a dropped answer the call takes effect, the client gets an error, and the next call works', async () => {
-  const key = `proxy/${randomUUID()}`;
+  const key = `proxy/${unique()}`;
   const done = proxy.dropAnswers(TXN, 1);
   await expect(create(through, key, 'lost')).rejects.toThrow();
   await done;
@@ -69,7 +69,7 @@ test('with a dropped answer the call takes effect, the client gets an error, and
 });
 
 test('only the calls that match lose their answer', async () => {
-  const [kept, lost] = [`proxy/kept/${randomUUID()}`, `proxy/lost/${randomUUID()}`];
+  const [kept, lost] = [`proxy/kept/${unique()}`, `proxy/lost/${unique()}`];
   const done = proxy.dropAnswers(TXN, 1, (request) => request.includes('proxy/lost/'));
   expect(await create(through, kept, 'x')).toBe(true);
   await expect(create(through, lost, 'x')).rejects.toThrow();
@@ -78,7 +78,7 @@ test('only the calls that match lose their answer', async () => {
 });
 
 test('no call gets through while blocked, and later calls do', async () => {
-  const key = `proxy/${randomUUID()}`;
+  const key = `proxy/${unique()}`;
   expect(await create(through, `${key}/before`, 'x')).toBe(true);
   proxy.block();
   await expect(create(through, `${key}/during`, 'x')).rejects.toThrow();
@@ -91,7 +91,7 @@ test('no call gets through while blocked, and later calls do', async () => {
 });
 
 test('delayed answers arrive complete, and a held call arrives when it is released', async () => {
-  const key = `proxy/${randomUUID()}`;
+  const key = `proxy/${unique()}`;
   proxy.slow(SLOW_MS);
   expect(await create(through, `${key}/slow`, 'x')).toBe(true);
   const [cameMs = Number.NaN, answeredMs = 0] = [proxy.lastServedMs(TXN), performance.now()];

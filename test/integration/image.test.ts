@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { GenericContainer } from 'testcontainers';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { docker } from '../../ops/dev/docker-engine.ts';
@@ -9,13 +8,14 @@ import { IdAllocEnvironment } from '../../src/testcontainers/index.ts';
 import { ownerLabels } from '../support/container-servers.ts';
 import { requireEngine } from '../support/engine.ts';
 import { decodeSpans } from '../support/otlp-receiver.ts';
+import { unique } from '../support/unique.ts';
 
 const BUILD_MS = 900_000;
 const STOP_MS = 60_000;
 const READY_MS = 60_000;
 /** What the worker adds to Node's image. */
 const MOST_BYTES = 40_000_000;
-const IMAGE = `idalloc-test-image:${randomUUID()}`;
+const IMAGE = `idalloc-test-image:${unique()}`;
 const TRACING_IMAGE = `${IMAGE}-traces`;
 const SDK = '@opentelemetry/sdk-node';
 /** A collector of a few lines: it prints what it receives. */

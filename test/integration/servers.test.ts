@@ -1,10 +1,10 @@
-import { randomUUID } from 'node:crypto';
 import { noop } from 'cockatiel';
 import { Etcd3 } from 'etcd3';
 import { Kafka, logLevel } from 'kafkajs';
 import { expect, test } from 'vitest';
 import { ownServers } from '../support/own-servers.ts';
 import { ETCD_SIZE, etcdLeader, SUITE } from '../support/servers.ts';
+import { unique } from '../support/unique.ts';
 
 const servers = await ownServers(SUITE);
 const ANSWER_MS = 2_000;
@@ -47,7 +47,7 @@ async function withAdmin<T>(use: (admin: ReturnType<Kafka['admin']>) => Promise<
 }
 
 test('Kafka creates a topic and advertises its configured address', async () => {
-  const topic = `servers-${randomUUID()}`;
+  const topic = `servers-${unique()}`;
   await withAdmin(async (admin) => {
     await admin.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: 3 }] });
     const { brokers } = await admin.describeCluster();
@@ -58,7 +58,7 @@ test('Kafka creates a topic and advertises its configured address', async () => 
 });
 
 test('a killed Kafka restarts on its port with its data', async () => {
-  const topic = `servers-${randomUUID()}`;
+  const topic = `servers-${unique()}`;
   await withAdmin((admin) => admin.createTopics({ waitForLeaders: true, topics: [{ topic }] }));
   try {
     await servers.killKafka();
@@ -70,13 +70,13 @@ test('a killed Kafka restarts on its port with its data', async () => {
 
 test('the three etcd members are one cluster', async () => {
   expect(servers.etcdEndpoints).toHaveLength(ETCD_SIZE);
-  const key = `servers/${randomUUID()}`;
+  const key = `servers/${unique()}`;
   expect(await put(0, key)).toBe(true);
   expect(await withMember(ETCD_SIZE - 1, (etcd) => etcd.get(key).string())).toBe('v');
 });
 
 test.for([0, 1, 2])('etcd serves with member %i frozen, and that member answers again when resumed', async (frozen) => {
-  const key = `servers/${randomUUID()}`;
+  const key = `servers/${unique()}`;
   const others = [0, 1, 2].filter((index) => index !== frozen);
   await servers.pauseEtcd(frozen);
   try {
@@ -91,7 +91,7 @@ test.for([0, 1, 2])('etcd serves with member %i frozen, and that member answers 
 });
 
 test('a killed etcd leader is replaced by another, and restarts on its address with its data', async () => {
-  const key = `servers/${randomUUID()}`;
+  const key = `servers/${unique()}`;
   const leader = await etcdLeader(servers);
   expect(await put(leader, key)).toBe(true);
   const other = (leader + 1) % ETCD_SIZE;

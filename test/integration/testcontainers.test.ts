@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { getContainerRuntimeClient, getReaper, LABEL_TESTCONTAINERS_SESSION_ID } from 'testcontainers';
 import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
 import { buildWorkerImages, FAULTS_IMAGE } from '../../ops/dev/images.ts';
@@ -12,6 +11,7 @@ import {
 } from '../../src/testcontainers/index.ts';
 import { ownerLabels } from '../support/container-servers.ts';
 import { requireEngine } from '../support/engine.ts';
+import { unique } from '../support/unique.ts';
 import { report } from '../support/whole-history.ts';
 
 const BUILD_MS = 900_000;
@@ -109,7 +109,7 @@ test("a separate worker joins servers by address and by container, and reports t
 
 test('an environment whose workers do not start reports the reason, and leaves nothing behind', async (context) => {
   requireEngine(context);
-  const label = { 'idalloc.test.case': randomUUID() };
+  const label = { 'idalloc.test.case': unique() };
   const client = await getContainerRuntimeClient();
   const { dockerode } = client.container;
   const { sessionId } = await getReaper(client);

@@ -48,9 +48,11 @@ describe('simulated histories', () => {
   });
 
   it('cannot use the real clocks, timers or randomness, which are restored afterwards', async () => {
+    // biome-ignore-start lint/plugin: it is disabled, and back afterwards
     const reach = [() => Math.random(), () => Date.now(), () => performance.now(), () => setTimeout(() => {}, 0)];
     for (const real of reach) await expect(sealed(async () => real(), 0)).rejects.toThrow(/real clock/);
     expect(Math.random()).toBeLessThan(1);
+    // biome-ignore-end lint/plugin: as above
     expect(Date.now()).toBeGreaterThan(0);
   });
 });

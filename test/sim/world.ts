@@ -119,6 +119,7 @@ export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number):
   const stackTraces = Error.stackTraceLimit;
   const real = {
     any: AbortSignal.any,
+    // biome-ignore lint/plugin: kept to be put back
     random: Math.random,
     now: Date.now,
     performanceNow: performance.now,

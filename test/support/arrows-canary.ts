@@ -1,7 +1,7 @@
 /**
- * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms. The files under canary/
+ * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms and for tests. The files under canary/
  * break each on purpose; each line names the rules that must reject it, or says that it is allowed. `arrows` is
- * ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src, with this
+ * ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src and test, with this
  * repository's configuration. The rejections must match the files exactly.
  */
 import { spawnSync } from 'node:child_process';
@@ -50,9 +50,11 @@ function roomsWithoutCanary(files: readonly string[]): string[] {
   return ROOMS.map(({ room }) => `src/${room}`).filter((room) => !folders.has(room) && !files.includes(room + SUFFIX));
 }
 
-/** The imports that no row allows. */
+const inSource = (file: string) => file.startsWith('src/');
+
+/** The imports of src that no row allows. */
 function forbidden(files: readonly string[]): Rejection[] {
-  return files.flatMap((file) => {
+  return files.filter(inSource).flatMap((file) => {
     const path = file.slice(0, -SUFFIX.length);
     const lines = forbiddenLines(path.replace(/^src\//, ''), readFileSync(join(CANARY, file), 'utf8'));
     return lines.map((line) => `${path}:${line} arrows`);
@@ -70,7 +72,7 @@ function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rej
       mkdirSync(dirname(target), { recursive: true });
       copyFileSync(join(CANARY, file), target);
     }
-    const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--vcs-enabled=false', 'src'];
+    const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--vcs-enabled=false', 'src', 'test'];
     const { stdout, stderr, error } = spawnSync(BIOME, args, { cwd: place, encoding: 'utf8', timeout: TIMEOUT_MS });
     if (error !== undefined || !stdout.startsWith('{'))
       throw new Error(`the linter did not answer: ${error ?? stderr}`);
@@ -98,5 +100,5 @@ const faults = [
 ];
 faults.push(...roomsWithoutCanary(files).map((room) => `there is no canary file for ${room}`));
 for (const fault of faults) process.stderr.write(`${fault}\n`);
-if (faults.length === 0) process.stdout.write(`arrows: ${wanted.size} forbidden lines rejected\n`);
+if (faults.length === 0) process.stdout.write(`canary: ${wanted.size} forbidden lines rejected\n`);
 process.exitCode = faults.length === 0 ? 0 : 1;

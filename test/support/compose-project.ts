@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
 import { docker, ensureCompose } from '../../ops/dev/docker-engine.ts';
 import { buildInTurn } from '../../ops/dev/images.ts';
 import { ROOT } from '../../ops/dev/paths.ts';
+import { unique } from './unique.ts';
 
 const BUILD_MS = 600_000;
 const READY_MS = 120_000;
@@ -18,7 +18,7 @@ export function composeLog(line: string): void {
 export class ComposeProject implements AsyncDisposable {
   readonly #words: readonly string[];
   readonly #env: NodeJS.ProcessEnv;
-  readonly #name = `idalloc-test-${randomUUID()}`;
+  readonly #name = `idalloc-test-${unique()}`;
   readonly #file: string;
 
   private constructor(words: readonly string[], file: string, env: NodeJS.ProcessEnv) {

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import {
   getContainerRuntimeClient,
@@ -13,6 +12,7 @@ import { freePorts } from '../../ops/dev/ports.ts';
 import { isRunning, ownIdentity } from '../../ops/dev/process-identity.mjs';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from '../../src/testcontainers/servers.ts';
 import { LEAST_SESSION_MS, type ServerParts, SUITE, type TestServers } from './servers.ts';
+import { unique } from './unique.ts';
 
 const RESTART_MS = 20_000;
 /** The label with the machine and process that a container belongs to. */
@@ -98,7 +98,7 @@ async function isPaused(container: StartedTestContainer | undefined): Promise<bo
 
 /** Starts Kafka and the etcd members in parallel; if one fails, everything is removed. */
 export async function startContainerServers(parts: ServerParts = SUITE): Promise<TestServers> {
-  const set = randomUUID();
+  const set = unique();
   const labels = { ...ownerLabels(), [SET_LABEL]: set };
   const network = parts.etcdMembers > 0 ? await new Network().start() : undefined;
   let stopped: Promise<void> | undefined;

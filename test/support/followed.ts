@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { Kafka, KafkaMessage } from 'kafkajs';
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import type { Encoding } from '../../src/codec/id-request.ts';
 import { PATIENT } from './test-kafka.ts';
+import { unique } from './unique.ts';
 import { Watchers } from './watchers.ts';
 
 /** A record of a topic that a test follows. */
@@ -108,7 +108,7 @@ export class Followed implements AsyncDisposable {
    */
   #makeConsumer(): ReturnType<Kafka['consumer']> {
     const consumer = this.#kafka.consumer({
-      groupId: `follow-${randomUUID()}`,
+      groupId: `follow-${unique()}`,
       maxWaitTimeInMs: 50,
       sessionTimeout: SESSION_TIMEOUT_MS,
       retry: PATIENT,

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import type { CopyReport } from '../../src/kafka/loops/copies.ts';
@@ -8,6 +7,7 @@ import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { suiteServers } from './servers.ts';
+import { unique } from './unique.ts';
 
 export const PARTITIONS = 12;
 export const SESSION_MS = 3_000;
@@ -66,7 +66,7 @@ export class Process {
 
 /** One topic and the group that shares it. */
 export class Stage {
-  readonly id = `t${randomUUID().slice(0, 8)}`;
+  readonly id = `t${unique()}`;
   processes: Process[] = [];
   /** The time from which each partition has had no owner. */
   readonly #orphanedMs = new Map<number, number>();

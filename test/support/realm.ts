@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { committedOffsets } from '../../src/adapters/kafka/consumer-group.ts';
@@ -18,6 +17,7 @@ import { RUNTIME } from '../../src/runtime.ts';
 import { Followed } from './followed.ts';
 import type { SuiteServers } from './servers.ts';
 import { testKafka } from './test-kafka.ts';
+import { unique } from './unique.ts';
 import { WorkerProcess } from './worker-process.ts';
 
 /** A request as a test sends it. */
@@ -88,7 +88,7 @@ export class Realm implements AsyncDisposable {
   #witnesses: Promise<Followed> | undefined;
 
   private constructor(servers: SuiteServers, options: RealmOptions) {
-    const id = randomUUID().slice(0, 8);
+    const id = unique();
     const prefix = `/test-${id}`;
     this.#replicas = options.replicas ?? 1;
     this.groupId = `t${id}`;

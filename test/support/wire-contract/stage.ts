@@ -6,6 +6,7 @@ import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
 import type { FetchedPartition, FetchResponse } from '../../../src/kafka/wire/record-apis.ts';
 import { RUNTIME } from '../../../src/runtime.ts';
+import { unique } from '../unique.ts';
 
 /** Brokers under test. */
 export interface WireSubject {
@@ -25,7 +26,7 @@ let names = 0;
 export class WireStage {
   readonly subject: WireSubject;
   readonly cluster: Cluster;
-  readonly #mark = RUNTIME.uuid().slice(0, 8);
+  readonly #mark = unique();
 
   constructor(subject: WireSubject) {
     this.subject = subject;
