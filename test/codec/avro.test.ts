@@ -9,7 +9,6 @@ import {
   loadSchema,
 } from '../../src/codec/avro.ts';
 import { SCHEMAS } from '../../src/codec/schemas.ts';
-import { leastCpuMs } from '../support/cpu-time.ts';
 
 const request = loadSchema('id-request', 16 * 1024);
 const reply = loadSchema('id-reply', 64 * 1024);
@@ -93,13 +92,10 @@ describe('strict decoding', () => {
     }
   });
 
-  it('rejects an array that claims more items than there are bytes left, immediately', () => {
-    const refuseAll = () => {
-      for (const count of ['8092f401', 'feffffffffffffffff01', 'ffffffffffffffffff01', `${'80'.repeat(600)}01`]) {
-        expect(() => decodeStrict(reply, replyClaiming(count))).toThrow(/array of length/);
-      }
-    };
-    expect(leastCpuMs(refuseAll)).toBeLessThan(100);
+  it('rejects an array that claims more items than there are bytes left, before it reads one', () => {
+    for (const count of ['8092f401', 'feffffffffffffffff01', 'ffffffffffffffffff01', `${'80'.repeat(600)}01`]) {
+      expect(() => decodeStrict(reply, replyClaiming(count))).toThrow(/^array of length .+ with 0 bytes left$/);
+    }
   });
 
   it('rejects an array in several blocks, which is another encoding of the same items', () => {

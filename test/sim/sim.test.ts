@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { randomBytes, randomInt, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -49,9 +50,18 @@ describe('simulated histories', () => {
 
   it('cannot use the real clocks, timers or randomness, which are restored afterwards', async () => {
     // biome-ignore-start lint/plugin: it is disabled, and back afterwards
-    const reach = [() => Math.random(), () => Date.now(), () => performance.now(), () => setTimeout(() => {}, 0)];
+    const reach = [
+      () => Math.random(),
+      () => randomBytes(8),
+      () => randomUUID(),
+      () => randomInt(3),
+      () => Date.now(),
+      () => performance.now(),
+      () => setTimeout(() => {}, 0),
+    ];
     for (const real of reach) await expect(sealed(async () => real(), 0)).rejects.toThrow(/real clock/);
     expect(Math.random()).toBeLessThan(1);
+    expect(randomBytes(8)).toHaveLength(8);
     // biome-ignore-end lint/plugin: as above
     expect(Date.now()).toBeGreaterThan(0);
   });

@@ -1,3 +1,5 @@
+import crypto from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
 import { Rng } from './rng.ts';
 
 /** A scheduled event, which can be cancelled. */
@@ -117,15 +119,18 @@ function anyOf(signals: readonly AbortSignal[]): AbortSignal {
  */
 export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number): Promise<T> {
   const stackTraces = Error.stackTraceLimit;
+  // biome-ignore-start lint/plugin: kept to be put back
+  const { randomBytes, randomFillSync, randomInt, randomUUID } = crypto;
+  const drawing = { randomBytes, randomFillSync, randomInt, randomUUID };
   const real = {
     any: AbortSignal.any,
-    // biome-ignore lint/plugin: kept to be put back
     random: Math.random,
     now: Date.now,
     performanceNow: performance.now,
     setTimeout,
     setInterval,
   };
+  // biome-ignore-end lint/plugin: as above
   const refuse = (): never => {
     throw new Error(
       'code in the simulation used the real clock, timers or randomness: pass it the runtime of its process',
@@ -136,6 +141,8 @@ export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number):
   Object.assign(Math, { random: refuse });
   Object.assign(Date, { now: refuse });
   Object.assign(performance, { now: refuse });
+  Object.assign(crypto, Object.fromEntries(Object.keys(drawing).map((name) => [name, refuse])));
+  syncBuiltinESMExports();
   Error.stackTraceLimit = stackTraceLimit;
   try {
     return await run();
@@ -146,5 +153,7 @@ export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number):
     Object.assign(Math, { random: real.random });
     Object.assign(Date, { now: real.now });
     Object.assign(performance, { now: real.performanceNow });
+    Object.assign(crypto, drawing);
+    syncBuiltinESMExports();
   }
 }

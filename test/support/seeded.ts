@@ -13,12 +13,15 @@ export const SEED_VARIABLE = 'IDALLOC_SEED';
 /** Seeds are whole numbers below this, as fast-check takes them. */
 export const SEEDS = 2 ** 31;
 
-/** The seed of this run. Without vitest, as in benchmarks, it is 1. */
+/** Without vitest, as in benchmarks, the seed is 1. */
 const RUN_SEED = parseSeed(process.env[SEED_VARIABLE] ?? '1');
+let seed = RUN_SEED;
+/** Whether the test has drawn something that depends on the seed; between tests, whether its file has. */
+let isDrawn = false;
 
 function parseSeed(text: string): number {
-  const seed = Number(text);
-  if (/^\d+$/.test(text) && seed < SEEDS) return seed;
+  const parsed = Number(text);
+  if (/^\d+$/.test(text) && parsed < SEEDS) return parsed;
   throw new RangeError(`${SEED_VARIABLE} is '${text}': set it to a whole number below ${SEEDS}`);
 }
 
@@ -27,17 +30,21 @@ export function freshSeed(): number {
   return randomInt(SEEDS);
 }
 
-let isDrawn = false;
-
-/** Whether anything in this process has drawn a value that depends on the seed of the run. */
-export function dependsOnSeed(): boolean {
-  return isDrawn;
+/** The n-th seed of a run, counted from 0: what is drawn from now on depends on it. Nothing has been drawn yet. */
+export function useSeed(n: number): void {
+  seed = (RUN_SEED + n) % SEEDS;
+  isDrawn = false;
 }
 
-/** Notes that what follows depends on the seed of the run, and returns that. */
+/** The seed on which what was drawn so far depends; undefined if nothing was drawn. */
+export function seedInUse(): number | undefined {
+  return isDrawn ? seed : undefined;
+}
+
+/** The seed, for something that depends on it. */
 export function drawSeed(): number {
   isDrawn = true;
-  return RUN_SEED;
+  return seed;
 }
 
 /** Random values of one purpose. */

@@ -14,7 +14,7 @@ const world = perTest();
 /** Keys of the large indexes: 'key 0' and so on; 'no 0' and so on are not in them. */
 const MANY = 80_000;
 /** Any seed will do. One in 2,750 lets two of these keys share a hash, one in 1,400 one of them and an absent one. */
-const DRAWN: HashSeed = { low: seeded('hash seed').below(2 ** 31), high: 0 };
+const anySeed = (): HashSeed => ({ low: seeded('hash seed').below(2 ** 31), high: 0 });
 /** 'key 20797' and 'key 46519' share a hash. */
 const TWO_SHARE: HashSeed = { low: 5_018, high: 0 };
 /** 'key 56967' and 'no 47339' share a hash. */
@@ -124,13 +124,14 @@ describe('an index on disk', () => {
   });
 
   it.each([
-    ['of the length that ships', 4_096, DRAWN],
-    ['of short ones', 64, DRAWN],
+    ['of the length that ships', 4_096, undefined],
+    ['of short ones', 64, undefined],
     ['of the length that ships, where two keys share a hash', 4_096, TWO_SHARE],
     ['of short ones, where a key shares its hash with an absent one', 64, ABSENT_SHARES],
   ])(
-    'finds each of many keys, and others only with its hash, in runs %s, also when opened again (%i, %o)',
-    (_, runEntries, seed) => {
+    'finds each of many keys, and others only with its hash, in runs %s, also when opened again',
+    (_, runEntries, fixed) => {
+      const seed = fixed ?? anySeed();
       const hashOf = (id: string) => hashKey(keyOf(id), seed);
       const byHash = Map.groupBy(
         Array.from({ length: MANY }, (__, offset) => offset),
@@ -148,7 +149,7 @@ describe('an index on disk', () => {
           });
         });
       };
-      expect(wrong(index)).toEqual([]);
+      expect(wrong(index), `hashes with the seed ${JSON.stringify(seed)}`).toEqual([]);
       world.directory.close(index);
       expect(wrong(world.directory.open(BINDING, runEntries, SEED))).toEqual([]);
     },

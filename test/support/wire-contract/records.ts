@@ -20,6 +20,9 @@ function batchesIn(records: Buffer): Buffer[] {
   return batches;
 }
 
+/** Between the clock of a broker on this machine and that of the test. */
+const SKEW_MS = 1_000;
+
 const offsetOf = (batch: Buffer | undefined) => Number(batch?.readBigInt64BE(0));
 const bodyOf = (batch: Buffer | undefined) => batch?.toString('latin1', CHECKED_FROM);
 
@@ -67,7 +70,8 @@ export function recordsContract(at: () => WireStage): void {
       ];
       const before = Date.now();
       const { appendedAtMs } = await at().produce(byBroker, 0, batchOf(['a'], before - 100_000));
-      expect(Math.abs(appendedAtMs - before)).toBeLessThan(60_000);
+      expect(appendedAtMs).toBeGreaterThanOrEqual(before - SKEW_MS);
+      expect(appendedAtMs).toBeLessThanOrEqual(Date.now() + SKEW_MS);
       const stamped = only(batchesIn((await at().fetch(byBroker, 0, 0)).records));
       expect(Number(stamped.readBigInt64BE(MAX_TIMESTAMP_AT))).toBe(appendedAtMs);
       expect((await at().produce(bySender, 0, batchOf(['a']))).appendedAtMs).toBe(-1);
@@ -76,12 +80,11 @@ export function recordsContract(at: () => WireStage): void {
     it('a fetch at the end waits, and answers as soon as something is appended', async () => {
       const topic = await at().topic();
       await at().produce(topic, 0, batchOf(['before']));
-      const startMs = RUNTIME.monotonicMs();
-      const waiting = at().fetch(topic, 0, 1, { maxWaitMs: CALL_MS - 5_000 });
+      // A broker that waited for as long as it may would answer after the call's deadline, and the call would fail.
+      const waiting = at().fetch(topic, 0, 1, { maxWaitMs: 2 * CALL_MS });
       await at().fetch(topic, 0, 0, { lane: 'another' }); // by now the first fetch has reached the broker as well
       await at().produce(topic, 0, batchOf(['after']));
       expect(offsetOf(only(batchesIn((await waiting).records)))).toBe(1);
-      expect(RUNTIME.monotonicMs() - startMs).toBeLessThan(CALL_MS - 10_000);
     });
 
     it('a fetch at the end without new records returns none, not before its wait is over', async () => {
