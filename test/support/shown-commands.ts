@@ -79,6 +79,12 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
   ['npm run test:unit test/codec/reply-policy', { file: 'ops/dev/test-steps.ts', by: 'runVitest(' }],
   ['npm run sim -- --mutant "PART OF ITS NAME"', { file: PROGRAMS, by: "['sim', ['--mutant'" }],
+  [
+    'IDALLOC_SEED=SEED npm run test:unit FILE',
+    { file: 'test/support/seeded.test.ts', by: 'env: { IDALLOC_SEED: String(SEED) }' },
+  ],
+  ['npm run test:seeds', { file: PROGRAMS, by: "['test:seeds', ['--count'" }],
+  ['npm run test:seeds -- --count 1000 test/codec', { file: PROGRAMS, by: "['test:seeds', ['--count'" }],
   ['npm run model:sequence', { file: MODEL, by: 'it.each(QUICK.' }],
   ['npm run model:sequence -- --mutants', { file: MODEL, by: 'it.each(MUTANTS.' }],
   ['npm run bench:forms', { file: PROGRAMS, by: "'bench:forms'" }],
