@@ -22,25 +22,47 @@ export interface CommittedPosition extends RequestPosition {
 const METADATA =
   /^\{(?:"small":(?<small>\d{1,16}))?,?(?:"last":\[(?<offset>\d{1,16}),(?<timestampMs>\d{1,16}),"(?<digest>[\w+/=]{1,64})"\])?\}$/;
 
-/** The metadata of a committed offset; empty when there is nothing to say. */
-export function encodeMetadata({ next, small, last }: CommittedPosition): string {
-  const fields = {
-    ...(small !== next && { small }),
+/** The metadata of an offset that a worker commits. It is never empty: by it workers know their own commits. */
+export function encodeMetadata({ small, last }: Omit<CommittedPosition, 'next'>): string {
+  return JSON.stringify({
+    small,
     ...(last !== undefined && { last: [last.offset, last.timestampMs, last.digest] }),
-  };
-  return Object.keys(fields).length === 0 ? '' : JSON.stringify(fields);
+  });
 }
 
 /**
- * The position that was committed. An offset that another tool has set has no metadata, or that of another kind, and then
- * everything from the offset on is served.
+ * The position that a worker committed; undefined for an offset that anything else has committed or moved, which says nothing about
+ * what is answered. Such an offset has no metadata, or that of another kind, or it was moved past what a worker wrote there. Earlier
+ * releases left out `small` where it is the offset.
  */
-export function decodePosition(next: number, metadata: string): CommittedPosition {
-  const found = METADATA.exec(metadata)?.groups;
-  if (found === undefined) return { next, small: next };
-  const small = Math.max(next, Number(found.small ?? next));
-  const [offset, timestampMs] = [Number(found.offset), Number(found.timestampMs)];
-  const { digest } = found;
-  const last = digest !== undefined && offset < small ? { offset, timestampMs, digest } : undefined;
-  return { next, small, last };
+export function decodePosition(next: number, metadata: string): CommittedPosition | undefined {
+  const { small: written, offset, timestampMs, digest } = METADATA.exec(metadata)?.groups ?? {};
+  const small = Number(written ?? next);
+  if ((written ?? digest) === undefined || small < next) return undefined;
+  const last = { offset: Number(offset), timestampMs: Number(timestampMs), digest: digest ?? '' };
+  return { next, small, last: digest !== undefined && last.offset < small ? last : undefined };
+}
+
+/** The header of a ledger entry with what its writer had answered of the partition's requests when it wrote it. */
+export const ANSWERED_HEADER = 'idalloc-answered';
+const ANSWERED = /^(?<next>\d{1,16}) (?<metadata>\{.*\})$/;
+
+/** The offset and the metadata, as they would be committed. */
+export function encodeAnswered(position: CommittedPosition): string {
+  return `${position.next} ${encodeMetadata(position)}`;
+}
+
+/** Undefined for anything that no worker wrote. */
+export function decodeAnswered(text: string): CommittedPosition | undefined {
+  const { next, metadata } = ANSWERED.exec(text)?.groups ?? {};
+  return next === undefined || metadata === undefined ? undefined : decodePosition(Number(next), metadata);
+}
+
+/**
+ * Where to read from when the committed offset is not a worker's, and a worker had answered so much before. Nothing is passed over that
+ * nobody has answered, but an offset that was moved back is believed: an answer that is given again is the same. Undefined, which
+ * is the start of the log, if nothing says what is answered.
+ */
+export function believable(offset: number, answered: CommittedPosition | undefined): CommittedPosition | undefined {
+  return answered !== undefined && offset < answered.next ? { next: offset, small: offset } : answered;
 }

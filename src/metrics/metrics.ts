@@ -21,6 +21,8 @@ export interface Metrics {
   addDeadLetters(code: ErrorCode, requests: number): void;
   /** Requests that were appended to their home partitions. */
   addForwarded(count: number): void;
+  /** A committed offset was found that no worker wrote. */
+  addForeignOffset(): void;
   /** Large requests, and bulk, that let others go first. */
   addDeferred(count: number): void;
   /** A request refused by the quota of this prefix; the prefixes are those of the configuration. */
@@ -103,6 +105,10 @@ export function createMetrics({
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
   const forwarded = counter('requests_forwarded', 'Requests forwarded to the partition of their correlation ID');
+  const foreignOffsets = counter(
+    'foreign_offsets',
+    'Committed offsets that no worker wrote, and that were not believed',
+  );
   const deferred = counter('requests_deferred', 'Large requests, and bulk, that let other requests go first');
   const deadLetters = counter(
     'dead_letters',
@@ -167,6 +173,7 @@ export function createMetrics({
       if (requests > 1) ranges.inc();
     },
     addForwarded: (count) => forwarded.inc(count),
+    addForeignOffset: () => foreignOffsets.inc(),
     addDeferred: (count) => deferred.inc(count),
     addQuotaExceeded: (prefix) => quotaExceeded.inc({ prefix }),
     addError: (code, count = 1) => errors.inc({ code }, count),

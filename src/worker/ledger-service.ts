@@ -7,6 +7,7 @@ import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Mutex } from '../async/mutex.ts';
+import type { CommittedPosition } from '../codec/request-position.ts';
 import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, type IdallocError } from '../errors.ts';
@@ -38,6 +39,8 @@ export class LedgerService implements Disposable {
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
+  /** What this worker has answered of a request partition, which each append says. Set by whoever serves requests. */
+  answered: (partition: number) => CommittedPosition | undefined = () => undefined;
   readonly #context: WorkerContext;
   /** Resolves when the copies on disk are open. */
   readonly #opened: Promise<void>;
@@ -91,6 +94,7 @@ export class LedgerService implements Disposable {
       requestTopic,
       readClock: () => clock.read().reading,
       onDriftSample: (sample) => clock.recordDrift(sample),
+      answered: (partition) => this.answered(partition),
     });
     this.ledger = new Ledger({
       log: this.log,

@@ -1,7 +1,8 @@
+import { lastAnswered } from '../adapters/kafka/answered.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Throttle } from '../async/throttle.ts';
-import { type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
+import { believable, type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
 import { describeError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
 import { Member } from '../kafka/loops/member.ts';
@@ -68,6 +69,7 @@ export class RequestGroup implements GroupMember {
   #assigned: ReadonlySet<number> = new Set();
   #open = true;
   #stopped = false;
+  readonly #ending = new AbortController();
   #committing: Disposable | undefined;
   #commitFailing = false;
 
@@ -112,6 +114,11 @@ export class RequestGroup implements GroupMember {
     return this.#member.joined;
   }
 
+  /** What is answered of a partition; undefined while this worker does not know. */
+  answered(partition: number): CommittedPosition | undefined {
+    return this.#served.get(partition)?.answered;
+  }
+
   /** How long the oldest known request of each partition has waited. */
   get oldestUnread(): readonly { readonly partition: number; readonly milliseconds: number }[] {
     return [...this.#served.values()].map(({ partition, oldestMs }) => ({ partition, milliseconds: oldestMs }));
@@ -144,6 +151,7 @@ export class RequestGroup implements GroupMember {
   async stop(): Promise<void> {
     const { runtime, config } = this.#options.context;
     this.#stopped = true;
+    this.#ending.abort();
     this.pause();
     this.#committing?.[Symbol.dispose]();
     const sessions = [...this.#served.values()].map(({ session }) => session);
@@ -195,13 +203,30 @@ export class RequestGroup implements GroupMember {
         const committed = await this.#member.fetchCommitted(left);
         for (const partition of due()) {
           const found = committed.get(partition);
-          this.#serve(partition, found && decodePosition(found.offset, found.metadata));
+          const start = found && decodePosition(found.offset, found.metadata);
+          if (found === undefined || start !== undefined) this.#serve(partition, start);
         }
+        const looking = due().map((partition) => this.#beginBefore(partition, committed.get(partition)?.offset ?? 0));
+        for (const outcome of await Promise.allSettled(looking))
+          if (outcome.status === 'rejected') throw outcome.reason;
       } catch (error) {
         log.debug({ error: describeError(error) }, 'could not read committed offsets; retrying');
         await runtime.sleep(RETRY_MS);
       }
     }
+  }
+
+  /** Something that is not a worker has committed this offset, and requests below it may be unanswered. */
+  async #beginBefore(partition: number, offset: number): Promise<void> {
+    const { cluster, runtime, log, config, metrics } = this.#options.context;
+    const answered = await lastAnswered({ cluster, runtime }, config.topics.ledger, partition, this.#ending.signal);
+    if (!this.#assigned.has(partition) || this.#served.has(partition)) return;
+    const start = believable(offset, answered);
+    metrics.addForeignOffset();
+    const fields = { partition, offset, from: start?.next ?? 'the start of the log' };
+    log.warn(fields, 'the committed offset is not from a worker: reading from what the ledger shows as answered');
+    this.#serve(partition, start, { next: offset, small: offset });
+    void this.#commit(); // others must not find that offset again
   }
 
   #serve(partition: number, start: CommittedPosition | undefined, committed?: RequestPosition): void {

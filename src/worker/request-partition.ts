@@ -90,6 +90,12 @@ export class RequestPartition {
     return { position, offset: position.next, metadata: encodeMetadata({ ...position, last: this.#lost.last }) };
   }
 
+  /** What is answered; undefined until anything is known to be. */
+  get answered(): CommittedPosition | undefined {
+    const { position } = this.session;
+    return position && { ...position, last: this.#lost.last };
+  }
+
   committed(position: RequestPosition): void {
     this.#committed = position;
   }

@@ -56,6 +56,7 @@ export class RequestService implements AsyncDisposable {
     });
     context.gate.onChange(() => this.#announce());
     ledger.onChange((partition) => this.#copyChanged(partition));
+    ledger.answered = (partition) => this.#group?.answered(partition);
     this.#markers = every(context.runtime, MARKER_INTERVAL_MS, () => {
       for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
     });

@@ -195,12 +195,15 @@ export class BrokerFaults {
     world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
   }
 
-  /** Sets committed offsets back, so that requests are read again, as an operator does. */
+  /** Sets committed offsets back or deletes them, as an operator does, or moves them past waiting requests, as a foreign consumer. */
   #resetOffsets(): void {
     const { world, brokers } = this.#place;
-    const partition = world.rng.below(brokers.partitions);
+    const { rng } = world;
+    const partition = rng.below(brokers.partitions);
     const committed = brokers.committed(partition) ?? 0;
-    brokers.resetOffsets(partition, world.rng.chance(0.3) ? undefined : world.rng.below(committed + 1));
+    const { high } = brokers.bounds('requests', partition);
+    const offset = rng.chance(0.4) ? high : rng.below(committed + 1);
+    brokers.resetOffsets(partition, rng.chance(0.3) ? undefined : offset);
   }
 
   /** Trims requests: mostly answered ones, sometimes unread ones. */

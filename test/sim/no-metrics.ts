@@ -10,6 +10,7 @@ export const NO_METRICS: Metrics = {
   addReplies: nothing,
   addDeadLetters: nothing,
   addForwarded: nothing,
+  addForeignOffset: nothing,
   addDeferred: nothing,
   addQuotaExceeded: nothing,
   addError: nothing,

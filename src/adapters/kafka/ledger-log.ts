@@ -1,11 +1,13 @@
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { ANSWERED_HEADER, type CommittedPosition, encodeAnswered } from '../../codec/request-position.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
 import { type Reading, wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append, END, offsetAt } from '../../kafka/loops/leader-calls.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
+import type { NewRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog } from '../../ledger/ports.ts';
 import { isTransient, isUnsent } from './brokers.ts';
@@ -18,6 +20,8 @@ export interface KafkaLedgerLogOptions {
   readonly readClock: () => Reading;
   /** Gets a sample of the broker's clock from each response. */
   readonly onDriftSample: (sample: DriftSample) => void;
+  /** What this worker has answered of the partition's requests; undefined while it does not know. */
+  readonly answered: (partition: number) => CommittedPosition | undefined;
 }
 
 /** The time limit of an append with its retries: a silent broker blocks a partition no longer than this. */
@@ -51,9 +55,14 @@ export class KafkaLedgerLog implements LedgerLog {
     this.#options = options;
   }
 
+  /** The first entry also says what is answered, should the group's committed offset be lost or moved by another program. */
   async append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended> {
-    const { appended, sample } = await this.#timedAppend(partition, entries);
-    this.#options.onDriftSample(sample);
+    const { answered, onDriftSample } = this.#options;
+    const position = answered(partition);
+    const headers = position && { [ANSWERED_HEADER]: encodeAnswered(position) };
+    const records = headers === undefined ? entries : entries.map((one, i) => (i === 0 ? { ...one, headers } : one));
+    const { appended, sample } = await this.#timedAppend(partition, records);
+    onDriftSample(sample);
     return appended;
   }
 
@@ -99,7 +108,7 @@ export class KafkaLedgerLog implements LedgerLog {
     return [...byLeader.values()].slice(0, MAX_SAMPLED);
   }
 
-  async #timedAppend(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Timed> {
+  async #timedAppend(partition: number, entries: readonly NewRecord[]): Promise<Timed> {
     const { cluster, runtime, topic, readClock } = this.#options;
     const batch = encodeBatch(entries, runtime.wallMs());
     try {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KafkaLedgerLog } from '../../../src/adapters/kafka/ledger-log.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import type { CommittedPosition } from '../../../src/codec/request-position.ts';
 import type { DriftSample } from '../../../src/core/clock-guard.ts';
 import { monoMs, wallMs } from '../../../src/core/units.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -11,6 +12,7 @@ const ENTRIES = [{ key: Buffer.from('k'), value: Buffer.from('v') }];
 
 let stage: LoopStage;
 let log: KafkaLedgerLog;
+let answered: CommittedPosition | undefined;
 let samples: DriftSample[];
 
 /** Brokers that lead the ledger's partitions in turn; the clock of broker n is n seconds ahead. */
@@ -27,6 +29,7 @@ function open(nodes: number, { partitions = nodes, replicas = 1, configs = STAMP
     requestTopic: 'requests',
     readClock: () => ({ wall: wallMs(runtime.wallMs()), mono: monoMs(runtime.monotonicMs()) }),
     onDriftSample: (sample) => samples.push(sample),
+    answered: () => answered,
   });
 }
 

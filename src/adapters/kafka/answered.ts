@@ -1,0 +1,42 @@
+import { ANSWERED_HEADER, type CommittedPosition, decodeAnswered } from '../../codec/request-position.ts';
+import { boundsOf } from '../../kafka/loops/leader-calls.ts';
+import { CALL_TIMEOUT_MS } from './brokers.ts';
+import { ISOLATION, type Source } from './topics/offsets.ts';
+import { readSpans } from './topics/spans.ts';
+
+/**
+ * The entries that are looked at, counted from the end of the log. An append has at most some hundred entries, and nearly each one
+ * says what was answered. If none of so many does, they are of an earlier release.
+ */
+const LOOKS = [
+  [0, 1_000],
+  [1_000, 20_000],
+] as const;
+
+/**
+ * What workers had answered of a request partition at the last append to its ledger partition; undefined if the end of that
+ * says nothing. Rejects with a KafkaError, or as readSpans does.
+ */
+export async function lastAnswered(
+  source: Source,
+  topic: string,
+  partition: number,
+  signal: AbortSignal,
+): Promise<CommittedPosition | undefined> {
+  const query = { topic, partition, isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
+  const { logStart, end } = await boundsOf(source.cluster, source.runtime, query);
+  let found: CommittedPosition | undefined;
+  for (const [near, far] of LOOKS) {
+    const span = { topic, partition, from: Math.max(logStart, end - far), to: Math.max(logStart, end - near) };
+    await readSpans(source, [span], {
+      signal,
+      take: ({ headers }) => {
+        const said = headers[ANSWERED_HEADER];
+        if (Buffer.isBuffer(said)) found = decodeAnswered(said.toString()) ?? found;
+        return false;
+      },
+    });
+    if (found !== undefined) break;
+  }
+  return found;
+}

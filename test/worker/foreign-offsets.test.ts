@@ -1,0 +1,129 @@
+import { afterEach, expect, test } from 'vitest';
+import { ANSWERED_HEADER, decodeAnswered } from '../../src/codec/request-position.ts';
+import { recordsOf } from '../support/fake-kafka/batches.ts';
+import { idsOf, StagedRequests } from '../support/staged-requests.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
+
+const START_MS = 10_000;
+/** Longer than a commit takes, and the read of the ledger that precedes it. */
+const SETTLED_MS = 3_000;
+const { requests, ledger } = config.topics;
+const LARGE = 6_000;
+
+let stage: WorkerStage;
+let asked: StagedRequests;
+
+afterEach(() => stage.stop());
+
+async function started(): Promise<void> {
+  stage = new WorkerStage();
+  asked = new StagedRequests(stage);
+  stage.start();
+  await stage.pass(START_MS);
+}
+
+const ask = (ids: readonly string[]) => asked.send(ids);
+const replies = (ids: readonly string[]) => ids.map((id) => asked.repliesTo(id).length);
+const committed = () => stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+const warnings = () => stage.lines.filter(({ msg }) => msg.startsWith('the committed offset is not from a worker'));
+
+/** Sets the group's offset as other tools do; undefined for none. */
+const moveTo = (offset: number | undefined) => stage.kafka.cluster.groups.reset(config.groupId, requests, 0, offset);
+
+/** Stops the worker, lets `happen` what does, and starts it again. */
+async function meanwhile(happen: () => void): Promise<void> {
+  await stage.stop();
+  happen();
+  stage.start();
+  await stage.pass(START_MS);
+}
+
+test('an offset that was moved past waiting requests is not believed: they are answered, and the offset is set right', async () => {
+  await started();
+  const [old, waiting] = [idsOf('old', 4), idsOf('waiting', 6)];
+  ask(old);
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => {
+    ask(waiting);
+    moveTo(10);
+  });
+  expect(replies(waiting)).toEqual([1, 1, 1, 1, 1, 1]);
+  expect(committed()).toBe(10);
+  expect(warnings()).toMatchObject([{ partition: 0, offset: 10, level: 40 }]);
+});
+
+test('what the ledger shows as answered is not read again', async () => {
+  await started();
+  const [early, late, waiting] = [idsOf('early', 4), idsOf('late', 1), idsOf('waiting', 1)];
+  ask(early);
+  await stage.pass(SETTLED_MS);
+  ask(late);
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => {
+    ask(waiting);
+    moveTo(6);
+  });
+  expect(replies(early)).toEqual([1, 1, 1, 1]);
+  expect(replies(late), 'answered after the last append').toEqual([2]);
+  expect(replies(waiting)).toEqual([1]);
+  expect(warnings()).toMatchObject([{ offset: 6, from: 4 }]);
+});
+
+test('an offset that was moved past large requests that wait is not believed', async () => {
+  await started();
+  ask(idsOf('old', 1));
+  await stage.pass(SETTLED_MS);
+  const [large, small] = [idsOf('large', 3), idsOf('small', 3)];
+  await meanwhile(() => {
+    asked.send(large, LARGE);
+    ask(small);
+    moveTo(7);
+  });
+  expect(replies([...large, ...small])).toEqual([1, 1, 1, 1, 1, 1]);
+});
+
+test('an offset that was moved back is believed: what is read again gets the same replies, and nothing else is read', async () => {
+  await started();
+  const old = idsOf('old', 4);
+  ask(old);
+  await stage.pass(SETTLED_MS);
+  ask(idsOf('more', 1));
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => moveTo(2));
+  expect(replies(old)).toEqual([1, 1, 2, 2]);
+  expect(committed()).toBe(5);
+});
+
+test('an offset that was moved into a topic of which nothing is answered is not believed: all of it is read', async () => {
+  await started();
+  const waiting = idsOf('waiting', 4);
+  await meanwhile(() => {
+    ask(waiting);
+    moveTo(4);
+  });
+  expect(replies(waiting)).toEqual([1, 1, 1, 1]);
+  expect(warnings()).toMatchObject([{ offset: 4, from: 'the start of the log' }]);
+});
+
+test("a worker's own offset, and none at all, cause no warning", async () => {
+  await started();
+  ask(idsOf('old', 4));
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => {});
+  await meanwhile(() => moveTo(undefined));
+  expect(warnings()).toEqual([]);
+});
+
+test('the first entry of each append says what was answered before it', async () => {
+  await started();
+  for (const name of ['a', 'b', 'c']) {
+    ask(idsOf(name, 2));
+    await stage.pass(SETTLED_MS);
+  }
+  const entries = stage.kafka.cluster.partition(ledger, 0).log.batches().flatMap(recordsOf);
+  const said = entries.flatMap(({ headers }) => {
+    const header = headers?.[ANSWERED_HEADER];
+    return Buffer.isBuffer(header) ? decodeAnswered(header.toString()) : [];
+  });
+  expect(said.map((position) => position?.next)).toEqual([2, 4]);
+});
