@@ -59,6 +59,8 @@ export class KafkaRefusals implements Watch {
   /** Reply topics that have accepted records, least recent first. */
   readonly #written = new Map<string, number>();
   #repliedMs = Number.NEGATIVE_INFINITY;
+  /** The members of the group that are not workers, as far as they are known. */
+  #foreign: readonly string[] = [];
 
   constructor(options: KafkaRefusalsOptions) {
     this.#options = options;
@@ -73,7 +75,7 @@ export class KafkaRefusals implements Watch {
   /** The refusals that block requests, with their remedies; undefined for none. */
   get detail(): string | undefined {
     const found = [...this.#current().values()].filter((refusal) => this.#isOurs(refusal));
-    const details = new Set(found.map(({ detail }) => detail));
+    const details = new Set(found.map((refusal) => this.#detailOf(refusal)));
     return details.size === 0 ? undefined : [...details].join('; ');
   }
 
@@ -111,14 +113,26 @@ export class KafkaRefusals implements Watch {
     const join = { on: 'group', name: groupId, operation: 'join' } as const;
     if (refusal === undefined) {
       this.#accepted(join);
+      this.#foreign = [];
       return;
     }
+    const foreign = `this worker in group '${groupId}', which has a consumer that is not a worker: stop that consumer, or set KAFKA_GROUP_ID to a group of the workers' own`;
     const limits = 'group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms';
     const detail = {
       INVALID_SESSION_TIMEOUT: `a session of ${sessionTimeoutMs} ms in group '${groupId}': set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`,
-      INCONSISTENT_GROUP_PROTOCOL: `this worker in group '${groupId}', which has a consumer that is not a worker: stop that consumer, or set KAFKA_GROUP_ID to a group of the workers' own`,
+      INCONSISTENT_GROUP_PROTOCOL: foreign,
+      FOREIGN_MEMBER: foreign,
     };
     this.#refused(join, 'group', `the brokers refuse ${detail[refusal]}`);
+  }
+
+  /** Who keeps this worker out of the group; shown until it is accepted there. */
+  foreignMembers(names: readonly string[]): void {
+    this.#foreign = names;
+  }
+
+  #detailOf({ operation, detail }: Refusal): string {
+    return operation === 'join' && this.#foreign.length > 0 ? `${detail}; it is ${AND.format(this.#foreign)}` : detail;
   }
 
   /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */
@@ -183,10 +197,14 @@ export class KafkaRefusals implements Watch {
   }
 
   /** One line for a resource, whatever the number of brokers and operations. */
-  #log({ resource, detail }: Refusal): void {
+  #log(refusal: Refusal): void {
+    const { resource } = refusal;
     if (!this.#throttle.passes(resource)) return;
     this.#logged.add(resource);
-    this.#options.log.error({ code: 'KAFKA_REFUSED', resource, error: detail }, 'the brokers refuse this worker');
+    this.#options.log.error(
+      { code: 'KAFKA_REFUSED', resource, error: this.#detailOf(refusal) },
+      'the brokers refuse this worker',
+    );
   }
 
   #current(): ReadonlyMap<string, Refusal> {

@@ -105,6 +105,7 @@ export class RequestGroup implements GroupMember {
       beforeRejoin: () => this.#commit(),
       onAssigned: (assigned) => this.#assign(assigned),
       onLost: () => this.#endAll(),
+      onForeign: (names) => context.refusals.foreignMembers(names),
       onFenced,
     });
   }

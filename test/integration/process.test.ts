@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest';
+import { describeGroup } from '../../src/adapters/kafka/consumer-group.ts';
+import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
 import { EtcdLink } from '../support/etcd-link.ts';
 import { readiness } from '../support/loaded-worker.ts';
+import { ModernConsumer } from '../support/modern-consumer.ts';
 import { Realm } from '../support/realm.ts';
 import { LEAST_SESSION_MS, suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
@@ -127,6 +130,34 @@ test('a worker whose session the brokers refuse is not ready, and names the vari
   expect(level).toBe(ERROR_LEVEL);
   expect(error).toMatch(/refuse a session of 1999 ms .*KAFKA_SESSION_TIMEOUT_MS .*group\.min\.session\.timeout\.ms/);
   expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
+});
+
+test("a consumer of Kafka's new protocol in the group is named, nothing is lost to its commits, and the worker serves once it has left", async () => {
+  await using realm = await Realm.create(suiteServers(), { partitions: 6 });
+  const replies = await realm.follow();
+  const worker = realm.worker();
+  await worker.hasPartitions(6);
+  await realm.send([{ correlationId: 'before', count: 1 }]);
+  await replies.reply('before');
+
+  const foreign = await ModernConsumer.join(suiteServers().brokers[0] ?? '', realm.groupId, realm.requestTopic);
+  const { level, error } = await worker.line(({ code }) => code === 'KAFKA_REFUSED');
+  expect(level).toBe(ERROR_LEVEL);
+  expect(error).toMatch(/has a consumer that is not a worker: stop that .*; it is 'modern-consumer' at 127\.0\.0\.1$/);
+  expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
+  const described = await describeGroup(realm.source, realm.groupId);
+  expect(described?.foreign.map(({ clientId }) => clientId)).toEqual(['modern-consumer']);
+  const ids = Array.from({ length: 60 }, (_, i) => `waiting-${i}`);
+  await realm.send(ids.map((correlationId) => ({ correlationId, count: 1 })));
+  const spans = await wholeTopic(realm.source, realm.requestTopic);
+  await foreign.commit(new Map(spans.map(({ partition, to }) => [partition, to])));
+  expect(replies.seen).toHaveLength(1);
+
+  await foreign[Symbol.asyncDispose]();
+  for (const id of ids) expect('batch' in (await replies.reply(id)).reply).toBe(true);
+  await worker.line(({ msg }) => msg === 'the brokers accept this worker again');
+  expect(await readiness(worker)).toEqual({ status: 200 });
+  expect(await worker.metric('idalloc_foreign_offsets_total')).toBeGreaterThan(0);
 });
 
 test('a ledger on one broker is refused without ALLOW_WEAK_LEDGER', async () => {

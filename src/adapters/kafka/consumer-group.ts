@@ -1,24 +1,18 @@
 import { describeError, IdallocError } from '../../errors.ts';
 import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
+import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
 import { decodeAssignment } from '../../kafka/wire/consumer-protocol.ts';
-import type { DescribeGroupsResponse } from '../../kafka/wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
 
-type Group = Pick<DescribeGroupsResponse['groups'][number], 'state' | 'members'>;
-
-/** The state and the members of a group; undefined if it does not exist. Rejects with a KafkaError. */
-export async function describeGroup(brokers: Brokers, groupId: string): Promise<Group | undefined> {
-  const { groups } = await callCoordinator(brokers, groupId, async (link) => {
-    const response = await link.call('describeGroups', { groupIds: [groupId] });
-    for (const { errorCode } of response.groups)
-      if (errorCode !== NOT_FOUND) requireNoError(errorCode, `group ${groupId}`);
-    return response;
-  });
-  return groups.find((group) => group.groupId === groupId && group.errorCode === undefined && group.state !== 'Dead');
+/** A group of either of Kafka's protocols; undefined if it does not exist. Rejects with a KafkaError. */
+export async function describeGroup(brokers: Brokers, groupId: string): Promise<DescribedGroup | undefined> {
+  const { group } = await callCoordinator(brokers, groupId, async (link) => ({
+    throttleMs: 0,
+    group: await describeBy(link, groupId),
+  }));
+  return group;
 }
-
-const NOT_FOUND = 'GROUP_ID_NOT_FOUND';
 
 /** A worker in the request group. */
 export interface DescribedMember {
@@ -42,7 +36,7 @@ export async function groupMembers(brokers: Brokers, groupId: string): Promise<r
 }
 
 /** A member's address, which brokers write after a slash. */
-export function hostOf({ clientHost }: Pick<Group['members'][number], 'clientHost'>): string {
+export function hostOf({ clientHost }: Pick<DescribedGroup['members'][number], 'clientHost'>): string {
   return clientHost.replace(/^\//, '');
 }
 

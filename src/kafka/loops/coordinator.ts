@@ -25,11 +25,15 @@ export const FENCED = 'FENCED_INSTANCE_ID';
 /** The group has no member of this ID. */
 export const UNKNOWN_MEMBER = 'UNKNOWN_MEMBER_ID';
 
+/** The group has a consumer that is not one of its members' kind, which has changed how it assigns partitions. */
+export const FOREIGN = 'FOREIGN_MEMBER';
+
 /** The group continues without this member, or in a generation that it has not joined. */
 export const EXPELLED: ReadonlySet<KafkaErrorCode | undefined> = new Set([UNKNOWN_MEMBER, 'ILLEGAL_GENERATION']);
 
 /** Retries don't help until the configuration or the rights change. */
 export const PERSISTENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
+  FOREIGN,
   'GROUP_AUTHORIZATION_FAILED',
   'GROUP_MAX_SIZE_REACHED',
   'INCONSISTENT_GROUP_PROTOCOL',

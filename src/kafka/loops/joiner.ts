@@ -3,14 +3,15 @@ import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
 import { decodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
-import { KafkaError } from '../wire/kafka-error.ts';
+import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 import { type Claims, NOTHING, type Share } from './assigner.ts';
-import type { Coordinator } from './coordinator.ts';
+import { type Coordinator, FOREIGN } from './coordinator.ts';
 import { decodeStandbys, type Report } from './copies-format.ts';
+import { describeBy, nameOf } from './described-group.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
-import type { MemberSettings } from './member-options.ts';
+import type { MemberOptions, MemberSettings } from './member-options.ts';
 import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** A generation of the group, with this member's share in it. */
@@ -24,6 +25,7 @@ export interface Joined {
 export interface JoinerOptions {
   readonly settings: MemberSettings;
   readonly report: () => Report;
+  readonly onForeign: MemberOptions['onForeign'];
   readonly coordinator: Coordinator;
   readonly runtime: Runtime;
   readonly log: RateLimitedLog;
@@ -31,6 +33,8 @@ export interface JoinerOptions {
 
 /** A call that waits for other members fails this long after the coordinator should have ended the wait. */
 const GRACE_MS = 5_000;
+export const LEAVE_MS = 1_000;
+const DESCRIBE_MS = 2_000;
 
 /**
  * JoinGroup and SyncGroup, which the coordinator holds until the other members have joined. They have their own
@@ -73,9 +77,24 @@ export class Joiner {
 
   /**
    * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as soon
-   * as they are known. Rejects with a KafkaError.
+   * as they are known. Rejects with a KafkaError; with FOREIGN after it has left, since a group that is empty again is a classic one.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
+    let as = this.#member(NO_GENERATION, memberId);
+    try {
+      return await this.#join(memberId, claims, (joined) => {
+        as = joined;
+        onJoined(joined);
+      });
+    } catch (error) {
+      const errorCode = kafkaErrorCode(error);
+      if (errorCode === FOREIGN || errorCode === 'INCONSISTENT_GROUP_PROTOCOL') await this.#nameForeign();
+      if (errorCode === FOREIGN) await this.#options.coordinator.leave(as, LEAVE_MS, this.#options.log);
+      throw error;
+    }
+  }
+
+  async #join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     await this.#options.coordinator.ping(this.#settings.sessionTimeoutMs / 3);
     let joined = await this.#joinGroup(memberId, claims);
     if (joined.errorCode === 'MEMBER_ID_REQUIRED') {
@@ -93,6 +112,21 @@ export class Joiner {
     const { assignment } = await this.#wait((link) => link.call('syncGroup', { ...member, assignments }));
     this.#leadership.confirm();
     return { generation, share: this.#shareOf(assignment), sentMs };
+  }
+
+  /** Tells who the foreign members are, if the coordinator says that. */
+  async #nameForeign(): Promise<void> {
+    const { coordinator, onForeign, log } = this.#options;
+    const { groupId } = coordinator;
+    try {
+      const { group } = await coordinator.call('control', DESCRIBE_MS, async (link) => ({
+        throttleMs: 0,
+        group: await describeBy(link, groupId),
+      }));
+      onForeign?.((group?.foreign ?? []).map(nameOf));
+    } catch (error) {
+      log.debug({ groupId, error: describeError(error) }, 'the foreign members of the group are not known');
+    }
   }
 
   async #joinGroup(memberId: string, claims: Claims): Promise<JoinGroupResponse> {
@@ -114,13 +148,17 @@ export class Joiner {
     }
   }
 
+  /** Only an assigner of workers adds data to an assignment: one without it was made by a broker, for a group that was converted. */
   #shareOf(assignment: Buffer): Share {
     try {
       const { assigned, userData } = decodeAssignment(assignment);
+      if (assigned.length > 0 && userData === null)
+        throw new KafkaError(FOREIGN, `no worker made the assignment in group ${this.#settings.groupId}`);
       const ours = assigned.filter(({ topic }) => topic === this.#settings.topic);
       const partitions = [...new Set(ours.flatMap((one) => one.partitions))].sort((one, other) => one - other);
       return { partitions, ...this.#standbysOf(userData, partitions) };
     } catch (error) {
+      if (error instanceof KafkaError) throw error;
       const fields = { groupId: this.#settings.groupId, error: describeError(error) };
       this.#options.log.warn(fields, "the group leader's assignment is malformed; no partition is served");
       return NOTHING;

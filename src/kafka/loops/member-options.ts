@@ -63,6 +63,8 @@ export interface MemberOptions {
   readonly onLost: (cause: KafkaError) => void;
   /** The last chance to commit before rejoining; awaited for one second at most. */
   readonly beforeRejoin?: () => Promise<void>;
+  /** The group has members that are not workers, by these names; none if they are not known. It joins again when they are gone. */
+  readonly onForeign?: ((names: readonly string[]) => void) | undefined;
   /** Another process has the instance ID: this member has ended permanently. */
   readonly onFenced: (error: KafkaError) => void;
 }

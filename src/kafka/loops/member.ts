@@ -4,17 +4,16 @@ import { describeError } from '../../errors.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import { type Claims, NOTHING } from './assigner.ts';
-import { Coordinator, EXPELLED, FENCED, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './coordinator.ts';
+import { Coordinator, EXPELLED, FENCED, FOREIGN, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './coordinator.ts';
 import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
 import { Heartbeats, SessionWatch } from './heartbeats.ts';
-import { type Joined, Joiner } from './joiner.ts';
+import { type Joined, Joiner, LEAVE_MS } from './joiner.ts';
 import { NO_GENERATION } from './member-claims.ts';
 import type { MemberOptions } from './member-options.ts';
 import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
-const LEAVE_MS = 1_000;
 const BACKOFF_MS = { minMs: 50, maxMs: 500 };
 /** The wait after an error that retries don't fix. */
 const PERSISTENT_RETRY_MS = 5_000;
@@ -74,6 +73,7 @@ export class Member {
     this.#joiner = new Joiner({
       settings,
       report: this.#rejoining.watching(options.report),
+      onForeign: options.onForeign,
       coordinator: this.#coordinator,
       runtime,
       log: this.#log,
@@ -237,7 +237,8 @@ export class Member {
       return 0;
     }
     if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
-    if (errorCode === UNKNOWN_MEMBER) this.#member = { ...this.#member, memberId: '' };
+    if (errorCode === FOREIGN) this.#lose(errorCode, 'it has a consumer that is not a worker');
+    if (errorCode === UNKNOWN_MEMBER || errorCode === FOREIGN) this.#member = { ...this.#member, memberId: '' };
     const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
       const fields = { groupId: this.#options.settings.groupId, errorCode, error: describeError(error) };

@@ -9,6 +9,8 @@ import {
   type Result,
   type TopicPartition,
 } from './api.ts';
+import { type ConsumerGroupDescribeResponse, decodeGroups, encodeGroups } from './consumer-group-api.ts';
+import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import type { Decoded } from './kafkajs-modules.ts';
 
@@ -42,7 +44,10 @@ export interface JoinGroupRequest extends LeaveGroupRequest {
   readonly protocols: readonly { readonly name: string; readonly metadata: Buffer }[];
 }
 
-/** Its error is MEMBER_ID_REQUIRED, because `memberId` comes with it; every other one rejects. */
+/**
+ * Its error is MEMBER_ID_REQUIRED, because `memberId` comes with it; every other one rejects. FOREIGN_MEMBER is not Kafka's: a
+ * member of the new protocol (KIP-848) has converted the group, so it has no leader, and the broker assigns the partitions.
+ */
 export interface JoinGroupResponse extends BrokerResponse, Result {
   readonly generation: number;
   readonly protocol: string;
@@ -91,6 +96,8 @@ export interface DescribeGroupsResponse extends BrokerResponse {
     readonly groupId: string;
     /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
     readonly state: string;
+    /** The assigner; absent or empty while the members have not chosen one. */
+    readonly protocol?: string;
     readonly members: readonly {
       readonly memberId: string;
       readonly clientId: string;
@@ -133,18 +140,22 @@ export const GROUP_APIS = {
       groupProtocols: request.protocols,
     }),
     returns: 'MEMBER_ID_REQUIRED',
-    read: ({ errorCode = 0, generationId, groupProtocol, leaderId, memberId: joined, members }) => ({
-      errorCode: errorCodeOf(errorCode),
-      generation: generationId,
-      protocol: groupProtocol ?? '',
-      leaderId: leaderId ?? '',
-      memberId: joined ?? '',
-      members: members.map(({ memberId, groupInstanceId, memberMetadata }) => ({
-        memberId,
-        instanceId: groupInstanceId ?? undefined,
-        metadata: memberMetadata,
-      })),
-    }),
+    read: ({ errorCode = 0, generationId, groupProtocol, leaderId, memberId: joined, members }) => {
+      if (errorCode === 0 && !leaderId)
+        throw new KafkaError('FOREIGN_MEMBER', "a consumer of Kafka's new protocol is in the group");
+      return {
+        errorCode: errorCodeOf(errorCode),
+        generation: generationId,
+        protocol: groupProtocol ?? '',
+        leaderId: leaderId ?? '',
+        memberId: joined ?? '',
+        members: members.map(({ memberId, groupInstanceId, memberMetadata }) => ({
+          memberId,
+          instanceId: groupInstanceId ?? undefined,
+          metadata: memberMetadata,
+        })),
+      };
+    },
   }),
   syncGroup: api<SyncGroupRequest, SyncGroupResponse, Decoded & { readonly memberAssignment: Buffer | null }>({
     name: 'SyncGroup',
@@ -219,8 +230,9 @@ export const GROUP_APIS = {
     key: 15,
     make: (request) => request,
     read: ({ groups }) => ({
-      groups: groups.map(({ errorCode, groupId, state, members }) => ({
+      groups: groups.map(({ errorCode, groupId, state, protocol, members }) => ({
         groupId,
+        protocol,
         errorCode: errorCodeOf(errorCode),
         state,
         members: members.map(({ memberId, clientId, clientHost, memberAssignment }) => ({
@@ -231,6 +243,14 @@ export const GROUP_APIS = {
         })),
       })),
     }),
+  }),
+  consumerGroupDescribe: api<{ readonly groupIds: readonly string[] }, ConsumerGroupDescribeResponse>({
+    name: 'ConsumerGroupDescribe',
+    key: 69,
+    version: 1,
+    isOptional: true,
+    encode: encodeGroups,
+    decode: decodeGroups,
   }),
 };
 

@@ -12,6 +12,7 @@ import type { ProduceRequest } from './record-apis.ts';
 export class KafkajsLink implements BrokerLink {
   readonly #connection: WireConnection;
   readonly #broker: string;
+  readonly #versions: ApiVersions;
   readonly #find: ReturnType<typeof lookup>;
   readonly #produceQueue: ProduceQueue;
   #hasResponded = false;
@@ -19,6 +20,7 @@ export class KafkajsLink implements BrokerLink {
   constructor(connection: WireConnection, versions: ApiVersions, broker: string) {
     this.#connection = connection;
     this.#broker = broker;
+    this.#versions = versions;
     this.#find = lookup(versions);
     const { encodeAll, decodeAll, ...api } = APIS.produce;
     this.#produceQueue = new ProduceQueue((together) => {
@@ -45,15 +47,18 @@ export class KafkajsLink implements BrokerLink {
   }
 
   #call<Q, R>(api: SingleApi<Q, R>, request: Q): Promise<R> {
-    if (api.make === undefined)
-      return this.#send(
-        protocolOf(
-          api,
-          () => api.encode(request),
-          (decoder) => api.decode(decoder),
-        ),
-        asIs,
+    if (api.make === undefined) {
+      const { name, version } = api;
+      // A broker closes the connection on a request that it does not know.
+      if ((this.#versions[api.key]?.maxVersion ?? -1) < version)
+        return Promise.reject(new KafkaError('UNSUPPORTED_VERSION', `${this.#broker} has no ${name} ${version}`));
+      const protocol = protocolOf(
+        api,
+        () => api.encode(request),
+        (decoder) => api.decode(decoder),
       );
+      return this.#send(protocol, asIs);
+    }
     const own = api.encode?.(request);
     const protocol = this.#find(api.key, definitionOf(api.name))(api.make(request));
     const encode = own === undefined ? undefined : { request: { ...protocol.request, encode: async () => own } };

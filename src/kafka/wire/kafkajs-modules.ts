@@ -34,6 +34,8 @@ export interface Encoder {
   writeBoolean(value: boolean): this;
   writeString(value: string | null): this;
   writeBytes(value: Buffer | null): this;
+  writeUVarInt(value: number): this;
+  writeUVarIntString(value: string | null): this;
   /** What was written. */
   readonly buffer: Buffer;
 }
@@ -48,6 +50,10 @@ export interface Decoder {
   /** A view; shorter than requested at the end of the response. */
   readBytes(bytes: number): Buffer;
   readArray<T>(read: (decoder: Decoder) => T): T[];
+  readUVarIntString(): string | null;
+  readUVarIntArray<T>(read: (decoder: Decoder) => T): T[] | null;
+  /** Reads past them. */
+  readTaggedFields(): unknown;
 }
 
 export const Decoder = typed<new (bytes: Buffer) => Decoder>(decoderModule);

@@ -29,7 +29,7 @@ const REFUSALS: Readonly<Record<UsedRight['on'], KafkaErrorCode>> = {
 };
 
 /** What lasts until the configuration or the group changes: a session outside of the brokers' limits, a foreign consumer. */
-const JOIN_REFUSALS = ['INVALID_SESSION_TIMEOUT', 'INCONSISTENT_GROUP_PROTOCOL'] as const;
+const JOIN_REFUSALS = ['INVALID_SESSION_TIMEOUT', 'INCONSISTENT_GROUP_PROTOCOL', 'FOREIGN_MEMBER'] as const;
 export type JoinRefusal = (typeof JOIN_REFUSALS)[number];
 
 /** Wraps a dialer so that `watch` observes it. Responses and errors are passed through unchanged. */

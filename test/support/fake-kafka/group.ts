@@ -1,3 +1,4 @@
+import type { ConsumerGroupDescribeResponse } from '../../../src/kafka/wire/consumer-group-api.ts';
 import type {
   DescribeGroupsResponse,
   JoinGroupRequest,
@@ -59,6 +60,8 @@ export class Group {
   #hasNewcomer = false;
   #generation = 0;
   #protocol = '';
+  /** The client ID of a member of the new protocol, which has converted the group. */
+  #foreign: string | undefined;
   #written: Written = { generation: 0, protocol: '', leaderId: '', members: [] };
 
   constructor(settings: GroupSettings, clock: Clockwork, newId: () => string) {
@@ -123,7 +126,9 @@ export class Group {
 
   /** The fault of a commit; undefined if it is allowed. */
   refusesCommit(memberId: string, generation: number): KafkaErrorCode | undefined {
-    if (generation < 0 && memberId === '') return this.#state === 'Empty' ? undefined : 'UNKNOWN_MEMBER_ID';
+    if (generation < 0 && memberId === '') {
+      return this.#state === 'Empty' && this.#foreign === undefined ? undefined : 'UNKNOWN_MEMBER_ID';
+    }
     const errorCode = this.#refuses({ memberId, generation });
     if (errorCode !== undefined) return errorCode;
     if (this.#state === 'CompletingRebalance') return 'REBALANCE_IN_PROGRESS';
@@ -132,13 +137,35 @@ export class Group {
     return undefined;
   }
 
+  /**
+   * A consumer of the new protocol (KIP-848) joins, and the group is converted: its members must rejoin, and then get their assignments
+   * from the broker. Here they are not let in, as links refuse such an answer, and members leave then.
+   */
+  convert(clientId: string): void {
+    this.#foreign = clientId;
+    if (this.#state === 'Stable' || this.#state === 'CompletingRebalance') this.#prepare();
+  }
+
+  /** The consumer leaves, and the group is one of the classic protocol again. */
+  revert(): void {
+    this.#foreign = undefined;
+  }
+
+  /** As ConsumerGroupDescribe does; undefined for a group of the classic protocol. */
+  describeModern(groupId: string): ConsumerGroupDescribeResponse['groups'][number] | undefined {
+    if (this.#foreign === undefined) return undefined;
+    const foreign = { memberId: 'foreign', clientId: this.#foreign, clientHost: '/127.0.0.1', assignment: NOTHING };
+    return { groupId, state: 'Stable', members: [{ ...foreign, isClassic: false }] };
+  }
+
   describe(): Omit<DescribeGroupsResponse['groups'][number], 'groupId'> {
-    if (this.#generation === 0 && this.#state === 'Empty') return { state: 'Dead', members: [] };
+    if (this.#foreign !== undefined || (this.#generation === 0 && this.#state === 'Empty'))
+      return { state: 'Dead', members: [] };
     const members = this.members.map((member) => {
       const { clientId, assignment } = member;
       return { ...member.name, clientId, clientHost: '/127.0.0.1', assignment };
     });
-    return { state: this.#state, members };
+    return { state: this.#state, protocol: this.#protocol, members };
   }
 
   /** A new coordinator takes over: it has the persisted state, and no heartbeats yet. */
@@ -168,6 +195,12 @@ export class Group {
     const { minSessionMs, maxSessionMs } = this.#settings;
     if (sessionTimeoutMs < minSessionMs || sessionTimeoutMs > maxSessionMs) return 'INVALID_SESSION_TIMEOUT';
     if (!this.#roster.supports(protocols)) return 'INCONSISTENT_GROUP_PROTOCOL';
+    if (this.#foreign !== undefined && (memberId !== '' || instanceId !== undefined)) {
+      const before = memberId === '' ? this.#roster.withInstance(instanceId)?.memberId : memberId;
+      this.#pending.delete(memberId);
+      if (before !== undefined && this.#roster.get(before) !== undefined) this.#remove(before);
+      return 'FOREIGN_MEMBER';
+    }
     if (memberId === '') {
       if (instanceId === undefined) this.#welcome(clientId, request, reply);
       else this.#joinByInstance(clientId, instanceId, request, reply);

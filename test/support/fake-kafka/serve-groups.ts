@@ -62,5 +62,13 @@ export function groupHandlers(broker: Broker): Pick<Handlers, keyof typeof GROUP
       });
       reply.give({ ...throttled(), groups: described });
     },
+    consumerGroupDescribe: ({ groupIds }, reply) => {
+      const described = groupIds.map((groupId) => groups.get(groupId)?.describeModern(groupId) ?? unknown(groupId));
+      reply.give({ ...throttled(), groups: described });
+    },
   };
+}
+
+function unknown(groupId: string) {
+  return { groupId, errorCode: 'GROUP_ID_NOT_FOUND', state: '', members: [] };
 }
