@@ -265,7 +265,8 @@ export class Realm implements AsyncDisposable {
   /** The group's committed offset of each request partition that has one. */
   async committed(): Promise<ReadonlyMap<number, number>> {
     const partitions = Array.from({ length: Number(this.env.REQUEST_PARTITIONS) }, (_, partition) => partition);
-    return committedOffsets(this.source, this.groupId, this.requestTopic, partitions);
+    const committed = await committedOffsets(this.source, this.groupId, this.requestTopic, partitions);
+    return new Map([...committed].map(([partition, { offset }]) => [partition, offset]));
   }
 
   async owner(workerId: number): Promise<KeyValue | undefined> {

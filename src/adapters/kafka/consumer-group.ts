@@ -1,3 +1,4 @@
+import { decodePosition, encodeMetadata } from '../../codec/request-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
@@ -55,13 +56,20 @@ function shareOf(assignment: Buffer): Pick<DescribedMember, 'owned' | 'standbys'
   }
 }
 
-/** The committed offsets of a group, for the partitions that have one. Rejects with a KafkaError. */
+/** A committed offset. */
+export interface Committed {
+  readonly offset: number;
+  /** Everything below is answered, except perhaps large requests: a worker said so. Others say nothing about that. */
+  readonly isWorkers: boolean;
+}
+
+/** The committed offsets of a group of workers, for the partitions that have one. Rejects with a KafkaError. */
 export async function committedOffsets(
   brokers: Brokers,
   groupId: string,
   topic: string,
   partitions: readonly number[],
-): Promise<ReadonlyMap<number, number>> {
+): Promise<ReadonlyMap<number, Committed>> {
   const requested = partitions.map((partition) => ({ topic, partition }));
   const response = await callCoordinator(brokers, groupId, async (link) => {
     const found = await link.call('offsetFetch', { groupId, partitions: requested });
@@ -71,7 +79,11 @@ export async function committedOffsets(
     return found;
   });
   const committed = response.partitions.filter(({ offset }) => offset >= 0);
-  return new Map(committed.map(({ partition, offset }) => [partition, offset]));
+  return new Map(
+    committed.map(({ partition, offset, metadata }) => {
+      return [partition, { offset, isWorkers: decodePosition(offset, metadata) !== undefined }];
+    }),
+  );
 }
 
 /** The errors by which a coordinator rejects an outside commit to a group with members. */
@@ -82,7 +94,8 @@ const ACTIVE: ReadonlySet<KafkaErrorCode | undefined> = new Set([
 ]);
 
 /**
- * Commits offsets from outside a group, which must have no members.
+ * Commits offsets from outside a group of workers, which must have no members. `isWorkers`: the new offset is not above one that a worker
+ * committed, so the workers may begin there.
  *
  * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
  */
@@ -90,9 +103,11 @@ export async function setOffsets(
   brokers: Brokers,
   groupId: string,
   topic: string,
-  offsets: ReadonlyMap<number, number>,
+  offsets: ReadonlyMap<number, Committed>,
 ): Promise<void> {
-  const partitions = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
+  const partitions = [...offsets].map(([partition, { offset, isWorkers }]) => {
+    return { topic, partition, offset, metadata: isWorkers ? encodeMetadata({ small: offset }) : '' };
+  });
   try {
     await callCoordinator(brokers, groupId, async (link) => {
       const response = await link.call('offsetCommit', { groupId, generation: -1, memberId: '', partitions });

@@ -14,7 +14,6 @@ import { addressOf, tlsOf } from '../../kafka/wire/settings.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
-import { counted } from '../table.ts';
 import {
   type Check,
   fault,
@@ -26,6 +25,7 @@ import {
   unreachableServer,
 } from './checks.ts';
 import { checkClock } from './clock.ts';
+import { judgeGroup } from './group.ts';
 import { judgeNamespace } from './namespace.ts';
 import { checkRights, GRANT } from './rights.ts';
 
@@ -90,9 +90,7 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
     const spans = await wholeTopic(source, topics.requests).catch(nothingYet);
     const partitions = spans.map(({ partition }) => partition);
     const committed = await committedOffsets(source, groupId, topics.requests, partitions);
-    const lag = lagOf(spans, committed);
-    const members = counted(group?.members.length ?? 0, 'member');
-    return { name, state: 'ok', detail: `${groupId}: ${group?.state ?? 'none yet'}, ${members}, lag ${lag}` };
+    return judgeGroup(groupId, group, spans, committed);
   } catch (error) {
     return { name, state: 'fault', detail: describeError(error), fix: `allow Read on the group '${groupId}'` };
   }
@@ -102,11 +100,6 @@ async function tryGroup(source: Source, { groupId, topics }: Config): Promise<Ch
 function nothingYet(error: unknown): readonly Span[] {
   if (error instanceof IdallocError && error.code === 'TOPIC_INVALID') return [];
   throw error;
-}
-
-/** How many requests the group has not committed yet. */
-function lagOf(spans: readonly Span[], committed: ReadonlyMap<number, number>): number {
-  return spans.reduce((sum, { partition, from, to }) => sum + to - Math.max(from, committed.get(partition) ?? from), 0);
 }
 
 /** Reads the witness topic to its end, without writing to it. Other checks report why it can't be read. */

@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { committedOffsets, describeGroup, hostOf, setOffsets } from '../../adapters/kafka/consumer-group.ts';
+import {
+  type Committed,
+  committedOffsets,
+  describeGroup,
+  hostOf,
+  setOffsets,
+} from '../../adapters/kafka/consumer-group.ts';
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS } from '../../codec/request-origin.ts';
@@ -37,7 +43,8 @@ export async function partitionStates(
     partition,
     low,
     high,
-    committed: offsets.get(partition),
+    committed: offsets.get(partition)?.offset,
+    isMoved: offsets.get(partition)?.isWorkers === false,
     wanted: wanted(partition, atTime),
     ledgerFrom: ledgerFrom.get(partition) ?? 0,
   }));
@@ -47,7 +54,7 @@ function committed(
   source: Source,
   { groupId, topics }: KafkaConfig,
   of: readonly { readonly partition: number }[],
-): Promise<ReadonlyMap<number, number>> {
+): Promise<ReadonlyMap<number, Committed>> {
   const partitions = of.map(({ partition }) => partition);
   return committedOffsets(source, groupId, topics.requests, partitions);
 }
@@ -92,11 +99,19 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
 export async function setBack(source: Source, config: KafkaConfig, plan: readonly PartitionPlan[]): Promise<void> {
   const { groupId, topics } = config;
   await requireEmptyGroup(source, groupId);
-  await setOffsets(source, groupId, topics.requests, new Map(plan.map(({ partition, from }) => [partition, from])));
+  // An offset that no worker committed may be past requests that wait, and the new one, too: workers still find out.
+  const before = await committed(source, config, plan);
+  const isWorkers = (partition: number) => before.get(partition)?.isWorkers === true;
+  const offsets = plan.map(
+    ({ partition, from: offset }) => [partition, { offset, isWorkers: isWorkers(partition) }] as const,
+  );
+  await setOffsets(source, groupId, topics.requests, new Map(offsets));
   const now = await committed(source, config, plan);
-  const wrong = plan.filter(({ partition, from }) => now.get(partition) !== from);
+  const wrong = plan.filter(({ partition, from }) => now.get(partition)?.offset !== from);
   if (wrong.length === 0) return;
-  const list = wrong.map(({ partition, from }) => `${partition} is at ${now.get(partition)}, not ${from}`).join('; ');
+  const list = wrong
+    .map(({ partition, from }) => `${partition} is at ${now.get(partition)?.offset}, not ${from}`)
+    .join('; ');
   throw new IdallocError('GROUP_ACTIVE', `the group's offsets were not reset: ${list}; is a worker running?`);
 }
 

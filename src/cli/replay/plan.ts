@@ -8,6 +8,8 @@ export interface ReplayablePartition {
   readonly high: number;
   /** Offset that the group would read next; undefined if it never committed. */
   readonly committed: number | undefined;
+  /** That offset is not from a worker: requests below it may be unanswered. */
+  readonly isMoved?: boolean;
   /** Offset to read again from; undefined to leave the partition unchanged. */
   readonly wanted: number | undefined;
   /** Offset of the first request that is younger than the oldest ledger entry; 0 if the ledger is complete. */
@@ -71,6 +73,7 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
 }
 
 /** How many requests are left to read. */
-export function remaining(due: readonly Due[], committed: ReadonlyMap<number, number>): number {
-  return due.reduce((sum, { partition, from, to }) => sum + Math.max(0, to - (committed.get(partition) ?? from)), 0);
+export function remaining(due: readonly Due[], committed: ReadonlyMap<number, { readonly offset: number }>): number {
+  const left = ({ partition, from, to }: Due) => Math.max(0, to - (committed.get(partition)?.offset ?? from));
+  return due.reduce((sum, one) => sum + left(one), 0);
 }

@@ -96,6 +96,11 @@ async function planOf(session: Session): Promise<PartitionPlan[]> {
       `group '${groupId}' has read nothing of '${topics.requests}' yet; is it the workers' KAFKA_GROUP_ID?\n`,
     );
   }
+  const moved = states.filter(({ isMoved }) => isMoved).map((state) => state.partition);
+  if (moved.length > 0) {
+    const what = `the offsets of partitions ${moved.join(', ')} in group '${groupId}' were not committed by workers`;
+    session.context.err(`${what}: workers begin there at what the ledger shows as answered, or earlier\n`);
+  }
   return planReplay(states);
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
+import type { ConsumerGroupDescribeResponse } from '../../../src/kafka/wire/consumer-group-api.ts';
 import type { DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/group-apis.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { Answers } from '../../support/scripted-link.ts';
@@ -21,7 +22,15 @@ function describing(...groups: readonly Group[]): Answers {
   return { describeGroups: async () => ({ throttleMs: 0, groups }) };
 }
 
-const fetching = (partitions: readonly { partition: number; offset: number; errorCode?: string }[]): Answers => ({
+const UNKNOWN = { groupId: 'g', errorCode: 'GROUP_ID_NOT_FOUND', state: '', members: [] };
+const modern = (group: ConsumerGroupDescribeResponse['groups'][number]): Answers => ({
+  consumerGroupDescribe: async () => ({ throttleMs: 0, groups: [group] }),
+});
+const OLDER: Answers = { consumerGroupDescribe: failing('UNSUPPORTED_VERSION') };
+
+const fetching = (
+  partitions: readonly { partition: number; offset: number; metadata?: string; errorCode?: string }[],
+): Answers => ({
   offsetFetch: async () => ({
     throttleMs: 0,
     partitions: partitions.map((one) => ({ topic: 't', metadata: '', ...one })),
@@ -42,7 +51,33 @@ describe('describeGroup', () => {
     ['that is dead', { groupId: 'g', state: 'Dead', members: [] }],
     ['that is unknown to the coordinator', { groupId: 'g', errorCode: 'GROUP_ID_NOT_FOUND', state: '', members: [] }],
   ])('returns undefined for a group %s', async (_, group) => {
-    expect(await describeGroup(coordinator(describing(group)), 'g')).toBeUndefined();
+    expect(await describeGroup(coordinator({ ...describing(group), ...OLDER }), 'g')).toBeUndefined();
+    expect(await describeGroup(coordinator({ ...describing(group), ...modern(UNKNOWN) }), 'g')).toBeUndefined();
+  });
+
+  test('tells members that are not workers: all of a group with another assigner, and of a converted group those of the new protocol', async () => {
+    const [member] = STABLE.members as [Group['members'][number]];
+    const consumer = { ...member, memberId: 'm-2', clientId: 'rdkafka' };
+    const names = async (answers: Answers) => {
+      const found = await describeGroup(coordinator(answers), 'g');
+      return found?.foreign.map(({ memberId }) => memberId);
+    };
+    expect(await names(describing({ ...STABLE, protocol: 'idalloc-sticky' }))).toEqual([]);
+    expect(await names(describing({ ...STABLE, protocol: '', state: 'PreparingRebalance' }))).toEqual([]);
+    expect(await names(describing({ ...STABLE, protocol: 'range' }))).toEqual(['m-1']);
+    const members = [
+      { ...member, isClassic: true },
+      { ...consumer, isClassic: false },
+    ];
+    const converted = modern({ groupId: 'g', state: 'Stable', members });
+    expect(await names({ ...describing(UNKNOWN), ...converted })).toEqual(['m-2']);
+  });
+
+  test('fails if a group of the new protocol may not be described', async () => {
+    const refused = { ...UNKNOWN, errorCode: 'TOPIC_AUTHORIZATION_FAILED' };
+    const brokers = coordinator({ ...describing(UNKNOWN), ...modern(refused) });
+    const error = await describeGroup(brokers, 'g').catch((thrown: unknown) => thrown);
+    expect(kafkaErrorCode(error)).toBe('TOPIC_AUTHORIZATION_FAILED');
   });
 
   test('looks up the coordinator again while it loads its groups, or has moved', async () => {
@@ -67,18 +102,18 @@ describe('describeGroup', () => {
 });
 
 describe('committedOffsets', () => {
-  test('are returned for the partitions that have one', async () => {
+  test('are returned for the partitions that have one, and whether a worker committed it', async () => {
     const brokers = coordinator(
       fetching([
-        { partition: 0, offset: 17 },
+        { partition: 0, offset: 17, metadata: '{"small":20}' },
         { partition: 1, offset: -1 },
         { partition: 2, offset: 0 },
       ]),
     );
     expect(await committedOffsets(brokers, 'g', 't', [0, 1, 2])).toEqual(
       new Map([
-        [0, 17],
-        [2, 0],
+        [0, { offset: 17, isWorkers: true }],
+        [2, { offset: 0, isWorkers: false }],
       ]),
     );
   });
@@ -97,8 +132,8 @@ describe('committedOffsets', () => {
 
 describe('setOffsets', () => {
   const OFFSETS = new Map([
-    [0, 5],
-    [3, 0],
+    [0, { offset: 5, isWorkers: true }],
+    [3, { offset: 0, isWorkers: false }],
   ]);
 
   function committing(...faults: readonly (string | undefined)[]) {
@@ -119,7 +154,7 @@ describe('setOffsets', () => {
     return { brokers, requests };
   }
 
-  test('commits from outside the group: no member, no generation', async () => {
+  test('commits from outside the group: no member, no generation, and as a worker where one had committed', async () => {
     const { brokers, requests } = committing(undefined);
     await setOffsets(brokers, 'g', 't', OFFSETS);
     expect(requests).toEqual([
@@ -128,8 +163,8 @@ describe('setOffsets', () => {
         generation: -1,
         memberId: '',
         partitions: [
-          { topic: 't', partition: 0, offset: 5 },
-          { topic: 't', partition: 3, offset: 0 },
+          { topic: 't', partition: 0, offset: 5, metadata: '{"small":5}' },
+          { topic: 't', partition: 3, offset: 0, metadata: '' },
         ],
       },
     ]);

@@ -47,13 +47,13 @@ test('never moves a group forward, nor before the oldest kept request', () => {
 test('counts the requests that are left from the committed offsets', () => {
   const plan = planReplay([STATE, { ...STATE, partition: 1 }]);
   expect(requestsIn(plan)).toBe(100);
-  expect(remaining(plan, new Map([[0, 70]]))).toBe(60);
+  expect(remaining(plan, new Map([[0, { offset: 70 }]]))).toBe(60);
   expect(
     remaining(
       plan,
       new Map([
-        [0, 200],
-        [1, 80],
+        [0, { offset: 200 }],
+        [1, { offset: 80 }],
       ]),
     ),
   ).toBe(0);
