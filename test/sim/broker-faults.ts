@@ -32,7 +32,7 @@ export class BrokerFaults {
       () => this.#lag(),
       () => this.#stepClock(),
       // While a tail is lost, an operator who moves the offset decides what is read.
-      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#resetOffsets()]),
+      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#resetOffsets(), () => this.#convertGroup()]),
       ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
@@ -204,6 +204,23 @@ export class BrokerFaults {
     const { high } = brokers.bounds('requests', partition);
     const offset = rng.chance(0.4) ? high : rng.below(committed + 1);
     brokers.resetOffsets(partition, rng.chance(0.3) ? undefined : offset);
+  }
+
+  /** A consumer of Kafka's new group protocol is in the group for a while, and commits what it has read of some partitions. */
+  #convertGroup(): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    const { group: groupId, first, partitions } = rng.pick(brokers.pairs);
+    const group = brokers.cluster.groups.get(groupId);
+    if (group === undefined) return;
+    world.note(() => `a foreign consumer converts group ${groupId}`);
+    group.convert('foreign');
+    world.after(rng.between(1_000, 15_000), () => {
+      for (let partition = first; partition < first + partitions; partition += 1)
+        if (rng.chance(0.3)) brokers.resetOffsets(partition, brokers.bounds('requests', partition).high);
+      group.revert();
+      world.note(() => `the foreign consumer leaves group ${groupId}`);
+    });
   }
 
   /** Trims requests: mostly answered ones, sometimes unread ones. */

@@ -4,7 +4,10 @@ import type { History } from './history.ts';
 import type { World } from './world.ts';
 
 /** Error lines that the faults of a simulation cause. */
-const EXPECTED_ERRORS: readonly RegExp[] = [/^no worker ID can be acquired: .*"RESTORED"/];
+const EXPECTED_ERRORS: readonly RegExp[] = [
+  /^no worker ID can be acquired: .*"RESTORED"/,
+  /"KAFKA_REFUSED".* a consumer that is not a worker/,
+];
 /** A partition is not served while its requests end below what is known: expected once they lost their tail. */
 const SHORTER_REQUESTS = /REQUESTS_RECREATED/;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;

@@ -27,6 +27,36 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
+    name: 'an offset that no worker committed is believed',
+    patches: [
+      patch(
+        'src/codec/request-position.ts',
+        'if ((written ?? digest) === undefined || small < next) return undefined;',
+        'if ((written ?? digest) === undefined || small < next) return { next, small: next };',
+      ),
+    ],
+  },
+  {
+    name: 'an offset that no worker committed is believed for small requests',
+    patches: [
+      patch(
+        'src/codec/request-position.ts',
+        'return answered !== undefined && offset < answered.next ?',
+        'return answered !== undefined && offset < 1e15 ?',
+      ),
+    ],
+  },
+  {
+    name: 'the ledger says that requests are answered which were only read',
+    patches: [
+      patch(
+        'src/worker/request-partition.ts',
+        'return position && { ...position, last: this.#lost.last };',
+        'return position && { next: this.#lost.readTo, small: this.#lost.readTo };',
+      ),
+    ],
+  },
+  {
     name: 'reading continues at the end when its offset is gone',
     firstSeed: 14,
     patches: [patch('src/worker/request-partition.ts', 'return bounds.logStart;', 'return bounds.end;')],

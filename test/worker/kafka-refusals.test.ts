@@ -96,6 +96,18 @@ describe('a right that the brokers refuse', () => {
     expect(refusals.detail).toBeUndefined();
   });
 
+  test('of its place in a group that a foreign consumer has converted names that consumer while it is there', () => {
+    const member = { groupId: 'workers', sessionTimeoutMs: 10_000 };
+    refusals.onJoin(member, 'FOREIGN_MEMBER');
+    refusals.foreignMembers(["'rdkafka' at 192.0.2.7", "'spring' at 192.0.2.8"]);
+    expect(refusals.detail).toMatch(
+      /not a worker: stop .*; it is 'rdkafka' at 192\.0\.2\.7 and 'spring' at 192\.0\.2\.8$/,
+    );
+    refusals.onJoin(member, undefined);
+    refusals.onJoin(member, 'FOREIGN_MEMBER');
+    expect(refusals.detail).toMatch(/a group of the workers' own$/);
+  });
+
   test('is forgotten when no call has needed it for half a minute', async () => {
     right('id.ledger', 'Write', DENIED);
     await pass(30_000);

@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest';
+import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import { GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';
+import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';
 
 const ALL = Array.from({ length: PARTITIONS }, (_, i) => i);
 /** A rebalance is noticed with the next heartbeat; then all members join. */
 const NOTICED_MS = 600;
 const SESSION_MS = 10_000;
+/** A member that is refused joins again after 5 s. */
+const REFUSED_MS = 6_000;
 
 const named = (name: string) => ({ instanceId: `worker-${name}` });
 
@@ -122,6 +125,59 @@ describe('a member of the group', () => {
     await stage.runtime.until(other.leave());
     await stage.settled(a);
     expect(a.held).toEqual(ALL);
+  });
+
+  it('names the consumer with another assigner that keeps it out', async () => {
+    const stage = new GroupStage();
+    new OtherMember(stage, { protocol: 'RoundRobinAssigner' }).start();
+    await stage.until(() => stage.group.state === 'Stable', 'a foreign group');
+    const named: (readonly string[])[] = [];
+    stage.member('a', { onForeign: (names) => named.push(names) }).start();
+    await stage.until(() => named.length > 0, 'a name');
+    expect(named).toEqual([[expect.stringMatching(/^'.+' at 127\.0\.0\.1$/)]]);
+  });
+
+  it('loses its partitions and leaves when a consumer of the new protocol converts the group, names it, and joins once it has left', async () => {
+    const stage = new GroupStage();
+    const named: (readonly string[])[] = [];
+    const onForeign = (names: readonly string[]) => named.push(names);
+    const [a] = await stage.members(1, () => ({ onForeign }));
+    stage.group.convert('rdkafka');
+    await stage.until(() => a.lost.length > 0, 'a loss');
+    expect([a.held, a.lost.map(({ errorCode }) => errorCode)]).toEqual([[], ['FOREIGN_MEMBER']]);
+    await stage.pass(20_000);
+    expect([a.held, stage.group.members]).toEqual([[], []]);
+    expect(new Set(named.flat())).toEqual(new Set(["'rdkafka' at 127.0.0.1"]));
+    const beganMs = stage.nowMs;
+    stage.group.revert();
+    await stage.settled(a);
+    expect(stage.nowMs - beganMs).toBeLessThan(REFUSED_MS);
+    expect(a.held).toEqual(ALL);
+  });
+
+  it('a static one leaves a converted group, too, and joins again', async () => {
+    const stage = new GroupStage();
+    const [a, b] = await stage.members(2, named);
+    stage.group.convert('rdkafka');
+    await stage.until(() => a.lost.length > 0 && b.lost.length > 0, 'two losses');
+    await stage.pass(10_000);
+    stage.group.revert();
+    await stage.settled(a, b);
+    expect([...a.held, ...b.held].sort((one, other) => one - other)).toEqual(ALL);
+    expect([...a.fenced, ...b.fenced]).toEqual([]);
+  });
+
+  it('does not take partitions that no worker assigned, and leaves', async () => {
+    const stage = new GroupStage();
+    const assignment = encodeAssignment({ assigned: [{ topic: TOPIC, partitions: ALL }], userData: null });
+    const other = new OtherMember(stage, { assignment }).start();
+    await stage.pass(100);
+    const b = stage.member('b').start();
+    await stage.until(() => b.called('leaveGroup').length > 0, 'a leave');
+    expect([b.held, b.assigned]).toEqual([[], []]);
+    await stage.runtime.until(other.leave());
+    await stage.settled(b);
+    expect(b.held).toEqual(ALL);
   });
 
   it('treats a malformed assignment as empty, and warns', async () => {

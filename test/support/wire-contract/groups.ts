@@ -41,6 +41,19 @@ export function groupsContract(at: () => WireStage): void {
       expect((await described(groupId)).state).toBe('Empty');
     });
 
+    it('a group of the classic protocol, and one that does not exist, are unknown as groups of the new protocol', async () => {
+      const groupId = await at().group();
+      const one = member(groupId);
+      await one.settle();
+      for (const asked of [groupId, `${groupId}.none`]) {
+        const { groups } = await at().onCoordinator(groupId, (link) =>
+          link.call('consumerGroupDescribe', { groupIds: [asked] }),
+        );
+        expect(groups).toMatchObject([{ groupId: asked, errorCode: 'GROUP_ID_NOT_FOUND', members: [] }]);
+      }
+      await one.leave();
+    });
+
     it('offsets are kept as committed, and are -1 where none was', async () => {
       const [groupId, topic] = [await at().group(), await at().topic(3)];
       const one = member(groupId);
