@@ -96,7 +96,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     meaning:
       "The brokers refuse the worker. They refuse its login, a right, its KAFKA_SESSION_TIMEOUT_MS, or a place in a KAFKA_GROUP_ID with other consumers than workers; or a broker's certificate is not trusted or has expired. Nothing is lost: requests wait, replies are retried, and IDs over HTTP are served while the reservation lasts.",
     remedy:
-      'Follow detail. The worker resumes about a second after a secret file was replaced, and a few seconds after a right was granted; only a changed variable needs a restart. Logins has the order in which to replace secrets.',
+      'Follow detail. The worker resumes about a second after a secret file was replaced, and a few seconds after a right was granted or a foreign consumer has left; only a changed variable needs a restart. Logins has the order in which to replace secrets. Keep other consumers out of the group.',
   },
   LEDGER_UNREADABLE: {
     meaning:

@@ -40,6 +40,9 @@ function existing<G extends Group>(groups: readonly G[], groupId: string): G | u
 }
 
 /** A member's name for its operator, with its address, which brokers write after a slash. */
-export function nameOf({ clientId, clientHost }: Pick<Group['members'][number], 'clientId' | 'clientHost'>): string {
+export function memberName({
+  clientId,
+  clientHost,
+}: Pick<Group['members'][number], 'clientId' | 'clientHost'>): string {
   return `'${clientId}' at ${clientHost.replace(/^\//, '')}`;
 }
