@@ -227,7 +227,6 @@ export class RequestGroup implements GroupMember {
     const fields = { partition, offset, from: start?.next ?? 'the start of the log' };
     log.warn(fields, 'the committed offset is not from a worker: reading from what the ledger shows as answered');
     this.#serve(partition, start, { next: offset, small: offset });
-    void this.#commit(); // others must not find that offset again
   }
 
   #serve(partition: number, start: CommittedPosition | undefined, committed?: RequestPosition): void {

@@ -132,7 +132,9 @@ test('a worker whose session the brokers refuse is not ready, and names the vari
   expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
 });
 
-test("a consumer of Kafka's new protocol in the group is named, nothing is lost to its commits, and the worker serves once it has left", async () => {
+test("a consumer of Kafka's new protocol in the group is named, nothing is lost to its commits, and the worker serves once it has left", async ({
+  annotate,
+}) => {
   await using realm = await Realm.create(suiteServers(), { partitions: 6 });
   const replies = await realm.follow();
   const worker = realm.worker();
@@ -154,6 +156,9 @@ test("a consumer of Kafka's new protocol in the group is named, nothing is lost 
   expect(replies.seen).toHaveLength(1);
 
   await foreign[Symbol.asyncDispose]();
+  const leftMs = performance.now();
+  await replies.reply(ids[0] ?? '');
+  await report(annotate, `first reply ${Math.round(performance.now() - leftMs)} ms after it had left`);
   for (const id of ids) expect('batch' in (await replies.reply(id)).reply).toBe(true);
   await worker.line(({ msg }) => msg === 'the brokers accept this worker again');
   expect(await readiness(worker)).toEqual({ status: 200 });
