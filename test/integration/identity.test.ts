@@ -7,6 +7,7 @@ import type { WorkerProcess } from '../support/worker-process.ts';
 
 /** Nothing listens on the discard port of a test machine. */
 const DEAD_ENDPOINT = 'http://127.0.0.1:9';
+const DEAD_PROXY = { http_proxy: DEAD_ENDPOINT, https_proxy: DEAD_ENDPOINT, grpc_proxy: DEAD_ENDPOINT };
 
 test('of two workers that race for one worker ID one becomes ready; the other succeeds it, with higher IDs', async () => {
   await using realm = await Realm.create(suiteServers(), { env: ONE_ID });
@@ -47,13 +48,14 @@ test('after kill -9 the worker ID is taken over when the lease has expired, with
   checkSuccession(before, await ask(realm, replies, 'after'), ceiling.ticks);
 });
 
-test('a worker starts although one etcd endpoint is dead and another is silent', async () => {
+test('a worker starts although one etcd endpoint is dead, another is silent, and so are the proxies of its environment', async () => {
   const { etcdEndpoints } = suiteServers();
   await using realm = await Realm.create(suiteServers());
   await using link = await EtcdLink.open(suiteServers());
   link.silence();
   const [silent = ''] = link.env.ETCD_ENDPOINTS.split(',');
-  const worker = realm.worker({ ETCD_ENDPOINTS: [DEAD_ENDPOINT, silent, etcdEndpoints[0]].join(',') });
+  const endpoints = [DEAD_ENDPOINT, silent, etcdEndpoints[0]].join(',');
+  const worker = realm.worker({ ...DEAD_PROXY, ETCD_ENDPOINTS: endpoints });
   await worker.ready();
   expect(worker.lines.some(({ endpoint }) => endpoint === DEAD_ENDPOINT)).toBe(true);
 });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type ClosableEtcd, connectEtcd } from '../../../src/adapters/etcd/etcd.ts';
 
 const TIMING = { callMs: 200, hedgeMs: 50 };
@@ -9,6 +9,7 @@ describe('the etcd adapter', () => {
   const opened: Array<() => void> = [];
   afterEach(() => {
     for (const close of opened.splice(0)) close();
+    vi.unstubAllEnvs();
   });
 
   /** Accepts connections and never answers, as a frozen server does. */
@@ -44,6 +45,20 @@ describe('the etcd adapter', () => {
       code: 'ETCD_UNAVAILABLE',
       message: expect.stringContaining(`within 200 ms (${endpoints[0]}: no response; ${endpoints[1]}: no response)`),
     });
+  });
+
+  it.each(['http_proxy', 'https_proxy', 'grpc_proxy'])('connects directly although %s names a proxy', async (name) => {
+    for (const exception of ['no_proxy', 'no_grpc_proxy']) vi.stubEnv(exception, '');
+    vi.stubEnv(name, 'http://127.0.0.1:1');
+    const server = createServer().listen(0, '127.0.0.1');
+    opened.push(() => server.close());
+    await once(server, 'listening');
+    const reached = once(server, 'connection');
+    const called = connect([`http://127.0.0.1:${(server.address() as AddressInfo).port}`]).range('/a/');
+    await Promise.race([reached, called]);
+    const [socket] = (await reached) as [Socket];
+    socket.destroy();
+    await expect(called).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
   });
 
   it('rejects more operations than etcd accepts in one transaction before sending', async () => {
