@@ -30,16 +30,15 @@ setFlagsFromString('--no-allocation-site-pretenuring');
 const args = process.argv.slice(2);
 cacheCompiledCode();
 // A static import would be compiled before the cache is on.
-const { EXIT } = await import('./cli/context.ts');
+const { EXIT, externalIp } = await import('./cli/context.ts');
 const { runCli } = await import('./cli/program.ts');
 const { describeError } = await import('./errors.ts');
 /** A worker's, which has to log its crash; the others are for people, and start faster without a logger. */
 const createLogger = args[0] === 'worker' ? (await import('./log.ts')).createLogger : undefined;
 
-/** The first external IPv4 address of this machine, or 127.0.0.1 if it has none. */
+/** The address of this machine as others see it, or 127.0.0.1 if it has none. */
 function hostIp(): string {
-  const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  return addresses.find(({ family, internal }) => family === 'IPv4' && !internal)?.address ?? '127.0.0.1';
+  return externalIp(Object.values(networkInterfaces()).flatMap((list) => list ?? [])) ?? '127.0.0.1';
 }
 
 function version(): string {

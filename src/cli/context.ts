@@ -44,6 +44,8 @@ export const EXIT = {
   stopped: 130,
 } as const;
 
+const LINK_LOCAL = /^fe[89ab]/i;
+
 export const EXIT_HELP = `
 Exit codes:
   0   success, and no problem was found
@@ -54,6 +56,14 @@ Exit codes:
   78  invalid configuration; stderr names each variable
   130 stopped by Ctrl-C (143: by SIGTERM) before it was done
   141 the reader of its output exited first, as 'head' does`;
+
+/** Of a machine's addresses the one at which others reach it: the first of IPv4, else of IPv6 that is routed; undefined without any. */
+export function externalIp(
+  addresses: readonly { readonly address: string; readonly family: string; readonly internal: boolean }[],
+): string | undefined {
+  const external = addresses.filter(({ address, internal }) => !internal && !LINK_LOCAL.test(address));
+  return (external.find(({ family }) => family === 'IPv4') ?? external[0])?.address;
+}
 
 /** The exit code for an error that ended a command. */
 export function exitCodeOf({ code }: IdallocError): number {

@@ -1,4 +1,5 @@
 import type { HeaderNames } from '../codec/request-headers.ts';
+import { HOST_PORT, isHostPort } from '../core/host-port.ts';
 import { IdallocError } from '../errors.ts';
 import type { ConnectionConfig } from '../kafka/wire/connection-config.ts';
 import type { ClientHooks } from './hooks.ts';
@@ -124,7 +125,7 @@ function checkAccess(options: IdClientOptions): void {
 
 function checkPlaces(name: string, places: unknown): void {
   if (Array.isArray(places) && places.length > 0 && places.every(isPlace)) return;
-  throw new IdallocError('CONFIG_INVALID', `${name} must be a list of 'host:port', not ${JSON.stringify(places)}`);
+  throw new IdallocError('CONFIG_INVALID', `${name} must be a list of ${HOST_PORT}, not ${JSON.stringify(places)}`);
 }
 
 /** Duck typing, because each installed copy of kafkajs has its own class. */
@@ -133,8 +134,7 @@ function isClient(kafka: unknown): boolean {
 }
 
 function isPlace(place: unknown): boolean {
-  const [, port] = typeof place === 'string' ? (/^[^\s/]+:(\d{1,5})$/.exec(place) ?? []) : [];
-  return port !== undefined && Number(port) >= 1 && Number(port) <= 65_535;
+  return typeof place === 'string' && isHostPort(place);
 }
 
 /** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */

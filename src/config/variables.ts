@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { parseApiTokens } from '../codec/api-tokens.ts';
 import { parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas } from '../codec/quota.ts';
+import { HOST_PORT, isHostPort } from '../core/host-port.ts';
 import { LAYOUT_NAMES } from '../core/layout-choice.ts';
 import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
 import { describeError } from '../errors.ts';
@@ -18,7 +19,6 @@ const oneOf = <const T extends readonly string[]>(values: T) =>
 const flag = z.enum(['0', '1'], { error: 'must be 0 or 1' }).transform((text) => text === '1');
 const name = z.string().regex(/^[\x21-\x7e]{1,200}$/, 'must be 1 to 200 printable characters without spaces');
 const topic = z.string().regex(/^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/, 'must be a topic name: letters, digits, . _ -');
-const port = /^[A-Za-z0-9._-]+:([0-9]{1,5})$/;
 
 const integer = (low: number, high: number) =>
   z
@@ -36,11 +36,6 @@ const list = (what: string, accepts: (item: string) => boolean) =>
     .string()
     .transform((text) => text.split(',').map((item) => item.trim()))
     .refine((items) => items.length <= 100 && items.every(accepts), `must be ${what}, separated by commas`);
-
-function isBroker(item: string): boolean {
-  const digits = port.exec(item)?.[1];
-  return digits !== undefined && Number(digits) >= 1 && Number(digits) <= 65_535;
-}
 
 function isEndpoint(item: string): boolean {
   if (!URL.canParse(item)) return false;
@@ -82,7 +77,7 @@ export const LAYOUT_VARIABLES = {
 
 /** The variables of every command that connects to Kafka. */
 export const KAFKA_VARIABLES = {
-  KAFKA_BROKERS: required(list('host:port', isBroker), 'host:port,…', 'bootstrap brokers'),
+  KAFKA_BROKERS: required(list(HOST_PORT, isHostPort), 'host:port,…', 'bootstrap brokers; an IPv6 address in brackets'),
   KAFKA_CLIENT_ID: withDefault(name, 'text', 'idalloc', "name in the brokers' logs and quotas"),
   KAFKA_GROUP_ID: withDefault(name, 'text', 'idalloc', 'consumer group of the workers'),
   ID_SPACE: withDefault(

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type GateReason, isEjection } from '../core/gate.ts';
+import { formatHostPort } from '../core/host-port.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Api } from './api.ts';
 
@@ -44,7 +45,7 @@ export class ApiListener {
     try {
       await listener.#listen();
     } catch (error) {
-      const message = `cannot listen on ${options.host}:${options.port} (${describeError(error)}): set API_PORT to a free port, or correct API_HOST`;
+      const message = `cannot listen on ${formatHostPort(options)} (${describeError(error)}): set API_PORT to a free port, or correct API_HOST`;
       throw new IdallocError('CONFIG_INVALID', message, { cause: error });
     }
     return listener;

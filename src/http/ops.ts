@@ -1,4 +1,5 @@
 import { fastify } from 'fastify';
+import { formatHostPort } from '../core/host-port.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Connections } from './connections.ts';
@@ -99,7 +100,7 @@ export async function startOps(options: OpsOptions): Promise<Ops> {
   try {
     await server.listen({ host, port });
   } catch (error) {
-    const message = `cannot listen on ${host}:${port} (${describeError(error)}): set OPS_PORT to a free port, or correct OPS_HOST`;
+    const message = `cannot listen on ${formatHostPort({ host, port })} (${describeError(error)}): set OPS_PORT to a free port, or correct OPS_HOST`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   }
   const address = server.server.address();

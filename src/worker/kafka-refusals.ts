@@ -1,6 +1,7 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { Throttle } from '../async/throttle.ts';
+import { formatHostPort } from '../core/host-port.ts';
 import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
@@ -215,8 +216,8 @@ export class KafkaRefusals implements Watch {
   }
 }
 
-function loginAt({ host, port }: BrokerAddress): Refused {
-  return { on: 'broker', name: `${host}:${port}`, operation: 'login' };
+function loginAt(address: BrokerAddress): Refused {
+  return { on: 'broker', name: formatHostPort(address), operation: 'login' };
 }
 
 function keyOf({ on, name, operation }: Refused): string {

@@ -58,6 +58,14 @@ describe('access to the brokers is configured', () => {
     });
   });
 
+  test('brokers may have IPv6 addresses, in brackets', async () => {
+    const mixed = ['[2001:db8::1]:9092', 'kafka:9092'];
+    expect((await access({ brokers: mixed })).brokers).toEqual(mixed);
+    await expect(access({ brokers: ['::1:9092'] })).rejects.toMatchObject({
+      message: expect.stringContaining('with an IPv6 address in brackets as in [::1]:9092'),
+    });
+  });
+
   test.each<[string, object]>([
     ['no reply topic', { brokers, replyTopic: undefined }],
     ['neither kafka nor brokers', {}],
@@ -69,6 +77,8 @@ describe('access to the brokers is configured', () => {
     ['no brokers', { brokers: [] }],
     ['a broker without a port', { brokers: ['localhost'] }],
     ['a broker with an invalid port', { brokers: ['localhost:70000'] }],
+    ['a broker with an IPv6 address without brackets', { brokers: ['localhost:9092', '::1:9092'] }],
+    ['a broker as a list', { brokers: [['localhost:9092']] }],
     ['a broker as a URL', { brokers: ['http://localhost:9092'] }],
   ])('%s is rejected: CONFIG_INVALID', async (_what, options) => {
     await expect(access(options)).rejects.toMatchObject({ code: 'CONFIG_INVALID' });

@@ -148,6 +148,7 @@ describe('configuration errors', () => {
     ['a broker without a port', { KAFKA_BROKERS: 'a:1,b' }, 'KAFKA_BROKERS'],
     ['a broker at port 0', { KAFKA_BROKERS: 'a:0' }, 'KAFKA_BROKERS'],
     ['a broker at port 65536', { KAFKA_BROKERS: 'a:65536' }, 'KAFKA_BROKERS'],
+    ['an IPv6 address without brackets', { KAFKA_BROKERS: 'a:1,::1:9092' }, 'KAFKA_BROKERS'],
     ['an endpoint that is no URL', { ETCD_ENDPOINTS: 'http://a:1,b:2' }, 'ETCD_ENDPOINTS'],
     ['an endpoint with a password', { ETCD_ENDPOINTS: 'http://u:p@a:1' }, 'ETCD_ENDPOINTS'],
     ['an endpoint with a path', { ETCD_ENDPOINTS: 'http://a:1/v3' }, 'ETCD_ENDPOINTS'],
@@ -403,6 +404,16 @@ describe('values', () => {
     ]);
     expect(errorFor({ LEDGER_RETENTION_MS: '93599999' })).toEqual([
       'LEDGER_RETENTION_MS: must be at least 93600000, or -1 for no limit, when REQUEST_RETENTION_MS is 86400000, not 93599999',
+    ]);
+  });
+
+  test('brokers may have IPv6 addresses, in brackets, as endpoints may', () => {
+    const env = { KAFKA_BROKERS: '[2001:db8::1]:9092,kafka:9092', ETCD_ENDPOINTS: 'http://[::1]:2379' };
+    const { kafka, etcd } = loadWorkerConfig({ ...WORKER, ...env });
+    expect(kafka.brokers).toEqual(['[2001:db8::1]:9092', 'kafka:9092']);
+    expect(etcd.endpoints).toEqual(['http://[::1]:2379']);
+    expect(errorsOf({ ...WORKER, KAFKA_BROKERS: '::1:9092' })).toEqual([
+      "KAFKA_BROKERS: must be host:port, with an IPv6 address in brackets as in [::1]:9092, separated by commas, not '::1:9092'",
     ]);
   });
 

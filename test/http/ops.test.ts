@@ -49,6 +49,16 @@ function exchange(url: string, input: string): Promise<string> {
   });
 }
 
+test('a port that is taken is named with its address, an IPv6 address in brackets', async () => {
+  const taken = Number(new URL(await start()).port);
+  const attempt = { ...OPTIONS, port: taken, ready: () => ({ ready: true }), metrics: createMetrics() };
+  await expect(startOps(attempt)).rejects.toThrow(`cannot listen on 127.0.0.1:${taken} (`);
+  // 2001:db8:: is for documentation: no machine has such an address.
+  await expect(startOps({ ...attempt, host: '2001:db8::1' })).rejects.toThrow(
+    `cannot listen on [2001:db8::1]:${taken} (`,
+  );
+});
+
 describe('health', () => {
   test('/healthz answers 200 while the gate is closed', async () => {
     const url = await start(() => ({ ready: false, reason: 'LEASE_LOST' }));

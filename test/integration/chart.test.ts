@@ -151,7 +151,7 @@ test('the API has a Service of ready workers, and the ops port one of all, witho
 test('the network policy lets workers reach brokers, etcd and registry, and callers each port as configured', async () => {
   const { spec } = only(await chart.render(SECURED), 'NetworkPolicy');
   const ports = spec.egress.flatMap((rule: { ports: { port: number }[] }) => rule.ports.map(({ port }) => port));
-  expect(new Set(ports)).toEqual(new Set([53, 9093, 9094, 2379, 443]));
+  expect(new Set(ports)).toEqual(new Set([53, 9093, 9094, 9095, 2379, 443]));
   expect(spec.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['api', 'ops']);
   const without = only(await chart.render(OPERATORS), 'NetworkPolicy').spec;
   expect(without.ingress.map(({ ports: [{ port }] }: { ports: [{ port: string }] }) => port)).toEqual(['ops']);

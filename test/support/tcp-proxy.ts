@@ -1,4 +1,5 @@
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { type HostPort, parseHostPort } from '../../src/core/host-port.ts';
 import type { SuiteServers } from './servers.ts';
 
 /** A Kafka request that passes the proxy: the frame without its length. */
@@ -53,7 +54,7 @@ interface Fault {
  */
 export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
-  readonly #target: { readonly host: string; readonly port: number };
+  readonly #target: HostPort;
   /** How an answer names the broker: its host, and its port in four bytes. */
   readonly #name: Buffer;
   readonly #sockets = new Set<Socket>();
@@ -62,10 +63,10 @@ export class TcpProxy implements AsyncDisposable {
   #isCut = false;
 
   private constructor(target: string) {
-    const [host = '', port] = target.split(':');
-    this.#target = { host, port: Number(port) };
+    this.#target = parseHostPort(target);
+    const { host, port } = this.#target;
     this.#name = Buffer.concat([Buffer.from(host), Buffer.alloc(PORT_BYTES)]);
-    this.#name.writeInt32BE(Number(port), host.length);
+    this.#name.writeInt32BE(port, host.length);
     this.#server = createServer((client) => this.#serve(client));
   }
 

@@ -5,12 +5,13 @@ import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.t
 import { checkTopics } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
+import { parseHostPort } from '../../core/host-port.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { probeBroker } from '../../kafka/wire/broker-probe.ts';
-import { addressOf, tlsOf } from '../../kafka/wire/settings.ts';
+import { tlsOf } from '../../kafka/wire/settings.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
@@ -45,7 +46,7 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
     brokers.map(async (broker) => {
       try {
         const { fetchVersion, latencyMs } = await probeBroker(
-          addressOf(broker),
+          parseHostPort(broker),
           tls ? tlsOf(config.kafka) : undefined,
           TIMEOUT_MS,
         );

@@ -1,5 +1,6 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { Throttle } from '../../async/throttle.ts';
+import { formatHostPort } from '../../core/host-port.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from './api.ts';
 import { Connection } from './connection.ts';
@@ -68,7 +69,7 @@ export class Broker {
 
   constructor(options: BrokerOptions) {
     this.#options = options;
-    this.name = `${options.address.host}:${options.address.port}`;
+    this.name = formatHostPort(options.address);
     this.#throttle = new Throttle(options.runtime, SAME_LINE_MS);
   }
 

@@ -1,4 +1,5 @@
 import type { Runtime } from '../../async/runtime.ts';
+import { formatHostPort } from '../../core/host-port.ts';
 import type { BrokerResponse } from './api.ts';
 import { Broker, type Lane, type WireLog } from './broker.ts';
 import { closedError, Deadlines } from './deadlines.ts';
@@ -94,7 +95,7 @@ export class Cluster {
   silence(topic: string, partition: number): Silence | undefined {
     const node = this.#topology.lastLeader(topic, partition);
     const address = node === undefined ? undefined : this.#topology.brokers.get(node);
-    const broker = address && this.#brokers.get(keyOf(address));
+    const broker = address && this.#brokers.get(formatHostPort(address));
     return node === undefined || broker === undefined || broker.silentMs === 0
       ? undefined
       : { node, broker: broker.name, milliseconds: broker.silentMs };
@@ -233,7 +234,7 @@ export class Cluster {
 
   #broker(address: BrokerAddress): Broker {
     if (this.#deadlines.closed) throw closedError();
-    const key = keyOf(address);
+    const key = formatHostPort(address);
     const known = this.#brokers.get(key);
     if (known !== undefined) return known;
     const { dialer, runtime, log = () => undefined } = this.#options;
@@ -255,14 +256,14 @@ export class Cluster {
   #onSilence(key: string, isNew: boolean): void {
     if (this.#deadlines.closed) return;
     for (const [node, address] of this.#topology.brokers) {
-      if (keyOf(address) === key) this.#topology.markStaleLedBy(node);
+      if (formatHostPort(address) === key) this.#topology.markStaleLedBy(node);
     }
     if (isNew && this.#topology.inUse(this.#now()).length > 0) this.#refresher.next().catch(() => undefined);
   }
 
   #leadingSuspects(): ReadonlySet<number> {
     const nodes = [...this.#topology.brokers].filter(([node, address]) => {
-      return this.#brokers.get(keyOf(address))?.isSuspect && this.#topology.leadsAny(node);
+      return this.#brokers.get(formatHostPort(address))?.isSuspect && this.#topology.leadsAny(node);
     });
     return new Set(nodes.map(([node]) => node));
   }
@@ -272,7 +273,7 @@ export class Cluster {
    * lost all their partitions, so that no call waits there until its deadline.
    */
   #closeUseless(led: ReadonlySet<number>): void {
-    const nodes = new Map([...this.#topology.brokers].map(([node, address]) => [keyOf(address), node]));
+    const nodes = new Map([...this.#topology.brokers].map(([node, address]) => [formatHostPort(address), node]));
     for (const [key, broker] of this.#brokers) {
       const node = nodes.get(key);
       if (node === undefined && (broker.calls === 0 || broker.isSuspect)) {
@@ -294,5 +295,4 @@ export class Cluster {
   }
 }
 
-const keyOf = ({ host, port }: BrokerAddress) => `${host}:${port}`;
 const noResponse = () => new KafkaError('NO_RESPONSE', 'no broker answered in time');

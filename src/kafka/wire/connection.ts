@@ -1,4 +1,5 @@
 import type { Runtime, Timer } from '../../async/runtime.ts';
+import { formatHostPort } from '../../core/host-port.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
@@ -122,6 +123,6 @@ export class Connection {
   }
 }
 
-function givenUp({ host, port }: BrokerAddress): KafkaError {
-  return new KafkaError('UNREACHABLE', `${host}:${port}: the connection attempt was cancelled`);
+function givenUp(address: BrokerAddress): KafkaError {
+  return new KafkaError('UNREACHABLE', `${formatHostPort(address)}: the connection attempt was cancelled`);
 }

@@ -1,3 +1,4 @@
+import { formatHostPort } from '../../core/host-port.ts';
 import { describeError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
@@ -49,13 +50,13 @@ const CERTIFICATE_REFUSED = /ALERT.*(CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|AC
 export function dialError(
   error: unknown,
   stage: Stage,
-  { host, port }: BrokerAddress,
+  address: BrokerAddress,
   connection: WireConnection,
   { ssl }: ConnectionConfig,
 ): KafkaError {
   const options = { cause: connection.cause ?? error };
-  const unreachable = (why: string) => new KafkaError('UNREACHABLE', `${host}:${port}: ${why}`, options);
-  const refused = (why: string) => new KafkaError('LOGIN_REFUSED', `${host}:${port}: ${why}`, options);
+  const unreachable = (why: string) => new KafkaError('UNREACHABLE', `${formatHostPort(address)}: ${why}`, options);
+  const refused = (why: string) => new KafkaError('LOGIN_REFUSED', `${formatHostPort(address)}: ${why}`, options);
   const cause = connection.cause ?? error;
   const code = (cause as NodeJS.ErrnoException).code;
   const detail = describeSocket(cause);

@@ -1,3 +1,4 @@
+import { formatHostPort } from '../../core/host-port.ts';
 import type { KafkaApi } from './api.ts';
 import { APIS } from './apis.ts';
 import type { ConnectionConfig } from './connection-config.ts';
@@ -43,7 +44,7 @@ async function dial(
     connection.setVersions(versions);
     connection.setSupportAuthenticationProtocol(true);
     await connection.authenticate();
-    return new KafkajsLink(connection, versions, `${address.host}:${address.port}`);
+    return new KafkajsLink(connection, versions, formatHostPort(address));
   } catch (error) {
     const failure = signal.aborted ? closedError() : dialError(error, stage, address, connection, config);
     connection.end(failure);

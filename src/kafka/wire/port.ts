@@ -4,12 +4,10 @@
  * tests.
  */
 
+import type { HostPort } from '../../core/host-port.ts';
 import type { ApiName, RequestOf, ResponseOf } from './apis.ts';
 
-export interface BrokerAddress {
-  readonly host: string;
-  readonly port: number;
-}
+export type BrokerAddress = HostPort;
 
 /** Opens connections. */
 export interface Dialer {

@@ -1,3 +1,4 @@
+import { parseHostPort } from '../../core/host-port.ts';
 import type { Secret } from '../../core/secret.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
@@ -73,16 +74,8 @@ export function userOf(sasl: SaslSettings | undefined): string | undefined {
   return 'oauth' in sasl ? sasl.oauth.clientId : sasl.username;
 }
 
-const DEFAULT_PORT = 9092;
-
 export function seedsOf(brokers: readonly string[]): BrokerAddress[] {
-  return brokers.map(addressOf);
-}
-
-/** The address of `host:port`, where the host may be `[an IPv6 address]`. */
-export function addressOf(broker: string): BrokerAddress {
-  const [, bracketed, plain, port] = /^(?:\[(.+)\]|(.*?))(?::(\d+))?$/.exec(broker) ?? [];
-  return { host: bracketed ?? plain ?? broker, port: port === undefined ? DEFAULT_PORT : Number(port) };
+  return brokers.map((broker) => parseHostPort(broker));
 }
 
 /** The variables to check when a login with a user is rejected. */

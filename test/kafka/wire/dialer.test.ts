@@ -1,14 +1,17 @@
 import { once } from 'node:events';
 import { createServer as createHttp } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { networkInterfaces } from 'node:os';
 import type { SASLOptions } from 'kafkajs';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
+import { seedsOf } from '../../../src/kafka/wire/settings.ts';
 import { int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
 
+const HAS_IPV6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
 const PLAIN = { mechanism: 'plain', username: 'me', password: 'secret' } as const;
 const stack = new AsyncDisposableStack();
 afterEach(() => vi.restoreAllMocks());
@@ -42,9 +45,17 @@ const http = () => listening(createHttp((_, response) => response.end()));
 const saying = (bytes: Buffer) => talking((socket) => socket.once('data', () => socket.write(bytes)));
 const hangingUp = () => talking((socket) => socket.once('data', () => socket.end()));
 
+test.runIf(HAS_IPV6)('a broker that listens on an IPv6 address is reached by it, in brackets', async () => {
+  await using broker = await TcpBroker.start(() => 'say nothing', '::1');
+  const [seed] = seedsOf([`[::1]:${broker.address.port}`]);
+  (await dial(seed as BrokerAddress)).close();
+  expect(broker.calls).not.toEqual([]);
+});
+
 describe('a failed dial reports the cause and the remedy', () => {
   test('when nothing listens', async () => {
     expect(await refusal({ host: '127.0.0.1', port: 1 })).toMatch(/^UNREACHABLE: 127\.0\.0\.1:1: .*ECONNREFUSED/);
+    expect(await refusal({ host: '::1', port: 1 })).toMatch(/^UNREACHABLE: \[::1\]:1: /);
     expect(await refusal({ host: 'localhost', port: 1 })).toMatch(/^UNREACHABLE: localhost:1: .*ECONNREFUSED/);
   });
 

@@ -37,15 +37,16 @@ export class TcpBroker implements AsyncDisposable {
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
-  static async start(reply: (call: Called) => Reply = () => 'say nothing'): Promise<TcpBroker> {
+  static async start(reply: (call: Called) => Reply = () => 'say nothing', host = '127.0.0.1'): Promise<TcpBroker> {
     const broker = new TcpBroker(reply);
-    broker.#server.listen(0, '127.0.0.1');
+    broker.#server.listen(0, host);
     await once(broker.#server, 'listening');
     return broker;
   }
 
   get address(): BrokerAddress {
-    return { host: '127.0.0.1', port: (this.#server.address() as AddressInfo).port };
+    const { address: host, port } = this.#server.address() as AddressInfo;
+    return { host, port };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
