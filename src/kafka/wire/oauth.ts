@@ -62,6 +62,22 @@ function basicAuth(secret: string): ClientAuth {
   };
 }
 
+const USED = ['access_token', 'token_type', 'expires_in', 'error', 'error_description'];
+
+/**
+ * The members of a response that are used, without those that are null. RFC 6749 knows no null, but some endpoints set to it what they don't
+ * have, such as a refresh token; nor may an ID token, which is no use here, fail the login.
+ */
+function whatIsUsed(body: Buffer): string {
+  const text = body.toString();
+  try {
+    const present = JSON.parse(text, (_name, value) => value ?? undefined);
+    return JSON.stringify(present, USED) ?? text;
+  } catch {
+    return text; // which the caller rejects, with the reason
+  }
+}
+
 interface Init {
   readonly method: string;
   readonly headers: Record<string, string>;
@@ -88,7 +104,11 @@ function send(url: string, { method, headers, body }: Init, ca: Secret | undefin
         const headers = Object.entries(response.headers).flatMap(([name, value]) =>
           value === undefined ? [] : [[name, String(value)] as [string, string]],
         );
-        resolve(new Response(Buffer.concat(chunks), { status: response.statusCode ?? 500, headers }));
+        try {
+          resolve(new Response(whatIsUsed(Buffer.concat(chunks)), { status: response.statusCode ?? 500, headers }));
+        } catch (error) {
+          reject(error); // a status that has no body, such as 204
+        }
       });
     });
     request.end(body === undefined ? undefined : String(body));

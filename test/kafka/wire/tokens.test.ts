@@ -104,6 +104,19 @@ describe('a token endpoint', () => {
     });
   });
 
+  test.each([
+    ['refresh token and scope are null', '"expires_in":60,"refresh_token":null,"scope":null,"id_token":null', 65_000],
+    ['lifetime is null', '"expires_in":null', 65_000],
+    [
+      'refresh token is empty, with an ID token that nobody needs',
+      '"expires_in":60,"refresh_token":"","id_token":"x"',
+      65_000,
+    ],
+  ])('whose %s is accepted', async (_what, members, expiresAtMs) => {
+    const { fetch } = await endpoint(200, `{"access_token":"t","token_type":"Bearer",${members}}`);
+    expect(await fetch()).toEqual({ value: 't', expiresAtMs });
+  });
+
   test.for([
     [
       'rejects the client',
@@ -115,6 +128,16 @@ describe('a token endpoint', () => {
     ['rejects the scope', 400, '{"error":"invalid_scope"}', 'LOGIN_REFUSED', /invalid_scope/],
     ['is down', 503, 'sorry', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['is not a token endpoint', 200, '<html>', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    [
+      'rejects the client, with null',
+      401,
+      '{"error":"invalid_client","error_uri":null}',
+      'LOGIN_REFUSED',
+      /invalid_client/,
+    ],
+    ['answers null', 200, 'null', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
+    ['has null for a token', 200, '{"access_token":null,"token_type":"Bearer"}', 'UNREACHABLE', /access_token/],
+    ['answers nothing', 204, '', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['answers without a token', 200, '{"token_type":"Bearer"}', 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
     ['repeats the secret', 500, SECRET, 'UNREACHABLE', /KAFKA_OAUTH_TOKEN_URL/],
   ] as const)('that %s gets its own error, without the secret', async ([, status, body, errorCode, said]) => {
