@@ -1,6 +1,5 @@
 import type { BrokerMetadata, DescribeConfigResponse, PartitionMetadata as KafkajsPartition } from 'kafkajs';
 import { api, type BrokerResponse, type Result } from './api.ts';
-import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf } from './kafkajs-errors.ts';
 import { type Decoded, type Decoder, Encoder } from './kafkajs-modules.ts';
 
@@ -13,10 +12,13 @@ export interface MetadataResponse extends BrokerResponse {
   readonly topics: readonly TopicMetadata[];
 }
 
-/** Its error: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE … */
+/**
+ * Its error: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE …, or
+ * PARTITIONS_MISSING, which is ours: the broker does not know all partitions of the topic, as when it is being created.
+ */
 export interface TopicMetadata extends Result {
   readonly name: string;
-  /** In the order of their numbers, from 0. */
+  /** In the order of their numbers, from 0 without a gap. */
   readonly partitions: readonly PartitionMetadata[];
 }
 
@@ -108,11 +110,11 @@ export const TOPIC_APIS = {
       clusterId: clusterId ?? '',
       controllerId,
       brokers: brokers.map(({ nodeId, host, port }) => ({ nodeId, host, port })),
-      topics: topicMetadata.map(({ topicErrorCode, topic, partitionMetadata }) => ({
-        name: topic,
-        errorCode: errorCodeOf(topicErrorCode),
-        partitions: inOrder(topic, partitionMetadata),
-      })),
+      topics: topicMetadata.map(({ topicErrorCode, topic, partitionMetadata }) => {
+        const partitions = inOrder(partitionMetadata);
+        const errorCode = errorCodeOf(topicErrorCode) ?? (partitions === undefined ? 'PARTITIONS_MISSING' : undefined);
+        return { name: topic, errorCode, partitions: partitions ?? [] };
+      }),
     }),
   }),
   createTopics: api<CreateTopicsRequest, CreateTopicsResponse, CreatedTopics>({
@@ -183,11 +185,14 @@ export const TOPIC_APIS = {
   }),
 };
 
-/** Sorted by number; a partition's error adds nothing to its leader and replicas, so it is ignored. */
-function inOrder(topic: string, partitions: readonly KafkajsPartition[]): PartitionMetadata[] {
+/**
+ * Sorted by number; undefined if a number is missing, or there twice: that is an error of this topic, and not of the others in the response.
+ * A partition's error adds nothing to its leader and replicas, so it is ignored.
+ */
+function inOrder(partitions: readonly KafkajsPartition[]): PartitionMetadata[] | undefined {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);
-  return sorted.map(({ partitionId, leader, replicas, isr }, at) => {
-    if (partitionId !== at) throw new KafkaError('MALFORMED_RESPONSE', `topic ${topic} has no partition ${at}`);
+  if (!sorted.every(({ partitionId }, at) => partitionId === at)) return undefined;
+  return sorted.map(({ partitionId, leader, replicas, isr }) => {
     return { partition: partitionId, leader, replicas, inSync: isr };
   });
 }

@@ -140,7 +140,7 @@ describe('an unwritable topic', () => {
     expect([world.unwritable.size, world.doubted]).toEqual([0, [T]]);
   });
 
-  test.each(['NOT_ENOUGH_REPLICAS', 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'LEADER_NOT_AVAILABLE'])(
+  test.each(['NOT_ENOUGH_REPLICAS', 'NOT_ENOUGH_REPLICAS_AFTER_APPEND', 'LEADER_NOT_AVAILABLE', 'PARTITIONS_MISSING'])(
     'is retried while appends fail with %s, and given up if that continues',
     async (errorCode) => {
       world.respond = ({ topic }) => (topic === 'weak' ? errorCode : undefined);

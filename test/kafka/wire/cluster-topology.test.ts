@@ -221,6 +221,15 @@ describe('topics', () => {
     expect(await runtime.until(errorCode(cluster.leader('t', 1)))).toBe('UNKNOWN_TOPIC_OR_PARTITION');
   });
 
+  test('of which a broker does not know all partitions are requested again on each use, and do not affect others', async () => {
+    const { brokers, cluster, runtime } = stage(1, { t: 1 });
+    brokers.topics.set('gap', { errorCode: 'PARTITIONS_MISSING', leaders: [] });
+    const both = () => Promise.all(['gap', 't'].map((topic) => errorCode(cluster.leader(topic, 0))));
+    expect(await runtime.until(both())).toEqual(['PARTITIONS_MISSING', 'answered']);
+    brokers.topics.set('gap', { leaders: [1] });
+    expect(await runtime.until(both())).toEqual(['answered', 'answered']);
+  });
+
   test('without a leader are requested again on each use', async () => {
     const { brokers, cluster, runtime } = stage(1, { t: -1 });
     expect(await runtime.until(errorCode(cluster.leader('t', 0)))).toBe('LEADER_NOT_AVAILABLE');

@@ -102,6 +102,25 @@ describe('calls', () => {
     await Promise.all(asked);
   });
 
+  test('a topic whose partitions are not numbered without a gap has an error of its own, and the others are as they are', async () => {
+    const partition = (number: number) =>
+      Buffer.concat([int16(0), int32(number), int32(1), ...Array(3).fill(Buffer.concat([int32(1), int32(1)]))]);
+    const topic = (name: string, ...numbers: number[]) =>
+      Buffer.concat([int16(0), text(name), Buffer.of(0), int32(numbers.length), ...numbers.map(partition)]);
+    const topics = [topic('gap', 0, 2), topic('twice', 0, 0), topic('later', 1), topic('whole', 1, 0), topic('none')];
+    const broker = Buffer.concat([int32(1), text('b'), int32(9092), int16(-1)]);
+    const head = [int32(0), int32(1), broker, text('cluster'), int32(1), int32(topics.length)];
+    const { link } = await linked({ [METADATA]: Buffer.concat([...head, ...topics]) });
+    const found = await link.call('metadata', { topics: 'all' });
+    expect(found.topics.map(({ name, errorCode, partitions }) => [name, errorCode, partitions.length])).toEqual([
+      ['gap', 'PARTITIONS_MISSING', 0],
+      ['twice', 'PARTITIONS_MISSING', 0],
+      ['later', 'PARTITIONS_MISSING', 0],
+      ['whole', undefined, 2],
+      ['none', undefined, 0],
+    ]);
+  });
+
   test('an error of a partition is returned in the answer', async () => {
     const { link } = await linked({ [PRODUCE]: produced(-1n, { code: 6 }) });
     expect(await produce(link)).toMatchObject({ errorCode: 'NOT_LEADER_FOR_PARTITION', baseOffset: -1 });
