@@ -48,7 +48,7 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1400, imports: ['errors.ts'] },
+  { room: 'core', lines: 1410, imports: ['errors.ts'] },
   { room: 'async', lines: 230 },
   { room: 'codec', lines: 3600, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
@@ -74,7 +74,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/wire',
-    lines: 3525,
+    lines: 3425,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
@@ -84,7 +84,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/index', lines: 2075, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 2640,
+    lines: 2645,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],

@@ -5,19 +5,29 @@ import { suiteServers } from '../support/servers.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 const DAY_MS = 86_400_000;
+/** Long enough for a reply to reach the brokers on a busy machine. */
+const OLDEST_MS = 5_000;
 
 let realm: Realm;
 let worker: WorkerProcess;
 let replies: Followed;
 let others: Followed;
 let otherTopic: string;
+/** The replies on a topic that refuses old records, whose first request is sent before the other tests. */
+let present: Followed;
+const old = { correlationId: 'old', count: 2, replyTopic: '' };
 
 beforeAll(async () => {
   realm = await Realm.create(suiteServers());
   otherTopic = `${realm.replyTopic}.other`;
   await realm.createTopic(otherTopic);
+  old.replyTopic = `${realm.replyTopic}.present`;
+  await realm.createTopic(old.replyTopic, { configs: { 'message.timestamp.before.max.ms': String(OLDEST_MS) } });
   worker = realm.worker();
-  [replies, others] = await Promise.all([realm.follow(), realm.follow(otherTopic), worker.ready()]);
+  const topics = [realm.replyTopic, otherTopic, old.replyTopic];
+  const [followed] = await Promise.all([Promise.all(topics.map((topic) => realm.follow(topic))), worker.ready()]);
+  [replies, others, present] = followed as [Followed, Followed, Followed];
+  await realm.send([old]);
 });
 
 afterAll(() => realm?.[Symbol.asyncDispose]());
@@ -75,6 +85,18 @@ test('a known request gets its batch even after it expired; an unknown expired r
   ]);
   expect((await replies.reply('known', 1)).seen.message.value).toEqual(first.seen.message.value);
   expect(refusal(await replies.reply('unknown'))).toMatch(/^EXPIRED: /);
+});
+
+test('a retry gets the same reply on a topic that refuses old records, at the present time', async () => {
+  const first = await present.reply(old.correlationId);
+  const isOld = () => Date.now() - Number(first.seen.message.timestamp) > OLDEST_MS;
+  await expect.poll(isOld, { timeout: 3 * OLDEST_MS }).toBe(true);
+  await realm.send([old]);
+  const second = await present.reply(old.correlationId, 1);
+  expect(second.seen.message.value).toEqual(first.seen.message.value);
+  expect(second.seen.message.key).toEqual(first.seen.message.key);
+  expect([first.replayed, second.replayed]).toEqual([false, true]);
+  expect(Number(second.seen.message.timestamp) - Number(first.seen.message.timestamp)).toBeGreaterThan(OLDEST_MS);
 });
 
 test('neither a conflict nor an expiry is a dead letter, and each is counted by its code', async () => {

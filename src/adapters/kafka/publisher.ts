@@ -9,6 +9,7 @@ import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
 import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
+import { UndatedTopics } from './undated-topics.ts';
 
 export interface KafkaPublisherOptions {
   readonly cluster: LeaderCluster;
@@ -71,6 +72,7 @@ export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
   /** Where records are being sent to, by topic of each publication. */
   readonly #sending = new Bag<Sending>();
+  readonly #undated: UndatedTopics;
   /** By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see `Bag`. */
   #queues = new Map<string, AppendQueue>();
   #dropAt = MIN_DROP;
@@ -78,6 +80,7 @@ export class KafkaPublisher implements Publisher {
 
   constructor(options: KafkaPublisherOptions) {
     this.#options = options;
+    this.#undated = new UndatedTopics(options.runtime);
   }
 
   /** The partitions of topics that records are being sent to, with the request partitions that wait for that. */
@@ -191,11 +194,13 @@ export class KafkaPublisher implements Publisher {
 
   /**
    * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
-   * one of them, so that a bad record fails alone. Stops at the first error that is not a record's own, and resolves to it.
+   * one of them, so that a bad record fails alone. If it rejects them for their time, sends them once more with the present
+   * one. Stops at the first error that is not a record's own, and resolves to it.
    */
   async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
     const { records, deliveries } = publication;
-    const due = indices.map((index) => recordAt(records, index));
+    const isUndated = this.#undated.has(to.topic);
+    const due = indices.map((index) => (isUndated ? undated(recordAt(records, index)) : recordAt(records, index)));
     const bytes = due.reduce((sum, record) => sum + maxBytesOf(record), 0);
     if (bytes > BATCH_MAX_BYTES && due.length > 1) return await this.#sendHalves(to, indices, publication);
     let delivery = DELIVERED;
@@ -204,6 +209,10 @@ export class KafkaPublisher implements Publisher {
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
       if (!isRecordError(errorCode)) return error;
+      if (errorCode === 'INVALID_TIMESTAMP' && due.some(isDated)) {
+        this.#undated.add(to.topic);
+        return await this.#send(to, indices, publication);
+      }
       if (due.length > 1) return await this.#sendHalves(to, indices, publication);
       delivery = { ok: false, reason: `topic ${to.topic} refused the record: ${errorCode}`, cause: 'record' };
     }
@@ -265,4 +274,11 @@ function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRe
   const record = records[index];
   if (record === undefined) throw new RangeError(`no record at index ${index}`);
   return record;
+}
+
+const isDated = ({ timestampMs }: OutgoingRecord) => timestampMs !== undefined;
+
+/** A copy that has the time of its batch, which is made when it is sent. */
+function undated({ topic, partition, key, value, headers }: OutgoingRecord): OutgoingRecord {
+  return { topic, partition, key, value, headers };
 }

@@ -133,8 +133,10 @@ export class AuditReader {
         const { code } = reply.error;
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
-      } else if ('batch' in reply) this.#add(location, reply.batch, { timeMs, again });
-      else {
+        // A record's own time may be when it was sent: see the time of a reply in docs/reference/wire-format.md.
+      } else if ('batch' in reply) {
+        this.#add(location, reply.batch, { timeMs: Math.min(timeMs, reply.batch.generatedAtMs), again });
+      } else {
         this.counts.ofSequences += 1;
         this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false });
       }

@@ -223,6 +223,62 @@ describe('a fault of the brokers', () => {
   });
 });
 
+describe('a topic that refuses old records', () => {
+  const LIMIT_MS = 5_000;
+  const REMEMBERED_MS = 60_000;
+  const isOld = ({ timestampMs }: { readonly timestampMs: number }) => timestampMs < world.runtime.wallMs() - LIMIT_MS;
+  const dated = (id: string, ageMs: number) => {
+    return record(id, { partition: 0, timestampMs: world.runtime.wallMs() - ageMs, headers: { h: Buffer.from(id) } });
+  };
+  const timesOf = ({ records }: Send) => new Set(records.map(({ timestampMs }) => timestampMs));
+
+  beforeEach(() => {
+    world.respond = ({ records }) => (records.some(isOld) ? 'INVALID_TIMESTAMP' : undefined);
+  });
+
+  it('gets them once more, as they are except for the present time', async () => {
+    const records = Array.from({ length: 100 }, (_, i) => dated(`r${i}`, i * 1_000));
+    expect(new Set(await world.outcomes(records))).toEqual(new Set([true]));
+    const [first, again, ...more] = world.sends as [Send, Send, ...Send[]];
+    expect([timesOf(first).size, timesOf(again), more]).toEqual([100, new Set([world.runtime.wallMs()]), []]);
+    const rest = ({ records: sent }: Send) => sent.map(({ key, value, headers }) => ({ key, value, headers }));
+    expect(rest(again)).toEqual(rest(first));
+  });
+
+  it('is remembered for a minute, so that each reply costs one append', async () => {
+    await world.outcomes([dated('a', 2 * LIMIT_MS)]);
+    world.sends.length = 0;
+    await world.outcomes([dated('b', 2 * LIMIT_MS)]);
+    expect(world.sends.map(timesOf)).toEqual([new Set([world.runtime.wallMs()])]);
+    await world.runtime.until(world.runtime.sleep(REMEMBERED_MS));
+    world.sends.length = 0;
+    const recent = dated('c', 1_000);
+    await world.outcomes([recent]);
+    expect(world.sends.map(timesOf)).toEqual([new Set([recent.timestampMs])]);
+  });
+
+  it('does not change the time of records for others', async () => {
+    const recent = { ...dated('b', 1_000), partition: 1 };
+    const other = { ...recent, topic: 'other' };
+    await world.outcomes([dated('a', 2 * LIMIT_MS), other]);
+    await world.outcomes([other]);
+    const others = world.sends.filter(({ topic }) => topic === 'other');
+    expect(others.map(timesOf)).toEqual(Array(2).fill(new Set([recent.timestampMs])));
+  });
+
+  it('and refuses one at the present time, too, fails that one alone, and costs few appends', async () => {
+    world.respond = (send) => {
+      return send.records.some(isOld) || idsOf(send).includes('never') ? 'INVALID_TIMESTAMP' : undefined;
+    };
+    const records = Array.from({ length: 500 }, (_, i) => dated(i === 123 ? 'never' : `r${i}`, 2 * LIMIT_MS));
+    const outcomes = await world.outcomes(records);
+    expect(outcomes.filter((outcome) => outcome !== true)).toEqual([
+      `topic ${T} refused the record: INVALID_TIMESTAMP`,
+    ]);
+    expect(world.sends.length).toBeLessThan(25);
+  });
+});
+
 describe('a record', () => {
   it('for a missing partition fails and is not sent; the others are', async () => {
     const records = [

@@ -17,8 +17,8 @@ function marker(partition: number, offset: number, timestampMs: number): TopicRe
   return { topic: 'ledger', partition, offset, key: encodeLedgerKey(id), value, headers: {}, timestampMs };
 }
 
-function lonelyReply(timestampMs: number): TopicRecord {
-  const value = encodeIdReply({ correlationId: id, batch: batchAt(10) }, 'RANGES');
+function lonelyReply(timestampMs: number, generatedAtMs = batchAt(10).generatedAtMs): TopicRecord {
+  const value = encodeIdReply({ correlationId: id, batch: { ...batchAt(10), generatedAtMs } }, 'RANGES');
   return { topic: 'replies', partition: 0, offset: 1, key: id, value, headers: {}, timestampMs };
 }
 
@@ -109,6 +109,11 @@ describe('a reply without an entry', () => {
   test('is a finding from the margin after the oldest entry of the partition that reaches back least', () => {
     const { findings } = audit([50, 60], trimmed, lonelyReply(2_000_000 + CLOCK_MARGIN_MS));
     expect(findings).toMatchObject([{ code: 'UNDECIDED' }]);
+  });
+
+  test('is not a finding if it was decided before, and sent again at the present time', () => {
+    const { findings } = audit([50, 60], trimmed, lonelyReply(2_000_000 + 2 * CLOCK_MARGIN_MS, 2_000_000));
+    expect(findings).toEqual([]);
   });
 
   test('is always a finding while nothing of the ledger was trimmed', () => {

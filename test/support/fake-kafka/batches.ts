@@ -81,6 +81,11 @@ export function hasKeylessRecord(batch: Buffer): boolean {
   return recordsOf(batch).some(({ key }) => key === null);
 }
 
+/** Whether a record of an uncompressed batch is from before a time. */
+export function hasOlderRecord(batch: Buffer, timeMs: number): boolean {
+  return timeMs > 0 && recordsOf(batch).some(({ timestampMs }) => timestampMs < timeMs);
+}
+
 export interface PlainRecord {
   readonly key: Buffer | null;
   readonly value: Buffer | null;

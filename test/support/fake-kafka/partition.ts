@@ -14,6 +14,8 @@ export interface PartitionSettings {
   readonly replicas: readonly number[];
   readonly minInSync: number;
   readonly stampsTime: boolean;
+  /** How old a record may be; not with `stampsTime`. */
+  readonly oldestMs: number;
   readonly isCompacted: boolean;
   readonly maxBatchBytes: number;
   /** How long followers take to catch up with the leader. */

@@ -8,7 +8,7 @@ import type {
   ProduceResponse,
   RECORD_APIS,
 } from '../../../src/kafka/wire/record-apis.ts';
-import { hasKeylessRecord, isSound } from './batches.ts';
+import { hasKeylessRecord, hasOlderRecord, isSound } from './batches.ts';
 import type { Broker } from './broker.ts';
 import type { Handlers } from './calls.ts';
 import type { Reply } from './group-member.ts';
@@ -52,9 +52,10 @@ function refusalOf(
   if (broker.cluster.isDenied(topic)) return 'TOPIC_AUTHORIZATION_FAILED';
   if (found.believed.leader !== broker.node) return 'NOT_LEADER_FOR_PARTITION';
   if (!isSound(batch)) return 'CORRUPT_MESSAGE';
-  const { isCompacted, maxBatchBytes, minInSync } = found.partition.settings;
+  const { isCompacted, maxBatchBytes, minInSync, oldestMs, stampsTime } = found.partition.settings;
   if (batch.length > maxBatchBytes) return 'MESSAGE_TOO_LARGE';
   if (isCompacted && hasKeylessRecord(batch)) return 'INVALID_RECORD';
+  if (!stampsTime && hasOlderRecord(batch, broker.clock.wallMs() - oldestMs)) return 'INVALID_TIMESTAMP';
   const { leader, inSync } = found.partition.leadership;
   return acks === -1 && leader === broker.node && inSync.length < minInSync ? 'NOT_ENOUGH_REPLICAS' : undefined;
 }

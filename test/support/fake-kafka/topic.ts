@@ -6,6 +6,7 @@ const DEFAULTS = {
   'cleanup.policy': 'delete',
   'compression.type': 'producer',
   'max.message.bytes': '1048588',
+  'message.timestamp.before.max.ms': '9223372036854775807',
   'message.timestamp.type': 'CreateTime',
   'min.cleanable.dirty.ratio': '0.5',
   'min.insync.replicas': '1',
@@ -48,6 +49,7 @@ export class Topic {
         minInSync: Number(configs['min.insync.replicas']),
         stampsTime: configs['message.timestamp.type'] === 'LogAppendTime',
         isCompacted: configs['cleanup.policy'].split(',').includes('compact'),
+        oldestMs: Number(configs['message.timestamp.before.max.ms']),
         maxBatchBytes: Number(configs['max.message.bytes']),
         replicationMs,
       };

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { encodeBatch } from '../../../src/kafka/records/encode.ts';
 import { RUNTIME } from '../../../src/runtime.ts';
 import { batchOf, CALL_MS, only, type WireStage } from './stage.ts';
 
@@ -75,6 +76,21 @@ export function recordsContract(at: () => WireStage): void {
       const stamped = only(batchesIn((await at().fetch(byBroker, 0, 0)).records));
       expect(Number(stamped.readBigInt64BE(MAX_TIMESTAMP_AT))).toBe(appendedAtMs);
       expect((await at().produce(bySender, 0, batchOf(['a']))).appendedAtMs).toBe(-1);
+    });
+
+    it('a topic refuses a batch with a record that is too old, and accepts it at the present time', async () => {
+      const limit = { 'message.timestamp.before.max.ms': '600000' };
+      const topic = await at().topic(1, { ...limit, 'message.timestamp.type': 'CreateTime' });
+      const byBroker = await at().topic(1, { ...limit, 'message.timestamp.type': 'LogAppendTime' });
+      const nowMs = RUNTIME.wallMs();
+      const record = (ageMs: number) => ({ key: null, value: Buffer.from('a'), timestampMs: nowMs - ageMs });
+      const sent = [
+        await at().produce(topic, 0, encodeBatch([record(0), record(1_200_000)], nowMs)),
+        await at().produce(topic, 0, encodeBatch([record(0), record(60_000)], nowMs)),
+        await at().produce(byBroker, 0, encodeBatch([record(1_200_000)], nowMs)),
+      ];
+      expect(sent.map(({ errorCode }) => errorCode)).toEqual(['INVALID_TIMESTAMP', undefined, undefined]);
+      expect((await at().fetch(topic, 0, 0)).highWatermark).toBe(2);
     });
 
     it('a fetch at the end waits, and answers as soon as something is appended', async () => {

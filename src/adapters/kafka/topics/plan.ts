@@ -29,6 +29,8 @@ export interface PlannedTopic {
   readonly configs: Readonly<Record<string, string>>;
   /** Other values of configs that have the same effect here, so that they don't count as differences. */
   readonly equivalents?: Readonly<Record<string, string>>;
+  /** Records have times that are up to this old, as those of replies have, which are the decisions'; -1: no limit. */
+  readonly oldestMs?: number;
 }
 
 /** A topic as it is. */
@@ -67,6 +69,11 @@ const AS_WRITTEN = {
   configs: { 'compression.type': 'uncompressed' },
   equivalents: { 'compression.type': 'producer' },
 } as const;
+
+/** By these topics refuse records whose time is older; the second is that of Kafka before 3.6. */
+const AGE_LIMITS = ['message.timestamp.before.max.ms', 'message.timestamp.difference.max.ms'];
+/** Their default. */
+const NO_AGE_LIMIT = '9223372036854775807';
 
 /** The reply topic of `idalloc request`. */
 export function cliReplyTopic(settings: TopicSettings): string {
@@ -128,8 +135,8 @@ export function planTopics(settings: TopicSettings): readonly PlannedTopic[] {
         'segment.ms': String(WITNESS_SEGMENT_MS),
       },
     },
-    shortReplies(cliReplyTopic(settings), 1),
-    ...optionalReplies(settings).map((name) => shortReplies(name, settings.requestPartitions)),
+    shortReplies(cliReplyTopic(settings), 1, settings),
+    ...optionalReplies(settings).map((name) => shortReplies(name, settings.requestPartitions, settings)),
   ];
 }
 
@@ -137,9 +144,10 @@ function optionalReplies({ apiReplies }: TopicSettings): readonly string[] {
   return apiReplies === undefined ? [] : [apiReplies];
 }
 
-function shortReplies(name: string, partitions: number): PlannedTopic {
+function shortReplies(name: string, partitions: number, { ledgerRetentionMs }: TopicSettings): PlannedTopic {
   const configs = { 'cleanup.policy': 'delete', 'retention.ms': String(SHORT_RETENTION_MS) };
-  return { ...AS_WRITTEN, name, partitions, configs: { ...AS_WRITTEN.configs, ...configs } };
+  const oldestMs = ledgerRetentionMs;
+  return { ...AS_WRITTEN, name, partitions, oldestMs, configs: { ...AS_WRITTEN.configs, ...configs } };
 }
 
 /**
@@ -182,11 +190,20 @@ export function differences(planned: PlannedTopic, found: FoundTopic, replicatio
 }
 
 /** The planned configs that differ from the topic's. */
-function differingConfigs({ configs, equivalents = {} }: PlannedTopic, found: FoundTopic): [string, string][] {
-  return Object.entries(configs).filter(([key, value]) => {
+function differingConfigs(planned: PlannedTopic, found: FoundTopic): [string, string][] {
+  const { configs, equivalents = {} } = planned;
+  const differing = Object.entries(configs).filter(([key, value]) => {
     const actual = found.configs.get(key);
     return actual === undefined || (actual !== value && actual !== equivalents[key]);
   });
+  return [...differing, ...tooShort(planned, found).map((key): [string, string] => [key, NO_AGE_LIMIT])];
+}
+
+/** The limits on the age of records that are below that of the topic's. */
+function tooShort({ oldestMs }: PlannedTopic, { configs }: FoundTopic): string[] {
+  if (oldestMs === undefined || configs.get('message.timestamp.type') === 'LogAppendTime') return [];
+  const needed = oldestMs === -1 ? NO_AGE_LIMIT : oldestMs;
+  return AGE_LIMITS.filter((key) => Number(configs.get(key) ?? NO_AGE_LIMIT) < Number(needed));
 }
 
 /**

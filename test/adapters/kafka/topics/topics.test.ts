@@ -419,6 +419,32 @@ describe('checkTopics', () => {
     },
   );
 
+  test.each([
+    ['message.timestamp.before.max.ms', '2000'],
+    ['message.timestamp.difference.max.ms', String(26 * HOUR_MS - 1)],
+  ])('reports the limit %s=%s of a reply topic: it refuses the time of an old decision', async (key, limit) => {
+    const { brokers } = cluster(changed('id.replies.cli', { [key]: limit }));
+    const none = '9223372036854775807';
+    expect(await checkTopics(brokers, SETTINGS)).toMatchObject({
+      faults: [],
+      differences: [`id.replies.cli: ${key} is ${limit}, not ${none}`],
+      remedies: [`kafka-configs --alter --entity-type topics --entity-name id.replies.cli --add-config ${key}=${none}`],
+    });
+    const endless = { ...SETTINGS, ledgerRetentionMs: -1, requestRetentionMs: -1 };
+    expect((await checkTopics(brokers, endless)).differences).toContain(
+      `id.replies.cli: ${key} is ${limit}, not ${none}`,
+    );
+  });
+
+  test.each<[string, Record<string, string>]>([
+    ['lets in what is as old as the ledger', { 'message.timestamp.before.max.ms': String(26 * HOUR_MS) }],
+    ['has none', { 'message.timestamp.before.max.ms': '9223372036854775807' }],
+    ["has the broker's time", { 'message.timestamp.before.max.ms': '2000', 'message.timestamp.type': 'LogAppendTime' }],
+  ])('accepts the limit of a reply topic that %s', async (_what, configs) => {
+    const { brokers } = cluster(changed('id.replies.cli', configs));
+    expect((await checkTopics(brokers, SETTINGS)).differences).toEqual([]);
+  });
+
   test('counts a config that the brokers do not report as a difference', async () => {
     const topics = planned();
     const ledger = topics.get('id.ledger');
