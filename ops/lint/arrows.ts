@@ -114,7 +114,7 @@ export const ROOMS: readonly Room[] = [
   {
     room: 'testcontainers',
     lines: 675,
-    imports: ['client/index.ts', 'codec/reply-policy.ts'],
+    imports: ['client/index.ts', 'codec/reply-policy.ts', 'core/host-port.ts'],
     packages: ['node:*', 'testcontainers'],
   },
   { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },

@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { AbstractStartedContainer, GenericContainer, type StartedTestContainer, Wait } from 'testcontainers';
 import { IdallocError } from '../client/index.ts';
+import { formatHostPort } from '../core/host-port.ts';
 import { evictHolder, stepClockTo, withHandle } from './faults.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT } from './servers.ts';
@@ -91,8 +92,13 @@ export class IdAllocContainer extends GenericContainer {
     this.#joined = network;
     if (network !== DEFAULT_NETWORK) this.withNetworkMode(network);
     // The default network has no host names, and Docker's names have an underscore, which etcd clients reject.
-    return [`${servers.getIpAddress(network)}:${port}`];
+    return [addressAt(servers.getIpAddress(network), port)];
   }
+}
+
+/** As in a URL. testcontainers returns an IPv6 host with brackets or without, as it was configured. */
+export function addressAt(host: string, port: number): string {
+  return formatHostPort({ host: host.replace(/^\[(.*)\]$/, '$1'), port });
 }
 
 /** A running worker, with methods to inject faults. */
@@ -101,12 +107,12 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
 
   /** The base URL of /healthz, /readyz and /metrics. */
   get opsUrl(): string {
-    return `http://${this.getHost()}:${this.getMappedPort(OPS_PORT)}`;
+    return `http://${addressAt(this.getHost(), this.getMappedPort(OPS_PORT))}`;
   }
 
   /** The base URL of the HTTP API (/api/v1/ids and so on). */
   get apiUrl(): string {
-    return `http://${this.getHost()}:${this.getMappedPort(API_PORT)}`;
+    return `http://${addressAt(this.getHost(), this.getMappedPort(API_PORT))}`;
   }
 
   /** Whether requests are served now, and if not, the reason given by /readyz. Rejects without an answer within 5 s. */

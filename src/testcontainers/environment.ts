@@ -10,7 +10,7 @@ import {
 } from 'testcontainers';
 import { type BufferOptions, IdallocError, IdClient } from '../client/index.ts';
 import { replyPolicyOf, replyTopicViolation } from '../codec/reply-policy.ts';
-import { IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
+import { addressAt, IdAllocContainer, startWithLog, WORKER_DEFAULTS } from './container.ts';
 import { DEFAULT_IMAGES } from './images.ts';
 import { ETCD_PORT, etcdContainer, kafkaContainer, removeLabelled } from './servers.ts';
 import { type IdAllocTopics, StartedIdAllocEnvironment, undoAll } from './started.ts';
@@ -162,7 +162,7 @@ async function hostPort(): Promise<{ readonly port: number; readonly address: st
   const { host } = (await getContainerRuntimeClient()).info.containerRuntime;
   const port = await new RandomPortGenerator().generatePort();
   // 'localhost' may resolve to ::1, on which an engine without IPv6 does not publish ports.
-  return { port, address: `${host === 'localhost' ? '127.0.0.1' : host}:${port}` };
+  return { port, address: addressAt(host === 'localhost' ? '127.0.0.1' : host, port) };
 }
 
 async function startKafka(
