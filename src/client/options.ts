@@ -40,7 +40,7 @@ type Access =
     }
   | {
       readonly kafka?: never;
-      /** host:port of the bootstrap brokers. */
+      /** host:port of the bootstrap brokers; an IPv6 address in brackets. */
       readonly brokers: readonly string[];
       readonly clientId?: string;
       readonly ssl?: ConnectionConfig['ssl'];
