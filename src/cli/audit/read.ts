@@ -133,8 +133,8 @@ export class AuditReader {
         const { code } = reply.error;
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
-        // A record's own time may be when it was sent: see the time of a reply in docs/reference/wire-format.md.
       } else if ('batch' in reply) {
+        // The record's own time may be when it was sent, long after the decision.
         this.#add(location, reply.batch, { timeMs: Math.min(timeMs, reply.batch.generatedAtMs), again });
       } else {
         this.counts.ofSequences += 1;
