@@ -1,8 +1,8 @@
 import { seeded } from './seeded.ts';
 
 /**
- * How many examples a test takes that spends more than about a second on them. `npm test` takes a share, other ones in each
- * run; the long suite takes all. Whatever imports this file is run again by the long suite:
+ * How many examples a test takes that spends more than about a second on them. `npm test` takes a share, other ones for
+ * each commit; the long suite takes all. Whatever imports this file is run again by the long suite:
  * `IDALLOC_EXAMPLES=all vitest related --run --project unit test/support/examples.ts`.
  */
 

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { ROOT } from '../../ops/dev/paths.ts';
 import { drawSeed, seeded, useSeed } from './seeded.ts';
 
@@ -71,6 +71,13 @@ test('the same seed and purpose give the same values, another of either gives ot
   const first = drawSeed();
   useSeed(1);
   expect(drawSeed()).toBe((first + 1) % 2 ** 31);
+});
+
+test.each(['-1', '1.5', 'x', '', '2147483648'])('%j is rejected as a seed, with the variable', async (text) => {
+  vi.stubEnv('IDALLOC_SEED', text);
+  vi.resetModules();
+  await expect(import('./seeded.ts')).rejects.toThrow(`IDALLOC_SEED is '${text}': set it to a whole number below`);
+  vi.unstubAllEnvs();
 });
 
 test('a failed test names the seed of its repetition, if it drew anything', async () => {
