@@ -34,20 +34,25 @@ function close(server: Server): Promise<void> {
 
 /** A file for each port that a process has reserved, which is stale once that process has ended. */
 const RESERVATIONS = join(tmpdir(), `idalloc-ports-${process.getuid?.() ?? 'all'}`);
-/** The ports of this process. */
-const reserved = new Set<number>();
+/** The ports of this process, and what ends each reservation. */
+const reserved = new Map<number, () => void>();
 /** Processes begin at different places, so that they rarely ask for the same port. */
 let next = (process.pid * 61) % (PORTS.to - PORTS.from + 1);
 
 /** Reserves the port until this process ends. False if another process, or an earlier call, has reserved it. */
 function reserve(port: number): boolean {
   if (reserved.has(port)) return false;
-  for (;;) {
-    const lock = tryLock(join(RESERVATIONS, String(port)));
-    if (lock === undefined) continue; // a stale reservation was removed
-    if (lock.acquired) reserved.add(port);
-    return lock.acquired;
-  }
+  const file = join(RESERVATIONS, String(port));
+  const lock = tryLock(file) ?? tryLock(file); // the first may only remove a stale reservation
+  if (!lock?.acquired) return false;
+  if (reserved.size === 0) process.once('exit', endReservations);
+  reserved.set(port, lock.release);
+  return true;
+}
+
+/** Leaves no files behind; those of a process that is killed are stale. */
+function endReservations(): void {
+  for (const end of reserved.values()) end();
 }
 
 /**

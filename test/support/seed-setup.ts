@@ -38,7 +38,7 @@ afterEach(({ task }) => {
   for (const error of task.result?.errors ?? []) {
     if (error.message.includes(SEED_VARIABLE)) continue; // an earlier repetition failed, too
     const message = `${error.message}\n\n${SEED_VARIABLE}=${seed} repeats its random values.`;
-    error.stack = error.stack?.replace(error.message, () => message); // which reports that are files have
+    if (error.stack !== undefined) error.stack = error.stack.replace(error.message, () => message); // for reports that are files
     error.message = message;
   }
 });
