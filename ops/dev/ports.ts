@@ -56,8 +56,8 @@ function endReservations(): void {
 }
 
 /**
- * Different ports of the loopback address on which nobody listens. They are reserved until this process ends: a server binds its port
- * only later, and until then, or while it restarts, no other caller gets it.
+ * Different ports of the loopback address on which nobody listens. They are reserved until this process ends: a server
+ * binds its port only later, and until then, or while it restarts, no other caller gets it.
  */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * `npm run test:seeds`: unit tests that draw random values, once for each of many seeds. A seed that a test fails with is printed with it,
- * and `IDALLOC_SEED=SEED npm run test:unit FILE` repeats that.
+ * `npm run test:seeds`: unit tests that draw random values, once for each of many seeds. A seed that a test fails with
+ * is printed with it, and `IDALLOC_SEED=SEED npm run test:unit FILE` repeats that.
  */
 import { parseArgs } from 'node:util';
 import { freshSeed, SEED_VARIABLE, SEEDS } from '../../test/support/seeded.ts';

@@ -17,7 +17,7 @@ export interface Disk extends Disposable {
   damage(): void;
 }
 
-/** Entries of a run, so few that runs are often sealed and expired. The seed is not random, so that a simulation repeats. */
+/** So few entries of a run that runs are often sealed and expired. The seed is not random: a simulation repeats. */
 const OPTIONS = { runEntries: 16, newSeed: () => ({ low: 1, high: 2 }) };
 const FILE = 'ledger-index.sqlite';
 /** The share of simulations with indexes in files, as in production; indexes in memory are much cheaper. */

@@ -1,8 +1,8 @@
 /**
- * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms and for tests. The files under canary/
- * break each on purpose; each line names the rules that must reject it, or says that it is allowed. `arrows` is
- * ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src and test, with this
- * repository's configuration. The rejections must match the files exactly.
+ * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms and for tests. The
+ * files under canary/ break each on purpose; each line names the rules that must reject it, or says that it is allowed.
+ * `arrows` is ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src and
+ * test, with this repository's configuration. The rejections must match the files exactly.
  */
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';

@@ -19,7 +19,8 @@ export function examples(all: number, least = 10): number {
 
 /**
  * The examples to take of a list, in its order: consecutive ones from a place that depends on the seed of the run in a
- * short one. A test names the example that it fails with, so that `IDALLOC_EXAMPLES=all vitest run FILE -t NAME` repeats it.
+ * short one. A test names the example that it fails with, so that `IDALLOC_EXAMPLES=all vitest run FILE -t NAME`
+ * repeats it.
  */
 export function examplesOf<T>(all: readonly T[], least = 10): readonly T[] {
   const from = ALL_EXAMPLES ? 0 : seeded('examples').below(all.length);

@@ -1,6 +1,6 @@
 /**
- * Runs before each file of unit tests. A failed test names its seed, and properties take the same one. Where tests are repeated
- * (`npm run test:seeds`), each repetition has the next seed, and a test that draws nothing is skipped.
+ * Runs before each file of unit tests. A failed test names its seed, and properties take the same one. Where tests are
+ * repeated (`npm run test:seeds`), each repetition has the next seed, and a test that draws nothing is skipped.
  */
 import { afterEach, beforeEach, type TestContext, vi } from 'vitest';
 import { drawSeed, SEED_VARIABLE, seedInUse, useSeed } from './seeded.ts';
@@ -38,7 +38,8 @@ afterEach(({ task }) => {
   for (const error of task.result?.errors ?? []) {
     if (error.message.includes(SEED_VARIABLE)) continue; // an earlier repetition failed, too
     const message = `${error.message}\n\n${SEED_VARIABLE}=${seed} repeats its random values.`;
-    if (error.stack !== undefined) error.stack = error.stack.replace(error.message, () => message); // for reports that are files
+    // Reports that are files have the stack only.
+    if (error.stack !== undefined) error.stack = error.stack.replace(error.message, () => message);
     error.message = message;
   }
 });

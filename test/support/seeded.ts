@@ -3,9 +3,9 @@ import { crc32 } from 'node:zlib';
 import { Rng } from '../sim/rng.ts';
 
 /**
- * Random values of tests. All follow from the seed of the run, IDALLOC_SEED, so that a failure can be repeated: the failed test names the
- * seed. `vitest.config.ts` sets it, a different one for each commit. `ops/lint/seeded.grit` rejects every other source of
- * randomness in tests.
+ * Random values of tests. All follow from the seed of the run, IDALLOC_SEED, so that a failure can be repeated: the
+ * failed test names the seed. `vitest.config.ts` sets it, a different one for each commit. `ops/lint/seeded.grit`
+ * rejects every other source of randomness in tests.
  */
 
 /** The variable with the seed of a run. */

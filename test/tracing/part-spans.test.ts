@@ -91,7 +91,7 @@ describe('a request with a sampled traceparent', () => {
       expect(micros(endTime)).toBeLessThanOrEqual(to);
       expect(micros(endTime)).toBeGreaterThanOrEqual(micros(startTime));
     }
-    // A span's time is counted from a reading of the clock at the start of the process, and the clock may be corrected since.
+    // A span's time is counted from a reading of the clock at the start of the process.
     expect(from / 1_000).toBeGreaterThan(beganMs - SKEW_MS);
     expect(to / 1_000).toBeLessThan(endedMs + SKEW_MS);
   });

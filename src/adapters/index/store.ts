@@ -162,8 +162,8 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory; `newSeed` makes the seed of a new file. Throws StoreError if the stored identity is not `identity`, and any error of
- * SQLite and the file system.
+ * Opens the store in a locked directory; `newSeed` makes the seed of a new file. Throws StoreError if the stored
+ * identity is not `identity`, and any error of SQLite and the file system.
  */
 export function openStore(directory: string, identity: string, newSeed: () => HashSeed): Store {
   const file = join(directory, FILE);
