@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { describeGroup } from '../../src/adapters/kafka/consumer-group.ts';
 import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
 import { EtcdLink } from '../support/etcd-link.ts';
 import { readiness } from '../support/loaded-worker.ts';
@@ -147,8 +146,16 @@ test("a consumer of Kafka's new protocol in the group is named, nothing is lost 
   expect(level).toBe(ERROR_LEVEL);
   expect(error).toMatch(/has a consumer that is not a worker: stop that .*; it is 'modern-consumer' at 127\.0\.0\.1$/);
   expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
-  const described = await describeGroup(realm.source, realm.groupId);
-  expect(described?.foreign.map(({ clientId }) => clientId)).toEqual(['modern-consumer']);
+  const [doctor, replay] = await Promise.all([
+    runIdalloc(['doctor', '--json'], realm.env),
+    runIdalloc(['replay', '--partition', '0', '--offset', '0', '--yes'], realm.env),
+  ]);
+  const { checks } = JSON.parse(doctor.stdout);
+  expect(checks.find(({ name }: { name: string }) => name === 'consumer group')).toMatchObject({
+    state: 'fault',
+    detail: expect.stringMatching(/; not a worker: 'modern-consumer' at 127\.0\.0\.1$/),
+  });
+  expect(replay.stderr).toMatch(/^GROUP_ACTIVE: group '.*' has \d members? \(127/);
   const ids = Array.from({ length: 60 }, (_, i) => `waiting-${i}`);
   await realm.send(ids.map((correlationId) => ({ correlationId, count: 1 })));
   const spans = await wholeTopic(realm.source, realm.requestTopic);
