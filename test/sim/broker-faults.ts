@@ -32,7 +32,7 @@ export class BrokerFaults {
       () => this.#lag(),
       () => this.#stepClock(),
       // While a tail is lost, an operator who moves the offset decides what is read.
-      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#resetOffsets(), () => this.#convertGroup()]),
+      ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#meddleWithGroup()]),
       ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
@@ -193,6 +193,11 @@ export class BrokerFaults {
     broker.clockErrorMs = rng.chance(0.3) ? 0 : Math.round(rng.between(-1, 1) * rng.pick([50, 400, 3_000]));
     history.brokersOffMs = Math.max(history.brokersOffMs, Math.abs(broker.clockErrorMs));
     world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
+  }
+
+  #meddleWithGroup(): void {
+    if (this.#place.world.rng.chance(0.3)) this.#convertGroup();
+    else this.#resetOffsets();
   }
 
   /** Sets committed offsets back or deletes them, as an operator does, or moves them past waiting requests, as a foreign consumer. */
