@@ -1,15 +1,22 @@
+import type { LayoutReference } from '../core/find-layout.ts';
 import { type Ticks, ticks } from '../core/units.ts';
 
 /**
  * One term's last word about its ceiling, kept outside of etcd: a record of the witness topic.
  *
  *   key   = dc "/" uuid "/" worker "/" fence ["/" lease]      value = "1 " ticks " " revision
+ *                                                             header layout = "1 " fingerprint " " epoch
  *   key   = dc                                                value = "1 " uuid
  *
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
  * is part of the key, since after a rebuild etcd may restart its revisions, and so the fences. So is the lease, which is
  * random for each claim: an etcd that was rolled back to just before a claim gives the same fence to the next claim.
+ *
+ * Compaction keeps the last record of a key, even where its ceiling is not the highest. So the writes of one key must land
+ * in the order in which they were sent. One without a response may land at any time, so the next has another key.
+ *
+ * The layout is in a header since every release reads the record without it, and compaction keeps it with the record.
  */
 export interface Witness {
   /** The UUID in the namespace's descriptor. */
@@ -17,13 +24,21 @@ export interface Witness {
   readonly workerId: number;
   /** The term's fence; 0 if written by a rebuild. */
   readonly fence: bigint;
-  /** The owner's lease; 0 if written by a rebuild, or by an earlier release without a lease. */
+  /**
+   * The owner's lease, plus one for each earlier write of the term that had no response; 0 if written by a rebuild, or by
+   * an earlier release without a lease.
+   */
   readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */
   readonly ticks: Ticks;
   /** The ceiling's mod revision. */
   readonly modRevision: bigint;
+  /** The layout whose ticks these are; undefined if an earlier release wrote the record. */
+  readonly layout?: LayoutReference | undefined;
 }
+
+/** The headers of a record, as they were read. */
+export type WitnessHeaders = Readonly<Record<string, unknown>>;
 
 /** The witnesses of one datacenter, read up to some moment. */
 export interface WitnessView {
@@ -45,6 +60,7 @@ const UUID = '([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})';
 const KEY = new RegExp(`^[0-9]+/${UUID}/(0|[1-9][0-9]{0,9})/${NUMBER}(?:/([1-9][0-9]{0,18}))?$`);
 const VALUE = new RegExp(`^1 (0|[1-9][0-9]{0,15}) ${NUMBER}$`);
 const SEAL = new RegExp(`^1 ${UUID}$`);
+const LAYOUT = /^1 ([0-9a-f]{16}) (0|[1-9][0-9]{0,15})$/;
 const MAX_INT64 = 2n ** 63n - 1n;
 /** The most bytes shown of an unreadable value. */
 const MAX_SHOWN_BYTES = 120;
@@ -68,6 +84,14 @@ export function witnessValue({ ticks: ceiling, modRevision }: Pick<Witness, 'tic
     throw new RangeError(`${JSON.stringify(value)} is not the value of a witness`);
   }
   return Buffer.from(value, 'latin1');
+}
+
+/** The record's headers. RangeError for a layout that could not be read back. */
+export function witnessHeaders({ layout }: Pick<Witness, 'layout'>): Readonly<Record<string, string>> {
+  if (layout === undefined) return {};
+  const text = `1 ${layout.layoutFingerprint} ${layout.epochMs}`;
+  if (!LAYOUT.test(text)) throw new RangeError(`${JSON.stringify(text)} is not the layout of a witness`);
+  return { layout: text };
 }
 
 /** The record key of a datacenter's seal. */
@@ -97,33 +121,40 @@ export class WitnessTable {
   }
 
   /** Applies the next record of the log; ignores those of other datacenters. Never throws. */
-  apply(key: Buffer | null, value: Buffer | null): void {
+  apply(key: Buffer | null, value: Buffer | null, headers: WitnessHeaders = {}): void {
     const name = key?.toString('latin1') ?? '';
     if (name !== this.#datacenter && !name.startsWith(`${this.#datacenter}/`)) return;
     this.#unreadable.delete(name);
     if (value === null) this.#witnesses.delete(name);
     if (value === null && name === this.#datacenter) this.#seal = undefined;
-    if (value !== null && !this.#read(name, value.toString('latin1'))) {
+    if (value !== null && !this.#read(name, value.toString('latin1'), headers)) {
       this.#unreadable.set(name, { key: name, value: value.toString('latin1', 0, MAX_SHOWN_BYTES) });
     }
   }
 
   /** False for an unknown format. */
-  #read(name: string, value: string): boolean {
+  #read(name: string, value: string, headers: WitnessHeaders): boolean {
     if (name === this.#datacenter) {
       this.#seal = SEAL.exec(value)?.[1];
       return this.#seal !== undefined;
     }
-    const witness = parse(name, value);
-    if (witness === undefined) return false;
+    const [witness, layout] = [parse(name, value), layoutIn(headers)];
+    if (witness === undefined || layout === 'unreadable') return false;
     const known = this.#witnesses.get(name);
-    if (known === undefined || known.ticks <= witness.ticks) this.#witnesses.set(name, witness);
+    if (known === undefined || known.ticks <= witness.ticks) this.#witnesses.set(name, { ...witness, layout });
     return true;
   }
 
   view(): WitnessView {
     return { seal: this.#seal, witnesses: [...this.#witnesses.values()], unreadable: [...this.#unreadable.values()] };
   }
+}
+
+function layoutIn({ layout }: WitnessHeaders): LayoutReference | 'unreadable' | undefined {
+  if (layout === undefined) return undefined;
+  const [, layoutFingerprint, epoch] = (Buffer.isBuffer(layout) && LAYOUT.exec(layout.toString('latin1'))) || [];
+  if (layoutFingerprint === undefined || !Number.isSafeInteger(Number(epoch))) return 'unreadable';
+  return { layoutFingerprint, epochMs: Number(epoch) };
 }
 
 function parse(key: string, value: string): Witness | undefined {

@@ -1,5 +1,5 @@
 import { defineLayout, type Layout, layoutText } from './layout.ts';
-import { parseLayoutText } from './layout-text.ts';
+import { CUSTOM, parseLayoutText } from './layout-text.ts';
 import { PRESETS, type PresetName, presetLayout } from './presets.ts';
 
 /** How a batch or a namespace identifies the layout of its IDs. */
@@ -27,6 +27,12 @@ export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text
     if (found !== undefined) return found;
   }
   return text === undefined ? undefined : fits(readLayout(text));
+}
+
+/** A layout as messages name it. */
+export function layoutTitle(reference: LayoutReference): string {
+  const { layoutFingerprint, epochMs } = reference;
+  return `${findLayout(reference)?.name ?? CUSTOM} (epoch ${epochMs}, fingerprint ${layoutFingerprint})`;
 }
 
 /** A caching findLayout, for readers of many batches. */

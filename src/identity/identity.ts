@@ -157,7 +157,6 @@ export class Identity {
     if (choice.kind === 'refuse') return this.#refuse({ code: choice.code, message: choice.message });
     if (choice.kind === 'wait') return this.#wait(choice.waitMs, reading);
     this.#waitingSince = undefined;
-
     const attempt = planAttempt(this.#settings, namespace, choice.workerId, choice.ceiling, reading);
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
@@ -185,6 +184,7 @@ export class Identity {
       await revokeQuietly(this.#settings, attempt.leaseId);
       return undefined;
     }
+    this.#attempt = { ...attempt, silentWrites: attempt.silentWrites + 1 };
     const term = await withWitness(this.#settings, claimed);
     if (turn !== this.#turn) return STOPPED;
     this.#attempt = undefined;
@@ -220,7 +220,7 @@ export class Identity {
     if (turn !== this.#turn) return STOPPED;
     const found = readBack(attempted, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
-    this.#install(found.term);
+    this.#install({ ...found.term, silentWrites: found.term.silentWrites + 1 }); // until the topic responds
     const usable = await withWitness(this.#settings, found.term);
     if (turn !== this.#turn) return STOPPED;
     this.#install(usable);

@@ -53,12 +53,12 @@ export async function openNamespace(options: OpenOptions): Promise<Namespace> {
     const snapshot = await readSnapshot(etcd, keys);
     if (snapshot.descriptor) {
       const descriptor = requireDescriptor(snapshot.descriptor, wanted);
-      requireNotRestored(view, snapshot, descriptor.uuid);
+      requireNotRestored(view, snapshot, descriptor);
       requireCeilings(snapshot, poolIds(descriptor.pool), keys);
       await bindNamespace(etcd, bindings);
       return { descriptor, descriptorValue: snapshot.descriptor.value };
     }
-    requireUnused(view);
+    requireUnused(view, wanted);
     rejectLeftovers(snapshot, keys);
     const missing = pool.filter((workerId) => !snapshot.ceilings.has(workerId)).slice(0, CHUNK);
     const absent: Compare = { key: keys.descriptor, createRevision: 0n };

@@ -7,7 +7,7 @@ import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
 import type { Attempt, Swap, Term } from './term.ts';
-import { otherTerms, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
+import { nameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
 /** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
@@ -35,11 +35,11 @@ export async function readNamespace(settings: IdentitySettings): Promise<{ names
   const view = await witness.read();
   const snapshot = await readSnapshot(etcd, keys);
   if (!snapshot.descriptor) {
-    requireUnused(view);
+    requireUnused(view, settings.namespace.descriptor);
     throw namespaceDamaged(`the descriptor ${keys.descriptor} is missing`);
   }
   const descriptor = requireDescriptor(snapshot.descriptor, settings.namespace.descriptor);
-  requireNotRestored(view, snapshot, descriptor.uuid);
+  requireNotRestored(view, snapshot, descriptor);
   requireCeilings(snapshot, candidatesOf(settings), keys);
   await bindNamespace(etcd, settings.bindings);
   return { namespace: { descriptor, descriptorValue: snapshot.descriptor.value }, snapshot };
@@ -98,18 +98,22 @@ export async function sendIgnoringResponse({ log }: IdentitySettings, write: Pro
 
 /**
  * The term with its stored ceiling usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE, and as
- * `requireNoRival` does. The witnesses of earlier terms are removed, some at a time, by later writes: only after ours
- * has been read together with them.
+ * `requireNoRival` does; the caller then counts a silent write, so that the next one has another key. The witnesses of
+ * earlier terms and keys are removed, some at a time, by later writes: only after ours has been read together with them.
  */
 export async function withWitness({ witness }: IdentitySettings, term: Term): Promise<Term> {
-  const { workerId, fence, leaseId, stored, reservation } = term;
+  const { workerId, fence, leaseId, silentWrites, stored, reservation } = term;
+  const { descriptor } = term.namespace;
   if (stored.ticks === reservation.to) return term;
-  const own = { uuid: term.namespace.descriptor.uuid, workerId, fence, leaseId };
-  const put: WitnessEntry = { put: { ...own, ticks: stored.ticks, modRevision: stored.modRevision } };
+  const own = { uuid: descriptor.uuid, workerId, fence, leaseId, silentWrites, from: reservation.from };
+  const name = nameOf(own);
+  const put: WitnessEntry = {
+    put: { ...name, ticks: stored.ticks, modRevision: stored.modRevision, layout: descriptor },
+  };
   const drops = term.superseded.slice(0, MAX_DROPS).map((drop) => ({ drop }));
   const view = await witness.write([put, ...drops]);
-  requireNoRival(view, { ...own, from: reservation.from });
-  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: otherTerms(view, own) };
+  requireNoRival(view, own);
+  return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: othersThan(view, name) };
 }
 
 /** The two keys that say who holds a worker ID, at one revision. */

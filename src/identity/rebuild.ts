@@ -222,7 +222,10 @@ async function replaceWitnesses(
 ): Promise<void> {
   const { uuid, pool } = wanted;
   const puts = poolIds(pool).map((workerId) => ({
-    put: { uuid, workerId, fence: 0n, leaseId: 0n, ticks: floor, modRevision: revisions.get(workerId) ?? 0n },
+    put: {
+      ...{ uuid, workerId, fence: 0n, leaseId: 0n, ticks: floor, layout: wanted },
+      modRevision: revisions.get(workerId) ?? 0n,
+    },
   }));
   let view = await witness.read();
   for (let from = 0; from < puts.length; from += WITNESSES) {

@@ -59,5 +59,5 @@ export function namespaceDamaged(what: string): IdallocError {
   const remedy =
     "Nothing is allocated on a guess: stop all workers of this datacenter, run 'idalloc namespace rebuild', " +
     'and start them again.';
-  return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is namespaceDamaged: ${what}. ${remedy}`);
+  return new IdallocError('NAMESPACE_DAMAGED', `The namespace in etcd is damaged: ${what}. ${remedy}`);
 }

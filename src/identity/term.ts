@@ -27,6 +27,7 @@ export interface Attempt {
   /** The ceiling that was found: our reservation begins here, never at our own clock. */
   readonly from: Ticks;
   readonly swap: Swap;
+  readonly silentWrites: number;
 }
 
 /**
@@ -36,7 +37,8 @@ export interface Attempt {
  *              fence, no other process has held the worker ID in between.
  * unanswered:  swaps on top of `stored` that may have taken effect, or may still do so.
  * reservation: the ticks up to the part of `stored` that is witnessed; only these are used.
- * superseded:  witnesses of earlier terms, which ours replaces once it has been read together with them.
+ * superseded:  witnesses of earlier terms and under earlier keys, which ours replaces once it was read together with them.
+ * silentWrites: writes of witnesses without a response, from the claim on: each may still land.
  */
 export interface Term {
   readonly namespace: Namespace;
@@ -50,6 +52,7 @@ export interface Term {
   readonly unanswered: readonly Swap[];
   readonly reservation: Reservation;
   readonly superseded: readonly WitnessName[];
+  readonly silentWrites: number;
 }
 
 /** No more unanswered swaps than this are sent: etcd must first show the outcome of these. */
@@ -71,7 +74,7 @@ export function planAttempt(
     throw new IdallocError('NO_IDENTITY', `the ceiling of worker ID ${workerId} can't be raised by a whole tick yet`);
   }
   const swap: Swap = { nonce: newNonce(), ticks: raised, comparedRevision: ceiling.modRevision };
-  return { namespace, workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap };
+  return { namespace, workerId, leaseId: newLeaseId(), sent, from: ceiling.ticks, swap, silentWrites: 0 };
 }
 
 /** The next raise of our ceiling, based on a keep-alive sent at `sent`; undefined when there is nothing to raise. */
@@ -106,6 +109,7 @@ export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: K
     unanswered: [],
     reservation: { from: attempt.from, to: attempt.from },
     superseded: [],
+    silentWrites: attempt.silentWrites,
   };
 }
 

@@ -1,4 +1,6 @@
-import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
+import type { Descriptor } from '../codec/descriptor.ts';
+import { type Witness, type WitnessName, type WitnessView, witnessKey } from '../codec/witness.ts';
+import { type LayoutReference, layoutTitle } from '../core/find-layout.ts';
 import { IdallocError } from '../errors.ts';
 import type { Snapshot } from './snapshot.ts';
 
@@ -14,32 +16,71 @@ import type { Snapshot } from './snapshot.ts';
 /**
  * Throws RESTORED unless etcd, read after `view`, has everything that was witnessed. One missing reservation blocks all
  * worker IDs: etcd is restored as a whole, and then repeats revisions, and so fences that already belonged to others.
- * Throws NAMESPACE_DAMAGED for an unreadable record.
+ * Throws NAMESPACE_DAMAGED for an unreadable record, NAMESPACE_MISMATCH for one of another layout.
  */
-export function requireNotRestored(view: WitnessView, snapshot: Snapshot, uuid: string): void {
+export function requireNotRestored(view: WitnessView, snapshot: Snapshot, stored: Descriptor): void {
+  const { uuid } = stored;
   requireReadable(view);
   const foreign = foreignUuid(view, uuid);
   if (foreign !== undefined)
     throw restored(`it holds the namespace ${uuid}, but the witness topic names ${foreign}`, OTHERS);
-  for (const witness of view.witnesses) {
-    if (witness.uuid !== uuid) continue;
+  const own = view.witnesses.filter((witness) => witness.uuid === uuid);
+  requireSameLayout(own, stored);
+  for (const witness of own) {
     const lost = describeLoss(witness, snapshot);
     if (lost !== undefined) throw restored(lost);
   }
 }
 
-/** Throws RESTORED when etcd has no namespace although one was used. */
-export function requireUnused(view: WitnessView): void {
+/** Throws RESTORED when etcd has no namespace although one was used, NAMESPACE_MISMATCH when it had another layout. */
+export function requireUnused(view: WitnessView, wanted: Descriptor): void {
   requireReadable(view);
   const used = view.seal ?? view.witnesses[0]?.uuid;
+  const valid = view.witnesses.filter(({ uuid }) => uuid === used);
+  requireSameLayout(valid, wanted);
   if (used !== undefined) throw restored(`it holds no namespace, but the witness topic names ${used}`, OTHERS);
 }
 
-/** A reservation that has just been written to the witness topic. */
+/**
+ * Throws NAMESPACE_MISMATCH for a witness of another layout: its ticks are other times, and IDs of two layouts can be equal.
+ * Which witnesses count decides the caller.
+ */
+export function requireSameLayout(witnesses: readonly Witness[], wanted: Descriptor): void {
+  const other = witnesses.find(({ layout }) => layout && layout.layoutFingerprint !== wanted.layoutFingerprint);
+  if (other?.layout === undefined) return;
+  const key = witnessKey(wanted.datacenterId, other).toString('latin1');
+  throw otherLayout(`the witness topic has a reservation (record '${key}')`, other.layout, wanted);
+}
+
+/** NAMESPACE_MISMATCH: `what` is in another layout than the one that is wanted. */
+export function otherLayout(what: string, found: LayoutReference, wanted: LayoutReference): IdallocError {
+  return new IdallocError(
+    'NAMESPACE_MISMATCH',
+    `Layout ${layoutTitle(wanted)} is configured, but ${what} in layout ${layoutTitle(found)}, and IDs of two layouts can be ` +
+      'equal. Set LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_* as the workers had them. To move to another layout, use ' +
+      'another ETCD_PREFIX and ID_SPACE, and new topics.',
+  );
+}
+
+/** A reservation that has just been written to the witness topic, under the lease of its term. */
 export interface NewReservation extends WitnessName {
+  /** The term's writes that had no response before this one. */
+  readonly silentWrites: number;
   /** The first tick that it covers. */
   readonly from: number;
 }
+
+/** The name under which a reservation is written: no earlier write under it can land after this one. */
+export function nameOf({ uuid, workerId, fence, leaseId, silentWrites }: NewReservation): WitnessName {
+  return { uuid, workerId, fence, leaseId: BigInt.asUintN(LEASE_BITS, leaseId + BigInt(silentWrites)) };
+}
+
+/** Whether a record has one of the names of a term. */
+function isOfTerm({ fence, leaseId }: Witness, own: NewReservation): boolean {
+  return fence === own.fence && BigInt.asUintN(LEASE_BITS, leaseId - own.leaseId) <= BigInt(own.silentWrites);
+}
+
+const LEASE_BITS = 63;
 
 /**
  * Throws when the topic, read past the witness of `own`, shows that another term has reserved ticks of the same worker ID
@@ -51,14 +92,17 @@ export interface NewReservation extends WitnessName {
 export function requireNoRival(view: WitnessView, own: NewReservation): void {
   const foreign = foreignUuid(view, own.uuid);
   if (foreign !== undefined) throw restored(`the namespace ${own.uuid} was replaced by ${foreign}`);
-  const rival = otherTerms(view, own).find(({ ticks }) => ticks > own.from);
+  const rival = othersThan(view, own).find((other) => other.ticks > own.from && !isOfTerm(other, own));
   if (rival === undefined) return;
   const what = `worker ID ${own.workerId} is reserved by another worker up to tick ${rival.ticks} (fence ${rival.fence}), by this one from ${own.from}`;
   throw rival.fence > own.fence ? new IdallocError('LEASE_LOST', what) : restored(what);
 }
 
-/** The witnesses of other terms of a worker ID; all of them ended before ours, once `requireNoRival` has passed. */
-export function otherTerms(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
+/**
+ * The witnesses of a worker ID under other names. Once `requireNoRival` has passed, they are of terms that have ended, or
+ * of this one's earlier writes.
+ */
+export function othersThan(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
     (witness) =>
       witness.uuid === uuid &&

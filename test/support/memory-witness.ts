@@ -3,6 +3,7 @@ import {
   sealValue,
   WitnessTable,
   type WitnessView,
+  witnessHeaders,
   witnessKey,
   witnessValue,
 } from '../../src/codec/witness.ts';
@@ -11,11 +12,17 @@ import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
 /** The most entries of one write, as in the real topic. */
 const MAX_ENTRIES = 2_000;
 
+interface LoggedRecord {
+  readonly key: Buffer;
+  readonly value: Buffer | null;
+  readonly headers: Readonly<Record<string, Buffer>>;
+}
+
 /** The witness topic in memory: an ordered log that each reader reads from its beginning. */
 export class MemoryWitness {
   readonly #datacenterId: number;
   readonly #table: WitnessTable;
-  readonly log: { readonly key: Buffer; readonly value: Buffer | null }[] = [];
+  readonly log: LoggedRecord[] = [];
 
   constructor(datacenterId: number) {
     this.#datacenterId = datacenterId;
@@ -27,15 +34,23 @@ export class MemoryWitness {
     for (const entry of entries) {
       const record = this.#toRecord(entry);
       this.log.push(record);
-      this.#table.apply(record.key, record.value);
+      this.#table.apply(record.key, record.value, record.headers);
     }
   }
 
   /** Lets a record land that no release of idalloc writes. */
   apply(key: string, value: string): void {
-    const record = { key: Buffer.from(key), value: Buffer.from(value) };
+    const record = { key: Buffer.from(key), value: Buffer.from(value), headers: {} };
     this.log.push(record);
     this.#table.apply(record.key, record.value);
+  }
+
+  /** What is left after compaction: of each key the last record. */
+  compacted(): WitnessView {
+    const table = new WitnessTable(this.#datacenterId);
+    const last = new Map(this.log.map((record) => [record.key.toString('latin1'), record]));
+    for (const { key, value, headers } of last.values()) table.apply(key, value, headers);
+    return table.view();
   }
 
   view(): WitnessView {
@@ -54,10 +69,16 @@ export class MemoryWitness {
     };
   }
 
-  #toRecord(entry: WitnessEntry) {
-    if ('seal' in entry) return { key: sealKey(this.#datacenterId), value: sealValue(entry.seal) };
-    if ('clear' in entry) return { key: Buffer.from(entry.clear, 'latin1'), value: null };
-    if ('drop' in entry) return { key: witnessKey(this.#datacenterId, entry.drop), value: null };
-    return { key: witnessKey(this.#datacenterId, entry.put), value: witnessValue(entry.put) };
+  #toRecord(entry: WitnessEntry): LoggedRecord {
+    if ('seal' in entry) return { key: sealKey(this.#datacenterId), value: sealValue(entry.seal), headers: {} };
+    if ('clear' in entry) return { key: Buffer.from(entry.clear, 'latin1'), value: null, headers: {} };
+    if ('drop' in entry) return { key: witnessKey(this.#datacenterId, entry.drop), value: null, headers: {} };
+    const { put } = entry;
+    const headers = Object.entries(witnessHeaders(put)).map(([name, text]) => [name, Buffer.from(text)]);
+    return {
+      key: witnessKey(this.#datacenterId, put),
+      value: witnessValue(put),
+      headers: Object.fromEntries(headers),
+    };
   }
 }

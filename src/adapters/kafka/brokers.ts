@@ -37,7 +37,11 @@ const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
 ]);
 
-/** After one of these errors a write was not executed, and never will be. */
+/**
+ * After one of these errors a write is not executed any more, so a retry can't overtake it. It may be in the log already: a
+ * leader that is deposed while it waits for its followers reports NOT_LEADER_FOR_PARTITION, and the next leader may have it.
+ * So a retry may write a second copy, and only writes that tolerate one are retried.
+ */
 const UNSENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNREACHABLE',
   'LEADER_NOT_AVAILABLE',

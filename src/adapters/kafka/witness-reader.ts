@@ -25,7 +25,7 @@ export class WitnessFollower {
     for (const { offset, key, value, headers } of records) {
       if (offset < this.position) continue;
       const why = headers[UNREADABLE];
-      if (why === undefined) this.#table.apply(key, value);
+      if (why === undefined) this.#table.apply(key, value, headers);
       else this.unreadable ??= String(why);
     }
     this.position = Math.max(this.position, next);

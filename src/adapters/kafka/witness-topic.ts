@@ -2,10 +2,11 @@ import { atMost } from '../../async/at-most.ts';
 import { Mutex } from '../../async/mutex.ts';
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
-import { sealKey, sealValue, type WitnessView, witnessKey, witnessValue } from '../../codec/witness.ts';
+import { sealKey, sealValue, type WitnessView, witnessHeaders, witnessKey, witnessValue } from '../../codec/witness.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
+import type { NewRecord } from '../../kafka/records/record.ts';
 import { isUnsent } from './brokers.ts';
 import type { WitnessFollower } from './witness-reader.ts';
 
@@ -25,11 +26,6 @@ export interface WitnessTopicOptions {
 const REPLICATION_TIMEOUT_MS = 3_000;
 const MAX_ENTRIES = 2_000;
 
-interface Message {
-  readonly key: Buffer;
-  readonly value: Buffer | null;
-}
-
 /**
  * The witness topic: written in record batches that are neither idempotent nor transactional, and read by a follower.
  *
@@ -37,7 +33,7 @@ interface Message {
  * last records of a compacted log may be gone, and a reader would never reach it.
  *
  * One write is in progress at a time, so that an earlier one is not appended after a later one. A write without a response
- * ends at its deadline and may still be appended later; readers have to tolerate that.
+ * ends at its deadline and may still be appended later; writers and readers have to tolerate that.
  */
 export class WitnessTopic implements WitnessPort {
   readonly #options: WitnessTopicOptions;
@@ -54,34 +50,35 @@ export class WitnessTopic implements WitnessPort {
 
   write(entries: readonly WitnessEntry[]): Promise<WitnessView> {
     if (entries.length > MAX_ENTRIES) throw new RangeError(`${entries.length} entries are more than ${MAX_ENTRIES}`);
-    return this.#call(entries.map((entry) => this.#toMessage(entry)));
+    return this.#call(entries.map((entry) => this.#toRecord(entry)));
   }
 
-  #toMessage(entry: WitnessEntry): Message {
+  #toRecord(entry: WitnessEntry): NewRecord {
     const { datacenterId } = this.#options;
     if ('seal' in entry) return { key: sealKey(datacenterId), value: sealValue(entry.seal) };
     if ('clear' in entry) return { key: Buffer.from(entry.clear, 'latin1'), value: null };
     if ('drop' in entry) return { key: witnessKey(datacenterId, entry.drop), value: null };
-    return { key: witnessKey(datacenterId, entry.put), value: witnessValue(entry.put) };
+    const { put } = entry;
+    return { key: witnessKey(datacenterId, put), value: witnessValue(put), headers: witnessHeaders(put) };
   }
 
-  async #call(messages: readonly Message[]): Promise<WitnessView> {
+  async #call(records: readonly NewRecord[]): Promise<WitnessView> {
     const { runtime, callLimitMs } = this.#options;
     const untilMs = runtime.monotonicMs() + callLimitMs;
-    const view = await atMost(runtime, callLimitMs, (over) => this.#writeAndRead(messages, untilMs, over));
+    const view = await atMost(runtime, callLimitMs, (over) => this.#writeAndRead(records, untilMs, over));
     if (view === undefined) throw unavailable(`no response in ${callLimitMs} ms`);
     return view;
   }
 
-  async #writeAndRead(messages: readonly Message[], untilMs: number, over: AbortSignal): Promise<WitnessView> {
+  async #writeAndRead(records: readonly NewRecord[], untilMs: number, over: AbortSignal): Promise<WitnessView> {
     const { follower, restartReader } = this.#options;
-    const { known, base } = await this.#writes.run(() => this.#append(messages, untilMs));
+    const { known, base } = await this.#writes.run(() => this.#append(records, untilMs));
     if (base < known) {
       follower.rewind();
       restartReader();
       throw unavailable('its log was truncated and is being read again from its start');
     }
-    await follower.reached(base + messages.length - 1, over);
+    await follower.reached(base + records.length - 1, over);
     if (follower.unreadable === undefined) return follower.view();
     const { unreadable } = follower;
     follower.rewind(); // compaction may remove the record before the next call
@@ -92,7 +89,7 @@ export class WitnessTopic implements WitnessPort {
   }
 
   /** Returns the offset of the first message, and how far the log was read before. */
-  async #append(messages: readonly Message[], untilMs: number): Promise<{ known: number; base: number }> {
+  async #append(records: readonly NewRecord[], untilMs: number): Promise<{ known: number; base: number }> {
     const { cluster, runtime, topic, follower } = this.#options;
     const { position: known } = follower;
     const timeoutMs = untilMs - runtime.monotonicMs();
@@ -100,7 +97,7 @@ export class WitnessTopic implements WitnessPort {
     if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
       const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isUnsent }, (leftMs) =>
-        append(cluster, runtime, { ...appending, timeoutMs: leftMs, records: messages }),
+        append(cluster, runtime, { ...appending, timeoutMs: leftMs, records }),
       );
       if (baseOffset >= 0) return { known, base: baseOffset };
     } catch (error) {

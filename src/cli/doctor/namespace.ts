@@ -12,6 +12,8 @@ const NAME = 'namespace';
 const REBUILD =
   "stop the workers of this datacenter that still serve, then run 'idalloc namespace rebuild'; if workers with another " +
   'etcd serve it, use another DATACENTER_ID instead';
+const CONFIGURE =
+  'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
 
 export interface NamespaceFound {
   readonly snapshot: Snapshot;
@@ -32,18 +34,15 @@ export function judgeNamespace(config: Config, { snapshot, view, refusals }: Nam
     );
   }
   const differing = differences(config, snapshot);
-  if (differing !== undefined) {
-    const fix =
-      'configure what is stored (LAYOUT, LAYOUT_EPOCH_MS and the other LAYOUT_*, POOL_*), or use another DATACENTER_ID';
-    return fault(NAME, `${root}: ${differing}`, fix);
-  }
+  if (differing !== undefined) return fault(NAME, `${root}: ${differing}`, CONFIGURE);
   const refusal = view && acquireRefusal(config, snapshot, view, refusals);
-  if (refusal !== undefined) return fault(NAME, describeError(refusal), REBUILD);
+  const fix = refusal?.code === 'NAMESPACE_MISMATCH' ? CONFIGURE : REBUILD;
+  if (refusal !== undefined) return fault(NAME, describeError(refusal), fix);
   const found = describe(root, snapshot, nowMs);
   if (found.missing > 0) return fault(NAME, `${found.missing} ceilings are missing below ${root}`, REBUILD);
   if (view !== undefined) return ok(NAME, found.text);
-  const fix = 'make the witness topic readable: it shows whether etcd was rolled back';
-  return warn(NAME, `${found.text}; not compared with the witness topic, which could not be read`, fix);
+  const unread = `${found.text}; not compared with the witness topic, which could not be read`;
+  return warn(NAME, unread, 'make the witness topic readable: it shows whether etcd was rolled back');
 }
 
 function differences(config: Config, { descriptor }: Snapshot): string | undefined {

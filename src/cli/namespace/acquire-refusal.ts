@@ -16,11 +16,9 @@ export function acquireRefusal(
 ): IdallocError | undefined {
   if (refusals.length > 0) return new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   try {
-    if (snapshot.descriptor === undefined) requireUnused(view);
-    else {
-      const { uuid } = requireDescriptor(snapshot.descriptor, descriptorOf(config, randomUUID()));
-      requireNotRestored(view, snapshot, uuid);
-    }
+    const wanted = descriptorOf(config, randomUUID());
+    if (snapshot.descriptor === undefined) requireUnused(view, wanted);
+    else requireNotRestored(view, snapshot, requireDescriptor(snapshot.descriptor, wanted));
     return undefined;
   } catch (error) {
     if (error instanceof IdallocError) return error;

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
-import { decodeDescriptor } from '../../codec/descriptor.ts';
+import { decodeDescriptor, descriptorOf } from '../../codec/descriptor.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import type { Config } from '../../config/config.ts';
@@ -9,6 +9,7 @@ import type { Ticks } from '../../core/units.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { WitnessPort } from '../../identity/ports.ts';
 import { type StoredNamespace, usedTicks } from '../../identity/rebuild.ts';
+import { otherLayout } from '../../identity/witness.ts';
 import type { CliContext } from '../context.ts';
 import { readShown } from '../kafka-session.ts';
 import { counted, timeText } from '../table.ts';
@@ -18,11 +19,14 @@ export interface LedgerFound {
   /** The highest tick of an ID; undefined without one. */
   readonly highest: Ticks | undefined;
   readonly entries: number;
-  /** Ignored entries: unreadable, or of another layout or datacenter. */
+  /** Ignored entries: unreadable, or of another datacenter. */
   readonly leftOut: number;
 }
 
-/** Reads these ledgers to their ends, with progress on stderr. Rejects with TOPIC_INVALID for one that does not exist. */
+/**
+ * Reads these ledgers to their ends, with progress on stderr. Rejects with TOPIC_INVALID for one that does not exist, and with
+ * NAMESPACE_MISMATCH for a batch of this datacenter in another layout: IDs of the layout that is configured could equal it.
+ */
 export async function searchLedgers(
   context: CliContext,
   config: Config,
@@ -31,19 +35,24 @@ export async function searchLedgers(
 ): Promise<LedgerFound> {
   const what = topics.length === 1 ? 'reading the ledger' : `reading ${topics.length} ledgers`;
   const found = { highest: undefined as Ticks | undefined, entries: 0, leftOut: 0 };
-  await readShown({ context, source }, await wholeTopics(source, topics), what, ({ value }) => {
+  let other: { readonly batch: IdBatch; readonly topic: string } | undefined;
+  await readShown({ context, source }, await wholeTopics(source, topics), what, ({ topic, value }) => {
     const tick = highestTick(value, config);
     if (tick === undefined) found.leftOut += 1;
+    else if (typeof tick === 'object') other = { batch: tick, topic };
     else if (tick !== 'none') {
       found.entries += 1;
       if (found.highest === undefined || tick > found.highest) found.highest = tick;
     }
+    return other !== undefined;
   });
-  return found;
+  if (other === undefined) return found;
+  const where = `the ledger '${other.topic}' has batches of datacenter ${config.datacenterId}`;
+  throw otherLayout(where, other.batch, descriptorOf(config, ''));
 }
 
-/** `none` for a record without IDs: a marker, or one of a sequence. */
-function highestTick(value: Buffer | null, config: Config): Ticks | 'none' | undefined {
+/** `none` for a record without IDs: a marker, or one of a sequence. A batch of this datacenter in another layout as it is. */
+function highestTick(value: Buffer | null, config: Config): Ticks | IdBatch | 'none' | undefined {
   try {
     const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));
     return entry.kind === 'batch' ? tickOf(entry.batch, config) : 'none';
@@ -53,10 +62,10 @@ function highestTick(value: Buffer | null, config: Config): Ticks | 'none' | und
   }
 }
 
-function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | undefined {
-  const ours = batch.layoutFingerprint === layout.fingerprint && batch.datacenterId === datacenterId;
+function tickOf(batch: IdBatch, { layout, datacenterId }: Config): Ticks | IdBatch | undefined {
   const last = batch.ranges.at(-1);
-  if (!ours || last === undefined) return undefined;
+  if (batch.datacenterId !== datacenterId || last === undefined) return undefined;
+  if (batch.layoutFingerprint !== layout.fingerprint) return batch;
   return decompose(layout, last.first + BigInt(last.count - 1) * batch.step).ticks;
 }
 

@@ -19,6 +19,7 @@ import {
   withoutForged,
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
+import { requireSameLayout } from '../../identity/witness.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-service.ts';
 import { confirmedTime } from '../confirmed-time.ts';
@@ -82,10 +83,13 @@ export async function runRebuild(context: CliContext, options: RebuildFlags): Pr
 async function rebuild(context: CliContext, servers: Servers, options: RebuildFlags) {
   const { yes, now, json, forgedAfter } = options;
   const { config, source, etcd, witness } = servers;
-  const believed = (found: StoredNamespace) =>
-    forgedAfter === undefined ? found : withoutForged(found, toTicks(config.layout, wallMs(forgedAfter)));
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const wanted = descriptorOf(config, randomUUID());
+  const believed = (all: StoredNamespace) => {
+    const found = forgedAfter === undefined ? all : withoutForged(all, toTicks(config.layout, wallMs(forgedAfter)));
+    requireSameLayout(found.view.witnesses, wanted);
+    return found;
+  };
   const bindings = bindingsOf(keys, config);
   const before = believed(await readStoredNamespace(etcd, witness, keys));
   requireNoOwners(before.owners);
