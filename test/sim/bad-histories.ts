@@ -51,6 +51,15 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     },
     'a term that a rebuild had not read continued': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
   },
+  witnessed: {
+    'a reservation was used before its witness': { witnessed: [{ order: 7, workerId: 1, ticks: 60 }] },
+    'compaction keeps less than was used': {
+      witnessed: [
+        { order: 4, workerId: 1, ticks: 60 },
+        { order: 9, workerId: 1, ticks: 59 },
+      ],
+    },
+  },
   'one configuration': {
     'workers with two configurations allocated': { grants: [grantOf(), grantOf({ config: 'other' })] },
   },

@@ -24,7 +24,16 @@ import { configOf, FIRST, homeOf, type Pair, pairAt, partitionsOf, SECOND, STRAY
 import { allOf, type Draft, Recorder, requestOf } from './recorder.ts';
 import { serverClock } from './runtime.ts';
 import { rowsOf } from './sequence-checks.ts';
-import { configFor, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCE, SEQUENCES, TAG } from './setting.ts';
+import {
+  configFor,
+  hasSequences,
+  LATE_REPLY_TOPIC,
+  REPLY_TOPICS,
+  SEQUENCE,
+  SEQUENCES,
+  TAG,
+  WITNESS,
+} from './setting.ts';
 import type { World } from './world.ts';
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
@@ -81,6 +90,7 @@ export class Brokers {
       fetchBytes: () => (cutsFetches ? rng.between(...FETCH_BYTES) : Number.POSITIVE_INFINITY),
       groups: { initialDelayMs: 200, loadMs: () => (rng.chance(0.5) ? 0 : rng.between(0, 2_000)) },
     });
+    this.network.isDoneOnceAnswered = (topic) => topic === WITNESS;
     const { cluster } = this;
     cluster.onTopic = ({ partitions }) => {
       for (const partition of partitions) partition.observer = this.recorder;

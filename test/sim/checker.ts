@@ -1,5 +1,6 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
+import { witnessed } from './compacted-witness.ts';
 import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
 import {
   decidersOf,
@@ -54,6 +55,7 @@ export const CHECKS = {
   disjoint,
   'near the present': nearThePresent,
   'rebuilt over all': rebuiltOverAll,
+  witnessed,
   'one configuration': oneConfiguration,
   refused,
   increasing,

@@ -21,6 +21,7 @@ export function emptyHistory(): History {
     setBacks: [],
     alarms: [],
     rebuilds: [],
+    witnessed: [],
     replies: [],
     letters: [],
     forwards: [],

@@ -122,6 +122,7 @@ export function good(): History {
     requests: [request, numbersRequest],
     issued: [issuedOf()],
     grants: [grantOf()],
+    witnessed: [{ order: 4, workerId: 1, ticks: 60 }],
     ceilings: [{ workerId: 1, before: 40, after: 60, aheadMs: 9_000 }],
     entries: [entryOf()],
     statements: [statementOf()],

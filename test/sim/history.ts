@@ -30,6 +30,8 @@ export interface History {
   /** When a worker reported that etcd was rolled back. */
   readonly alarms: number[];
   readonly rebuilds: Rebuild[];
+  /** Changes of the witness topic as compaction may leave it. */
+  readonly witnessed: Witnessed[];
   readonly replies: ReplyRecord[];
   readonly letters: Letter[];
   /** Requests that were appended to the partitions of their correlation IDs. */
@@ -289,6 +291,13 @@ export interface RequestLoss extends Loss {
   readonly end: number;
   /** From then on the owner reads the log as it is now, and the next owner will; undefined before, and if a late commit undoes it. */
   seen: number | undefined;
+}
+
+/** The highest ceiling that the last records of all keys of a worker ID show. */
+export interface Witnessed {
+  readonly order: number;
+  readonly workerId: number;
+  readonly ticks: number;
 }
 
 /** A rebuild of the namespace, and what it had read when it chose its floor. */

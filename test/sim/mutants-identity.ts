@@ -146,10 +146,30 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/identity/witness.ts',
-        '(witness.fence !== fence || witness.leaseId !== leaseId)',
-        'witness.fence !== fence && leaseId !== 0n',
+        'return fence === own.fence && BigInt.asUintN(LEASE_BITS, leaseId - own.leaseId) <= BigInt(own.silentWrites);',
+        'return fence === own.fence && leaseId !== 0n;',
       ),
     ],
+  },
+  {
+    name: 'the next witness under the key of one without a response',
+    patches: [
+      patch(
+        'src/identity/identity.ts',
+        'silentWrites: found.term.silentWrites + 1',
+        'silentWrites: found.term.silentWrites',
+      ),
+    ],
+  },
+  {
+    name: 'a claim witnessed again under the key of one without a response',
+    patches: [
+      patch('src/identity/identity.ts', 'silentWrites: attempt.silentWrites + 1', 'silentWrites: attempt.silentWrites'),
+    ],
+  },
+  {
+    name: 'the own witness without a response taken for a rival',
+    patches: [patch('src/identity/witness.ts', ' && !isOfTerm(other, own)', '')],
   },
   {
     name: 'no suspension after a pause of the process',

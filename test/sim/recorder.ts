@@ -11,6 +11,7 @@ import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
 import { headOf, isCommitMarker, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Partition, PartitionObserver } from '../support/fake-kafka/partition.ts';
+import { CompactedWitness } from './compacted-witness.ts';
 import { isLost, mayBePassedOver, placeName } from './decisions.ts';
 import { EqualRequests } from './equal-requests.ts';
 import { FirstSends } from './first-sends.ts';
@@ -39,6 +40,7 @@ export class Recorder implements PartitionObserver {
   /** By topic, partition and offset: when the batch there was sent. */
   readonly #stored = new Map<string, Sent>();
   readonly #firstSends = new FirstSends();
+  readonly #witness = new CompactedWitness();
   readonly #drafts = new Map<string, Draft>();
   /** Where records were that are not requests, by partition and offset. */
   readonly #junk = new Set<string>();
@@ -144,7 +146,13 @@ export class Recorder implements PartitionObserver {
   }
 
   durable({ topic, number, log }: Partition, from: number, below: number): void {
-    if (topic === WITNESS) return;
+    if (topic === WITNESS) {
+      for (const batch of log.batches(from, below)) {
+        const order = this.#world.tick();
+        for (const change of this.#witness.apply(batch)) this.#history.witnessed.push({ order, ...change });
+      }
+      return;
+    }
     const [pair, deciding] = [pairOf('requests', topic), pairOf('ledger', topic)];
     const dropping = pairOf('deadLetters', topic);
     if (pair !== undefined) {

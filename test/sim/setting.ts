@@ -5,7 +5,7 @@ import type { LeaseTiming } from '../../src/core/reservation.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 
 /** The configuration of all simulated workers. */
-const DATACENTER = 4;
+export const DATACENTER = 4;
 export const PARTITIONS = 2;
 export const MACHINES = 3;
 /** Machines for each of two pairs of topics: not more than the pool has worker IDs for. */

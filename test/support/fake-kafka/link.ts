@@ -115,8 +115,10 @@ class FakeLink implements BrokerLink {
       reject(error);
     };
     this.#open.add(lose);
+    let isAnswered = false;
     const answered = (how: () => void): void => {
       if (!this.#open.delete(lose)) return;
+      isAnswered = true;
       observer?.ended(call, request, true);
       how();
     };
@@ -128,11 +130,16 @@ class FakeLink implements BrokerLink {
         carry('back', () => answered(() => reject(new KafkaError(errorCode, `${call}: ${errorCode}`)))),
     };
     observer?.sent(call, request);
-    carry('there', () => this.#serve(call, request, reply));
+    carry('there', () => this.#serve(call, request, reply, () => isAnswered));
     return promise;
   }
 
-  #serve<A extends ApiName>(call: A, request: RequestOf<A>, reply: Reply<ResponseOf<A>>): void {
+  #serve<A extends ApiName>(
+    call: A,
+    request: RequestOf<A>,
+    reply: Reply<ResponseOf<A>>,
+    isAnswered: () => boolean,
+  ): void {
     const serve = (done: () => void): void => {
       const once = (answer: () => void): void => {
         answer();
@@ -149,9 +156,11 @@ class FakeLink implements BrokerLink {
     const againMs = this.#ends.network.doubledAfterMs(call);
     if (againMs === undefined) return;
     const { broker, clientId } = { broker: this.#broker, clientId: this.#clientId };
-    this.#ends.cluster.clock.schedule(againMs, () =>
-      broker.deliver(() => broker.serve(call, request, nobody<ResponseOf<A>>(), clientId)),
-    );
+    const isDone = () =>
+      isAnswered() && 'topic' in request && this.#ends.network.isDoneOnceAnswered(String(request.topic));
+    this.#ends.cluster.clock.schedule(againMs, () => {
+      if (!isDone()) broker.deliver(() => broker.serve(call, request, nobody<ResponseOf<A>>(), clientId));
+    });
   }
 
   #serveNext(): void {

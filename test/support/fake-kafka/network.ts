@@ -72,6 +72,12 @@ export class Network {
   /** Decides before the random faults do, unless it returns undefined: for scripted tests. */
   script: (call: ApiName | 'dial', way: 'there' | 'back', node: number) => Fate | undefined = () => undefined;
 
+  /**
+   * Whether a produce request to a topic is never executed again once its sender has the answer. That is so in Kafka: a
+   * connection carries each request once. Other topics have doubles that are worse than Kafka's.
+   */
+  isDoneOnceAnswered: (topic: string) => boolean = () => false;
+
   constructor({ clock, delayMs = () => 0 }: NetworkOptions) {
     this.#clock = clock;
     this.#delayMs = delayMs;
