@@ -8,6 +8,7 @@ import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
+import { overtakeWitnesses } from './overtaken-witness.ts';
 import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
 import { hasSequences, SESSION_MS } from './setting.ts';
 import { TailLosses } from './tail-losses.ts';
@@ -98,6 +99,7 @@ export class Faults implements Disposable {
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
+    if (place.scenario === 'overtaken-witness') overtakeWitnesses(place);
     if (place.scenario === 'take-over') {
       this.#takeOvers = new TakeOvers(place, this.#clients, {
         hosts: () => this.#slots.flatMap(({ host }) => host ?? []),

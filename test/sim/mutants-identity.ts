@@ -153,6 +153,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the next witness under the key of one without a response',
+    scenario: 'overtaken-witness',
     patches: [
       patch(
         'src/identity/identity.ts',
@@ -163,12 +164,14 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a claim witnessed again under the key of one without a response',
+    scenario: 'overtaken-witness',
     patches: [
       patch('src/identity/identity.ts', 'silentWrites: attempt.silentWrites + 1', 'silentWrites: attempt.silentWrites'),
     ],
   },
   {
     name: 'the own witness without a response taken for a rival',
+    scenario: 'overtaken-witness',
     patches: [patch('src/identity/witness.ts', ' && !isOfTerm(other, own)', '')],
   },
   {

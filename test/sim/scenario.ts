@@ -6,6 +6,7 @@ export const SCENARIOS = {
   'etcd-loss': 'etcd is rolled back, to a backup or to nothing',
   'late-witness': 'etcd is rolled back while the witness of a reservation is in flight',
   'slow-readers': 'etcd is rolled back while readers of the witness topic are behind',
+  'overtaken-witness': 'witnesses of reservations arrive after later ones',
   'lost-claim': 'etcd loses the claim of a worker ID, while other workers acquire one',
   retention: 'the ledger is trimmed at the worst offsets and times',
   aging: 'requests and entries are trimmed by age, with the required retention',
@@ -34,6 +35,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['growth', 0.05],
   ['lost-requests', 0.06],
   ['cut-off', 0.04],
+  ['overtaken-witness', 0.03],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
