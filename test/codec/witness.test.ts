@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { sealKey, sealValue, WitnessTable, witnessKey, witnessValue } from '../../src/codec/witness.ts';
+import { sealKey, sealValue, WitnessTable, witnessHeaders, witnessKey, witnessValue } from '../../src/codec/witness.ts';
 import { ticks } from '../../src/core/units.ts';
 
 const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
@@ -11,6 +11,7 @@ const WITNESS = {
   leaseId: 2n ** 63n - 1n,
   ticks: ticks(13_190_700_000),
   modRevision: 2n ** 63n - 1n,
+  layout: { layoutFingerprint: '0123456789abcdef', epochMs: 1_767_225_600_000 },
 };
 
 /** A table of datacenter 4 with these records applied. */
@@ -25,15 +26,39 @@ describe('a witness', () => {
   it('has these bytes', () => {
     expect(witnessKey(4, WITNESS).toString('latin1')).toBe(`4/${UUID}/7/812/9223372036854775807`);
     expect(witnessValue(WITNESS).toString('latin1')).toBe('1 13190700000 9223372036854775807');
+    expect(witnessHeaders(WITNESS)).toEqual({ layout: '1 0123456789abcdef 1767225600000' });
     expect(sealKey(4).toString('latin1')).toBe('4');
     expect(sealValue(UUID).toString('latin1')).toBe(`1 ${UUID}`);
   });
 
   it('round-trips', () => {
     const table = new WitnessTable(4);
-    table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS));
+    const headers = { layout: Buffer.from(witnessHeaders(WITNESS).layout ?? '') };
+    table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS), headers);
     table.apply(sealKey(4), sealValue(OTHER));
     expect(table.view()).toEqual({ seal: OTHER, witnesses: [WITNESS], unreadable: [] });
+  });
+
+  it('has the same key and value with and without a layout, so that the release before reads it', () => {
+    const { layout: _, ...before } = WITNESS;
+    expect([witnessKey(4, WITNESS), witnessValue(WITNESS)]).toEqual([witnessKey(4, before), witnessValue(before)]);
+    expect(witnessHeaders({ layout: undefined })).toEqual({});
+    const table = new WitnessTable(4);
+    table.apply(witnessKey(4, before), witnessValue(before), { other: Buffer.from('x') });
+    expect(table.view().witnesses).toEqual([{ ...before, layout: undefined }]);
+  });
+
+  it.each([
+    ['another version', '2 0123456789abcdef 5'],
+    ['a fingerprint in capitals', '1 0123456789ABCDEF 5'],
+    ['an epoch that is not exact', `1 0123456789abcdef ${2 ** 53}`],
+    ['no epoch', '1 0123456789abcdef'],
+    ['two layouts', ['1 0123456789abcdef 5', '1 0123456789abcdef 6']],
+  ])('is unreadable with %s in its header', (_what, text) => {
+    const table = new WitnessTable(4);
+    const layout = Array.isArray(text) ? text.map((one) => Buffer.from(one)) : Buffer.from(text);
+    table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS), { layout });
+    expect(table.view()).toMatchObject({ witnesses: [], unreadable: [{ key: String(witnessKey(4, WITNESS)) }] });
   });
 
   it('without a lease, as earlier releases wrote it, has its earlier key', () => {
@@ -60,6 +85,13 @@ describe('a witness', () => {
     ['a revision above 64 bits', { modRevision: 2n ** 63n }],
   ])('with %s has no value', (_what, change) => {
     expect(() => witnessValue({ ...WITNESS, ...change })).toThrow(RangeError);
+  });
+
+  it.each([
+    ['a fingerprint that is none', { layoutFingerprint: 'none', epochMs: 0 }],
+    ['an epoch before 1970', { layoutFingerprint: '0123456789abcdef', epochMs: -1 }],
+  ])('with %s has no headers', (_what, layout) => {
+    expect(() => witnessHeaders({ layout })).toThrow(RangeError);
   });
 
   it("can't be written without a UUID", () => {

@@ -359,7 +359,12 @@ describe('acquiring a worker ID', () => {
     const { uuid } = descriptorOf();
     const leaseId = stage.etcd.peek(keys.owner(0))?.leaseId;
     expect(written).toEqual([
-      { put: { uuid, workerId: 0, fence: revision, leaseId, ticks: stage.ceiling(0).ticks, modRevision: revision } },
+      {
+        put: {
+          ...{ uuid, workerId: 0, fence: revision, leaseId, layout: descriptorOf() },
+          ...{ ticks: stage.ceiling(0).ticks, modRevision: revision },
+        },
+      },
     ]);
     expect(host.authority().ok).toBe(false);
     acknowledged.resolve();

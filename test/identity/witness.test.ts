@@ -2,9 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { encodeDescriptor } from '../../src/codec/descriptor.ts';
 import type { Witness } from '../../src/codec/witness.ts';
+import type { LayoutReference } from '../../src/core/find-layout.ts';
+import { presetLayout } from '../../src/core/presets.ts';
 import { ticks } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { WitnessPort } from '../../src/identity/ports.ts';
+import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
+import { nameOf, requireNoRival } from '../../src/identity/witness.ts';
 import { descriptorOf, type Host, keys, Stage, timing } from './stage.ts';
 
 const OTHER = 'ffffffff-89ab-4cde-8f01-23456789abcd';
@@ -151,6 +154,131 @@ describe('an acquire', () => {
     await expect(host.identity.release().then(() => host.identity.acquire())).rejects.toMatchObject({
       code: 'NAMESPACE_DAMAGED',
     });
+  });
+});
+
+const JS_SAFE = presetLayout('js-safe');
+const OTHER_LAYOUT = { layoutFingerprint: JS_SAFE.fingerprint, epochMs: JS_SAFE.epochMs };
+
+/** A witness of worker ID 2 at tick 1, which no ceiling can contradict. */
+const witnessOf = (layout: LayoutReference | undefined, of = uuid): WitnessEntry => ({
+  put: { uuid: of, workerId: 2, fence: 0n, leaseId: 0n, ticks: ticks(0), modRevision: 1n, layout },
+});
+
+describe('a witness of another layout than the one that is configured', () => {
+  it('excludes every worker, and the message names both layouts, the record and what to set', async () => {
+    const stage = await used();
+    stage.witness.land([witnessOf(OTHER_LAYOUT)]);
+    const host = await stage.host({ namespace: namespaceOf() });
+    const before = stage.etcd.revision;
+    const refusal = {
+      code: 'NAMESPACE_MISMATCH',
+      message: expect.stringMatching(
+        new RegExp(`default .*'4/${uuid}/2/0'.* js-safe .*Set LAYOUT, LAYOUT_EPOCH_MS.*ETCD_PREFIX and ID_SPACE`),
+      ),
+    };
+    await expect(host.identity.acquire()).rejects.toMatchObject(refusal);
+    await expect(stage.open()).rejects.toMatchObject(refusal);
+    expect(stage.etcd.revision).toBe(before);
+  });
+
+  it('excludes a worker from an etcd that was wiped, before anybody rebuilds under the wrong layout', async () => {
+    const stage = new Stage();
+    stage.witness.land([witnessOf(OTHER_LAYOUT)]);
+    await expect(stage.open()).rejects.toMatchObject({ code: 'NAMESPACE_MISMATCH' });
+    expect(stage.etcd.range(keys.root).kvs).toEqual([]);
+  });
+
+  it('does not count once a rebuild has voided it', async () => {
+    const stage = await Stage.open();
+    stage.witness.land([{ seal: uuid }, witnessOf(OTHER_LAYOUT, OTHER)]);
+    const host = await stage.host();
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  });
+
+  it('is not suspected where an earlier release wrote no layout', async () => {
+    const stage = await used();
+    stage.witness.land([witnessOf(undefined)]);
+    const host = await stage.host();
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+  });
+});
+
+/** A host whose writes to the witness topic get no response while `silent` is set, and land when `land` is called. */
+async function silentHost() {
+  const stage = await Stage.open();
+  const port = stage.witness.port();
+  const underWay: (readonly WitnessEntry[])[] = [];
+  const at = { silent: false };
+  const write = async (entries: readonly WitnessEntry[]) => {
+    if (!at.silent) return await port.write(entries);
+    underWay.push(entries);
+    throw new IdallocError('KAFKA_UNAVAILABLE', 'no response');
+  };
+  const host = await stage.host({ witness: { ...port, write } });
+  const beat = async () => {
+    stage.pass(timing.heartbeatMs);
+    return await host.identity.heartbeat();
+  };
+  const land = () => {
+    for (const entries of underWay.splice(0).reverse()) stage.witness.land(entries);
+  };
+  const highest = () => Math.max(...stage.witness.compacted().witnesses.map((witness) => witness.ticks));
+  return { stage, host, at, beat, land, highest };
+}
+
+describe('what compaction leaves of the witness topic', () => {
+  it('is not below the reservation in use when writes of heartbeats land late, in any order', async () => {
+    const { host, at, beat, land, highest } = await silentHost();
+    await host.identity.acquire();
+    for (const silent of [false, true, true, false, true, false]) {
+      at.silent = silent;
+      expect(await beat()).toMatchObject({ kind: silent ? 'failed' : 'held' });
+    }
+    land();
+    expect(highest()).toBe(reservedTo(host));
+    expect(await beat()).toEqual({ kind: 'held' });
+    expect(highest()).toBe(reservedTo(host));
+  });
+
+  it('is not below it when the write of the claim lands after those of heartbeats', async () => {
+    const { host, at, beat, land, highest } = await silentHost();
+    at.silent = true;
+    expect(await host.identity.acquire()).toMatchObject({ kind: 'failed' });
+    at.silent = false;
+    expect(await host.identity.acquire()).toEqual({ kind: 'held' });
+    expect(await beat()).toEqual({ kind: 'held' });
+    land();
+    expect(highest()).toBe(reservedTo(host));
+  });
+
+  it('has one witness of a worker ID again, two heartbeats after its late ones', async () => {
+    const { stage, host, at, beat, land } = await silentHost();
+    await host.identity.acquire();
+    at.silent = true;
+    for (const _ of [1, 2, 3]) expect(await beat()).toMatchObject({ kind: 'failed' });
+    at.silent = false;
+    land();
+    for (const _ of [1, 2]) expect(await beat()).toEqual({ kind: 'held' });
+    expect(stage.witness.compacted().witnesses).toMatchObject([{ workerId: 0, ticks: reservedTo(host) }]);
+  });
+
+  it('stays under one key while every write gets a response', async () => {
+    const { stage, host, beat } = await silentHost();
+    await host.identity.acquire();
+    for (const _ of [1, 2, 3]) expect(await beat()).toEqual({ kind: 'held' });
+    const written = stage.witness.log.filter(({ value }) => value !== null).map(({ key }) => String(key));
+    expect([written.length, new Set(written).size]).toEqual([4, 1]);
+  });
+
+  it('is under keys that the largest lease can be followed by', () => {
+    const own = { uuid, workerId: 0, fence: 7n, leaseId: 2n ** 63n - 1n, silentWrites: 2, from: 5 };
+    expect(nameOf(own)).toEqual({ uuid, workerId: 0, fence: 7n, leaseId: 1n });
+    const earlier = { uuid, workerId: 0, fence: 7n, ticks: ticks(9), modRevision: 8n };
+    const viewOf = (leaseId: bigint) => ({ seal: undefined, unreadable: [], witnesses: [{ ...earlier, leaseId }] });
+    for (const leaseId of [own.leaseId, 0n, 1n]) expect(() => requireNoRival(viewOf(leaseId), own)).not.toThrow();
+    for (const leaseId of [own.leaseId - 1n, 2n])
+      expect(() => requireNoRival(viewOf(leaseId), own)).toThrow(/RESTORED|rolled back/);
   });
 });
 

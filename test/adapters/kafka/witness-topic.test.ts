@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WitnessFollower, WitnessReader } from '../../../src/adapters/kafka/witness-reader.ts';
 import { WitnessTopic } from '../../../src/adapters/kafka/witness-topic.ts';
-import { witnessKey, witnessValue } from '../../../src/codec/witness.ts';
+import { witnessHeaders, witnessKey, witnessValue } from '../../../src/codec/witness.ts';
 import { ticks } from '../../../src/core/units.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
@@ -19,8 +19,13 @@ const witness = (fence: bigint) => ({
   leaseId: 3n,
   ticks: ticks(5),
   modRevision: fence,
+  layout: { layoutFingerprint: '0123456789abcdef', epochMs: 7 },
 });
-const record = (fence: bigint) => ({ key: witnessKey(4, witness(fence)), value: witnessValue(witness(fence)) });
+const record = (fence: bigint) => ({
+  key: witnessKey(4, witness(fence)),
+  value: witnessValue(witness(fence)),
+  headers: { layout: Buffer.from(witnessHeaders(witness(fence)).layout ?? '') },
+});
 
 let stage: LoopStage;
 let tail: Tail;
@@ -78,11 +83,11 @@ describe('a write', () => {
     );
     expect(view).toEqual({ seal: UUID, witnesses: [witness(1n)], unreadable: [] });
     const written = recordsOf(log().batches()[1] as Buffer);
-    expect(written.map(({ key, value }) => [String(key), value && String(value)])).toEqual([
-      [`4/${UUID}/7/1/3`, '1 5 1'],
-      [`4/${UUID}/7/9/3`, null],
-      ['4', `1 ${UUID}`],
-      ['4/x', null],
+    expect(written.map(({ key, value, headers }) => [String(key), value && String(value), headers])).toEqual([
+      [`4/${UUID}/7/1/3`, '1 5 1', { layout: Buffer.from('1 0123456789abcdef 7') }],
+      [`4/${UUID}/7/9/3`, null, {}],
+      ['4', `1 ${UUID}`, {}],
+      ['4/x', null, {}],
     ]);
     expect(stage.produces.map(({ request, lane }) => [request.acks, lane])).toEqual([[-1, 'append']]);
   });
@@ -188,7 +193,7 @@ describe('an unreadable record', () => {
 describe('the follower', () => {
   it('accepts gaps, and ignores repeated records', async () => {
     const alone = new WitnessFollower(4);
-    const at = (offset: number, fence: bigint) => ({ offset, ...record(fence), headers: {} });
+    const at = (offset: number, fence: bigint) => ({ offset, ...record(fence) });
     const over = new AbortController();
     const reached = [5, 9].map((offset) => alone.reached(offset, over.signal));
     alone.deliver([at(0, 1n), at(7, 2n)], 8);
