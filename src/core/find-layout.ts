@@ -22,7 +22,10 @@ export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text
   if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > MAX_EPOCH_MS) return undefined;
   const fits = (layout: Layout | undefined) =>
     layout?.fingerprint === layoutFingerprint && layout.epochMs === epochMs ? layout : undefined;
-  for (const name of Object.keys(PRESETS) as PresetName[]) {
+  const names = Object.keys(PRESETS) as PresetName[];
+  // Presets differ by their epochs alone, too: the one that was published with this epoch has its name.
+  const published = names.filter((name) => PRESETS[name].epochMs === epochMs);
+  for (const name of [...published, ...names]) {
     const found = fits(presetLayout(name, { epochMs }));
     if (found !== undefined) return found;
   }

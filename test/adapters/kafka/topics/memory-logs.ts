@@ -79,6 +79,12 @@ export class MemoryLogs {
     return this;
   }
 
+  /** Appends a record with this value. */
+  record(topic: string, partition: number, value: Buffer): this {
+    this.#put(this.#log(topic, partition), encodeBatch([{ key: null, value }], this.runtime.wallMs()), 1);
+    return this;
+  }
+
   /** Appends the end of a transaction, which takes up an offset but is not a record. */
   marker(topic: string, partition: number): this {
     const bytes = encodeBatch([{ key: Buffer.from([0, 0, 0, 1]), value: Buffer.alloc(6) }], this.runtime.wallMs());
