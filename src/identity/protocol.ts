@@ -7,7 +7,7 @@ import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
 import type { Attempt, Swap, Term } from './term.ts';
-import { nameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
+import { keyNameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
 /** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
 const MAX_DROPS = 500;
@@ -106,7 +106,7 @@ export async function withWitness({ witness }: IdentitySettings, term: Term): Pr
   const { descriptor } = term.namespace;
   if (stored.ticks === reservation.to) return term;
   const own = { uuid: descriptor.uuid, workerId, fence, leaseId, silentWrites, from: reservation.from };
-  const name = nameOf(own);
+  const name = keyNameOf(own);
   const put: WitnessEntry = {
     put: { ...name, ticks: stored.ticks, modRevision: stored.modRevision, layout: descriptor },
   };

@@ -71,7 +71,7 @@ export interface NewReservation extends WitnessName {
 }
 
 /** The name under which a reservation is written: no earlier write under it can land after this one. */
-export function nameOf({ uuid, workerId, fence, leaseId, silentWrites }: NewReservation): WitnessName {
+export function keyNameOf({ uuid, workerId, fence, leaseId, silentWrites }: NewReservation): WitnessName {
   return { uuid, workerId, fence, leaseId: BigInt.asUintN(LEASE_BITS, leaseId + BigInt(silentWrites)) };
 }
 

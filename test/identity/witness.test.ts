@@ -7,7 +7,7 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { ticks } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
-import { nameOf, requireNoRival } from '../../src/identity/witness.ts';
+import { keyNameOf, requireNoRival } from '../../src/identity/witness.ts';
 import { descriptorOf, type Host, keys, Stage, timing } from './stage.ts';
 
 const OTHER = 'ffffffff-89ab-4cde-8f01-23456789abcd';
@@ -273,7 +273,7 @@ describe('what compaction leaves of the witness topic', () => {
 
   it('is under keys that the largest lease can be followed by', () => {
     const own = { uuid, workerId: 0, fence: 7n, leaseId: 2n ** 63n - 1n, silentWrites: 2, from: 5 };
-    expect(nameOf(own)).toEqual({ uuid, workerId: 0, fence: 7n, leaseId: 1n });
+    expect(keyNameOf(own)).toEqual({ uuid, workerId: 0, fence: 7n, leaseId: 1n });
     const earlier = { uuid, workerId: 0, fence: 7n, ticks: ticks(9), modRevision: 8n };
     const viewOf = (leaseId: bigint) => ({ seal: undefined, unreadable: [], witnesses: [{ ...earlier, leaseId }] });
     for (const leaseId of [own.leaseId, 0n, 1n]) expect(() => requireNoRival(viewOf(leaseId), own)).not.toThrow();

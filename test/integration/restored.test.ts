@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
+import { witnessKey, witnessValue } from '../../src/codec/witness.ts';
 import type { Followed } from '../support/followed.ts';
 import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
 import { ownServers } from '../support/own-servers.ts';
@@ -15,6 +16,27 @@ const servers = await ownServers({ kafka: true });
 async function ask(realm: Realm, replies: Followed, correlationId: string, count = 1_000): Promise<readonly bigint[]> {
   await realm.send([{ correlationId, count }]);
   return expandIds(await replies.batch(correlationId));
+}
+
+/** A rebuild under another layout is refused for what the witness topic says and, with witnesses of an earlier release, the ledger. */
+async function expectOneLayout(realm: Realm): Promise<void> {
+  const mistaken = () => runIdalloc(['namespace', 'rebuild', '--yes'], { ...realm.env, LAYOUT: 'twitter-2010' });
+  const refusal = (what: string) =>
+    expect.stringMatching(
+      new RegExp(`^NAMESPACE_MISMATCH: Layout twitter-2010 .*${what}.* in layout default .*LAYOUT_EPOCH_MS`),
+    );
+  expect(await mistaken()).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: refusal('the witness topic has a reservation'),
+  });
+  const before = (await realm.withWitness()).map((one) => ({
+    key: witnessKey(realm.datacenterId, one),
+    value: witnessValue(one),
+  }));
+  await realm.sendRaw(before, realm.witnessTopic);
+  const what = `the ledger '${realm.ledgerTopic}' has batches of datacenter ${realm.datacenterId}`;
+  expect(await mistaken()).toMatchObject({ code: 1, stdout: '', stderr: refusal(what) });
 }
 
 test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
@@ -62,6 +84,7 @@ test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
       expect(alarms.map(({ error }) => error)).toEqual([expect.stringMatching(/run 'idalloc namespace rebuild'/)]);
     }
 
+    if (harm === 'wiped') await expectOneLayout(realm);
     const refused = await runIdalloc(['namespace', 'rebuild'], realm.env);
     expect(refused).toMatchObject({ code: 1, stdout: '' });
     expect(refused.stderr).toContain('NOT_CONFIRMED');

@@ -13,7 +13,8 @@ Examples:
 
 const REBUILD_HELP = `
 For workers that refuse with RESTORED or NAMESPACE_DAMAGED. First stop all others of the datacenter. Run it with the
-workers' variables: LAYOUT, pool, RESERVATION_MS, topics. It can't be undone.
+workers' variables: LAYOUT, pool, RESERVATION_MS, topics. It can't be undone. It refuses while a ledger or the witness topic has
+IDs of this datacenter in another layout: IDs of two layouts can be equal.
 
 Every ceiling is raised a reservation above the highest ID in the ledgers, all ceilings, all witnesses and the current time.
 If that time does not fit what was found, you have to confirm it. If the command is interrupted, run it again.
