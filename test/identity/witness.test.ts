@@ -204,15 +204,28 @@ describe('a witness of another layout than the one that is configured', () => {
   });
 });
 
+/** What becomes of a write: it is answered, or it is not and lands after the write with this number, or with the last ones. */
+type Fate = 'answered' | number;
+
+/** Every history of so many writes. */
+function historiesOf(writes: number, from = 0): Fate[][] {
+  if (from === writes) return [[]];
+  const fates: Fate[] = ['answered', ...Array.from({ length: writes - from }, (_, i) => from + i), writes];
+  return historiesOf(writes, from + 1).flatMap((rest) => fates.map((fate) => [fate, ...rest]));
+}
+
 /** A host whose writes to the witness topic get no response while `silent` is set, and land when `land` is called. */
 async function silentHost() {
   const stage = await Stage.open();
   const port = stage.witness.port();
-  const underWay: (readonly WitnessEntry[])[] = [];
+  const underWay = new Map<number, readonly WitnessEntry[]>();
   const at = { silent: false };
+  let writes = -1; // the claim's
   const write = async (entries: readonly WitnessEntry[]) => {
+    const number = writes;
+    writes += 1;
     if (!at.silent) return await port.write(entries);
-    underWay.push(entries);
+    underWay.set(number, entries);
     throw new IdallocError('KAFKA_UNAVAILABLE', 'no response');
   };
   const host = await stage.host({ witness: { ...port, write } });
@@ -220,25 +233,35 @@ async function silentHost() {
     stage.pass(timing.heartbeatMs);
     return await host.identity.heartbeat();
   };
-  const land = () => {
-    for (const entries of underWay.splice(0).reverse()) stage.witness.land(entries);
+  /** Lets these writes land, the last one first; by default all that are under way. */
+  const land = (which = [...underWay.keys()]) => {
+    for (const number of which.toReversed()) {
+      stage.witness.land(underWay.get(number) ?? []);
+      underWay.delete(number);
+    }
   };
   const highest = () => Math.max(...stage.witness.compacted().witnesses.map((witness) => witness.ticks));
   return { stage, host, at, beat, land, highest };
 }
 
 describe('what compaction leaves of the witness topic', () => {
-  it('is not below the reservation in use when writes of heartbeats land late, in any order', async () => {
-    const { host, at, beat, land, highest } = await silentHost();
-    await host.identity.acquire();
-    for (const silent of [false, true, true, false, true, false]) {
-      at.silent = silent;
-      expect(await beat()).toMatchObject({ kind: silent ? 'failed' : 'held' });
+  it('is never below the reservation in use, whichever of four writes get no response and whenever these land', async () => {
+    const histories = historiesOf(4);
+    expect(histories).toHaveLength(360);
+    for (const fates of histories) {
+      const { host, at, beat, land, highest } = await silentHost();
+      await host.identity.acquire();
+      for (const [now, fate] of fates.entries()) {
+        at.silent = fate !== 'answered';
+        expect(await beat()).toMatchObject({ kind: at.silent ? 'failed' : 'held' });
+        land(fates.flatMap((lands, write) => (lands === now ? [write] : [])));
+        expect(highest(), `after write ${now} of ${fates}`).toBeGreaterThanOrEqual(reservedTo(host) ?? 0);
+      }
+      at.silent = false;
+      expect(await beat()).toEqual({ kind: 'held' });
+      land();
+      expect(highest(), `in the end of ${fates}`).toBe(reservedTo(host));
     }
-    land();
-    expect(highest()).toBe(reservedTo(host));
-    expect(await beat()).toEqual({ kind: 'held' });
-    expect(highest()).toBe(reservedTo(host));
   });
 
   it('is not below it when the write of the claim lands after those of heartbeats', async () => {
