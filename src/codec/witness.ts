@@ -74,7 +74,7 @@ export function witnessKey(datacenterId: number, { uuid, workerId, fence, leaseI
   return Buffer.from(key, 'latin1');
 }
 
-/** Identifies the term of a witness. */
+/** Identifies the record of a witness. */
 export type WitnessName = Pick<Witness, 'uuid' | 'workerId' | 'fence' | 'leaseId'>;
 
 /** The record value of a witness. RangeError for one that could not be read back. */

@@ -221,11 +221,9 @@ async function replaceWitnesses(
   revisions: ReadonlyMap<number, bigint>,
 ): Promise<void> {
   const { uuid, pool } = wanted;
+  const reserved = { uuid, fence: 0n, leaseId: 0n, ticks: floor, layout: wanted };
   const puts = poolIds(pool).map((workerId) => ({
-    put: {
-      ...{ uuid, workerId, fence: 0n, leaseId: 0n, ticks: floor, layout: wanted },
-      modRevision: revisions.get(workerId) ?? 0n,
-    },
+    put: { ...reserved, workerId, modRevision: revisions.get(workerId) ?? 0n },
   }));
   let view = await witness.read();
   for (let from = 0; from < puts.length; from += WITNESSES) {

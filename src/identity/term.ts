@@ -27,6 +27,7 @@ export interface Attempt {
   /** The ceiling that was found: our reservation begins here, never at our own clock. */
   readonly from: Ticks;
   readonly swap: Swap;
+  /** As in the term. */
   readonly silentWrites: number;
 }
 

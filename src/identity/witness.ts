@@ -43,7 +43,7 @@ export function requireUnused(view: WitnessView, wanted: Descriptor): void {
 
 /**
  * Throws NAMESPACE_MISMATCH for a witness of another layout: its ticks are other times, and IDs of two layouts can be equal.
- * Which witnesses count decides the caller.
+ * The caller decides which witnesses count.
  */
 export function requireSameLayout(witnesses: readonly Witness[], wanted: Descriptor): void {
   const other = witnesses.find(({ layout }) => layout && layout.layoutFingerprint !== wanted.layoutFingerprint);

@@ -142,7 +142,7 @@ function resentHeaders({ record, resent }: Original): NonNullable<NewRecord['hea
   return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: String(resent + 1) });
 }
 
-/** Retries only if the brokers certainly did not append the record: it must not be appended twice. */
+/** Retries only what can't be appended later. A second copy is harmless: its correlation ID was decided by the first one. */
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };

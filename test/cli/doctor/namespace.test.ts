@@ -73,6 +73,13 @@ describe('the check of a namespace', () => {
       state: 'fault',
       fix: expect.stringMatching(/LAYOUT_EPOCH_MS/),
     });
+    const layout = { layoutFingerprint: config.layout.fingerprint, epochMs: config.layout.epochMs };
+    const named = { ...USED, witnesses: USED.witnesses.map((witness) => ({ ...witness, layout })) };
+    expect(judged(WIPED, named, other), 'in the witness topic').toMatchObject({
+      state: 'fault',
+      detail: expect.stringMatching(/^NAMESPACE_MISMATCH: /),
+      fix: expect.stringMatching(/LAYOUT_EPOCH_MS/),
+    });
     const lacking = { ...there(), ceilings: new Map([...there().ceilings].slice(0, 1)) };
     expect(judged(lacking, USED)).toMatchObject({ state: 'fault', fix: expect.stringMatching(/namespace rebuild/) });
   });
