@@ -25,6 +25,8 @@ interface Binding {
 
 export interface Bindings {
   readonly claim: Binding;
+  /** The partition count, which is among the own ones. */
+  readonly count: Binding;
   readonly own: readonly Binding[];
 }
 
@@ -61,6 +63,15 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
       `Datacenter ${datacenterId} of the ID space '${idSpace}' belongs to the namespace ${stored} of this etcd, and ` +
       `${root} would allocate the same IDs: set ETCD_PREFIX to that namespace's, or set another DATACENTER_ID.`,
   };
+  const count: Binding = {
+    key: `${root}request-topics/${requests}/partitions`,
+    value: String(requestPartitions),
+    refusal: (stored) =>
+      `The request topic '${requests}' was created with ${stored} partitions, but REQUEST_PARTITIONS is ${requestPartitions}: ` +
+      'the count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
+      `Set REQUEST_PARTITIONS=${stored}. For more partitions, or after partitions were added, create a second pair of ` +
+      'topics: docs/how-to/pair-of-topics.md.',
+  };
   const own: readonly Binding[] = [
     {
       key: `${root}id-space`,
@@ -68,15 +79,7 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
       refusal: (stored) =>
         `The namespace ${root} belongs to the ID space '${stored}', but ID_SPACE is '${idSpace}': set ID_SPACE=${stored}.`,
     },
-    {
-      key: `${root}request-topics/${requests}/partitions`,
-      value: String(requestPartitions),
-      refusal: (stored) =>
-        `The request topic '${requests}' was created with ${stored} partitions, but REQUEST_PARTITIONS is ${requestPartitions}: ` +
-        'the count decides which partition knows the batch of a correlation ID, so known requests would get a second one. ' +
-        `Set REQUEST_PARTITIONS=${stored}. For more partitions, or after partitions were added, create a second pair of ` +
-        'topics: docs/how-to/pair-of-topics.md.',
-    },
+    count,
     {
       key: `${root}request-topics/${requests}/ledger`,
       value: ledger,
@@ -96,7 +99,7 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
         `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a separate group.`,
     },
   ];
-  return { claim, own };
+  return { claim, count, own };
 }
 
 /**
@@ -110,6 +113,14 @@ export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<voi
 /** Like claimDatacenter, but also writes the bindings that are still missing. */
 export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
+}
+
+/** Whether the namespace has this partition count already. Rejects as claimDatacenter does, and writes nothing. */
+export async function isCountBound(etcd: Pick<EtcdPort, 'get'>, { claim, count, own }: Bindings): Promise<boolean> {
+  const all = [claim, ...own];
+  const stored = await etcd.get(all.map(({ key }) => key));
+  requireAgreement(all, stored);
+  return stored.has(count.key);
 }
 
 /** Why these bindings conflict with the stored ones; empty when they do not. */
@@ -129,8 +140,7 @@ async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Bi
   const all = [claim, ...own];
   for (let step = 0; step < MAX_STEPS; step += 1) {
     const stored = await etcd.get(all.map(({ key }) => key));
-    const refusals = refusalsOf(all, stored);
-    if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+    requireAgreement(all, stored);
     const missing = due.filter(({ key }) => !stored.has(key));
     if (missing.length === 0) return;
     const absent = missing.map(({ key }) => ({ key, createRevision: 0n }));
@@ -138,6 +148,11 @@ async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Bi
     await tryTransact(etcd, absent, puts);
   }
   throw new IdallocError('ETCD_UNAVAILABLE', `the bindings of a namespace were not settled in ${MAX_STEPS} steps`);
+}
+
+function requireAgreement(bindings: readonly Binding[], stored: ReadonlyMap<string, KeyValue>): void {
+  const refusals = refusalsOf(bindings, stored);
+  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
 }
 
 function refusalsOf(bindings: readonly Binding[], stored: ReadonlyMap<string, KeyValue>): string[] {

@@ -4,6 +4,7 @@ const KAFKA_RESOURCES = ['login', 'requests', 'ledger', 'witness', 'dead_letters
 export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
 
 const COUNTED_TOPICS = ['requests', 'ledger'] as const;
+const TOPIC_FAULTS = ['TOPIC_INVALID', 'LEDGER_WEAK', 'LEDGER_RETENTION'] as const;
 
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
@@ -23,6 +24,8 @@ export interface Vitals {
   readonly stoppedPartitions: number;
   /** Partitions of a topic beyond those that are served; absent for none. */
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
+  /** Why a worker would not start on the topics as they were when it last looked, but for added partitions. */
+  readonly topicFaults: readonly { readonly code: (typeof TOPIC_FAULTS)[number] }[];
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
   /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
@@ -132,8 +135,14 @@ const GAUGES: readonly VitalGauge[] = [
   closed(
     'topic_added_partitions',
     ['topic', COUNTED_TOPICS],
-    'Partitions that were added to a topic since the worker started, and are not served',
+    'Partitions that were added to a topic, and are not served',
     ({ addedPartitions }, topic) => addedPartitions.get(topic) ?? 0,
+  ),
+  closed(
+    'topic_faults',
+    ['code', TOPIC_FAULTS],
+    'Reasons why a worker would not start on the topics as they are now, by code; running workers look each minute',
+    ({ topicFaults }, code) => topicFaults.filter((fault) => fault.code === code).length,
   ),
   each(
     'partition_state',

@@ -53,9 +53,9 @@ export class LedgerService implements Disposable {
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
-  constructor(context: WorkerContext, { clusterId, partitions }: TopicsReport, tail: Tail) {
+  constructor(context: WorkerContext, { clusterId }: TopicsReport, tail: Tail) {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
-    const { ledger: topic, requests: requestTopic } = config.topics;
+    const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
     this.#context = context;
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };

@@ -10,7 +10,7 @@ export interface PartitionCountsOptions {
   readonly runtime: Pick<Runtime, 'schedule'>;
   readonly log: Log;
   readonly topics: { readonly requests: string; readonly ledger: string };
-  /** The partitions of each of the two topics when this worker started. */
+  /** The partitions of each of the two topics that are served. */
   readonly partitions: number;
   /** Called with TOPIC_INVALID. */
   readonly fail: (error: unknown) => void;
@@ -24,11 +24,11 @@ const COUNTED = ['requests', 'ledger'] as const;
 export type CountedTopic = (typeof COUNTED)[number];
 
 /**
- * Compares the partition counts of the request topic and the ledger with those at the start, and reports a change within
+ * Compares the partition counts of the request topic and the ledger with what is served, and reports a difference within
  * about 11 s.
  *
- * More partitions endanger nothing that is served: homes are computed with the count at the start, by every worker, since
- * none starts with another; a request that moved to another served partition is forwarded home. Only requests in the added
+ * More partitions endanger nothing that is served: homes are computed with the count that is bound in etcd, by every worker,
+ * whenever it started; a request that moved to another served partition is forwarded home. Only requests in the added
  * partitions wait, as nobody reads them. Fewer partitions mean another topic of this name, without what was decided: the
  * worker ends.
  */
@@ -58,8 +58,8 @@ export class PartitionCounts implements Disposable {
     const { topics, partitions } = this.#options;
     const changes = [...this.#added].map(([topic, added]) => changed(topics[topic], partitions + added, partitions));
     if (changes.length === 0) return undefined;
-    const waiting = this.#added.has('requests') ? '; requests in the added partitions wait' : '';
-    return `${changes.join(', ')}: workers keep serving the first ${partitions}, but none can start${waiting}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
+    const waiting = this.#added.has('requests') ? '; requests in the added partitions wait, and nobody reads them' : '';
+    return `${changes.join(', ')}: workers serve the first ${partitions}${waiting}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
   }
 
   async #look(): Promise<void> {

@@ -22,13 +22,13 @@ import { KafkaRefusals } from './kafka-refusals.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
 import { openNumberRequests } from './number-requests.ts';
-import { PartitionCounts } from './partition-counts.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
 import { counting, StatusBoard, type StatusSource, type Totals } from './status.ts';
 import { stepTimer, timedEtcd } from './timing.ts';
 import { waitForTopics } from './topics-check.ts';
+import { TopicsWatch } from './topics-watch.ts';
 import { startWitness } from './witness-service.ts';
 
 export interface WorkerDeps {
@@ -60,7 +60,7 @@ export class Worker implements AsyncDisposable {
   readonly #board: StatusBoard;
   #ledger: LedgerService | undefined;
   #requests: RequestService | undefined;
-  #counts: PartitionCounts | undefined;
+  #topics: TopicsWatch | undefined;
   #stopped: Promise<void> | undefined;
 
   /**
@@ -159,8 +159,7 @@ export class Worker implements AsyncDisposable {
 
   /** What needs an operator although all partitions of this worker are served; undefined for nothing. */
   get warning(): { readonly code: ErrorCode; readonly detail: string } | undefined {
-    const detail = this.#counts?.detail;
-    return detail === undefined ? undefined : { code: 'TOPIC_INVALID', detail };
+    return this.#topics?.warning;
   }
 
   /** The worker's state for the metrics, whatever the gate says. */
@@ -171,7 +170,8 @@ export class Worker implements AsyncDisposable {
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       silent: this.#silent,
       stoppedPartitions: this.stoppedPartitions.length,
-      addedPartitions: this.#counts?.added ?? new Map(),
+      addedPartitions: this.#topics?.added ?? new Map(),
+      topicFaults: this.#topics?.faults ?? [],
       oldestUnread: this.#requests?.oldestUnread ?? [],
       largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
@@ -247,14 +247,13 @@ export class Worker implements AsyncDisposable {
     if (api !== undefined) gate.onChange((reason) => api.gateChanged(reason));
     stack.defer(closeApi);
     stack.defer(() => cluster.close());
-    const report = await waitForTopics({ cluster, config, gate, runtime, log, stop: this.#stop.signal });
+    const { etcd } = environment;
+    const report = await waitForTopics({ cluster, etcd, config, gate, runtime, log, stop: this.#stop.signal });
 
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
     const ledger = stack.use(new LedgerService(this.#context, report, tail));
     this.#ledger = ledger;
-    const { topics } = config;
-    const { partitions } = ledger;
-    this.#counts = stack.use(new PartitionCounts({ cluster, runtime, log, topics, partitions, fail }));
+    this.#topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, fail }));
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released

@@ -1,11 +1,21 @@
 import { FAIR } from '../support/fake-kafka/network.ts';
 import type { Place } from './host.ts';
 import type { Pair } from './pairs.ts';
+import { Rng } from './rng.ts';
 import { keepsItsTime, losesEtcd } from './scenario.ts';
 import { REPLY_TOPICS, WITNESS } from './setting.ts';
 
 /** Join errors that are not caused by the member. */
 const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PROGRESS'] as const;
+
+/** One in so many seeds has partitions that are added by mistake, and when. */
+const SEEDS_WITH_ADDED = 6;
+const ADDED_MS = { from: 2_000, to: 20_000 } as const;
+
+/** Where etcd loses what it has, or has no agreed count, no worker may start on more partitions. */
+function addsPartitions({ world, scenario }: Place): boolean {
+  return world.seed % SEEDS_WITH_ADDED === 2 && scenario !== 'mixed' && !losesEtcd(scenario);
+}
 
 /** Faults of brokers and their data. Only one broker of several has a fault at a time, so that the others can serve. */
 export class BrokerFaults {
@@ -20,6 +30,7 @@ export class BrokerFaults {
       if (call !== 'joinGroup' || this.#refusedJoins === 0 || !world.rng.chance(this.#refusedJoins)) return undefined;
       return world.rng.pick(REFUSALS);
     };
+    if (addsPartitions(place)) this.#addPartitions(new Rng(world.seed));
   }
 
   get actions(): readonly (() => void)[] {
@@ -36,6 +47,22 @@ export class BrokerFaults {
       ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
       () => this.#makeLateTopic(),
     ];
+  }
+
+  /**
+   * An operator adds partitions by mistake, once a worker has an identity: workers that run and those that start serve the ones from
+   * before. The random numbers are its own, so that no other fault of the seed changes.
+   */
+  #addPartitions(rng: Rng): void {
+    const { world, brokers, history } = this.#place;
+    world.after(rng.between(ADDED_MS.from, ADDED_MS.to), () => {
+      if (history.grants.length === 0) return this.#addPartitions(rng);
+      const { ledger, requests, partitions } = rng.pick(brokers.pairs);
+      for (const topic of rng.pick([[requests], [ledger], [requests, ledger]])) {
+        brokers.cluster.growTopic(topic, partitions + 1);
+        world.note(() => `${topic} gets a partition more`);
+      }
+    });
   }
 
   changeWeather(): void {

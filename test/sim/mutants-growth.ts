@@ -1,6 +1,6 @@
 import { type Mutant, patch } from './mutant.ts';
 
-/** Bugs in how two pairs of topics share a namespace and are kept apart. */
+/** Bugs in how pairs of topics share a namespace, are kept apart, and outlast partitions that are added by mistake. */
 export const GROWTH_MUTANTS: readonly Mutant[] = [
   {
     name: 'a group bound to no request topic',
@@ -34,5 +34,9 @@ export const GROWTH_MUTANTS: readonly Mutant[] = [
         `key: \`\${root}partitions\`,`,
       ),
     ],
+  },
+  {
+    name: 'no worker starts after partitions were added',
+    patches: [patch('src/worker/topics-check.ts', 'if (await isCountBound(etcd, bindings)) return report;', '')],
   },
 ];

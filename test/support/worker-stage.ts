@@ -6,7 +6,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
 import type { Outside } from '../../src/worker/environment.ts';
 import { Worker } from '../../src/worker/worker.ts';
-import { FakeEtcd } from '../identity/fake-etcd.ts';
+import { FakeEtcd, type Link } from '../identity/fake-etcd.ts';
 import { fakeKafka } from './fake-kafka/fake-kafka.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { VirtualRuntime } from './virtual-runtime.ts';
@@ -51,7 +51,10 @@ export class WorkerStage {
   readonly logged: string[] = [];
   readonly lines: LogLine[] = [];
   readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());
+  isEtcdAway = false;
   readonly #workers = new Map<string, Worker>();
+
+  readonly #etcdLink: Link = async () => ({ fault: this.isEtcdAway ? 'request lost' : 'pass' });
 
   constructor() {
     for (const { name, partitions, configs } of planTopics(config.topics)) {
@@ -68,7 +71,7 @@ export class WorkerStage {
         deliver: (run) => run(),
         reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`),
       }),
-      etcd: { ...this.etcd.port(), lastError: undefined, close: () => {} },
+      etcd: { ...this.etcd.port(this.#etcdLink), lastError: undefined, close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),

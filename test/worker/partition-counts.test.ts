@@ -70,6 +70,56 @@ test('requests of the partitions from before are still served, over rebalances a
   expect(ended).toBeUndefined();
 });
 
+test.each([
+  ['the request topic', [requests]],
+  ['the ledger', [ledger]],
+  ['both', [requests, ledger]],
+])(
+  'after partitions were added to %s, a worker that starts serves those from before, with the same warning',
+  async (_, grown) => {
+    const known = idsOf('known', 3);
+    await expectReplies(known, 1);
+    for (const topic of grown) grow(topic);
+    await stage.pass(NOTICED_MS);
+    const before = worker.warning;
+    await stage.stop();
+    const successor = stage.start({}, 'successor');
+    await stage.pass(START_MS);
+    expect(successor.unready).toBeUndefined();
+    expect(successor.warning).toEqual(before);
+    expect(errors().map(({ topic }) => topic)).toEqual([...grown, ...grown]);
+    await expectReplies(known, 2);
+    await expectReplies(idsOf('new', 3), 1);
+  },
+);
+
+test('a worker that starts on a topic with added partitions waits for an etcd that is away, and says so', async () => {
+  grow(requests);
+  await stage.stop();
+  stage.isEtcdAway = true;
+  const successor = stage.start();
+  await stage.pass(START_MS);
+  expect(successor.unready).toBe('NO_IDENTITY');
+  expect(stage.logged).toContain('waiting for etcd');
+  stage.isEtcdAway = false;
+  await stage.pass(START_MS);
+  expect(successor.unready).toBeUndefined();
+});
+
+test.each([
+  ['etcd has no count', 3, () => stage.etcd.wipe(), 'TOPIC_INVALID', /has 5 partitions, .* set it to the number/],
+  ['another count is bound', 4, () => {}, 'NAMESPACE_MISMATCH', /Set REQUEST_PARTITIONS=3/],
+])(
+  'no worker starts on more partitions than REQUEST_PARTITIONS where %s',
+  async (_, requestPartitions, change, code, text) => {
+    for (const topic of [requests, ledger]) grow(topic);
+    await stage.stop();
+    change();
+    const { done } = stage.start({ topics: { ...config.topics, requestPartitions } });
+    await expect(stage.runtime.until(done)).rejects.toMatchObject({ code, message: expect.stringMatching(text) });
+  },
+);
+
 test('partitions that were added to the ledger alone are named, and leave no request waiting', async () => {
   grow(ledger);
   await stage.pass(NOTICED_MS);

@@ -65,10 +65,12 @@ export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: n
 }
 
 /** Topics, their retention rules and the ledger's strength, as a worker would judge them at its start. */
-export function judgeTopicReport({ faults, warnings, differences, remedies }: TopicsReport): Check[] {
+export function judgeTopicReport({ faults, added, warnings, differences, remedies }: TopicsReport): Check[] {
   const fix = remedies.join('; ');
   const checks = [
-    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix)),
+    ...[...faults, ...added].map(({ code, message }) =>
+      fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix),
+    ),
     ...warnings.map(({ code, message }) => warn(`topics ${code}`, message, 'for production: three brokers or more')),
     ...(differences.length > 0 ? [warn('topics', differences.join('; '), fix)] : []),
   ];

@@ -146,7 +146,10 @@ export const TOPIC_APIS = {
       topics: resources.map(({ errorCode, resourceName, configEntries }) => ({
         name: resourceName,
         errorCode: errorCodeOf(errorCode),
-        configs: new Map(configEntries.map(({ configName, configValue }) => [configName, configValue ?? ''])),
+        // One without a value is one that the broker does not tell: an empty text is a value, and means something else.
+        configs: new Map(
+          configEntries.flatMap(({ configName, configValue: value }) => (value === null ? [] : [[configName, value]])),
+        ),
       })),
     }),
   }),

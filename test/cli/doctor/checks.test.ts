@@ -18,7 +18,7 @@ import { doctorText } from '../../../src/cli/doctor/doctor-run.ts';
 const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;
 const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, latencyMs: 3 };
-const TOPICS = { partitions: 12, clusterId: 'c', faults: [], warnings: [], differences: [], remedies: [], hidden: [] };
+const TOPICS = { clusterId: 'c', faults: [], added: [], warnings: [], differences: [], remedies: [], hidden: [] };
 const TRACKING = '7F7F0101,,10,1780416300.0,0.000012,0.0,0.0,0.0,0.0,0.0,0.0,0.0,16.0,Normal';
 
 test.each([
@@ -88,6 +88,9 @@ test('topics are judged as a worker does at its start', () => {
   expect(judgeTopicReport(TOPICS)).toMatchObject([{ state: 'ok' }]);
   expect(judgeTopicReport({ ...TOPICS, faults: [lacking], remedies: ['do this'] })).toMatchObject([
     { name: 'topics LEDGER_RETENTION', state: 'fault', fix: 'do this' },
+  ]);
+  expect(judgeTopicReport({ ...TOPICS, added: [{ ...lacking, code: 'TOPIC_INVALID' }] })).toMatchObject([
+    { name: 'topics TOPIC_INVALID', state: 'fault' },
   ]);
   expect(judgeTopicReport({ ...TOPICS, warnings: [{ ...lacking, code: 'LEDGER_WEAK' }] })).toMatchObject([
     { state: 'warn' },

@@ -40,6 +40,8 @@ export class Cluster {
   readonly brokers: ReadonlyMap<number, Broker>;
   /** The throttle time in every answer. */
   throttleMs = 0;
+  /** Denies all clients the configs of topics. */
+  hidesConfigs = false;
   /** Rejects a call before it is served, if it returns a fault. */
   refuses: (call: ApiName, node: number) => KafkaErrorCode | undefined = () => undefined;
   /** Called for each new topic, while it is empty. */
@@ -111,6 +113,16 @@ export class Cluster {
   growTopic(name: string, partitions: number): void {
     this.topics.get(name)?.grow(partitions);
     this.#changed();
+  }
+
+  /** Changes configs of a topic, as far as readers of its configs see. Returns what undoes that. */
+  configure(name: string, changes: Readonly<Record<string, string>>): () => void {
+    const { configs } = this.topics.get(name) as Topic;
+    const before = new Map(configs);
+    for (const [key, value] of Object.entries(changes)) configs.set(key, value);
+    return () => {
+      for (const key of Object.keys(changes)) configs.set(key, before.get(key) as string);
+    };
   }
 
   deleteTopic(name: string): void {

@@ -34,6 +34,7 @@ export function topicHandlers(broker: Broker): Pick<Handlers, keyof typeof TOPIC
       const found = topics.map((name) => {
         const known = broker.view.topics.get(name);
         if (known === undefined) return { name, errorCode: 'UNKNOWN_TOPIC_OR_PARTITION', configs: new Map() };
+        if (cluster.hidesConfigs) return { name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() };
         return { name, configs: known.topic.configs };
       });
       reply.give({ ...throttled(), topics: found });

@@ -33,7 +33,8 @@ export interface TopicPlace {
 /** A topic; the brokers lead its partitions in turn. */
 export class Topic {
   readonly name: string;
-  readonly configs: ReadonlyMap<string, string>;
+  /** What the topic reports. A change has no effect on its partitions. */
+  readonly configs: Map<string, string>;
   readonly partitions: Partition[] = [];
   readonly #create: (number: number) => Partition;
 

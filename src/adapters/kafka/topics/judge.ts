@@ -1,7 +1,10 @@
 import {
+  durationOf,
   type FoundTopic,
+  isNeverCleaned,
   LEDGER_MARGIN_MS,
   MAX_REQUEST_BATCH_BYTES,
+  policiesOf,
   SAFE_IN_SYNC,
   SAFE_REPLICAS,
   type TopicSettings,
@@ -12,130 +15,140 @@ export interface TopicFault {
   readonly message: string;
 }
 
-/**
- * Every reason why a worker must not start on these topics. Faults that can't be avoided with a single broker are separate,
- * as `waivable`; clean-up policy and timestamps can be right on one broker too.
- */
-export function judgeTopics(
-  found: ReadonlyMap<string, FoundTopic>,
-  settings: TopicSettings,
-): { readonly faults: readonly TopicFault[]; readonly waivable: readonly TopicFault[] } {
+/** What is wrong with the topics. */
+interface Verdict {
+  /** No worker may start on these. */
+  readonly faults: readonly TopicFault[];
+  /** Partitions beyond REQUEST_PARTITIONS: a namespace that has that count in etcd serves those from before, a new one none. */
+  readonly added: readonly TopicFault[];
+  /** Faults that can't be avoided with a single broker; clean-up policy and timestamps can be right on one broker too. */
+  readonly waivable: readonly TopicFault[];
+}
+
+/** Every reason why a worker must not start on these topics. */
+export function judgeTopics(found: ReadonlyMap<string, FoundTopic>, settings: TopicSettings): Verdict {
   const faults: TopicFault[] = [];
-  const invalid = (message: string) => faults.push({ code: 'TOPIC_INVALID', message });
   for (const name of [settings.requests, settings.ledger, settings.deadLetters, settings.witness]) {
-    if (!found.has(name)) invalid(`topic '${name}' does not exist: run 'idalloc topics init'`);
+    if (!found.has(name)) faults.push(invalid(`topic '${name}' does not exist: run 'idalloc topics init'`));
   }
   const requests = found.get(settings.requests);
   const ledger = found.get(settings.ledger);
   const witness = found.get(settings.witness);
-  if (requests !== undefined) requestFaults(requests, settings).forEach(invalid);
+  const pair = [requests, ledger].filter((topic) => topic !== undefined);
+  const countFaults = (isFault: (topic: FoundTopic) => boolean) =>
+    pair.filter(isFault).map((topic) => invalid(otherCount(topic, settings)));
+  faults.push(...countFaults(({ partitions }) => partitions < settings.requestPartitions));
+  if (requests !== undefined) faults.push(...requestFaults(requests).map(invalid));
   for (const topic of [requests, found.get(settings.deadLetters)]) {
-    if (topic?.configs.get('cleanup.policy')?.split(',').includes('compact')) {
-      invalid(
-        `topic '${topic.name}' must have cleanup.policy=delete: compaction removes or rejects records that must be read`,
-      );
-    }
+    if (topic === undefined || !policiesOf(topic).includes('compact')) continue;
+    const why = 'compaction removes or rejects records that must be read';
+    faults.push(invalid(`topic '${topic.name}' must have cleanup.policy=delete: ${why}`));
   }
-  if (witness !== undefined) witnessFaults(witness).forEach(invalid);
-  const waivable = [ledger, witness].flatMap((topic) =>
-    topic === undefined ? [] : weaknesses(topic, settings.allowWeakLedger),
-  );
-  if (ledger === undefined) return { faults, waivable };
-  if (requests !== undefined && ledger.partitions !== requests.partitions) {
-    invalid(
-      `'${ledger.name}' has ${ledger.partitions} partitions, '${requests.name}' ${requests.partitions}: they must be equal`,
-    );
-  }
-  faults.push(...ledgerFaults(ledger));
-  if (requests !== undefined) faults.push(...retentionFaults(ledger, requests));
-  return { faults, waivable };
+  if (witness !== undefined) faults.push(...witnessFaults(witness).map(invalid));
+  if (ledger !== undefined) faults.push(...ledgerFaults(ledger).map(weak));
+  if (ledger !== undefined && requests !== undefined) faults.push(...retentionFaults(ledger, requests).map(forgetful));
+  return {
+    faults,
+    added: countFaults(({ partitions }) => partitions > settings.requestPartitions),
+    waivable: [ledger, witness].flatMap((topic) =>
+      topic === undefined ? [] : weaknesses(topic, settings.allowWeakLedger).map(weak),
+    ),
+  };
 }
 
-function requestFaults(topic: FoundTopic, settings: TopicSettings): string[] {
-  const faults: string[] = [];
-  if (topic.partitions !== settings.requestPartitions) {
-    faults.push(
-      `topic '${topic.name}' has ${topic.partitions} partitions, but REQUEST_PARTITIONS is ${settings.requestPartitions}: ` +
-        "set it to the number that the topic was created with; a topic with added partitions can't be served: create a second pair of topics, see docs/how-to/pair-of-topics.md",
-    );
-  }
-  // Any producer may send requests. A compressed batch within the broker's limit can decompress to more than a worker
-  // reads: its requests would become dead letters without their records. On the other topics it is only a difference.
-  const compression = topic.configs.get('compression.type');
-  if (compression !== 'uncompressed') {
-    faults.push(`topic '${topic.name}' must have compression.type=uncompressed, not ${compression}`);
-  }
-  const stamps = topic.configs.get('message.timestamp.type');
-  if (stamps !== 'LogAppendTime') {
-    faults.push(
-      `topic '${topic.name}' must have message.timestamp.type=LogAppendTime, not ${stamps}: the age of a request must not depend on its sender's clock`,
-    );
-  }
-  const limit = numberOf(topic, 'max.message.bytes');
-  if (!(limit <= MAX_REQUEST_BATCH_BYTES)) {
-    faults.push(
-      `topic '${topic.name}' must have max.message.bytes of at most ${MAX_REQUEST_BATCH_BYTES}, not ${limit}`,
-    );
-  }
-  return faults;
+function otherCount({ name, partitions }: FoundTopic, { requestPartitions: served }: TopicSettings): string {
+  const message = `topic '${name}' has ${partitions} partitions, but REQUEST_PARTITIONS is ${served}: set it to the number that request topic and ledger were created with`;
+  if (partitions < served) return message;
+  return `${message}; if that is ${served}, partitions were added since, and workers serve the first ${served} only: create a second pair of topics, see docs/how-to/pair-of-topics.md`;
+}
+
+function requestFaults(topic: FoundTopic): string[] {
+  const limit = 'max.message.bytes';
+  const stamps = differing(topic, { 'message.timestamp.type': 'LogAppendTime' });
+  return [
+    // Any producer may send requests. A compressed batch within the broker's limit can decompress to more than a worker
+    // reads: its requests would become dead letters without their records. On the other topics it is only a difference.
+    ...differing(topic, { 'compression.type': 'uncompressed' }),
+    ...stamps.map((message) => `${message}: the age of a request must not depend on its sender's clock`),
+    ...(numberOf(topic, limit) <= MAX_REQUEST_BATCH_BYTES
+      ? []
+      : [mustHave(topic, limit, ` of at most ${MAX_REQUEST_BATCH_BYTES}`)]),
+  ];
 }
 
 /** The ceiling of a worker ID must be remembered however long the ID is unused, so records must not expire by age. */
 function witnessFaults(topic: FoundTopic): string[] {
-  const expected = { 'cleanup.policy': 'compact', 'unclean.leader.election.enable': 'false' };
-  const faults = Object.entries(expected)
-    .filter(([key, value]) => topic.configs.get(key) !== value)
-    .map(([key, value]) => `topic '${topic.name}' must have ${key}=${value}, not ${topic.configs.get(key)}`);
+  const faults = differing(topic, { 'cleanup.policy': 'compact', 'unclean.leader.election.enable': 'false' });
   if (topic.partitions !== 1) faults.push(`topic '${topic.name}' must have 1 partition, not ${topic.partitions}`);
   return faults;
 }
 
-function ledgerFaults(ledger: FoundTopic): TopicFault[] {
-  const expected = {
-    'cleanup.policy': 'delete',
+/** Entries that are neither deleted nor compacted are not lost, so an empty policy is as good as deletion. */
+function ledgerFaults(ledger: FoundTopic): string[] {
+  return differing(ledger, {
+    ...(isNeverCleaned(ledger) ? {} : { 'cleanup.policy': 'delete' }),
     'message.timestamp.type': 'LogAppendTime',
     'unclean.leader.election.enable': 'false',
-  };
-  return Object.entries(expected)
-    .filter(([key, value]) => ledger.configs.get(key) !== value)
-    .map(([key, value]) => weak(`topic '${ledger.name}' must have ${key}=${value}, not ${ledger.configs.get(key)}`));
+  });
 }
 
-function weaknesses(topic: FoundTopic, isAllowed: boolean): TopicFault[] {
-  const faults: TopicFault[] = [];
-  const inSync = numberOf(topic, 'min.insync.replicas');
+function weaknesses(topic: FoundTopic, isAllowed: boolean): string[] {
+  const faults: string[] = [];
   const remedy = isAllowed ? 'ALLOW_WEAK_LEDGER=1 accepts that' : 'or set ALLOW_WEAK_LEDGER=1 for development';
   if (topic.replicas < SAFE_REPLICAS) {
-    faults.push(weak(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`));
+    faults.push(`topic '${topic.name}' must have ${SAFE_REPLICAS} replicas, not ${topic.replicas}; ${remedy}`);
   }
-  if (!(inSync >= SAFE_IN_SYNC)) {
-    faults.push(weak(`topic '${topic.name}' must have min.insync.replicas of at least 2, not ${inSync}; ${remedy}`));
+  if (!(numberOf(topic, 'min.insync.replicas') >= SAFE_IN_SYNC)) {
+    faults.push(`${mustHave(topic, 'min.insync.replicas', ` of at least ${SAFE_IN_SYNC}`)}; ${remedy}`);
   }
   return faults;
 }
 
 /** If an entry expired before its request, the request could be read again as if it were new. */
-function retentionFaults(ledger: FoundTopic, requests: FoundTopic): TopicFault[] {
-  const faults: TopicFault[] = [];
-  const kept = endless(numberOf(ledger, 'retention.ms'));
-  const needed = endless(numberOf(requests, 'retention.ms')) + numberOf(requests, 'segment.ms') + LEDGER_MARGIN_MS;
-  if (!(kept >= needed)) {
-    const message =
-      needed === Infinity
-        ? `topic '${ledger.name}' must have retention.ms=-1 (no limit), as topic '${requests.name}' has, not ${kept}`
-        : `topic '${ledger.name}' must have retention.ms of at least ${needed}, not ${kept}`;
-    faults.push({ code: 'LEDGER_RETENTION', message });
+function retentionFaults(ledger: FoundTopic, requests: FoundTopic): string[] {
+  if (isNeverCleaned(ledger)) return [];
+  const faults: string[] = [];
+  const keptMs = durationOf(ledger.configs.get('retention.ms'));
+  const endless = endlessBy(requests);
+  const neededMs = endless === undefined ? lifeMs(requests) + LEDGER_MARGIN_MS : Infinity;
+  if (!(keptMs >= neededMs)) {
+    const what = endless === undefined ? ` of at least ${neededMs}` : `=-1 (no limit), since ${endless}`;
+    faults.push(mustHave(ledger, 'retention.ms', what));
   }
-  const bytes = ledger.configs.get('retention.bytes');
-  if (bytes !== '-1') {
-    const message = `topic '${ledger.name}' must have retention.bytes=-1, not ${bytes}: entries must not be deleted by size`;
-    faults.push({ code: 'LEDGER_RETENTION', message });
-  }
-  return faults;
+  const bytes = differing(ledger, { 'retention.bytes': '-1' });
+  return [...faults, ...bytes.map((message) => `${message}: entries must not be deleted by size`)];
 }
 
+/** What makes up the life of a record: a segment is deleted when its newest record has expired. */
+const LIFE = ['retention.ms', 'segment.ms'];
+
+/** Why requests are kept without limit, or for a time that the brokers don't report; undefined if there is a limit. */
+function endlessBy(requests: FoundTopic): string | undefined {
+  if (isNeverCleaned(requests)) return `topic '${requests.name}' has an empty cleanup.policy`;
+  const key = LIFE.find((part) => !Number.isFinite(durationOf(requests.configs.get(part))));
+  return key && `topic '${requests.name}' has ${key}=${requests.configs.get(key)}`;
+}
+
+function lifeMs(requests: FoundTopic): number {
+  return LIFE.reduce((sum, part) => sum + durationOf(requests.configs.get(part)), 0);
+}
+
+const invalid = (message: string): TopicFault => ({ code: 'TOPIC_INVALID', message });
 const weak = (message: string): TopicFault => ({ code: 'LEDGER_WEAK', message });
-const endless = (milliseconds: number) => (milliseconds === -1 ? Infinity : milliseconds);
+const forgetful = (message: string): TopicFault => ({ code: 'LEDGER_RETENTION', message });
+
+/** A message for each config that has another value. */
+function differing(topic: FoundTopic, expected: Readonly<Record<string, string>>): string[] {
+  return Object.entries(expected)
+    .filter(([key, value]) => topic.configs.get(key) !== value)
+    .map(([key, value]) => mustHave(topic, key, `=${value}`));
+}
+
+function mustHave({ name, configs }: FoundTopic, key: string, what: string): string {
+  const value = configs.get(key);
+  const instead = value === undefined ? 'but the brokers do not report it' : `not ${value === '' ? 'empty' : value}`;
+  return `topic '${name}' must have ${key}${what}, ${instead}`;
+}
 
 /** NaN if the broker does not report the config. No comparison with NaN holds, so each check must be written to fail then. */
 function numberOf(topic: FoundTopic, key: string): number {

@@ -43,6 +43,22 @@ export interface FoundTopic {
   readonly configs: ReadonlyMap<string, string>;
 }
 
+/** The clean-up policies of a topic; empty if the brokers report none. */
+export function policiesOf({ configs }: Pick<FoundTopic, 'configs'>): readonly string[] {
+  return (configs.get('cleanup.policy') ?? '').split(',').flatMap((policy) => policy.trim() || []);
+}
+
+/** Whether the topic keeps its records without limit, because its clean-up policy is empty, as Kafka 4.2 allows. */
+export function isNeverCleaned(topic: Pick<FoundTopic, 'configs'>): boolean {
+  return topic.configs.has('cleanup.policy') && policiesOf(topic).length === 0;
+}
+
+/** A duration of a topic in milliseconds; Infinity for no limit: -1, or more than any clock shows. NaN if it is not reported. */
+export function durationOf(text: string | undefined): number {
+  const milliseconds = Number(text ?? Number.NaN);
+  return milliseconds === -1 || milliseconds >= Number.MAX_SAFE_INTEGER ? Infinity : milliseconds;
+}
+
 /** How long a segment of the request topic stays open at most; its records are kept that much longer. */
 export const REQUEST_SEGMENT_MS = 3_600_000;
 /** Retention deletes whole segments: an open one of a week, or of a gigabyte, would be kept that much longer. */
@@ -194,6 +210,7 @@ function differingConfigs(planned: PlannedTopic, found: FoundTopic): [string, st
   const { configs, equivalents = {} } = planned;
   const differing = Object.entries(configs).filter(([key, value]) => {
     const actual = found.configs.get(key);
+    if (key.endsWith('.ms') && durationOf(actual) === durationOf(value)) return false;
     return actual === undefined || (actual !== value && actual !== equivalents[key]);
   });
   return [...differing, ...tooShort(planned, found).map((key): [string, string] => [key, NO_AGE_LIMIT])];

@@ -15,7 +15,9 @@ import {
 import { judgeTopics, type TopicFault } from './judge.ts';
 import {
   differences,
+  durationOf,
   type FoundTopic,
+  isNeverCleaned,
   type PlannedTopic,
   planReplyTopics,
   planTopics,
@@ -32,11 +34,11 @@ export interface CreatedTopics {
 }
 
 export interface TopicsReport {
-  /** The partitions of the request topic, and so of the ledger; 0 when the request topic is missing. */
-  readonly partitions: number;
   readonly clusterId: string;
   /** A worker must not start when there is one. */
   readonly faults: readonly TopicFault[];
+  /** Partitions beyond REQUEST_PARTITIONS: only workers of a namespace that was created with that count may start. */
+  readonly added: readonly TopicFault[];
   /** Faults that ALLOW_WEAK_LEDGER turns into warnings. */
   readonly warnings: readonly TopicFault[];
   /** Differences from the plan, whether or not they are faults. */
@@ -89,12 +91,12 @@ export function checkTopics(
 ): Promise<TopicsReport> {
   return withCode(async () => {
     const { found, clusterId, hidden } = await describeTopics(brokers, planned.map(nameOf), neededBy(settings));
-    const { faults, waivable } = judgeTopics(found, settings);
+    const { faults, added, waivable } = judgeTopics(found, settings);
     const seen = planned.filter(({ name }) => !hidden.includes(name));
     return {
-      partitions: found.get(settings.requests)?.partitions ?? 0,
       clusterId,
       faults: settings.allowWeakLedger ? faults : [...faults, ...waivable],
+      added,
       warnings: settings.allowWeakLedger ? waivable : [],
       differences: differencesOf(seen, found, settings.replicationFactor),
       remedies: seen.flatMap((plan) => remediesFor(plan, found.get(plan.name), settings)),
@@ -111,8 +113,10 @@ export function checkTopics(
 export function retentionOf(brokers: Brokers, topic: string): Promise<number | undefined> {
   return withCode(async () => {
     const [found] = await retrying(brokers.runtime, PATIENT, () => describeConfigs(brokers, [topic]));
-    const text = found?.errorCode === undefined ? found?.configs.get('retention.ms') : undefined;
-    return text === undefined ? undefined : Number(text);
+    if (found === undefined || found.errorCode !== undefined) return undefined;
+    const keptMs = isNeverCleaned(found) ? Infinity : durationOf(found.configs.get('retention.ms'));
+    if (keptMs === Infinity) return -1;
+    return Number.isNaN(keptMs) ? undefined : keptMs;
   });
 }
 

@@ -30,6 +30,9 @@ const SETTINGS: TopicSettings = {
   allowWeakLedger: false,
 };
 
+/** Java's largest number, with which some say that there is no limit. */
+const LONG_MAX = '9223372036854775807';
+
 /** All topics as planned. */
 function planned(settings: TopicSettings = SETTINGS): Map<string, FoundTopic> {
   return new Map(
@@ -40,8 +43,12 @@ function planned(settings: TopicSettings = SETTINGS): Map<string, FoundTopic> {
   );
 }
 
-function changed(name: string, change: Partial<FoundTopic> | Record<string, string>): Map<string, FoundTopic> {
-  const topics = planned();
+function changed(
+  name: string,
+  change: Partial<FoundTopic> | Record<string, string>,
+  before: ReadonlyMap<string, FoundTopic> = planned(),
+): Map<string, FoundTopic> {
+  const topics = new Map(before);
   const topic = topics.get(name);
   if (topic === undefined) throw new Error(`no topic ${name}`);
   const isCount = 'partitions' in change || 'replicas' in change;
@@ -92,7 +99,13 @@ describe('retentionOf', () => {
   test('is what the topic has, or nothing if this user may not see it', async () => {
     const name = 'id.ledger';
     expect(await retentionOf(cluster(planned()).brokers, name)).toBe(26 * HOUR_MS);
-    expect(await configsOf({ name, configs: new Map([['retention.ms', '-1']]) })).toBe(-1);
+    for (const endless of [
+      ['retention.ms', '-1'],
+      ['retention.ms', LONG_MAX],
+      ['cleanup.policy', ''],
+    ] as const) {
+      expect(await configsOf({ name, configs: new Map([endless]) })).toBe(-1);
+    }
     const denied = { name, errorCode: 'TOPIC_AUTHORIZATION_FAILED', configs: new Map() } as const;
     expect(await configsOf(denied)).toBeUndefined();
   });
@@ -106,7 +119,7 @@ describe('initTopics', () => {
     expect(created).toEqual(['id.requests', 'id.ledger', 'id.requests.dlt', 'id.witness', 'id.replies.cli']);
     expect(differences).toEqual([]);
     expect(issued.every(({ replicas }) => replicas === 3)).toBe(true);
-    expect(judgeTopics(topics, SETTINGS)).toEqual({ faults: [], waivable: [] });
+    expect(judgeTopics(topics, SETTINGS)).toEqual({ faults: [], added: [], waivable: [] });
   });
 
   test('creates nothing the second time', async () => {
@@ -278,12 +291,12 @@ describe('initTopics', () => {
 });
 
 describe('checkTopics', () => {
-  test('returns the number of partitions and the cluster ID', async () => {
+  test('finds nothing in topics as planned, and returns the cluster ID', async () => {
     const { brokers } = cluster(planned());
     expect(await checkTopics(brokers, SETTINGS)).toEqual({
-      partitions: 12,
       clusterId: 'the-cluster',
       faults: [],
+      added: [],
       warnings: [],
       differences: [],
       remedies: [],
@@ -295,17 +308,11 @@ describe('checkTopics', () => {
     const { brokers } = cluster(new Map());
     const report = await checkTopics(brokers, SETTINGS);
     expect(codes(report)).toEqual(['TOPIC_INVALID', 'TOPIC_INVALID', 'TOPIC_INVALID', 'TOPIC_INVALID']);
-    expect(report.partitions).toBe(0);
   });
 
   test.each([
-    [
-      'another number of partitions than REQUEST_PARTITIONS',
-      'id.requests',
-      { partitions: 13 },
-      ['TOPIC_INVALID', 'TOPIC_INVALID'],
-    ],
-    ['a ledger with another number of partitions', 'id.ledger', { partitions: 11 }, ['TOPIC_INVALID']],
+    ['fewer partitions than REQUEST_PARTITIONS', 'id.requests', { partitions: 11 }, ['TOPIC_INVALID']],
+    ['a ledger with fewer partitions', 'id.ledger', { partitions: 11 }, ['TOPIC_INVALID']],
     ['compressed requests', 'id.requests', { 'compression.type': 'producer' }, ['TOPIC_INVALID']],
     ['requests above 1 MiB', 'id.requests', { 'max.message.bytes': '1048577' }, ['TOPIC_INVALID']],
     ['a witness that is not compacted', 'id.witness', { 'cleanup.policy': 'delete' }, ['TOPIC_INVALID']],
@@ -339,6 +346,12 @@ describe('checkTopics', () => {
       ['LEDGER_RETENTION'],
     ],
     ['endless requests', 'id.requests', { 'retention.ms': '-1' }, ['LEDGER_RETENTION']],
+    ["requests kept for Java's longest time", 'id.requests', { 'retention.ms': LONG_MAX }, ['LEDGER_RETENTION']],
+    ['requests that are never cleaned', 'id.requests', { 'cleanup.policy': '' }, ['LEDGER_RETENTION']],
+    ['a request segment that stays open for ever', 'id.requests', { 'segment.ms': LONG_MAX }, ['LEDGER_RETENTION']],
+    ['an unreported retention of the requests', 'id.requests', { 'retention.ms': 'n/a' }, ['LEDGER_RETENTION']],
+    ['a witness that is never compacted', 'id.witness', { 'cleanup.policy': '' }, ['TOPIC_INVALID']],
+    ['compacted requests, with a space', 'id.requests', { 'cleanup.policy': 'delete, compact' }, ['TOPIC_INVALID']],
     ['a ledger with retention by size', 'id.ledger', { 'retention.bytes': '1000000' }, ['LEDGER_RETENTION']],
     ['an unreported retention', 'id.ledger', { 'retention.ms': 'undefined' }, ['LEDGER_RETENTION']],
   ])('finds %s', async (_, name, change, expected) => {
@@ -348,6 +361,13 @@ describe('checkTopics', () => {
 
   test.each([
     ['a ledger without a retention limit', 'id.ledger', { 'retention.ms': '-1' }],
+    ["a ledger kept for Java's longest time", 'id.ledger', { 'retention.ms': LONG_MAX }],
+    [
+      'a ledger that is never cleaned',
+      'id.ledger',
+      { 'cleanup.policy': '', 'retention.bytes': '1', 'retention.ms': '1' },
+    ],
+    ['dead letters that are never cleaned', 'id.requests.dlt', { 'cleanup.policy': '' }],
     ['smaller requests', 'id.requests', { 'max.message.bytes': '65536' }],
     ['more replicas', 'id.ledger', { replicas: 5 }],
   ])('accepts %s', async (_, name, change) => {
@@ -355,11 +375,51 @@ describe('checkTopics', () => {
     expect(codes(await checkTopics(brokers, SETTINGS))).toEqual([]);
   });
 
-  test('requires a ledger without a retention limit under requests without one', async () => {
-    const { brokers } = cluster(changed('id.requests', { 'retention.ms': '-1' }));
-    const { faults } = await checkTopics(brokers, SETTINGS);
+  test.each([
+    ['retention.ms', '-1', 'has retention.ms=-1'],
+    ['retention.ms', LONG_MAX, `has retention.ms=${LONG_MAX}`],
+    ['segment.ms', LONG_MAX, `has segment.ms=${LONG_MAX}`],
+    ['cleanup.policy', '', 'has an empty cleanup.policy'],
+  ])('requires a ledger without a retention limit under requests without one: %s=%s', async (key, value, why) => {
+    const topics = changed('id.requests', { [key]: value });
+    const { faults } = await checkTopics(cluster(topics).brokers, SETTINGS);
     expect(faults.map(({ message }) => message)).toEqual([
-      `topic 'id.ledger' must have retention.ms=-1 (no limit), as topic 'id.requests' has, not ${26 * HOUR_MS}`,
+      `topic 'id.ledger' must have retention.ms=-1 (no limit), since topic 'id.requests' ${why}, not ${26 * HOUR_MS}`,
+    ]);
+    for (const unlimited of [{ 'retention.ms': '-1' }, { 'retention.ms': LONG_MAX }, { 'cleanup.policy': '' }]) {
+      const report = await checkTopics(cluster(changed('id.ledger', unlimited, topics)).brokers, SETTINGS);
+      expect(codes(report)).toEqual([]);
+    }
+  });
+
+  test.each(['id.requests', 'id.ledger'])(
+    'reports partitions that were added to %s apart from the faults',
+    async (name) => {
+      const { faults, added } = await checkTopics(cluster(changed(name, { partitions: 13 })).brokers, SETTINGS);
+      expect(faults).toEqual([]);
+      expect(added).toEqual([
+        {
+          code: 'TOPIC_INVALID',
+          message: expect.stringMatching(`^topic '${name}' has 13 .* the first 12 only: .*pair-of-topics`),
+        },
+      ]);
+    },
+  );
+
+  test('says of a setting that it is empty, or that the brokers do not report it', async () => {
+    const topics = changed('id.witness', { 'cleanup.policy': '' });
+    const ledger = topics.get('id.ledger');
+    if (ledger === undefined) throw new Error('no ledger');
+    const hidden = ['min.insync.replicas', 'unclean.leader.election.enable'];
+    topics.set('id.ledger', {
+      ...ledger,
+      configs: new Map([...ledger.configs].filter(([key]) => !hidden.includes(key))),
+    });
+    const { faults } = await checkTopics(cluster(topics).brokers, SETTINGS);
+    expect(faults.map(({ message }) => message)).toEqual([
+      "topic 'id.witness' must have cleanup.policy=compact, not empty",
+      "topic 'id.ledger' must have unclean.leader.election.enable=false, but the brokers do not report it",
+      "topic 'id.ledger' must have min.insync.replicas of at least 2, but the brokers do not report it; or set ALLOW_WEAK_LEDGER=1 for development",
     ]);
   });
 
@@ -443,6 +503,12 @@ describe('checkTopics', () => {
   ])('accepts the limit of a reply topic that %s', async (_what, configs) => {
     const { brokers } = cluster(changed('id.replies.cli', configs));
     expect((await checkTopics(brokers, SETTINGS)).differences).toEqual([]);
+  });
+
+  test('does not report another spelling of no limit as a difference', async () => {
+    const settings = { ...SETTINGS, ledgerRetentionMs: -1 };
+    const { brokers } = cluster(changed('id.ledger', { 'retention.ms': LONG_MAX }, planned(settings)));
+    expect(await checkTopics(brokers, settings)).toMatchObject({ differences: [], remedies: [] });
   });
 
   test('counts a config that the brokers do not report as a difference', async () => {
