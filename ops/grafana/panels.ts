@@ -220,11 +220,12 @@ export const ROWS: readonly RowSpec[] = [
         { expr: `max(${of('idalloc_partition_unreached_seconds')}) or vector(0)`, legend: 'a broker of a partition' },
       ),
       overTime(
-        'Not served',
+        'Not served, or at risk',
         'short',
-        'Ledger partitions that are stopped, added partitions, and resources that the brokers refuse.',
+        'Ledger partitions that are stopped, added partitions, faults of changed topics, and resources that the brokers refuse.',
         worst(of('idalloc_ledger_stopped_partitions'), 'stopped'),
         worst(of('idalloc_topic_added_partitions'), 'added: {{topic}}', 'topic'),
+        worst(of('idalloc_topic_faults'), 'topics: {{code}}', 'code'),
         worst(of('idalloc_kafka_refused'), 'refused: {{resource}}', 'resource'),
       ),
       overTime(

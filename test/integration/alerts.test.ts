@@ -153,6 +153,8 @@ describe('one worker', () => {
     realm = await Realm.create(suiteServers(), { partitions: 2, env: layout });
     worker = realm.worker({ API_TLS_CERT_FILE: certFile, API_TLS_KEY_FILE: keyFile });
     await worker.ready();
+    // It looks at the topics each minute, so that passes beside the first tests.
+    await realm.setTopicConfig(realm.ledgerTopic, 'retention.ms', String(HOUR_MS));
   });
 
   afterAll(async () => {
@@ -212,9 +214,12 @@ describe('one worker', () => {
     }
   });
 
-  test('fires partitions that were added', async () => {
+  test('fires partitions that were added, and a retention that was lowered', async () => {
     await realm.admin.createPartitions({ topicPartitions: [{ topic: realm.requestTopic, count: 3 }] });
-    await expectFired({ IdallocPartitionsAdded: { job, topic: 'requests' } });
+    await expectFired({
+      IdallocPartitionsAdded: { job, topic: 'requests' },
+      IdallocTopicsChanged: { job, code: 'LEDGER_RETENTION' },
+    });
   });
 
   test('fires an entry of the ledger that it can not read', async () => {

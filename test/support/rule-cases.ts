@@ -142,6 +142,14 @@ export const RULE_CASES: readonly RuleCase[] = [
     summary: 'Partitions were added to the topic of requests of idalloc. They are not served.',
   },
   {
+    alert: 'IdallocTopicsChanged',
+    series: { [`idalloc_topic_faults{${AT},code="LEDGER_RETENTION"}`]: '0x2 1x60' },
+    silentAt: '1m',
+    firesAt: '2m',
+    labels: { ...JOB, code: 'LEDGER_RETENTION' },
+    summary: 'No worker of idalloc could start on the topics as they are now: LEDGER_RETENTION.',
+  },
+  {
     alert: 'IdallocEtcdCallsFail',
     series: {
       [`idalloc_etcd_call_seconds_count{${AT},call="keep_alive",outcome="failed"}`]: '0+3x60',
@@ -243,6 +251,7 @@ export const CALM: Readonly<Record<string, string>> = {
         [`idalloc_kafka_refused{${at},resource="login"}`, '0x240'],
         [`idalloc_ledger_stopped_partitions{${at}}`, '0x240'],
         [`idalloc_topic_added_partitions{${at},topic="requests"}`, '0x240'],
+        [`idalloc_topic_faults{${at},code="LEDGER_WEAK"}`, '0x240'],
         [`idalloc_dead_letters_total{${at},code="INVALID_COUNT"}`, '3x240'],
         [`idalloc_dead_letter_ranges_total{${at}}`, '1x240'],
         [`idalloc_reservation_seconds{${at}}`, '25x240'],
