@@ -17,6 +17,8 @@ export interface DecisionDeps extends ChargeDeps, DraftDeps {
   /** The largest count of a request. */
   readonly maxCount: number;
   readonly index: LedgerIndex;
+  /** The partitions that have a ledger. Requests of others are forwarded. */
+  readonly partitions: number;
   readonly now: () => WallMs;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
@@ -171,6 +173,15 @@ function route(deps: DecisionDeps, partition: number, accepted: Accepted): Decis
   if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
   return { kind: 'refused', code: 'MISROUTED', message };
+}
+
+/** For a partition that was added to the request topic: nothing was ever decided there, so each request goes to its home. */
+export function forwardAll(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Decision[] {
+  return part.map((accepted) => {
+    const decision = route(deps, partition, accepted);
+    if (decision === undefined) throw new RangeError(`partition ${partition} has no ledger`);
+    return decision;
+  });
 }
 
 /** The checks for requests without an entry. */

@@ -1,7 +1,7 @@
 import type { ReplyAddress } from '../codec/request.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { type Answer, answersOf } from './answers.ts';
-import { type DecisionDeps, decide, idKind, withoutDecision } from './decide.ts';
+import { type DecisionDeps, decide, forwardAll, idKind, withoutDecision } from './decide.ts';
 import type { Prepared } from './drafts.ts';
 import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
@@ -83,7 +83,10 @@ export async function processPart(
   const decisions = await trace.step(
     'decide',
     () => accepted.map(({ record }) => record),
-    () => deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared)),
+    async () => {
+      if (partition >= deps.partitions) return forwardAll(deps, partition, accepted);
+      return await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
+    },
   );
   for (const { record } of accepted) prepared.delete(record.offset);
   const answers = answersOf(deps, partition, accepted, decisions);

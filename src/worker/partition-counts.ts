@@ -12,6 +12,8 @@ export interface PartitionCountsOptions {
   readonly topics: { readonly requests: string; readonly ledger: string };
   /** The partitions of each of the two topics that are served. */
   readonly partitions: number;
+  /** Called after each change of `added`. */
+  readonly onAdded: () => void;
   /** Called with TOPIC_INVALID. */
   readonly fail: (error: unknown) => void;
 }
@@ -27,10 +29,9 @@ export type CountedTopic = (typeof COUNTED)[number];
  * Compares the partition counts of the request topic and the ledger with what is served, and reports a difference within
  * about 11 s.
  *
- * More partitions endanger nothing that is served: homes are computed with the count that is bound in etcd, by every worker,
- * whenever it started; a request that moved to another served partition is forwarded home. Only requests in the added
- * partitions wait, as nobody reads them. Fewer partitions mean another topic of this name, without what was decided: the
- * worker ends.
+ * More partitions endanger nothing: homes are computed with the count that is bound in etcd, by every worker, whenever it
+ * started. A request that comes to another partition than its home is forwarded, also from an added one. Fewer partitions mean
+ * another topic of this name, without what was decided: the worker ends.
  */
 export class PartitionCounts implements Disposable {
   readonly #options: PartitionCountsOptions;
@@ -58,8 +59,8 @@ export class PartitionCounts implements Disposable {
     const { topics, partitions } = this.#options;
     const changes = [...this.#added].map(([topic, added]) => changed(topics[topic], partitions + added, partitions));
     if (changes.length === 0) return undefined;
-    const waiting = this.#added.has('requests') ? '; requests in the added partitions wait, and nobody reads them' : '';
-    return `${changes.join(', ')}: workers serve the first ${partitions}${waiting}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
+    const detour = this.#added.has('requests') ? ', and forward the requests of the others to them' : '';
+    return `${changes.join(', ')}: workers serve the first ${partitions}${detour}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
   }
 
   async #look(): Promise<void> {
@@ -89,6 +90,7 @@ export class PartitionCounts implements Disposable {
     }
     if (count - partitions <= (this.#added.get(topic) ?? 0)) return;
     this.#added.set(topic, count - partitions);
+    this.#options.onAdded();
     const fields = { code: 'TOPIC_INVALID', topic: name, partitions: count, served: partitions };
     log.error({ ...fields, error: this.detail }, 'partitions were added to a topic');
   }

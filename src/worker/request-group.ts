@@ -24,6 +24,8 @@ export interface RequestGroupOptions {
   readonly report: () => Report;
   /** The partitions that this worker owns and stands by for from now on. */
   readonly onAssigned: (assigned: Assigned) => void;
+  /** How many partitions the request topic has beyond those that are assigned; see `grown`. */
+  readonly added: () => number;
   readonly onTruncated: RequestPartitionOptions['onTruncated'];
   /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
@@ -56,6 +58,9 @@ const SAME_CAUSE_MS = 10_000;
  * partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. The
  * session of a partition that leaves ends immediately; the part in progress settles in the background, and the next owner
  * may answer the same requests: the ledger decides their batches, so the replies are equal.
+ *
+ * Partitions that were added to the topic are assigned to nobody. Whoever serves partition p of the n others also reads p + n,
+ * p + 2n and so on, whose requests are forwarded to their homes.
  *
  * Offsets are committed for partitions that this member owns in the current generation: shortly after their requests
  * were answered, and before the member joins again.
@@ -188,11 +193,28 @@ export class RequestGroup implements GroupMember {
 
   #assign(assigned: Assigned): void {
     if (this.#stopped) return;
-    const { partitions, added, removed } = assigned;
+    const [partitions, added, removed] = [assigned.partitions, assigned.added, assigned.removed].map((some) =>
+      this.#withAdded(some),
+    ) as [number[], number[], number[]];
     this.#assigned = new Set(partitions);
     for (const partition of removed) this.#end(partition);
     if (added.length > 0) void this.#begin(added);
     this.#options.onAssigned(assigned);
+  }
+
+  /** The topic has got partitions: begins to read those that go with its own. */
+  grown(): void {
+    const due = this.#withAdded([...this.#assigned]).filter((partition) => !this.#assigned.has(partition));
+    if (this.#stopped || due.length === 0) return;
+    this.#assigned = new Set([...this.#assigned, ...due]);
+    void this.#begin(due);
+  }
+
+  /** These partitions, and the added ones that go with them. */
+  #withAdded(partitions: readonly number[]): number[] {
+    const { settings, added } = this.#options;
+    const beyond = Array.from({ length: added() }, (_, i) => settings.partitions + i);
+    return [...new Set([...partitions, ...beyond.filter((one) => partitions.includes(one % settings.partitions))])];
   }
 
   /** Starts to read from the committed offsets, as soon as the coordinator returns them. */

@@ -47,6 +47,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     now: () => wallMs(runtime.wallMs()),
     runtime,
     names: config.headers,
+    partitions: ledger.partitions,
     homeOf: (homeKey) => partitionFor(homeKey, ledger.partitions, () => 0),
     renewAfterMs: config.renewAfterMs,
     clockMarginMs: config.clockMarginMs,

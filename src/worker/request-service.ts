@@ -23,6 +23,8 @@ export interface RequestParts {
   readonly ledger: LedgerService;
   readonly identity: IdentityHolder;
   readonly allocator: Allocator;
+  /** How many partitions the request topic has beyond those of the ledger. */
+  readonly added: () => number;
 }
 
 /** Serves requests: is a member of the request group while the gate is open, and feeds record batches to the pipeline. */
@@ -74,6 +76,11 @@ export class RequestService implements AsyncDisposable {
     });
     this.#membership = membership;
     gate.onChange(() => membership.gateChanged());
+  }
+
+  /** Partitions were added to the request topic. */
+  grown(): void {
+    this.#group?.grown();
   }
 
   /** Leaves the group. */
@@ -135,8 +142,11 @@ export class RequestService implements AsyncDisposable {
       handler: (partition, records, control) => processBatch(this.#pipeline, partition, records, control),
       isReady: (partition) => this.#isReady(partition),
       report: () => this.#report(),
+      added: this.#parts.added,
       onAssigned: (share) => this.#assigned(share),
-      onTruncated: (partition) => this.#mark(partition),
+      onTruncated: (partition) => {
+        if (!this.#isAdded(partition)) this.#mark(partition);
+      },
       onFenced: () => fail(fenced(instanceId)),
     });
     return this.#group;
@@ -206,8 +216,13 @@ export class RequestService implements AsyncDisposable {
     return Math.max(1, this.#share?.partitions.length ?? 0) / this.#parts.ledger.partitions;
   }
 
+  /** Requests of an added partition are only forwarded, which needs no ledger. */
+  #isAdded(partition: number): boolean {
+    return partition >= this.#parts.ledger.partitions;
+  }
+
   #isReady(partition: number): boolean {
-    return this.#parts.ledger.isReady(partition);
+    return this.#isAdded(partition) || this.#parts.ledger.isReady(partition);
   }
 
   /** Logs readiness once, when requests of all partitions are served. */

@@ -14,6 +14,8 @@ export interface TopicsWatchOptions {
   readonly config: Pick<Config, 'topics'>;
   readonly runtime: Runtime;
   readonly log: Log;
+  /** Called after each change of `added`. */
+  readonly onAdded: () => void;
   /** For errors that waiting won't fix. */
   readonly fail: (error: unknown) => void;
 }

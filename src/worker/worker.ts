@@ -253,12 +253,15 @@ export class Worker implements AsyncDisposable {
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
     const ledger = stack.use(new LedgerService(this.#context, report, tail));
     this.#ledger = ledger;
-    this.#topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, fail }));
+    const onAdded = () => this.#requests?.grown();
+    const topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, onAdded, fail }));
+    this.#topics = topics;
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released
     identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
-    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator }));
+    const added = () => topics.added.get('requests') ?? 0;
+    const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, added }));
     this.#requests = requests;
     await ledger.recognised(this.#stop.signal); // so that the first join reports the copies of this worker
     requests.start();

@@ -108,6 +108,7 @@ export class ServedPath implements Disposable {
       datacenterId: 3,
       maxCount: 100_000,
       index: this.#index,
+      partitions,
       ledger,
       allocator: new CountingAllocator(1),
       now: () => wallMs(RUNTIME.wallMs()),

@@ -42,6 +42,20 @@ describe('a request outside its home partition', () => {
     ]);
   });
 
+  it('is forwarded from a partition that was added, which has no ledger, and a bad one is a dead letter', async () => {
+    const { worker } = world();
+    await worker.serve([request(7, 'a1'), record(8, Buffer.from('junk')), request(9, 'b0')], 5);
+    expect(worker.publisher.on(REQUESTS).map(({ partition, headers }) => [partition, String(headers[ORIGIN])])).toEqual(
+      [
+        [1, expect.stringMatching('^5/7/')],
+        [0, expect.stringMatching('^5/9/')],
+      ],
+    );
+    expect(worker.publisher.on(DEAD_LETTERS)).toHaveLength(1);
+    expect(worker.events).toContain('resolved 9');
+    expect(worker.steps).not.toContain('append');
+  });
+
   it('is resolved only once its copy is acknowledged', async () => {
     const { worker } = world();
     const acknowledged = Promise.withResolvers<void>();

@@ -138,6 +138,7 @@ export class MemoryWorker {
       datacenterId: 3,
       maxCount: MAX_COUNT,
       index: this.index,
+      partitions: this.partitions.length,
       ledger: this.ledger,
       allocator: this.allocator,
       now: options.now ?? (() => wallMs(1_700_000_000_000)),

@@ -19,10 +19,10 @@ export class StagedRequests {
   }
 
   /** Sends a request of `count` IDs for each of these correlation IDs. */
-  send(ids: readonly string[], count = 1): void {
+  send(ids: readonly string[], count = 1, partition = 0): void {
     this.#stage.kafka.cluster.send(
       config.topics.requests,
-      0,
+      partition,
       ids.map((id) => requestOf(id, count)),
     );
   }

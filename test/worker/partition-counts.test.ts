@@ -45,7 +45,7 @@ test('a running worker names added partitions within seconds, once, and is still
     code: 'TOPIC_INVALID',
     detail: expect.stringContaining('5 partitions instead of 3'),
   });
-  expect(worker.warning?.detail).toMatch(/requests in the added partitions wait.*pair-of-topics/);
+  expect(worker.warning?.detail).toMatch(/forward the requests of the others to them.*pair-of-topics/);
   expect(worker.vitals().addedPartitions).toEqual(new Map([['requests', 2]]));
   expect(worker.unready).toBeUndefined();
   await stage.pass(NOTICED_MS);
@@ -120,11 +120,33 @@ test.each([
   },
 );
 
-test('partitions that were added to the ledger alone are named, and leave no request waiting', async () => {
+test('requests in added partitions are forwarded to their homes and answered once, over restarts and by whoever serves the others', async () => {
+  grow(requests);
+  const before = idsOf('before', 2); // sent before a worker has noticed
+  for (const [i, id] of before.entries()) asked.send([id], 1, 3 + i);
+  await stage.pass(NOTICED_MS + REPLIED_MS);
+  stage.start({}, 'second');
+  await stage.pass(START_MS);
+  const both = idsOf('both', 2);
+  for (const [i, id] of both.entries()) asked.send([id], 1, 3 + i);
+  await stage.pass(REPLIED_MS);
+  await stage.stop('instance');
+  await stage.pass(START_MS);
+  const after = idsOf('after', 2);
+  for (const [i, id] of after.entries()) asked.send([id], 1, 3 + i);
+  await stage.pass(REPLIED_MS);
+  await stage.stop('second');
+  stage.start({}, 'third');
+  await stage.pass(START_MS);
+  const all = [...before, ...both, ...after];
+  expect(all.map((id) => asked.repliesTo(id).length)).toEqual(all.map(() => 1));
+});
+
+test('partitions that were added to the ledger alone are named, and need no forwarding', async () => {
   grow(ledger);
   await stage.pass(NOTICED_MS);
   expect(worker.vitals().addedPartitions).toEqual(new Map([['ledger', 2]]));
-  expect(worker.warning?.detail).not.toContain('wait');
+  expect(worker.warning?.detail).not.toContain('forward');
   await expectReplies(idsOf('new', 3), 1);
 });
 

@@ -137,9 +137,10 @@ export class Member {
    * is no generation to commit in, else with the coordinator's error or a link error.
    */
   async commit(offsets: ReadonlyMap<number, CommittedOffset>): Promise<void> {
-    const { groupId, topic } = this.#options.settings;
+    const { groupId, topic, partitions } = this.#options.settings;
     const member = this.#member;
-    const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition) !== true);
+    // Beyond those that are assigned, a partition goes with the one of the same remainder.
+    const foreign = [...offsets.keys()].find((partition) => this.#held?.includes(partition % partitions) !== true);
     const isPresent = () => member === this.#member && this.#isIn();
     if (isPresent() && foreign !== undefined)
       throw new RangeError(`${topic}/${foreign} is not assigned to this member`);
