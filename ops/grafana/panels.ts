@@ -222,7 +222,7 @@ export const ROWS: readonly RowSpec[] = [
       overTime(
         'Not served, or at risk',
         'short',
-        'Ledger partitions that are stopped, added partitions, faults of changed topics, and resources that the brokers refuse.',
+        'Ledger partitions that are stopped, added partitions, faults of topics, and resources that the brokers refuse.',
         worst(of('idalloc_ledger_stopped_partitions'), 'stopped'),
         worst(of('idalloc_topic_added_partitions'), 'added: {{topic}}', 'topic'),
         worst(of('idalloc_topic_faults'), 'topics: {{code}}', 'code'),

@@ -22,7 +22,7 @@ export interface Vitals {
     readonly milliseconds: number;
   }[];
   readonly stoppedPartitions: number;
-  /** Partitions of a topic beyond those that are served; absent for none. */
+  /** Partitions of a topic beyond those that have a ledger; absent for none. */
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** Why a worker would not start on the topics as they were when it last looked, but for added partitions. */
   readonly topicFaults: readonly { readonly code: (typeof TOPIC_FAULTS)[number] }[];
@@ -135,7 +135,7 @@ const GAUGES: readonly VitalGauge[] = [
   closed(
     'topic_added_partitions',
     ['topic', COUNTED_TOPICS],
-    'Partitions that were added to a topic, and are not served',
+    'Partitions that were added to a topic, whose requests are forwarded to the others',
     ({ addedPartitions }, topic) => addedPartitions.get(topic) ?? 0,
   ),
   closed(

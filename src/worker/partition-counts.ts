@@ -49,7 +49,7 @@ export class PartitionCounts implements Disposable {
     this.#looking[Symbol.dispose]();
   }
 
-  /** How many partitions each topic has beyond those that are served. */
+  /** How many partitions each topic has beyond those that are bound. */
   get added(): ReadonlyMap<CountedTopic, number> {
     return this.#added;
   }
@@ -60,7 +60,7 @@ export class PartitionCounts implements Disposable {
     const changes = [...this.#added].map(([topic, added]) => changed(topics[topic], partitions + added, partitions));
     if (changes.length === 0) return undefined;
     const detour = this.#added.has('requests') ? ', and forward the requests of the others to them' : '';
-    return `${changes.join(', ')}: workers serve the first ${partitions}${detour}; create a second pair of topics, see docs/how-to/pair-of-topics.md`;
+    return `${changes.join(', ')}: workers serve the first ${partitions}${detour}; to end that, create a second pair of topics, see docs/how-to/pair-of-topics.md`;
   }
 
   async #look(): Promise<void> {

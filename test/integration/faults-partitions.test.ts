@@ -4,7 +4,7 @@ import { suiteServers } from '../support/servers.ts';
 
 const PARTITIONS = 2;
 
-test('after a partition was added to the request topic alone, running workers and one that starts name that and serve the others', async () => {
+test('after a partition was added to the request topic alone, running workers and one that starts name that, and serve it by its others', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: PARTITIONS });
   const [staying, leaving] = [realm.worker(), realm.worker()];
   await Promise.all([staying, leaving].map((worker) => worker.hasPartitions(1)));
@@ -19,7 +19,7 @@ test('after a partition was added to the request topic alone, running workers an
       .toMatch(/^{"status":"ready","warning":"TOPIC_INVALID".*has 3 partitions instead of 2/);
   }
   const replies = await realm.follow();
-  for (const partition of [0, 1]) {
+  for (const partition of [0, 1, 2]) {
     await realm.send([{ correlationId: `served-on-${partition}`, count: 1, partition }]);
     expect((await replies.reply(`served-on-${partition}`)).reply).toHaveProperty('batch');
   }

@@ -11,6 +11,9 @@ const REFUSALS = ['UNKNOWN', 'GROUP_COORDINATOR_NOT_AVAILABLE', 'REBALANCE_IN_PR
 /** One in so many seeds has partitions that are added by mistake, and when. */
 const SEEDS_WITH_ADDED = 6;
 const ADDED_MS = { from: 2_000, to: 20_000 } as const;
+/** Requests that clients with the new count send to the added partition, and the time in which they do. */
+const STRAYS = 6;
+const STRAYS_MS = 30_000;
 
 /** Where etcd loses what it has, or has no agreed count, no worker may start on more partitions. */
 function addsPartitions({ world, scenario }: Place): boolean {
@@ -51,16 +54,21 @@ export class BrokerFaults {
 
   /**
    * An operator adds partitions by mistake, once a worker has an identity: workers that run and those that start serve the ones from
-   * before. The random numbers are its own, so that no other fault of the seed changes.
+   * before, and forward what comes to the others. The random numbers are its own, so that no other fault of the seed changes.
    */
   #addPartitions(rng: Rng): void {
-    const { world, brokers, history } = this.#place;
+    const { world, brokers, history, scenario } = this.#place;
     world.after(rng.between(ADDED_MS.from, ADDED_MS.to), () => {
       if (history.grants.length === 0) return this.#addPartitions(rng);
       const { ledger, requests, partitions } = rng.pick(brokers.pairs);
       for (const topic of rng.pick([[requests], [ledger], [requests, ledger]])) {
         brokers.cluster.growTopic(topic, partitions + 1);
         world.note(() => `${topic} gets a partition more`);
+      }
+      // Where a second pair takes over, the workers of the first stop.
+      if (scenario === 'growth' || !brokers.cluster.topics.get(requests)?.partitions[partitions]) return;
+      for (let sent = 0; sent < STRAYS; sent += 1) {
+        world.after(rng.between(0, STRAYS_MS), () => brokers.sendToAdded(`stray${sent}`));
       }
     });
   }

@@ -205,6 +205,18 @@ export class Brokers {
     else this.cluster.sendBatch(at.topic, at.number, batch);
   }
 
+  /** Sends a request to the first pair's partition that was added, if that has a leader. */
+  sendToAdded(correlationId: string): void {
+    const at = this.cluster.partition(FIRST.requests, FIRST.partitions);
+    if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
+    const draft = { correlationId, count: 1, replyTopic: REPLY_TOPICS[0] };
+    const tag = `r-${correlationId}`;
+    this.recorder.announce(tag, draft);
+    const record = { ...requestOf(draft), headers: { [TAG]: tag } };
+    this.cluster.sendBatch(at.topic, at.number, batchOf([record], { timestampMs: this.nowMs() }));
+    this.recorder.strayed(tag);
+  }
+
   /** Sends in a transaction, which commits or aborts a while later. */
   #sendInTransaction({ topic, number }: Partition, batch: Buffer): void {
     const { rng } = this.#world;

@@ -37,6 +37,18 @@ export const GROWTH_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no worker starts after partitions were added',
+    firstSeed: 8,
     patches: [patch('src/worker/topics-check.ts', 'if (await isCountBound(etcd, bindings)) return report;', '')],
+  },
+  {
+    name: 'added partitions are read by nobody',
+    firstSeed: 26,
+    patches: [
+      patch(
+        'src/worker/request-group.ts',
+        'beyond.filter((one) => partitions.includes(one % settings.partitions))',
+        'beyond.filter((one) => one < 0)',
+      ),
+    ],
   },
 ];

@@ -65,6 +65,14 @@ export class Recorder implements PartitionObserver {
     this.#history = history;
   }
 
+  /** The tags of requests in partitions that were added: their copies at home are in the history, they themselves are not. */
+  readonly #strays: string[] = [];
+
+  /** A request was sent to a partition that was added. */
+  strayed(tag: string): void {
+    this.#strays.push(tag);
+  }
+
   /** Announces a request with this tag, with its content. */
   announce(tag: string, draft: Draft): void {
     this.#drafts.set(tag, draft);
@@ -77,7 +85,9 @@ export class Recorder implements PartitionObserver {
 
   /** The requests that are not answered or not committed. */
   missing(): { readonly partition: number; readonly what: string }[] {
-    return this.#history.requests.flatMap((request) => {
+    const strays = this.#strays.filter((tag) => !this.#places.has(tag));
+    const unread = strays.map((tag) => ({ partition: 0, what: `${tag} of an added partition was not forwarded` }));
+    const missing = this.#history.requests.flatMap((request) => {
       const { partition, offset } = request;
       if (offset < this.#low(partition) || isLost(this.#history, request)) return [];
       if (mayBePassedOver(this.#history, request)) return [];
@@ -86,6 +96,7 @@ export class Recorder implements PartitionObserver {
       if (!isAnswered) return [{ partition, what: `${name} has no answer` }];
       return offset < (this.#furthest.get(partition) ?? 0) ? [] : [{ partition, what: `${name} is not committed` }];
     });
+    return [...unread, ...missing];
   }
 
   /** A request partition has lost its tail: what was committed beyond its end says nothing about the requests to come. */
@@ -182,11 +193,13 @@ export class Recorder implements PartitionObserver {
     const own = this.assignedTo(pair, request.memberId);
     for (const { partition: number, offset } of request.partitions) {
       const partition = pair.first + number;
-      if (!own.includes(partition)) {
+      // A partition that was added goes with the one of the same remainder.
+      if (!own.includes(pair.first + (number % pair.partitions))) {
         this.#history.foreignCommits.push(
           `${request.memberId} committed ${offset} of partition ${partition}, but is assigned ${own}`,
         );
       }
+      if (number >= pair.partitions) continue;
       this.#history.commits.push({ sent, accepted, partition, offset });
       this.onCommit(process, partition, offset);
       for (const loss of this.#history.requestLosses) {

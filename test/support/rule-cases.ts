@@ -139,7 +139,8 @@ export const RULE_CASES: readonly RuleCase[] = [
     silentAt: '1m',
     firesAt: '2m',
     labels: { ...JOB, topic: 'requests' },
-    summary: 'Partitions were added to the topic of requests of idalloc. They are not served.',
+    summary:
+      'Partitions were added to the topic of requests of idalloc. Workers serve those from before, and requests may take a detour.',
   },
   {
     alert: 'IdallocTopicsChanged',

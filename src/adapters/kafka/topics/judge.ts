@@ -59,7 +59,7 @@ export function judgeTopics(found: ReadonlyMap<string, FoundTopic>, settings: To
 function otherCount({ name, partitions }: FoundTopic, { requestPartitions: served }: TopicSettings): string {
   const message = `topic '${name}' has ${partitions} partitions, but REQUEST_PARTITIONS is ${served}: set it to the number that request topic and ledger were created with`;
   if (partitions < served) return message;
-  return `${message}; if that is ${served}, partitions were added since, and workers serve the first ${served} only: create a second pair of topics, see docs/how-to/pair-of-topics.md`;
+  return `${message}; if that is ${served}, partitions were added since, and workers serve the first ${served}: to end that, create a second pair of topics, see docs/how-to/pair-of-topics.md`;
 }
 
 function requestFaults(topic: FoundTopic): string[] {
