@@ -125,6 +125,7 @@ test('requests in added partitions are forwarded to their homes and answered onc
   const before = idsOf('before', 2); // sent before a worker has noticed
   for (const [i, id] of before.entries()) asked.send([id], 1, 3 + i);
   await stage.pass(NOTICED_MS + REPLIED_MS);
+  expect(before.map((id) => asked.repliesTo(id).length)).toEqual([1, 1]);
   stage.start({}, 'second');
   await stage.pass(START_MS);
   const both = idsOf('both', 2);
