@@ -59,7 +59,7 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'identity', lines: 1900, imports: WAITING },
   { room: 'ledger', lines: 1150, imports: WAITING },
-  { room: 'pipeline', lines: 2625, imports: [...WAITING, 'ledger'] },
+  { room: 'pipeline', lines: 2635, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
     lines: 550,
