@@ -68,10 +68,9 @@ export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: n
 export function judgeTopicReport({ faults, added, warnings, differences, remedies }: TopicsReport): Check[] {
   const fix = remedies.join('; ');
   const checks = [
-    ...[...faults, ...added].map(({ code, message }) =>
-      fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix),
-    ),
+    ...faults.map(({ code, message }) => fault(`topics ${code}`, message, fix === '' ? 'see the message' : fix)),
     ...warnings.map(({ code, message }) => warn(`topics ${code}`, message, 'for production: three brokers or more')),
+    ...added.map(({ code, message }) => warn(`topics ${code}`, message, fix)),
     ...(differences.length > 0 ? [warn('topics', differences.join('; '), fix)] : []),
   ];
   return checks.length > 0

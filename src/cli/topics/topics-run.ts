@@ -22,8 +22,8 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
     report: await checkTopics(source, config.topics),
   }));
   const registered = await openRegistry(config.registry)?.register(config.topics.requests);
-  const { clusterId: cluster_id, warnings } = report;
-  const faults = [...report.faults, ...report.added];
+  const { clusterId: cluster_id, faults } = report;
+  const warnings = [...report.warnings, ...report.added];
   if (faults.length > 0) setExitCode(EXIT.failed);
   const view = { cluster_id, ...made, warnings, faults, schemas: registered && schemasJson(registered) };
   const lines = [
@@ -49,15 +49,15 @@ export async function runCheck(context: CliContext, json: boolean): Promise<void
   const config = loadKafkaConfig(context.env);
   const {
     clusterId,
-    warnings,
-    faults: refusals,
+    warnings: accepted,
+    faults,
     added,
     differences,
     remedies: fixes,
     hidden,
   } = await withCluster(context, config, (source) => checkTopics(source, config.topics));
   const registry = await registryFault(config);
-  const faults = [...refusals, ...added];
+  const warnings = [...accepted, ...added];
   if (faults.length > 0 || registry !== undefined) context.setExitCode(EXIT.failed);
   const view = { cluster_id: clusterId, differences, warnings, faults, fixes, hidden, registry };
   const paint = palette(context);
@@ -68,19 +68,19 @@ export async function runCheck(context: CliContext, json: boolean): Promise<void
     ...faults.map(textOf('fault')).map(paint.red),
     ...(registry === undefined ? [] : [paint.red(`fault registry: ${registry.message}; fix: ${registry.fix}`)]),
     ...(fixes.length === 0 ? [] : ['fix:', ...fixes.map((fix) => `  ${fix}`)]),
-    verdict(paint, refusals, added),
+    verdict(paint, faults, added),
   ];
   present(context, json, view, () => `${lines.join('\n')}\n`);
 }
 
 function verdict(
   paint: ReturnType<typeof palette>,
-  refusals: readonly TopicFault[],
+  faults: readonly TopicFault[],
   added: readonly TopicFault[],
 ): string {
-  if (refusals.length > 0) return paint.red("a worker can't start on these topics");
+  if (faults.length > 0) return paint.red("a worker can't start on these topics");
   if (added.length === 0) return paint.green('a worker can start on these topics');
-  return paint.red('a worker can start on these topics only if partitions were added after its namespace was created');
+  return paint.yellow('a worker can start on these topics if partitions were added after its namespace was created');
 }
 
 function textOf(kind: string): (fault: TopicFault) => string {
