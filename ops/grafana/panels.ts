@@ -186,6 +186,13 @@ export const ROWS: readonly RowSpec[] = [
         "How far each clock is ahead of the brokers', at least and at most. Beyond 1 s a worker stops.",
         { expr: of('idalloc_clock_drift_seconds'), legend: '{{instance}} {{bound}}' },
       ),
+      overTime(
+        "Brokers' clocks",
+        's',
+        "How far each broker's clock is certainly ahead of the workers'. Beyond half of the margin an alert fires.",
+        { expr: `max by (broker) (abs(${of('idalloc_broker_clock_lead_seconds')}))`, legend: 'broker {{broker}}' },
+        worst(`0.5 * ${of('idalloc_broker_clock_margin_seconds')}`, 'half of the margin'),
+      ),
       overTime('Certificates expire in', 'dtdurations', 'By variable.', {
         expr: `min by (variable) (${of('idalloc_certificate_expiry_timestamp_seconds')}) - time()`,
         legend: '{{variable}}',

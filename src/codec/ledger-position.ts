@@ -8,8 +8,15 @@ interface WriterPosition {
   readonly through: number;
 }
 
-/** The part of an entry that the index needs: the state of its writer's index, the offset of its request, and what a sequence becomes. */
+/** What is known of the time of an entry besides the broker's. */
+interface WriterTime {
+  /** Of a batch of IDs: when its writer allocated them, by a guarded clock. */
+  readonly batch?: { readonly generatedAtMs: number } | undefined;
+}
+
+/** The part of an entry that the index needs: the state of its writer's index, the offset of its request, when its IDs were allocated, and what a sequence becomes. */
 export type LedgerPosition = WriterPosition &
+  WriterTime &
   (
     | { readonly kind?: 'batch' | 'marker'; readonly requestOffset?: number | undefined; readonly at?: undefined }
     | ({ readonly kind: 'numbers'; readonly requestOffset: number; readonly at: number } & NumberRun)
@@ -69,16 +76,16 @@ class Walk {
     const end = this.#long(NUMBER_BYTES, 0);
     const through = this.#long(NUMBER_BYTES, -1);
     const branch = this.#long(1, 0);
-    const requestOffset = branch === 1 ? this.#batch() : undefined;
+    const decision = branch === 1 ? this.#batch() : undefined;
     if (this.#error || branch > 1 || this.#at !== this.#bytes.length) return undefined;
-    return { end, through, requestOffset };
+    return { end, through, ...decision };
   }
 
   #header(): void {
     for (const byte of LEDGER_ENTRY_HEADER) if (this.#bytes[this.#at++] !== byte) this.#error = true;
   }
 
-  #batch(): number {
+  #batch(): { readonly requestOffset: number; readonly batch: { readonly generatedAtMs: number } } {
     this.#skip(16); // request_hash
     const count = this.#long(INT_BYTES, 1, MAX_COUNT);
     this.#ascii();
@@ -92,8 +99,8 @@ class Walk {
     this.#long(ID_BYTES); // fence
     this.#long(NUMBER_BYTES); // epoch
     this.#skip(8); // layout_fingerprint
-    this.#long(NUMBER_BYTES, 0); // generated_at
-    return requestOffset;
+    const generatedAtMs = this.#long(NUMBER_BYTES, 0);
+    return { requestOffset, batch: { generatedAtMs } };
   }
 
   /** A statement is rare, and left to the decoder. */

@@ -218,6 +218,11 @@ export function medianInterval(intervals: readonly DriftInterval[]): DriftInterv
   return lowMs === undefined || highMs === undefined ? undefined : { lowMs, highMs };
 }
 
+/** How far a broker's clock is certainly ahead of ours, or behind it if negative; 0 while they may agree. */
+export function certainLeadMs({ lowMs, highMs }: DriftInterval): number {
+  return Math.max(0, -highMs) - Math.max(0, lowMs);
+}
+
 /** Ejects when the whole interval lies more than a second to one side. */
 export function driftVerdict(state: BrokerDrift): Verdict {
   const off = clockOffByBrokers(state, DRIFT_MS);

@@ -14,6 +14,10 @@ export interface Decided {
    * know of the decision does not extend it.
    */
   readonly newestMs: number;
+  /** The highest request offset in the entries with this decision. */
+  readonly through: number;
+  /** How many entries the key has. */
+  readonly entries: number;
 }
 
 /** There was a decision, but it is unknown: the head of the log, where it may have been, is gone. */
@@ -105,8 +109,10 @@ function firstOf(
 ): Decided | typeof FORGOTTEN | undefined {
   const origin = deps.index.origin(deps.copy.partition);
   let before = NOWHERE;
-  let decider: Omit<Decided, 'newestMs'> | undefined;
+  let decider: Pick<Decided, 'offset' | 'entry' | 'appendedAtMs'> | undefined;
   let newestMs = 0;
+  let through = -1;
+  let entries = 0;
   for (const offset of offsets) {
     const record = offset < origin ? undefined : found.get(offset);
     if (record !== undefined && record.key?.equals(key) !== true) {
@@ -119,11 +125,13 @@ function firstOf(
       if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {
         decider ??= { offset, entry, appendedAtMs };
         newestMs = appendedAtMs;
+        through = Math.max(through, entry.requestOffset);
       }
     }
+    entries += 1;
     before = offset;
   }
-  if (decider !== undefined) return { ...decider, newestMs };
+  if (decider !== undefined) return { ...decider, newestMs, through, entries };
   return before === NOWHERE ? undefined : FORGOTTEN;
 }
 

@@ -30,6 +30,8 @@ export interface LedgerOptions {
   /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
   readonly restateAfterMs: number;
   readonly now: () => WallMs;
+  /** The time, while this worker's clock is trusted. */
+  readonly trustedNow: () => WallMs | undefined;
   readonly timeStep: TimeStep;
 }
 
@@ -55,14 +57,16 @@ export class Ledger {
   readonly #partitions: readonly LedgerPartition[];
   readonly #restateAfterMs: number;
   readonly #now: () => WallMs;
+  readonly #trustedNow: () => WallMs | undefined;
   readonly #timeStep: TimeStep;
   readonly #turns = new Map<number, Mutex>();
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor({ log, entries, index, partitions, restateAfterMs, now, timeStep }: LedgerOptions) {
+  constructor({ log, entries, index, partitions, restateAfterMs, now, trustedNow, timeStep }: LedgerOptions) {
     this.#restateAfterMs = restateAfterMs;
     this.#now = now;
+    this.#trustedNow = trustedNow;
     this.#timeStep = timeStep;
     this.#log = log;
     this.#entries = entries;
@@ -107,6 +111,9 @@ export class Ledger {
       if (this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined) {
         await this.#writeMarker(partition);
       }
+      // A broker whose clock is ahead must not make all that was decided before look unknown.
+      const nowMs = this.#trustedNow();
+      if (nowMs !== undefined) this.#index.missedBefore(partition, nowMs);
       return work();
     });
   }

@@ -117,6 +117,8 @@ export interface LedgerIndex {
    * applied entry shows it.
    */
   since(partition: number): number | undefined;
+  /** Everything that the index does not know was appended before this time: `since` is no later from now on. */
+  missedBefore(partition: number, timeMs: number): void;
   /** What the applied entries say of a sequence; undefined if they don't mention it, or only in numbers. */
   sequence(partition: number, name: string): SequenceRow | undefined;
   /** All such sequences of the partition. */

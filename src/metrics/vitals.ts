@@ -38,11 +38,15 @@ export interface Vitals {
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly CopyVitals[];
+  /** How far the clock of each broker that answered lately is certainly ahead of this worker's; negative: behind. */
+  readonly brokerLeads: readonly { readonly broker: string; readonly milliseconds: number }[];
   /** The certificates in use, by variable. */
   readonly certificates: readonly { readonly variable: string; readonly expiresAtMs: number }[];
   /** What other metrics are compared with. */
   readonly configured: {
     readonly reservationMs: number;
+    /** Twice the largest difference of two brokers' clocks that is allowed for. */
+    readonly clockMarginMs: number;
     /** The fewest standbys that each ledger partition should have. */
     readonly standbys: number;
     /** The first moment without an ID in the layout (wall ms). */
@@ -179,6 +183,12 @@ const GAUGES: readonly VitalGauge[] = [
     ({ largeWaiting }) => largeWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
   ),
   each(
+    'broker_clock_lead_seconds',
+    ['broker'],
+    "How far the clock of a broker that leads ledger partitions is certainly ahead of the worker's, or behind it if negative; 0 while both may agree",
+    ({ brokerLeads }) => brokerLeads.map(({ broker, milliseconds }) => [{ broker }, milliseconds / 1_000]),
+  ),
+  each(
     'certificate_expiry_timestamp_seconds',
     ['variable'],
     'Unix time at which a certificate in use expires, by the variable that holds it',
@@ -193,6 +203,11 @@ const GAUGES: readonly VitalGauge[] = [
     'reservation_seconds',
     'How far each raise of the ceiling reaches: RESERVATION_MS',
     ({ reservationMs }) => reservationMs / 1_000,
+  ),
+  configured(
+    'broker_clock_margin_seconds',
+    "Twice the largest difference of two brokers' clocks that is allowed for: BROKER_CLOCK_MARGIN_MS",
+    ({ clockMarginMs }) => clockMarginMs / 1_000,
   ),
   configured(
     'standbys_wanted',

@@ -20,6 +20,8 @@ export interface DecisionDeps extends ChargeDeps, DraftDeps {
   /** The partitions that have a ledger. Requests of others are forwarded. */
   readonly partitions: number;
   readonly now: () => WallMs;
+  /** The time, while this worker's clock is trusted. */
+  readonly trustedNow: () => WallMs | undefined;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
   /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
@@ -31,6 +33,11 @@ export interface DecisionDeps extends ChargeDeps, DraftDeps {
 const MAX_DRAFTS = 6;
 /** The rests before numbers are drafted again: about the time of some appends, at random, so that two owners don't keep each other void. */
 const REST_MS = { minMs: 20, maxMs: 200 };
+/**
+ * Copies of a request get entries until its key has this many: each look-up reads them all. Renewals by time alone are fewer,
+ * for as long as the ledger keeps entries by default.
+ */
+const MAX_ENTRIES = 64;
 /** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
 
@@ -108,7 +115,12 @@ async function decideDue(
     const { name } = accepted;
     const decided = known.get(name);
     decisions[at] = doubtOf(deps.index, partition, accepted);
-    if (decisions[at] !== undefined || drafted?.has(name) === true) continue;
+    if (decisions[at] !== undefined) continue;
+    const twin = drafted?.get(name);
+    if (twin !== undefined) {
+      if (twin.accepted.hash.equals(accepted.hash)) twin.through = Math.max(twin.through, accepted.record.offset);
+      continue;
+    }
     if (decided !== undefined) {
       if (needsRenewal(deps, accepted, decided)) renewals.set(name, renewalOf(accepted, decided, view));
       continue;
@@ -117,7 +129,10 @@ async function decideDue(
     if (decisions[at] !== undefined) continue;
     const { sequence, count } = accepted.request;
     const numbers = sequence === undefined ? undefined : numbering.take(sequence, count);
-    const draft: Undecided = { accepted, numbers, offset: undefined, first: undefined, isVoid: false };
+    const draft: Undecided = {
+      ...{ accepted, numbers, through: accepted.record.offset },
+      ...{ offset: undefined, first: undefined, isVoid: false },
+    };
     drafted?.set(name, draft);
     drafts.push(draft);
   }
@@ -191,9 +206,8 @@ function admit(deps: DecisionDeps, partition: number, accepted: Accepted, number
   if (largest !== undefined) return largest;
   const horizon = deps.index.horizon(partition);
   if (horizon === undefined || record.offset <= horizon) return forgotten(accepted);
-  const earliestMs = earliestDecisionMs(request.route);
-  if (earliestMs !== undefined && mayBeOlder(deps, partition, Math.min(earliestMs, record.timestampMs)))
-    return forgotten(accepted);
+  const tooOld = refuseByAge(deps, partition, accepted);
+  if (tooOld !== undefined) return tooOld;
   const { expiresAtMs } = request;
   if (expiresAtMs !== undefined && deps.now() >= expiresAtMs) {
     const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
@@ -206,12 +220,22 @@ function admit(deps: DecisionDeps, partition: number, accepted: Accepted, number
 }
 
 /**
- * Whether a forwarded or resent request may have been decided by an entry that is gone. Its offset does not show that,
- * because it gets a new one each time.
+ * Refuses a forwarded or resent request that may have been decided by an entry that is gone. Its offset does not show that,
+ * because it gets a new one each time; the time of its first record does.
+ *
+ * A time that has yet to come, by this record's own time or by this worker's clock, is wrong: some broker's or client's clock
+ * is, or was. It must not count as recent once it has come, so nothing is decided by it meanwhile, whatever is known.
  */
-function mayBeOlder({ index, clockMarginMs }: DecisionDeps, partition: number, earliestMs: number): boolean {
-  const sinceMs = index.since(partition);
-  return sinceMs !== 0 && (sinceMs === undefined || earliestMs < sinceMs + clockMarginMs);
+function refuseByAge(deps: DecisionDeps, partition: number, accepted: Accepted): Decision | undefined {
+  const { request, record } = accepted;
+  const firstMs = earliestDecisionMs(request.route);
+  if (firstMs === undefined) return undefined;
+  const { clockMarginMs } = deps;
+  if (firstMs > Math.min(record.timestampMs, deps.trustedNow() ?? record.timestampMs) + clockMarginMs)
+    return ageless(accepted, firstMs);
+  const sinceMs = deps.index.since(partition);
+  const isYounger = sinceMs !== undefined && Math.min(firstMs, record.timestampMs) >= sinceMs + clockMarginMs;
+  return sinceMs === 0 || isYounger ? undefined : forgotten(accepted);
 }
 
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
@@ -223,14 +247,18 @@ function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefine
 /**
  * Whether the ledger may forget a decision while a request that it answers can still be read again. Entries are kept
  * longer than requests by more than `renewAfterMs`, so a later read of the request finds this entry or its renewal.
+ *
+ * The offset of a copy, as a producer's retry writes it, must not be above those of all entries of its key: once they are gone,
+ * their offsets alone show that it was answered.
  */
 function needsRenewal(
   { renewAfterMs }: DecisionDeps,
-  { record, hash }: Accepted,
+  { record, hash, request }: Accepted,
   decided: Decided | typeof FORGOTTEN,
 ): decided is Decided {
   if (decided === FORGOTTEN || !decided.entry.requestHash.equals(hash)) return false;
-  return record.timestampMs - decided.newestMs >= renewAfterMs;
+  const isCopy = earliestDecisionMs(request.route) === undefined && record.offset > decided.through;
+  return (isCopy && decided.entries < MAX_ENTRIES) || record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
 /** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
@@ -265,6 +293,12 @@ function settled(
 /** No batch is better than a second one. */
 function forgotten(accepted: Accepted): Decision {
   const message = `the ledger no longer holds the decisions for requests of this age: send the request under a new ${idKind(accepted.request)}`;
+  return { kind: 'refused', code: 'FORGOTTEN', message };
+}
+
+function ageless(accepted: Accepted, firstMs: number): Decision {
+  const said = new Date(firstMs).toISOString();
+  const message = `the age of this request is unknown, since its headers say that it was first sent at ${said}, which is yet to come: correct the clock of the broker or client that said so, and send the request under a new ${idKind(accepted.request)}`;
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 

@@ -29,6 +29,8 @@ export interface View {
   readonly through: number;
 }
 
+type Position = View & Pick<DecidingEntry, 'requestOffset'>;
+
 /** What a look-up was based on. */
 export interface LookUp {
   readonly view: View;
@@ -39,6 +41,8 @@ export interface LookUp {
 export interface Undecided {
   readonly accepted: Accepted;
   readonly numbers: Drafted | undefined;
+  /** The highest offset of its copies in the part, as a producer's retry writes them: its entry covers them all. */
+  through: number;
   /** Once it is written: where. */
   offset: number | undefined;
   /** Once it is written: the decision, if it is known to be the first entry of its key. */
@@ -79,7 +83,9 @@ export async function write(
     const offset = baseOffset + i;
     draft.offset = offset;
     draft.isVoid = !countsAt(entry, offset);
-    if (firsts.has(offset)) draft.first = { offset, entry, appendedAtMs, newestMs: appendedAtMs };
+    if (firsts.has(offset)) {
+      draft.first = { offset, entry, appendedAtMs, newestMs: appendedAtMs, through: entry.requestOffset, entries: 1 };
+    }
   });
 }
 
@@ -116,44 +122,43 @@ async function allocate(
 
 function entryOf(
   deps: DraftDeps,
-  { accepted, numbers }: Undecided,
+  { accepted, numbers, through }: Undecided,
   allocation: Allocation | undefined,
   view: View,
   at: number,
 ): DecidingEntry {
-  if (numbers !== undefined) return numbersEntry(accepted, numbers, view, at);
+  const position = { ...view, requestOffset: through };
+  if (numbers !== undefined) return numbersEntry(accepted, numbers, position, at);
   if (allocation === undefined) throw new RangeError('a draft without IDs');
-  return batchEntry(deps, accepted, allocation, view);
+  return batchEntry(deps, accepted, allocation, position);
 }
 
 /** `at`: the offset for which it is written, behind everything that the look-up saw and the entries before it in the append. */
-function numbersEntry(accepted: Accepted, numbers: Drafted, view: View, at: number): LedgerNumbers {
-  const { request, record, hash } = accepted;
+function numbersEntry(accepted: Accepted, numbers: Drafted, position: Position, at: number): LedgerNumbers {
+  const { request, hash } = accepted;
   return {
     kind: 'numbers',
     requestHash: hash,
     replyTopic: request.replyTopic,
-    requestOffset: record.offset,
     framing: request.framing,
     schemaFingerprint: WIDE_REPLY_FINGERPRINT,
     ...numbers,
-    ...view,
+    ...position,
     at,
   };
 }
 
 function batchEntry(
   { layout, datacenterId }: DraftDeps,
-  { request, record, hash }: Accepted,
+  { request, hash }: Accepted,
   allocation: Allocation,
-  view: View,
+  position: Position,
 ): LedgerBatchEntry {
   return {
     kind: 'batch',
     requestHash: hash,
     count: request.count,
     replyTopic: request.replyTopic,
-    requestOffset: record.offset,
     batch: {
       ranges: allocation.ranges,
       step: layout.step,
@@ -166,6 +171,6 @@ function batchEntry(
     },
     framing: request.framing,
     schemaFingerprint: request.schemaFingerprint,
-    ...view,
+    ...position,
   };
 }

@@ -11,8 +11,11 @@ import {
   observe,
   recordDrift,
 } from '../core/clock-guard.ts';
-import { elapsedMs, type Reading } from '../core/units.ts';
+import { elapsedMs, type Reading, type WallMs } from '../core/units.ts';
 import type { GuardedReading } from '../identity/settings.ts';
+
+/** For so long a broker that does not answer is still shown with its last drift: it may lead no partition any more. */
+const SHOWN_MS = 600_000;
 
 /**
  * The clock of a worker: everything that allocates or raises a ceiling reads it here, so that every reading passes the
@@ -24,6 +27,8 @@ export class GuardedClock {
   #last: Reading;
   #onPause: ((now: Reading) => void) | undefined;
   #drift: BrokerDrift = noDrift;
+  /** When each broker last answered. */
+  readonly #heard = new Map<string, Reading>();
 
   constructor(readClock: () => Reading) {
     this.#readClock = readClock;
@@ -50,9 +55,16 @@ export class GuardedClock {
     return { reading, verdict: verdict.kind === 'steady' ? driftVerdict(this.#drift) : verdict };
   }
 
+  /** The time, unless the clock is ejected, or no broker's clock was compared with it in this term. */
+  trusted(): WallMs | undefined {
+    const { reading, verdict } = this.read();
+    return verdict.kind === 'eject' || this.drift() === undefined ? undefined : reading.wall;
+  }
+
   /** Adds a sample of a broker's clock to the drift. */
   recordDrift(sample: DriftSample): void {
     this.#drift = recordDrift(this.#drift, sample);
+    this.#heard.set(sample.broker, this.#last);
   }
 
   drift(): DriftInterval | undefined {
@@ -61,7 +73,9 @@ export class GuardedClock {
 
   /** The drift against each broker that has answered lately. */
   driftByBroker(): readonly (readonly [string, DriftInterval])[] {
-    return [...this.#drift.brokers];
+    const isRecent = (heard = this.#last) => elapsedMs(heard, this.#last) < SHOWN_MS;
+    for (const [broker, heard] of this.#heard) if (!isRecent(heard)) this.#heard.delete(broker);
+    return [...this.#drift.brokers].filter(([broker]) => this.#heard.has(broker));
   }
 
   /** Forgets all earlier readings, ejections and drift, for a new term. */

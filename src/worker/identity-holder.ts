@@ -2,7 +2,7 @@ import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { descriptorOf } from '../codec/descriptor.ts';
 import type { Config } from '../config/config.ts';
-import type { DriftSample } from '../core/clock-guard.ts';
+import { type DriftSample, driftAtStart } from '../core/clock-guard.ts';
 import type { GateReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { Reading } from '../core/units.ts';
@@ -157,11 +157,18 @@ export class IdentityHolder implements AsyncDisposable {
     return { keys, bindings: bindingsOf(keys, config) };
   }
 
-  #createIdentity(namespace: Namespace, { witness, sampleBrokerClocks }: IdentityPorts): Identity {
+  /** The samples of a clock that may start a term count in it, so that the first broker which answers is not judged alone. */
+  async #sampleAtStart({ sampleBrokerClocks }: IdentityPorts): Promise<readonly DriftSample[]> {
+    const samples = await sampleBrokerClocks();
+    if (driftAtStart(samples) === undefined) for (const sample of samples) this.#options.clock.recordDrift(sample);
+    return samples;
+  }
+
+  #createIdentity(namespace: Namespace, ports: IdentityPorts): Identity {
     const { config, log, clock, etcd, runtime } = this.#options;
     return new Identity({
       etcd,
-      witness,
+      witness: ports.witness,
       ...this.#place(),
       namespace,
       layout: config.layout,
@@ -172,7 +179,7 @@ export class IdentityHolder implements AsyncDisposable {
       newLeaseId: () => leaseIdOf(runtime.uuid()),
       workerIp: config.workerIp ?? 'unknown',
       staticWorkerId: config.workerId,
-      sampleBrokerClocks,
+      sampleBrokerClocks: () => this.#sampleAtStart(ports),
       onChange: (state) => this.#reportToGate(state),
       log: (level, message, fields) => log[level](fields ?? {}, message),
     });

@@ -103,6 +103,7 @@ export class LedgerService implements Disposable {
       partitions: this.#partitions,
       restateAfterMs: restatedAfterMs(config.topics.ledgerRetentionMs),
       now: () => wallMs(runtime.wallMs()),
+      trustedNow: () => clock.trusted(),
       timeStep: context.timeStep,
     });
     const readingLog = new RateLimitedLog(runtime, wireLog);

@@ -45,6 +45,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     ledger: ledger.ledger,
     allocator,
     now: () => wallMs(runtime.wallMs()),
+    trustedNow: () => context.clock.trusted(),
     runtime,
     names: config.headers,
     partitions: ledger.partitions,

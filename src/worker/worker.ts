@@ -1,6 +1,7 @@
 import { clockReader } from '../adapters/clock.ts';
 import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
+import { certainLeadMs } from '../core/clock-guard.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';
@@ -164,7 +165,7 @@ export class Worker implements AsyncDisposable {
 
   /** The worker's state for the metrics, whatever the gate says. */
   vitals(): Vitals {
-    const { cluster, config, runtime } = this.#context;
+    const { cluster, clock, config, runtime } = this.#context;
     return {
       isMember: this.#requests?.isMember === true,
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
@@ -176,8 +177,10 @@ export class Worker implements AsyncDisposable {
       largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
       copies: this.#copies(),
+      brokerLeads: clock.driftByBroker().map(([broker, drift]) => ({ broker, milliseconds: certainLeadMs(drift) })),
       configured: {
         reservationMs: config.timing.reserveMs,
+        clockMarginMs: config.clockMarginMs,
         standbys: config.standbys === 'all' ? 1 : config.standbys,
         layoutEndMs: tickStartMs(config.layout, config.layout.endTicks),
       },

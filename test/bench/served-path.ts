@@ -82,6 +82,7 @@ export class ServedPath implements Disposable {
       partitions: copies,
       restateAfterMs: Number.POSITIVE_INFINITY,
       now: () => wallMs(RUNTIME.wallMs()),
+      trustedNow: () => undefined,
       timeStep: async (_step, work) => await work(),
     });
     const cluster = {
@@ -129,6 +130,7 @@ export class ServedPath implements Disposable {
       observe: { served() {}, replied() {}, failed() {}, deadLettered() {}, forwarded() {}, deferred() {} },
       timeStep: async (_step, work) => await work(),
       tracing: UNTRACED,
+      trustedNow: () => undefined,
       homeOf: (key) => partitionFor(key, partitions, () => 0),
       renewAfterMs: 1_800_000,
       clockMarginMs: 60_000,

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   anchorGuard,
   type ClockGuard,
+  certainLeadMs,
   driftInterval,
   driftVerdict,
   noDrift,
@@ -160,6 +161,14 @@ describe('broker drift', () => {
       return recordDrift(state, sample);
     }, noDrift);
   const kindOf = (...ahead: readonly number[]): string => kinds([driftVerdict(answers(...ahead))])[0] ?? '';
+
+  it.each([
+    ['ahead by the least that it can be', -70, -60, 60],
+    ['behind by the least that it can be', 60, 70, -60],
+    ['right while it may be', -1, 60, 0],
+  ])("counts a broker's clock as %s", (_, lowMs, highMs, leadMs) => {
+    expect(certainLeadMs({ lowMs, highMs })).toBe(leadMs);
+  });
 
   it('is unknown before the first answer, and steady', () => {
     expect(driftInterval(noDrift)).toBeUndefined();

@@ -14,8 +14,9 @@ const IDLE: Vitals = {
   kafkaRefused: new Set(),
   oldestUnread: [],
   largeWaiting: [],
+  brokerLeads: [],
   certificates: [],
-  configured: { reservationMs: 25_000, standbys: 1, layoutEndMs: 3_966_451_200_000 },
+  configured: { clockMarginMs: 120_000, reservationMs: 25_000, standbys: 1, layoutEndMs: 3_966_451_200_000 },
 };
 
 async function lines(metrics: Metrics): Promise<string[]> {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { FIRST_SENT } from '../../src/codec/request-origin.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';
@@ -122,11 +123,12 @@ describe('a request that is answered with an old decision', () => {
     let now = NOW;
     const topic = new MemoryLedger(1, () => now);
     const worker = new MemoryWorker({ topic });
-    await worker.serve([request(0, 'a'), later(1, RENEW_AFTER_MS - 1)]);
+    const resent = (offset: number, ms: number) => later(offset, ms, { headers: { [FIRST_SENT]: `${NOW}` } });
+    await worker.serve([request(0, 'a'), resent(1, RENEW_AFTER_MS - 1)]);
     expect(topic.bounds(0).high).toBe(1);
     now += RENEW_AFTER_MS;
-    await worker.serve([later(2, RENEW_AFTER_MS), later(3, RENEW_AFTER_MS)]);
-    await worker.serve([later(4, RENEW_AFTER_MS + 1)]);
+    await worker.serve([resent(2, RENEW_AFTER_MS), resent(3, RENEW_AFTER_MS)]);
+    await worker.serve([resent(4, RENEW_AFTER_MS + 1)]);
     expect(topic.bounds(0).high).toBe(2);
   });
 

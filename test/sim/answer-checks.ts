@@ -33,15 +33,19 @@ function answersOf(history: History): readonly Answer[] {
 }
 
 /**
- * The entries that keep a batch for a request for as long as its record can be read again: the entry of the request itself,
- * and entries that are recent enough not to need a renewal for the request.
+ * The entries that keep a batch for a request for as long as its record can be read again: they reach its offset, or, for a later
+ * record, are recent enough not to need a renewal for it.
  */
 function keepersOf(known: readonly Entry[], { request, batch, record }: Answer): readonly Entry[] {
   return known.filter((entry) => {
     const isYoung = request.timestampMs - entry.appendedAtMs < RENEW_AFTER_MS;
-    const isOwn = entry.requestOffset === request.offset;
-    return entry.order < record.sent && (isYoung || isOwn) && sameRanges(entry.batch, batch);
+    const isKept = entry.requestOffset >= request.offset || (isYoung && !isFirstRecord(request));
+    return entry.order < record.sent && isKept && sameRanges(entry.batch, batch);
   });
+}
+
+function isFirstRecord({ origin, firstSentMs }: SentRequest): boolean {
+  return origin === undefined && firstSentMs === undefined;
 }
 
 function byKey(entries: readonly Entry[]): ReadonlyMap<string, Entry[]> {
@@ -117,14 +121,16 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
     // An append that seemed to be refused by the leader is sent again; a large request keeps its IDs at the next try.
-    const isCopyOf = (one: Entry) => one.end === end || one.requestOffset === entry.requestOffset;
-    const isCopy = same.some((one) => isCopyOf(one) && sameRanges(one.batch, entry.batch));
-    if (first === undefined || isCopy) return false;
+    const isAgainOf = (one: Entry) => one.end === end || one.requestOffset === entry.requestOffset;
+    const isAgain = same.some((one) => isAgainOf(one) && sameRanges(one.batch, entry.batch));
+    if (first === undefined || isAgain) return false;
     const newest = same.findLast((one, i) => one.offset < end && one.end > (same[i - 1]?.offset ?? -1)) ?? first;
     const request = requestOf(entry);
     // A read-back may be a moment old: it may return an entry that was trimmed meanwhile.
     if (isGone(history, newest, entry.sent)) return false;
-    return request === undefined || request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
+    if (request === undefined) return true;
+    const isCopy = isFirstRecord(request) && same.every(({ requestOffset }) => requestOffset < entry.requestOffset);
+    return !isCopy && request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
   });
 }
 

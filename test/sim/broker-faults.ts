@@ -20,11 +20,16 @@ function addsPartitions({ world, scenario }: Place): boolean {
   return world.seed % SEEDS_WITH_ADDED === 2 && scenario !== 'mixed' && !losesEtcd(scenario);
 }
 
+/** How far a clock is off that was set wrong, by a typing error or at a boot: beyond any margin. */
+const FAR_MS = [3_600_000, 31_536_000_000] as const;
+
 /** Faults of brokers and their data. Only one broker of several has a fault at a time, so that the others can serve. */
 export class BrokerFaults {
   readonly #place: Place;
   #refusedJoins = 0;
   #ill: number | undefined;
+  /** The broker whose clock is far off. */
+  #farOff: number | undefined;
 
   constructor(place: Place) {
     this.#place = place;
@@ -45,6 +50,7 @@ export class BrokerFaults {
       () => this.#moveCoordinator(),
       () => this.#lag(),
       () => this.#stepClock(),
+      ...(this.#mayBeFarOff ? [() => this.#setClock()] : []),
       // While a tail is lost, an operator who moves the offset decides what is read.
       ...(this.#place.scenario === 'lost-requests' ? [] : [() => this.#meddleWithGroup()]),
       ...(keepsItsTime(this.#place.scenario) ? [] : [() => this.#trimRequests()]),
@@ -224,10 +230,34 @@ export class BrokerFaults {
     const { world, brokers, history } = this.#place;
     const { rng } = world;
     const node = rng.pick(brokers.nodes);
+    if (node === this.#farOff) return;
     const broker = brokers.cluster.broker(node);
     broker.clockErrorMs = rng.chance(0.3) ? 0 : Math.round(rng.between(-1, 1) * rng.pick([50, 400, 3_000]));
     history.brokersOffMs = Math.max(history.brokersOffMs, Math.abs(broker.clockErrorMs));
     world.note(() => `the clock of broker ${node} is off by ${broker.clockErrorMs} ms`);
+  }
+
+  /** Whether the median of the brokers' clocks stays right, and retention does not go by a wrong one. */
+  get #mayBeFarOff(): boolean {
+    return this.#place.brokers.nodes.length === 3 && !keepsItsTime(this.#place.scenario);
+  }
+
+  /** Sets the clock of one broker far off for a while; those of the others are right enough. */
+  #setClock(): void {
+    const { world, brokers } = this.#place;
+    const { rng } = world;
+    if (this.#farOff !== undefined) return;
+    const node = rng.pick(brokers.nodes);
+    this.#farOff = node;
+    const byMs = rng.pick(FAR_MS) * (rng.chance(0.5) ? 1 : -1);
+    const forMs = rng.between(1_000, 20_000);
+    brokers.cluster.broker(node).clockErrorMs = byMs;
+    world.note(() => `the clock of broker ${node} is set wrong by ${byMs} ms for ${forMs.toFixed(0)} ms`);
+    world.after(forMs, () => {
+      this.#farOff = undefined;
+      brokers.cluster.broker(node).clockErrorMs = 0;
+      world.note(() => `the clock of broker ${node} is right again`);
+    });
   }
 
   #meddleWithGroup(): void {

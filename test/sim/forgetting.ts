@@ -5,7 +5,10 @@ import { isLarge } from '../../src/pipeline/parts.ts';
 import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
-import { CLOCK_MARGIN_MS, layout, shortHashOf } from './setting.ts';
+import { CLOCK_MARGIN_MS, layout, START_MS, shortHashOf } from './setting.ts';
+
+/** No simulation is as long, and a clock that is set wrong is further off. */
+const LONGEST_MS = 1_800_000;
 
 /**
  * Whether a worker may answer a request with FORGOTTEN by then: an entry that decided it may be in the part that the ledger
@@ -20,7 +23,8 @@ import { CLOCK_MARGIN_MS, layout, shortHashOf } from './setting.ts';
  * - when retention has deleted the entry that decided its key, while an index remembers that there was one;
  * - when the writer of the first entry of its key after the origin had not read up to the origin: there may have been an
  *   earlier entry;
- * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to;
+ * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to, or is from
+ *   the future;
  * - when it is large, so that later ones were decided before it, and retention then overtook a copy: of what it had, the copy
  *   remembers the highest request only.
  */
@@ -40,7 +44,9 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const passed = entries.filter((entry) => entry.requestOffset >= offset);
   if (trims.some((trim) => passed.some((entry) => entry.order > trim.order))) return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
-  if (born < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
+  if (isYetToCome(born, request)) return true;
+  const bornAtLast = Math.min(born, request.timestampMs); // by a broker that was behind
+  if (bornAtLast < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   const isKey = (entry: Deciding) => nameOf(history, entry) === nameOf(history, request);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
@@ -59,6 +65,11 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
     below = entry.offset;
   }
   return false;
+}
+
+/** Whether the first record says a time that is in the future of the record itself, or of every simulation. */
+function isYetToCome(born: number, { timestampMs }: SentRequest): boolean {
+  return Number.isFinite(born) && born > Math.min(timestampMs + CLOCK_MARGIN_MS, START_MS + LONGEST_MS);
 }
 
 /** The hash by which an index distinguishes keys. */

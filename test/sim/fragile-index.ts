@@ -66,6 +66,10 @@ class Opened implements LedgerCopies {
     return this.#index.since(partition);
   }
 
+  missedBefore(partition: number, timeMs: number): void {
+    this.#index.missedBefore(partition, timeMs);
+  }
+
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     return this.#index.last(partition);
   }

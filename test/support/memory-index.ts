@@ -23,6 +23,8 @@ interface Partition {
   through: number;
   since: number | undefined;
   appendedAtMs: number;
+  /** When the last entry before a wipe was appended. */
+  floorMs: number | undefined;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
   readonly sequences: Map<string, SequenceRow>;
 }
@@ -86,6 +88,11 @@ export class MemoryIndex implements LedgerCopies {
     return this.#of(partition).since;
   }
 
+  missedBefore(partition: number, timeMs: number): void {
+    const at = this.#of(partition);
+    if (at.since !== undefined) at.since = Math.min(at.since, timeMs);
+  }
+
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     return this.#of(partition).last;
   }
@@ -109,7 +116,7 @@ export class MemoryIndex implements LedgerCopies {
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
-    for (const { record, key, end, requestOffset, through } of fresh) {
+    for (const { record, key, end, requestOffset, through, generatedAtMs } of fresh) {
       readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
@@ -117,10 +124,13 @@ export class MemoryIndex implements LedgerCopies {
         const known = at.entries.get(hash) ?? [];
         if (known.length === 0 && end >= at.origin) firsts?.add(offset);
         at.entries.set(hash, known);
-        known.push({ offset, appendedAtMs, end, requestOffset });
+        known.push({ offset, appendedAtMs: Math.max(appendedAtMs, generatedAtMs ?? 0), end, requestOffset });
       }
-      if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, appendedAtMs);
-      at.appendedAtMs = appendedAtMs;
+      const timeMs = Math.max(appendedAtMs, generatedAtMs ?? 0);
+      if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
+      else if (generatedAtMs !== undefined && end === offset && at.floorMs !== undefined)
+        at.since = Math.min(at.since, Math.max(timeMs, at.floorMs));
+      at.appendedAtMs = timeMs;
       if (offset < end || (offset === end && !at.anchored)) {
         at.horizon = Math.max(at.horizon, through);
         at.anchored = true;
@@ -141,6 +151,7 @@ export class MemoryIndex implements LedgerCopies {
       const left = afterLoss(row);
       if (left !== undefined) sequences.set(name, left);
     }
+    const floorMs = this.#partitions.get(partition)?.appendedAtMs ?? 0;
     this.#partitions.set(partition, {
       entries: new Map(),
       origin: from,
@@ -149,7 +160,8 @@ export class MemoryIndex implements LedgerCopies {
       end: from,
       through,
       since: from === 0 && through === -1 ? 0 : undefined,
-      appendedAtMs: this.#partitions.get(partition)?.appendedAtMs ?? 0,
+      appendedAtMs: floorMs,
+      floorMs: from === 0 ? undefined : floorMs,
       last: undefined,
       sequences,
     });
@@ -190,6 +202,8 @@ interface Read {
   readonly through: number;
   /** -1 for a marker. */
   readonly requestOffset: number;
+  /** When the IDs of a batch were allocated. */
+  readonly generatedAtMs?: number | undefined;
 }
 
 /** Applies a record of a sequence, if it counts. */
@@ -214,5 +228,6 @@ function readEntry({ key, value, offset }: LedgerRecord): Read {
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
   const isDecision = isForRequest && countsAt(entry, offset);
   if (!isDecision) return { end, through, requestOffset: -1 };
-  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset };
+  const generatedAtMs = entry.kind === 'batch' ? entry.batch.generatedAtMs : undefined;
+  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs };
 }

@@ -41,9 +41,10 @@ export function entry(
   id: string,
   fields: Partial<Pick<LedgerBatchEntry, 'count' | 'replyTopic' | 'requestOffset' | 'end' | 'through'>> & {
     readonly first?: bigint;
+    readonly generatedAtMs?: number;
   } = {},
 ): { readonly key: Buffer; readonly value: Buffer } {
-  const { first = 77_000n, count = 1, replyTopic = REPLIES, ...rest } = fields;
+  const { first = 77_000n, count = 1, replyTopic = REPLIES, generatedAtMs = 1_700_000_000_000, ...rest } = fields;
   const value = encodeLedgerEntry({
     kind: 'batch',
     requestHash: requestHash(count, replyTopic),
@@ -58,7 +59,7 @@ export function entry(
       fence: 10n,
       epochMs: layout.epochMs,
       layoutFingerprint: layout.fingerprint,
-      generatedAtMs: 1_700_000_000_000,
+      generatedAtMs,
     },
     framing: 'SINGLE_OBJECT',
     schemaFingerprint: ID_REPLY_FINGERPRINT,

@@ -32,7 +32,12 @@ export const POLICY: ReplyPolicy = {
 };
 /** A ledger that writes no statements of its own. */
 const UNTIMED: TimeStep = async (_step, work) => await work();
-export const WITHOUT_RESTATING = { restateAfterMs: Number.POSITIVE_INFINITY, now: () => wallMs(0), timeStep: UNTIMED };
+export const WITHOUT_RESTATING = {
+  restateAfterMs: Number.POSITIVE_INFINITY,
+  now: () => wallMs(0),
+  trustedNow: () => undefined,
+  timeStep: UNTIMED,
+};
 /** Timers that fire only when the test says so. */
 export class ManualTimers {
   readonly #due = new Set<() => void>();
@@ -71,6 +76,8 @@ export interface MemoryWorkerOptions {
   readonly homeOf?: (correlationId: Buffer) => number;
   /** When sequences are stated again; never by default. */
   readonly ledger?: Pick<LedgerOptions, 'restateAfterMs' | 'now'>;
+  /** The time by a trusted clock; undefined by default. */
+  readonly trustedNow?: () => WallMs | undefined;
   readonly tracing?: Tracing;
 }
 
@@ -95,7 +102,7 @@ export class MemoryWorker {
   readonly deps: PipelineDeps;
 
   constructor(options: MemoryWorkerOptions) {
-    const { topic, partitions = 1, diligent = true } = options;
+    const { topic, partitions = 1, diligent = true, trustedNow = () => undefined } = options;
     this.index = options.index ?? new MemoryIndex();
     this.allocator = new CountingAllocator(options.workerId ?? 0);
     const following = {
@@ -128,6 +135,7 @@ export class MemoryWorker {
       entries: options.entries ?? topic.entries,
       index: this.index,
       partitions: this.partitions,
+      trustedNow,
       ...options.ledger,
     });
     this.publisher.onEvent = (what, records) => {
@@ -142,6 +150,7 @@ export class MemoryWorker {
       ledger: this.ledger,
       allocator: this.allocator,
       now: options.now ?? (() => wallMs(1_700_000_000_000)),
+      trustedNow,
       names: DEFAULT_HEADER_NAMES,
       requestTopic: REQUESTS,
       deadLetterTopic: DEAD_LETTERS,

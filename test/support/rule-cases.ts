@@ -186,6 +186,18 @@ export const RULE_CASES: readonly RuleCase[] = [
     summary: "The clock of the worker a:9464 of idalloc is -300ms off the brokers'.",
   },
   {
+    alert: 'IdallocBrokerClock',
+    series: {
+      [`idalloc_broker_clock_margin_seconds{${AT}}`]: '120x60',
+      [`idalloc_broker_clock_lead_seconds{${AT},broker="1"}`]: '59x60',
+      [`idalloc_broker_clock_lead_seconds{${AT},broker="2"}`]: '0x4 -61x60',
+    },
+    silentAt: '4m',
+    firesAt: '7m',
+    labels: { ...WORKER, broker: '2' },
+    summary: 'The clock of the broker 2 is 1m 1s off that of the worker a:9464 of idalloc.',
+  },
+  {
     alert: 'IdallocConsumerLag',
     series: {
       [`idalloc_consumer_lag_records{${AT},partition="3"}`]: '6000x60',
@@ -261,6 +273,8 @@ export const CALM: Readonly<Record<string, string>> = {
         [`idalloc_etcd_call_seconds_count{${at},call="keep_alive",outcome="failed"}`, '2x240'],
         [`idalloc_clock_drift_seconds{${at},bound="low"}`, '-0.3x240'],
         [`idalloc_clock_drift_seconds{${at},bound="high"}`, '0.3x240'],
+        [`idalloc_broker_clock_margin_seconds{${at}}`, '120x240'],
+        [`idalloc_broker_clock_lead_seconds{${at},broker="1"}`, '-0.2x240'],
         [`idalloc_batch_seconds_bucket{${at},le="1"}`, '0+100x240'],
         [`idalloc_batch_seconds_bucket{${at},le="+Inf"}`, '0+100x240'],
         [`idalloc_request_oldest_unread_seconds{${at},partition="${host === 'a' ? 3 : 4}"}`, '0x240'],

@@ -46,6 +46,28 @@ describe('the clock of a worker', () => {
     expect(pauses).toEqual([]);
   });
 
+  it("is trusted once a broker's clock agrees, until it is ejected", () => {
+    const { clock, pass } = world();
+    expect(clock.trusted()).toBeUndefined();
+    const sent = wallMs(0);
+    clock.recordDrift({ broker: '0', sent, received: sent, appended: sent });
+    expect(clock.trusted()).toBe(clock.read().reading.wall);
+    pass(3_600_000, 50);
+    expect(clock.trusted()).toBeUndefined();
+  });
+
+  it('shows the drift against a broker until it has not answered for ten minutes', () => {
+    const { clock, pass } = world();
+    const sent = wallMs(0);
+    const heard = (broker: string) => clock.recordDrift({ broker, sent, received: sent, appended: sent });
+    heard('0');
+    pass(599_999);
+    heard('1');
+    expect(clock.driftByBroker().map(([broker]) => broker)).toEqual(['0', '1']);
+    pass(1);
+    expect(clock.driftByBroker().map(([broker]) => broker)).toEqual(['1']);
+  });
+
   it('forgets the drift when its anchor is reset', () => {
     const { clock, pass } = world();
     const sent = wallMs(0);

@@ -36,6 +36,8 @@ export class PartitionIndex {
   readonly #runs: SealedRuns;
   readonly #sequences: SequenceTable;
   #state: State;
+  /** Set by a wipe: when the last entry before it was appended. Nothing that was lost then is newer than this or the log. */
+  #floorMs: number | undefined;
 
   constructor(db: DatabaseSync, partition: number, parts: PartitionParts, seed: HashSeed) {
     const { state, saved, open, runs, sequences } = parts;
@@ -107,7 +109,8 @@ export class PartitionIndex {
         at += left;
       }
       for (const change of changes) this.#change(change);
-      this.#state = { ...this.#state, digest: digestEntry(last), appended: last.appendedAtMs };
+      const appended = shownMs(positions.at(-1) as LedgerPosition, last);
+      this.#state = { ...this.#state, digest: digestEntry(last), appended };
     };
     if (this.#open.isDue(this.end + fresh.length)) this.#commit(add);
     else keptWhole(add);
@@ -142,20 +145,36 @@ export class PartitionIndex {
         anchored = true;
       }
       // Lost entries were appended before this one, and after the last known one at the latest.
-      if (since === undefined || position.end > record.offset) {
-        since = Math.max(since ?? this.#state.appended, record.appendedAtMs);
-      }
+      const timeMs = shownMs(position, record);
+      if (since === undefined || position.end > record.offset) since = Math.max(since ?? this.#state.appended, timeMs);
+      else since = this.#lowered(since, position, record.offset, timeMs);
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
       end += 1;
       if (!isDecision || record.key === null) continue;
-      opened ??= record.appendedAtMs;
+      opened ??= timeMs;
       const hash = hashKey(record.key, this.#seed);
       // Before it is sealed: a run on disk is read for every key that it holds.
       if (firsts !== undefined && position.end >= origin && this.#find(hash).length === 0) firsts.add(record.offset);
       this.#open.add(hash, record.offset);
     }
     this.#state = { ...this.#state, end, through, horizon, anchored, since, recent, opened };
+  }
+
+  /**
+   * The time since which all is known, given an entry of the log that is being restored. What is gone was appended before the
+   * entry, too, and before its IDs were allocated, if its writer had read all that is before it. So one broker whose clock was
+   * ahead does not decide this time.
+   */
+  #lowered(since: number, { end, batch }: LedgerPosition, offset: number, timeMs: number): number {
+    if (this.#floorMs === undefined || batch === undefined || end !== offset) return since;
+    return Math.min(since, Math.max(timeMs, this.#floorMs));
+  }
+
+  /** Everything that is not known was appended before this time. */
+  missedBefore(timeMs: number): void {
+    const { since } = this.#state;
+    if (since !== undefined && since > timeMs) this.#state = { ...this.#state, since: timeMs };
   }
 
   #seal(): void {
@@ -181,6 +200,7 @@ export class PartitionIndex {
 
   wipe(from: number): void {
     const { through, appended } = this.#state;
+    this.#floorMs = appended;
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
@@ -224,6 +244,14 @@ export class PartitionIndex {
       this.#saved.save(this.#state);
     });
   }
+}
+
+/**
+ * When an entry was appended: by the broker's clock, or by its writer's, which allocated its IDs before. The later one, since
+ * a broker whose clock is behind must not make what is gone look older than it was.
+ */
+function shownMs({ batch }: LedgerPosition, { appendedAtMs }: LedgerRecord): number {
+  return Math.max(appendedAtMs, batch?.generatedAtMs ?? 0);
 }
 
 /**

@@ -134,6 +134,10 @@ export class SqliteIndex implements LedgerCopies {
     return this.#of(partition).since;
   }
 
+  missedBefore(partition: number, timeMs: number): void {
+    this.#of(partition).missedBefore(timeMs);
+  }
+
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {
     return this.#of(partition).last;
   }

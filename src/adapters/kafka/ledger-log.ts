@@ -35,7 +35,7 @@ const METADATA_TIMEOUT_MS = 5_000;
 /** For this long an isolated broker may believe that it still leads, and return an outdated end. */
 const DEPOSED_MS = 10_000;
 const RETRY_DELAY_MS = 500;
-/** The most brokers whose clocks are sampled: the median of five tolerates two that are wrong. */
+/** The most brokers whose clocks are sampled at a time: the median of five tolerates two that are wrong. */
 const MAX_SAMPLED = 5;
 /** How long after the first response the others are waited for. */
 const LATE_RESPONSE_MS = 1_500;
@@ -50,6 +50,8 @@ interface Timed {
 /** Writes the ledger topic. One record batch per append, neither idempotent nor transactional. */
 export class KafkaLedgerLog implements LedgerLog {
   readonly #options: KafkaLedgerLogOptions;
+  /** Of the leaders, how many were sampled: the next ones are sampled next, so that each is in its turn. */
+  #sampled = 0;
 
   constructor(options: KafkaLedgerLogOptions) {
     this.#options = options;
@@ -105,7 +107,10 @@ export class KafkaLedgerLog implements LedgerLog {
     const partitions = topics.find(({ name }) => name === topic)?.partitions ?? [];
     const byLeader = new Map(partitions.map(({ partition, leader }) => [leader, partition]));
     byLeader.delete(-1); // no leader
-    return [...byLeader.values()].slice(0, MAX_SAMPLED);
+    const all = [...byLeader.values()];
+    const from = all.length > MAX_SAMPLED ? this.#sampled % all.length : 0;
+    this.#sampled += MAX_SAMPLED;
+    return [...all.slice(from), ...all.slice(0, from)].slice(0, MAX_SAMPLED);
   }
 
   async #timedAppend(partition: number, entries: readonly NewRecord[]): Promise<Timed> {

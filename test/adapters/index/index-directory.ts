@@ -26,14 +26,19 @@ export class IndexDirectory {
   readonly #opened = new Set<SqliteIndex>();
 
   /** An index with nothing loaded. */
-  openBare(binding = BINDING, runEntries = RUN, seed = SEED): SqliteIndex {
+  openBare(binding = BINDING, runEntries = RUN, seed = SEED, path = this.path): SqliteIndex {
     const events = {
       onWiped: (cause: string) => this.wiped.push(cause),
       onUnusable: (error: IdallocError) => this.unusable.push(error),
     };
-    const index = new SqliteIndex(this.path, binding, events, { runEntries, newSeed: () => seed });
+    const index = new SqliteIndex(path, binding, events, { runEntries, newSeed: () => seed });
     this.#opened.add(index);
     return index;
+  }
+
+  /** The index of a machine of this name, with nothing loaded. */
+  openOf(machine: string, binding = BINDING, runEntries = RUN): SqliteIndex {
+    return this.openBare(binding, runEntries, SEED, join(this.path, machine));
   }
 
   /** An index with all partitions loaded, even if the store must be replaced for that. */

@@ -238,4 +238,53 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     index.apply(0, [at(1, entry('b', { end: 5 }))]);
     expect(index.since(0)).toBe(1_700_000_000_001);
   });
+
+  describe('that is restored from a log without its head knows decisions since', () => {
+    const T = 1_700_000_000_000;
+    const stamped = (offset: number, appendedAtMs: number, drafted: Parameters<typeof at>[1]) => ({
+      ...at(offset, drafted),
+      appendedAtMs,
+    });
+
+    it.each([
+      [T - 600_000, T],
+      [T, T - 600_000],
+    ])("the later of the broker's time and the writer's, of the first entry: %d or %d", (stampMs, generatedAtMs) => {
+      const index = make();
+      index.wipe(0, 8);
+      index.apply(0, [stamped(8, stampMs, entry('a', { end: 3, generatedAtMs }))]);
+      expect(index.since(0)).toBe(T);
+    });
+
+    it('the time of a later entry whose writer had read the log up to there, if that is earlier', () => {
+      const index = make();
+      index.wipe(0, 8);
+      const later = { generatedAtMs: T + 1_000 };
+      const records = [stamped(8, 2 * T, entry('a', { end: 8 })), stamped(9, T + 5, entry('b', { end: 9, ...later }))];
+      index.apply(0, records);
+      expect(index.since(0)).toBe(T + 1_000);
+      index.apply(0, [stamped(10, T + 10, entry('c', { end: 9 })), stamped(11, T + 20, marker(9, 11))]);
+      expect(index.since(0)).toBe(T + 1_000);
+    });
+
+    it('nothing earlier than the last entry that it had before', () => {
+      const index = make();
+      index.apply(0, [stamped(0, T + 9_000, entry('lost', { requestOffset: 4 }))]);
+      index.wipe(0, 8);
+      index.apply(0, [stamped(8, T + 1_000, entry('a', { end: 8 })), stamped(9, T + 2_000, entry('b', { end: 9 }))]);
+      expect(index.since(0)).toBe(T + 9_000);
+    });
+
+    it('no later than the time before which all that it does not know was appended', () => {
+      const index = make();
+      index.missedBefore(0, T);
+      expect(index.since(0)).toBe(0);
+      index.wipe(0, 8);
+      index.apply(0, [stamped(8, 2 * T, marker(7, 8))]);
+      index.missedBefore(0, T + 100);
+      expect(index.since(0)).toBe(T + 100);
+      index.missedBefore(0, T + 200);
+      expect(index.since(0)).toBe(T + 100);
+    });
+  });
 });

@@ -168,6 +168,17 @@ describe('asking the brokers for the time', () => {
     expect([asked.length, asked.includes(0)]).toEqual([5, false]);
   });
 
+  it('asks each of more leaders in its turn', async () => {
+    open(7);
+    const asked = () => new Set(stage.produces.map(({ request }) => request.partition)).size;
+    await outcome(log.sampleBrokerClocks());
+    await stage.pass(100);
+    expect(asked()).toBe(5);
+    await outcome(log.sampleBrokerClocks());
+    await stage.pass(100);
+    expect(asked()).toBe(7);
+  });
+
   it('does not wait for a silent broker when most have answered, nor long when one has', async () => {
     const answered = async () => {
       const [answer, tookMs] = await outcome(log.sampleBrokerClocks());
