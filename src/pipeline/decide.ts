@@ -1,11 +1,10 @@
 import { Backoff } from '../async/backoff.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
-import { earliestDecisionMs } from '../codec/request-origin.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
-import type { LedgerIndex } from '../ledger/ports.ts';
+import { type AgeDeps, forgotten, idKind, isCopy, needsRenewal, refuseByAge } from './age.ts';
 import { type ChargeDeps, charged, withoutTopic, wouldRefuse } from './charges.ts';
 import type { Decision } from './decision.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
@@ -13,19 +12,12 @@ import { type Accepted, hasTwins } from './intake.ts';
 import { doubtOf, isRevocable, Numbering } from './numbering.ts';
 
 /** The dependencies of `decide`. */
-export interface DecisionDeps extends ChargeDeps, DraftDeps {
+export interface DecisionDeps extends AgeDeps, ChargeDeps, DraftDeps {
   /** The largest count of a request. */
   readonly maxCount: number;
-  readonly index: LedgerIndex;
   /** The partitions that have a ledger. Requests of others are forwarded. */
   readonly partitions: number;
   readonly now: () => WallMs;
-  /** The time, while this worker's clock is trusted. */
-  readonly trustedNow: () => WallMs | undefined;
-  /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
-  readonly renewAfterMs: number;
-  /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
-  readonly clockMarginMs: number;
   readonly runtime: Pick<Runtime, 'sleep' | 'random'>;
 }
 
@@ -33,11 +25,6 @@ export interface DecisionDeps extends ChargeDeps, DraftDeps {
 const MAX_DRAFTS = 6;
 /** The rests before numbers are drafted again: about the time of some appends, at random, so that two owners don't keep each other void. */
 const REST_MS = { minMs: 20, maxMs: 200 };
-/**
- * Copies of a request get entries until its key has this many: each look-up reads them all. Renewals by time alone are fewer,
- * for as long as the ledger keeps entries by default.
- */
-const MAX_ENTRIES = 64;
 /** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
 const MAX_HOPS = 3;
 
@@ -118,7 +105,7 @@ async function decideDue(
     if (decisions[at] !== undefined) continue;
     const twin = drafted?.get(name);
     if (twin !== undefined) {
-      if (twin.accepted.hash.equals(accepted.hash)) twin.through = Math.max(twin.through, accepted.record.offset);
+      if (twin.accepted.hash.equals(accepted.hash) && isCopy(accepted, twin)) twin.through = accepted.record.offset;
       continue;
     }
     if (decided !== undefined) {
@@ -219,46 +206,10 @@ function admit(deps: DecisionDeps, partition: number, accepted: Accepted, number
   return refusal ?? charged(deps, partition, accepted);
 }
 
-/**
- * Refuses a forwarded or resent request that may have been decided by an entry that is gone. Its offset does not show that,
- * because it gets a new one each time; the time of its first record does.
- *
- * A time that has yet to come, by this record's own time or by this worker's clock, is wrong: some broker's or client's clock
- * is, or was. It must not count as recent once it has come, so nothing is decided by it meanwhile, whatever is known.
- */
-function refuseByAge(deps: DecisionDeps, partition: number, accepted: Accepted): Decision | undefined {
-  const { request, record } = accepted;
-  const firstMs = earliestDecisionMs(request.route);
-  if (firstMs === undefined) return undefined;
-  const { clockMarginMs } = deps;
-  if (firstMs > Math.min(record.timestampMs, deps.trustedNow() ?? record.timestampMs) + clockMarginMs)
-    return ageless(accepted, firstMs);
-  const sinceMs = deps.index.since(partition);
-  const isYounger = sinceMs !== undefined && Math.min(firstMs, record.timestampMs) >= sinceMs + clockMarginMs;
-  return sinceMs === 0 || isYounger ? undefined : forgotten(accepted);
-}
-
 function tooMany({ maxCount }: DecisionDeps, count: number): Decision | undefined {
   if (count <= maxCount) return undefined;
   const message = `count ${count} is above ${maxCount}, the largest batch of one request: send several requests`;
   return { kind: 'refused', code: 'INVALID_COUNT', message };
-}
-
-/**
- * Whether the ledger may forget a decision while a request that it answers can still be read again. Entries are kept
- * longer than requests by more than `renewAfterMs`, so a later read of the request finds this entry or its renewal.
- *
- * The offset of a copy, as a producer's retry writes it, must not be above those of all entries of its key: once they are gone,
- * their offsets alone show that it was answered.
- */
-function needsRenewal(
-  { renewAfterMs }: DecisionDeps,
-  { record, hash, request }: Accepted,
-  decided: Decided | typeof FORGOTTEN,
-): decided is Decided {
-  if (decided === FORGOTTEN || !decided.entry.requestHash.equals(hash)) return false;
-  const isCopy = earliestDecisionMs(request.route) === undefined && record.offset > decided.through;
-  return (isCopy && decided.entries < MAX_ENTRIES) || record.timestampMs - decided.newestMs >= renewAfterMs;
 }
 
 /** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
@@ -290,18 +241,6 @@ function settled(
   );
 }
 
-/** No batch is better than a second one. */
-function forgotten(accepted: Accepted): Decision {
-  const message = `the ledger no longer holds the decisions for requests of this age: send the request under a new ${idKind(accepted.request)}`;
-  return { kind: 'refused', code: 'FORGOTTEN', message };
-}
-
-function ageless(accepted: Accepted, firstMs: number): Decision {
-  const said = new Date(firstMs).toISOString();
-  const message = `the age of this request is unknown, since its headers say that it was first sent at ${said}, which is yet to come: correct the clock of the broker or client that said so, and send the request under a new ${idKind(accepted.request)}`;
-  return { kind: 'refused', code: 'FORGOTTEN', message };
-}
-
 /** Names what differs, but not the other request's values: it may be another requester's. */
 function conflict(entry: DecidingEntry, accepted: Accepted): string {
   const { request } = accepted;
@@ -311,9 +250,4 @@ function conflict(entry: DecidingEntry, accepted: Accepted): string {
   ];
   const kind = idKind(accepted.request);
   return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;
-}
-
-/** Which of its IDs names the request, for messages. */
-export function idKind({ requestId }: { readonly requestId?: Buffer | undefined }): string {
-  return requestId === undefined ? 'correlation ID' : 'request ID';
 }

@@ -1,7 +1,8 @@
 import type { ReplyAddress } from '../codec/request.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { idKind } from './age.ts';
 import { type Answer, answersOf } from './answers.ts';
-import { type DecisionDeps, decide, forwardAll, idKind, withoutDecision } from './decide.ts';
+import { type DecisionDeps, decide, forwardAll, withoutDecision } from './decide.ts';
 import type { Prepared } from './drafts.ts';
 import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';

@@ -40,9 +40,9 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     name: 'decisions never renewed',
     patches: [
       patch(
-        'src/pipeline/decide.ts',
-        'record.timestampMs - decided.newestMs >= renewAfterMs',
-        'record.timestampMs < 0 && renewAfterMs > 0',
+        'src/pipeline/age.ts',
+        'return accepted.record.timestampMs - decided.newestMs >= renewAfterMs;',
+        'return renewAfterMs < 0;',
       ),
     ],
   },

@@ -180,7 +180,13 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a forwarded request as young as its copy',
-    patches: [patch('src/pipeline/decide.ts', 'earliestDecisionMs(request.route)', 'undefined as number | undefined')],
+    patches: [
+      patch(
+        'src/pipeline/age.ts',
+        'const firstMs = earliestDecisionMs(request.route);',
+        'const firstMs = undefined as number | undefined;',
+      ),
+    ],
   },
   {
     name: 'a log without its head taken for complete',

@@ -70,9 +70,9 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     name: 'each request that is sent again is forgotten',
     patches: [
       patch(
-        'src/pipeline/decide.ts',
-        'return sinceMs !== 0 && (sinceMs === undefined ||',
-        'return (sinceMs === 0 || sinceMs === undefined ||',
+        'src/pipeline/age.ts',
+        'return sinceMs === 0 || isYounger ? undefined',
+        'return sinceMs === 1 && isYounger ? undefined',
       ),
     ],
   },

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Mutant } from './mutant.ts';
+import { CLOCK_MUTANTS } from './mutants-clocks.ts';
 import { COPY_MUTANTS } from './mutants-copies.ts';
 import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
@@ -21,6 +22,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...GROWTH_MUTANTS,
   ...TAIL_MUTANTS,
   ...SEQUENCE_MUTANTS,
+  ...CLOCK_MUTANTS,
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

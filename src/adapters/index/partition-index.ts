@@ -1,7 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
-import { readLedgerKey } from '../../codec/ledger-key.ts';
-import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { afterLoss, afterRecord } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
@@ -9,6 +8,7 @@ import { type HashSeed, hashKey } from './key-hash.ts';
 import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
+import { changesBy, type SequenceChange } from './sequence-changes.ts';
 import type { SequenceTable } from './sequence-table.ts';
 import { inTransaction, keptWhole } from './store.ts';
 
@@ -260,35 +260,6 @@ function shownMs({ batch }: LedgerPosition, { appendedAtMs }: LedgerRecord): num
  */
 function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);
-}
-
-/** A record that changes what is known of a sequence. */
-interface SequenceChange {
-  readonly name: string;
-  readonly position: Extract<LedgerPosition, { readonly kind: 'numbers' | 'statement' }>;
-  readonly place: { readonly offset: number; readonly appendedAtMs: number };
-}
-
-/** The changes by records that count, in order. */
-function changesBy(positions: readonly LedgerPosition[], records: readonly LedgerRecord[]): readonly SequenceChange[] {
-  const changes: SequenceChange[] = [];
-  for (const [i, record] of records.entries()) {
-    const change = changeBy(positions[i] as LedgerPosition, record);
-    if (change !== undefined) changes.push(change);
-  }
-  return changes;
-}
-
-/** Undefined for entries of IDs, void records and renewals. Throws LEDGER_UNREADABLE for a key that fits no record of a sequence. */
-function changeBy(position: LedgerPosition, { key, offset, appendedAtMs }: LedgerRecord): SequenceChange | undefined {
-  if (position.kind !== 'numbers' && position.kind !== 'statement') return undefined;
-  const read = key === null ? undefined : readLedgerKey(key);
-  if (read?.kind !== position.kind) {
-    const message = `the entry at offset ${offset} has ${position.kind} of a sequence under another key: another program writes to the ledger topic`;
-    throw new IdallocError('LEDGER_UNREADABLE', message);
-  }
-  if (!changesSequence(position, offset)) return undefined;
-  return { name: read.sequence, position, place: { offset, appendedAtMs } };
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
