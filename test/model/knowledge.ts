@@ -14,6 +14,7 @@ export function restored(rule: Rule, { low, entries }: Log): Index {
     horizon: isWhole || !rule.byOffset ? NONE : UNKNOWN,
     through: NONE,
     isUndated: false,
+    isRestored: !isWhole,
   };
   const isUndated = rule.trimmedAge !== undefined && index.since === UNKNOWN;
   return { ...read(rule, index, entries), isUndated };
@@ -22,10 +23,16 @@ export function restored(rule: Rule, { low, entries }: Log): Index {
 /** The index after reading to the end of the log. */
 export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index {
   let { since, horizon, through, isUndated } = index;
+  const { isRestored } = index;
   for (let offset = index.end; offset < entries.length; offset++) {
     const entry = at(entries, offset);
     const isAnchor = entry.end === offset;
-    if (since === UNKNOWN && (isAnchor || rule.since === 'oldest')) since = entry.appendedAt;
+    const time = timeOf(rule, entry);
+    if (since === UNKNOWN && (isAnchor || rule.since === 'oldest')) since = time;
+    const falls = rule.sinceFalls === 'with all' || (rule.sinceFalls === 'with anchors' && isAnchor);
+    if (isRestored && since !== UNKNOWN && since !== FOR_EVER && falls && entry.key !== MARKER) {
+      since = Math.min(since, time);
+    }
     if (isUndated && rule.trimmedAge !== undefined && since !== UNKNOWN) {
       since = Math.min(since, entry.appendedAt - rule.trimmedAge);
       isUndated = rule.trimmedAgeApplies === 'always';
@@ -33,13 +40,23 @@ export function read(rule: Rule, index: Index, entries: readonly Entry[]): Index
     if (horizon === UNKNOWN && isAnchor) horizon = entry.through;
     through = Math.max(through, entry.through, entry.requestOffset);
   }
-  return { origin: index.origin, end: entries.length, since, horizon, through, isUndated };
+  return { origin: index.origin, end: entries.length, since, horizon, through, isUndated, isRestored };
+}
+
+/** When an entry was appended, as far as it shows. A marker has the broker's time alone. */
+function timeOf({ entryTime }: Rule, { key, appendedAt, sentAt }: Entry): number {
+  return entryTime === 'of both' && key !== MARKER ? Math.max(appendedAt, sentAt) : appendedAt;
+}
+
+/** The index of a worker whose clock shows that nothing was appended after this time. */
+export function capped(index: Index, now: number): Index {
+  return { ...index, since: Math.min(index.since, now) };
 }
 
 /** The index after expiry of the trimmed entries. */
 export function expired(rule: Rule, index: Index, { low, entries }: Log): Index {
   const gone = entries.slice(index.origin, low);
-  const since = rule.expiryRaises ? Math.max(index.since, ...gone.map(({ appendedAt }) => appendedAt)) : index.since;
+  const since = rule.expiryRaises ? Math.max(index.since, ...gone.map((entry) => timeOf(rule, entry))) : index.since;
   const horizon = Math.max(index.horizon, ...gone.map(({ requestOffset }) => requestOffset));
   const isUndated = index.isUndated && rule.trimmedAgeApplies === 'always';
   return { ...index, origin: low, since, horizon, isUndated };
@@ -63,9 +80,10 @@ export function lookUp(rule: Rule, index: Index, entries: readonly Entry[], key:
 export type Verdict = 'serve' | 'too old' | 'below the horizon';
 
 /** The verdict on a request that the index does not know. */
-export function judge(rule: Rule, index: Index, request: Request, offset: number): Verdict {
+export function judge(rule: Rule, index: Index, request: Request, offset: number, now: number): Verdict {
   const isFirst = !request.hasOrigin;
   const isTimed = rule.byTime === 'all' || (rule.byTime === 'copies' && !isFirst);
   if (isTimed && index.since !== FOR_EVER && request.time < index.since + rule.margin) return 'too old';
+  if (rule.futureForgotten && isTimed && request.time > now + rule.margin) return 'too old';
   return rule.byOffset && isFirst && offset <= index.horizon ? 'below the horizon' : 'serve';
 }

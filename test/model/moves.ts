@@ -1,4 +1,4 @@
-import { expired, isReady, judge, lookUp, read, restored, type Verdict } from './knowledge.ts';
+import { capped, expired, isReady, judge, lookUp, read, restored, type Verdict } from './knowledge.ts';
 import type { Rule, World } from './rule.ts';
 import { at, replaced } from './search.ts';
 import {
@@ -57,7 +57,11 @@ function sendings(rule: Rule, world: World, state: State, { step }: Observer): v
       for (const appendedAt of clocks(world, state)) {
         if (first === NONE) {
           const firsts = replaced(state.firsts, id, appendedAt);
-          const sent = withRequest(rule, state, partition, { id, time: appendedAt, hasOrigin: false });
+          const sent = withRequest(rule, stamped(world, state, appendedAt), partition, {
+            id,
+            time: appendedAt,
+            hasOrigin: false,
+          });
           step({ ...sent, firsts }, 'first record of', id, partition, appendedAt);
           continue;
         }
@@ -65,7 +69,13 @@ function sendings(rule: Rule, world: World, state: State, { step }: Observer): v
         const isForward =
           partition === at(world.homes, id) && at(state.requests, 1 - partition).some((r) => r.id === id);
         for (const request of copies(rule, world, id, first, appendedAt, isForward)) {
-          step(withRequest(rule, state, partition, request), 'another record of', id, partition, request.time);
+          step(
+            withRequest(rule, stamped(world, state, appendedAt), partition, request),
+            'another record of',
+            id,
+            partition,
+            request.time,
+          );
         }
       }
     }
@@ -125,6 +135,7 @@ function idle(rule: Rule, world: World, state: State, w: number, partition: numb
   if (index.origin < log.low && log.low <= index.end && isReady(index)) know(expired(rule, index, log), 'lets go');
   if (log.entries.length < world.entries && isUsed(rule, world, partition))
     mark(rule, world, state, w, partition, observer);
+  if (index.since > state.now) know(capped(index, state.now), 'trusts its clock');
   if (!isReady(index)) return;
   at(state.requests, partition).forEach((request, offset) => {
     if (rule.elsewhere === 'forward' && at(world.homes, request.id) !== partition) return;
@@ -150,23 +161,30 @@ function decide(
     observer.replied(state, request.id, partition * 64 + found);
     return;
   }
-  const verdict = judge(rule, index, request, requestOffset);
+  const verdict = judge(rule, index, request, requestOffset, state.now);
   observer.judged({ state, index, request, verdict });
   if (verdict !== 'serve' || log.entries.length === world.entries) return;
   const offset = rule.byOffset ? requestOffset : NONE;
-  const draft = { key: request.id, end: index.end, through: index.through, requestOffset: offset };
+  const sentAt = world.wrongBy === undefined ? 0 : state.now;
+  const draft = { key: request.id, end: index.end, through: index.through, requestOffset: offset, sentAt };
   observer.step(sending(state, w, partition, draft), 'sends an entry', w, partition, request.id, requestOffset);
 }
 
 function mark(rule: Rule, world: World, state: State, w: number, partition: number, observer: Observer): void {
   const { end, horizon, through } = at(at(state.workers, w).indexes, partition);
   if (saysNothing(rule)) {
-    const draft = { key: MARKER, end: 0, through: NONE, requestOffset: NONE };
+    const draft = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, sentAt: 0 };
     arrive(rule, world, state, w, partition, draft, observer);
     return;
   }
   const asked = horizon === UNKNOWN ? at(state.requests, partition).length - 1 : NONE;
-  const draft = { key: MARKER, end, through: rule.byOffset ? Math.max(through, asked) : NONE, requestOffset: NONE };
+  const draft = {
+    key: MARKER,
+    end,
+    through: rule.byOffset ? Math.max(through, asked) : NONE,
+    requestOffset: NONE,
+    sentAt: 0,
+  };
   observer.step(sending(state, w, partition, draft), 'sends a marker', w, partition);
 }
 
@@ -200,7 +218,7 @@ function arrive(
 ): void {
   if (at(state.logs, partition).entries.length === world.entries) return;
   for (const appendedAt of clocks(world, state)) {
-    const appended = append(state, partition, draft, appendedAt);
+    const appended = append(stamped(world, state, appendedAt), partition, draft, appendedAt);
     observer.step(appended, 'gets no answer to what arrived', w, partition, draft.key, appendedAt);
     const settled = settle(rule, appended, w, partition, draft, observer);
     observer.step(settled, 'settles', w, partition, draft.key, appendedAt);
@@ -223,7 +241,12 @@ function straying(world: World, state: State, s: number, { partition, draft }: S
   step(left, 'loses what was on its way to', partition);
   if (at(state.logs, partition).entries.length === world.entries) return;
   for (const appendedAt of clocks(world, state)) {
-    step(append(left, partition, draft, appendedAt), 'late arrival at', partition, appendedAt);
+    step(
+      append(stamped(world, left, appendedAt), partition, draft, appendedAt),
+      'late arrival at',
+      partition,
+      appendedAt,
+    );
   }
 }
 
@@ -235,9 +258,16 @@ function append(state: State, partition: number, draft: Draft, appendedAt: numbe
   return { ...state, logs, batches: replaced(state.batches, draft.key, partition * 64 + log.entries.length) };
 }
 
-/** The times that the leader's clock may show: leadership moves between a correct and a fast clock. */
-function clocks({ skew }: World, { now }: State): readonly number[] {
-  return skew === 0 ? [now] : [now, now + skew];
+/** The times that the leader's clock may show: leadership moves between a correct and a fast clock, and one that is far off once. */
+function clocks({ skew, wrongBy }: World, { now, wasWrong }: State): readonly number[] {
+  const times = skew === 0 ? [now] : [now, now + skew];
+  return wrongBy === undefined || wasWrong ? times : [...times, now + wrongBy];
+}
+
+/** The state after an append at this time. */
+function stamped(world: World, state: State, appendedAt: number): State {
+  const { wrongBy } = world;
+  return wrongBy !== undefined && appendedAt === state.now + wrongBy ? { ...state, wasWrong: true } : state;
 }
 
 function withWorker(state: State, w: number, worker: Worker): State {

@@ -67,6 +67,8 @@ describe('a second batch is found', () => {
     ['when expiry of entries does not raise S', { ...RULE, expiryRaises: false }, ONE],
     ['when a record is decided in place', { ...RULE, elsewhere: 'decide' }, ONE],
     ['when a loser counts whose winner may be gone', { ...TIME_ALONE, losersForgotten: false }, twoWorkers],
+    ['when a T from the future counts as recent', { ...RULE, futureForgotten: false }, { ...ONE, wrongBy: 6 }],
+    ['when a broker is far behind, and a marker is the oldest entry', RULE, { ...ONE, wrongBy: -6 }],
     ['when entries are trimmed younger than assumed', DATED, { ...ONE, until: 3, retention: 2 }],
     [
       'when an age is taken from an entry older than what the index expired',

@@ -24,6 +24,9 @@ export const RULE: Rule = {
   elsewhere: 'forward',
   afterLoss: 'unknown',
   expiryRaises: true,
+  futureForgotten: true,
+  entryTime: 'of both',
+  sinceFalls: 'with anchors',
   losersForgotten: true,
 };
 
@@ -61,6 +64,8 @@ export const QUICK: readonly Case[] = [
   ['origins that are one too late', { ...TIME_ALONE, margin: 3 }, { ...ONE, until: 2, excess: 1 }],
   ['a ledger that keeps its entries for a while', DATED, { ...ONE, until: 4, retention: 3 }],
   ['two IDs, one with forged origins', RULE, FORGED],
+  ['a broker that is far ahead for one append', RULE, { ...ONE, wrongBy: 6 }],
+  ['a broker that is far ahead, appends that come late', TIME_ALONE, { ...ONE, wrongBy: 6, strays: 1 }],
 ];
 
 const DEEP: readonly Case[] = [

@@ -27,6 +27,12 @@ export interface Rule {
   readonly afterLoss: 'unknown' | 'for ever';
   /** When an index expires entries, `since` rises to their highest append time. */
   readonly expiryRaises: boolean;
+  /** A request whose T is after the present by more than the margin is FORGOTTEN. */
+  readonly futureForgotten: boolean;
+  /** The time of an entry: the broker's, or the later of it and the writer's. */
+  readonly entryTime: 'of broker' | 'of both';
+  /** After a restore, `since` falls to the time of a later entry of a request whose writer had read all that is before it. */
+  readonly sinceFalls: 'with anchors' | 'with all' | 'never';
   /** A key is FORGOTTEN if the writer of its first entry had not read up to the origin. */
   readonly losersForgotten: boolean;
 }
@@ -39,6 +45,8 @@ export interface World {
   readonly until: number;
   /** The skew of the brokers' clocks. Any append may be stamped by any broker: leaders move. */
   readonly skew: number;
+  /** How far off a broker's clock is for one append, ahead if positive, besides the skew; undefined: never. */
+  readonly wrongBy?: number;
   /** How much later the origin of a resend may be than the first append. */
   readonly excess: number;
   /** A correlation ID with forged resends, which claim to be new. */

@@ -26,6 +26,8 @@ export interface Draft {
   /** The highest request offset in it. */
   readonly through: number;
   readonly requestOffset: number;
+  /** When its writer sent it, by its own clock; 0 where that does not matter. */
+  readonly sentAt: number;
 }
 
 export interface Entry extends Draft {
@@ -47,6 +49,8 @@ export interface Index {
   readonly through: number;
   /** Whether no entry since the restore has shown its time. */
   readonly isUndated: boolean;
+  /** Whether it began with a restore from a log without its head. */
+  readonly isRestored: boolean;
 }
 
 export interface Worker {
@@ -62,6 +66,8 @@ export interface Stray {
 
 export interface State {
   readonly now: number;
+  /** Whether a broker's clock was far off already. */
+  readonly wasWrong: boolean;
   /** For each correlation ID the append time of its first record. */
   readonly firsts: readonly number[];
   /** For each correlation ID `partition * 64 + offset` of the first entry of its key in any log: its batch. */
@@ -74,11 +80,20 @@ export interface State {
 
 export const PARTITIONS = [0, 1];
 
-const EMPTY: Index = { origin: 0, end: 0, since: FOR_EVER, horizon: NONE, through: NONE, isUndated: false };
+const EMPTY: Index = {
+  origin: 0,
+  end: 0,
+  since: FOR_EVER,
+  horizon: NONE,
+  through: NONE,
+  isUndated: false,
+  isRestored: false,
+};
 
 export function initialState(ids: number, workers: number): State {
   return {
     now: 0,
+    wasWrong: false,
     firsts: Array<number>(ids).fill(NONE),
     batches: Array<number>(ids).fill(NONE),
     requests: PARTITIONS.map(() => []),
@@ -93,12 +108,12 @@ export function initialState(ids: number, workers: number): State {
 
 /** Lifts every number of the model above zero. */
 const LIFT = 16;
-const BLANK: Entry = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, appendedAt: 0 };
+const BLANK: Entry = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, sentAt: 0, appendedAt: 0 };
 
 /** Encodes a state. Workers have no names, and entries in no index and no log have no content, so such states are equal. */
 export function encode(state: State): string {
   const { now, firsts, batches, requests, logs, strays, workers } = state;
-  const numbers = [now];
+  const numbers = [now, state.wasWrong ? 1 : 0];
   for (const time of firsts) numbers.push(time);
   for (const batch of batches) numbers.push(batch);
   for (const records of requests) {
@@ -134,8 +149,8 @@ export function encode(state: State): string {
 }
 
 function pushWorker(numbers: number[], { indexes, drafts }: Worker): void {
-  for (const { origin, end, since, horizon, through, isUndated } of indexes) {
-    numbers.push(origin, end, since, horizon, through, isUndated ? 1 : 0);
+  for (const { origin, end, since, horizon, through, isUndated, isRestored } of indexes) {
+    numbers.push(origin, end, since, horizon, through, isUndated ? 1 : 0, isRestored ? 1 : 0);
   }
   for (const draft of drafts) {
     numbers.push(draft === undefined ? 0 : 1);
@@ -143,8 +158,8 @@ function pushWorker(numbers: number[], { indexes, drafts }: Worker): void {
   }
 }
 
-function pushDraft(numbers: number[], { key, end, through, requestOffset }: Draft): void {
-  numbers.push(key, end, through, requestOffset);
+function pushDraft(numbers: number[], { key, end, through, requestOffset, sentAt }: Draft): void {
+  numbers.push(key, end, through, requestOffset, sentAt);
 }
 
 function toText(numbers: number[]): string {
@@ -161,12 +176,13 @@ export function decode(text: string, ids: number, workers: number): State {
     return items;
   };
   const request = (): Request => ({ id: next(), time: next(), hasOrigin: next() === 1 });
-  const draft = (): Draft => ({ key: next(), end: next(), through: next(), requestOffset: next() });
+  const draft = (): Draft => ({ key: next(), end: next(), through: next(), requestOffset: next(), sentAt: next() });
   const entry = (): Entry => ({
     key: next(),
     end: next(),
     through: next(),
     requestOffset: next(),
+    sentAt: next(),
     appendedAt: next(),
   });
   const index = (): Index => ({
@@ -176,10 +192,12 @@ export function decode(text: string, ids: number, workers: number): State {
     horizon: next(),
     through: next(),
     isUndated: next() === 1,
+    isRestored: next() === 1,
   });
   const awaited = () => (next() === 1 ? draft() : undefined);
   return {
     now: next(),
+    wasWrong: next() === 1,
     firsts: times(ids, next),
     batches: times(ids, next),
     requests: times(2, () => times(next(), request)),
