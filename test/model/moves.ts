@@ -2,6 +2,7 @@ import { capped, expired, isReady, judge, lookUp, read, restored, type Verdict }
 import type { Rule, World } from './rule.ts';
 import { at, replaced } from './search.ts';
 import {
+  AGELESS,
   type Draft,
   FOR_EVER,
   type Index,
@@ -98,7 +99,11 @@ function copies(
 ): Request[] {
   if (rule.timeOf === 'record') return [{ id, time: appendedAt, hasOrigin: true }];
   const claims = world.forged === id ? [first, appendedAt] : [first, first + world.excess];
-  const honest = claims.map((claim) => ({ id, time: Math.min(claim, appendedAt), hasOrigin: true }));
+  const timeOf = (claim: number) => {
+    const isFuture = rule.futureForgotten && claim > appendedAt + rule.margin;
+    return isFuture ? AGELESS : Math.min(claim, appendedAt);
+  };
+  const honest = claims.map((claim) => ({ id, time: timeOf(claim), hasOrigin: true }));
   if (rule.resend === 'origin') return honest;
   const nameless = { id, time: appendedAt, hasOrigin: false };
   return isForward ? [...honest, nameless] : [nameless];

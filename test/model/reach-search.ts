@@ -57,13 +57,15 @@ function count(rule: Rule, { state, index, request, verdict }: Judgement, saw: (
     if (verdict !== 'serve') saw('forgottenRightly');
     return;
   }
+  const isAgeless = request.time > state.now + rule.margin;
   const inReach = !hasBeginning(index) || request.time >= index.since + rule.margin;
   if (verdict === 'serve') {
     saw('served');
     const isEmptied = ({ low, entries }: Log) => low > 0 && low === entries.length && low === index.end;
     if (state.logs.some(isEmptied)) saw('servedFromEmptyLog');
     if (hasBeginning(index)) saw('servedAfterLoss');
-  } else if (index.origin === 0) saw('forgottenInVain');
+  } else if (isAgeless) saw('forgottenInDoubt');
+  else if (index.origin === 0) saw('forgottenInVain');
   else if (inReach) saw('forgottenByOffset');
   else saw('forgottenInDoubt');
 }

@@ -7,6 +7,8 @@ export const MARKER = -1;
 export const NONE = -1;
 /** A time or offset that nothing in the log shows. */
 export const UNKNOWN = -2;
+/** The T of a record that says a time from its own future: later than all times. */
+export const AGELESS = 40;
 /** A `since` before the beginning: everything is known. */
 export const FOR_EVER = -9;
 

@@ -3,10 +3,6 @@ import { type Mutant, patch } from './mutant.ts';
 /** Bugs in what the brokers' clocks, and records without an age, show of the past. */
 export const CLOCK_MUTANTS: readonly Mutant[] = [
   {
-    name: 'a first record from the future counts as recent',
-    patches: [patch('src/pipeline/age.ts', 'return ageless(accepted, firstMs);', 'void ageless;')],
-  },
-  {
     name: "a broker's clock alone shows when an entry was appended",
     scenario: 'retention',
     // Most simulations use the index in memory; the real one has its own tests.
