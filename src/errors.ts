@@ -35,6 +35,7 @@ export const ERRORS = {
   LEASE_LOST: { retryable: true, deadLetter: false },
   PROCESS_PAUSED: { retryable: true, deadLetter: false },
   ETCD_UNAVAILABLE: { retryable: true, deadLetter: false },
+  ETCD_REFUSED: { retryable: true, deadLetter: false },
   // clock
   CLOCK_BACKWARD: { retryable: true, deadLetter: false },
   CLOCK_FORWARD: { retryable: true, deadLetter: false },

@@ -142,6 +142,8 @@ function workerConfig(source: VariableSource) {
     etcd: {
       endpoints: values.ETCD_ENDPOINTS,
       prefix: values.ETCD_PREFIX,
+      /** The size of its database at which etcd refuses writes. */
+      quotaBytes: values.ETCD_QUOTA_BYTES,
       auth,
       tls,
     },

@@ -184,6 +184,12 @@ export const WORKER_VARIABLES = {
     '/keyspace',
     'prefix of all keys of this namespace',
   ),
+  ETCD_QUOTA_BYTES: withDefault(
+    integer(2 ** 20, 2 ** 40),
+    'bytes',
+    '2147483648',
+    "the --quota-backend-bytes of etcd's members: an alert and `idalloc doctor` warn before the database reaches it",
+  ),
   DATACENTER_ID: optional(
     integer(0, 2 ** 32),
     'number',

@@ -8,19 +8,19 @@ import {
   candidatesOf,
   isRestored,
   lossCode,
+  raiseAndReadBack,
   readClaim,
   readNamespace,
   requireInPool,
   revokeQuietly,
   sendClaim,
   sendIgnoringResponse,
-  sendSwap,
   withWitness,
 } from './protocol.ts';
 import type { IdentitySettings } from './settings.ts';
 import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
 import { NOT_ACQUIRED, PAUSED, refusalFor } from './state.ts';
-import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf } from './term.ts';
+import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf, withSwap } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;
 
@@ -211,14 +211,10 @@ export class Identity {
 
   async #raiseCeiling(term: Term, steady: boolean, turn: number): Promise<HeartbeatOutcome> {
     const swap = steady ? planSwap(this.#settings, term, term.sent) : undefined;
-    const attempted = swap ? { ...term, unanswered: [...term.unanswered, swap] } : term;
+    const attempted = swap ? withSwap(term, swap) : term;
     this.#term = attempted;
-    if (swap) await sendIgnoringResponse(this.#settings, sendSwap(this.#settings, attempted, swap));
+    const found = await raiseAndReadBack(this.#settings, attempted, swap);
     if (turn !== this.#turn) return STOPPED;
-
-    const { owner, ceiling } = await readClaim(this.#settings, term.workerId);
-    if (turn !== this.#turn) return STOPPED;
-    const found = readBack(attempted, owner, ceiling);
     if (found.kind === 'lost') return await this.#lose(turn, found.why);
     this.#install({ ...found.term, silentWrites: found.term.silentWrites + 1 }); // until the topic responds
     const usable = await withWitness(this.#settings, found.term);

@@ -2,8 +2,8 @@ import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
 
 /**
  * The few operations that the identity needs from etcd: those of a linearizable key-value store with leases. Every call
- * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when no endpoint answered in time; a rejected call may
- * still have taken effect, or may take effect later.
+ * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when it was not answered in time: it may have taken effect, or may
+ * take effect later. It rejects with ETCD_REFUSED when etcd answered that it does not do it: it may have taken effect, but can't later.
  */
 
 /** A stored key as etcd shows it; leaseId is 0n for a key outside any lease. */

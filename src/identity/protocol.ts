@@ -6,7 +6,7 @@ import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
 import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
-import type { Attempt, Swap, Term } from './term.ts';
+import { type Attempt, type ReadBack, readBack, type Swap, type Term, withoutSwap } from './term.ts';
 import { keyNameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 
 /** Most witnesses removed by one write; a worker ID that changes hands quickly leaves thousands. */
@@ -72,7 +72,7 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
  * The transaction that raises our ceiling, if we still own the worker ID and the ceiling has not changed. An etcd that
  * was rolled back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
  */
-export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
+async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
   const ceiling = keys.ceiling(term.workerId);
   await etcd.transact(
@@ -85,15 +85,33 @@ export async function sendSwap(settings: IdentitySettings, term: Term, swap: Swa
   );
 }
 
-/** Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. */
-export async function sendIgnoringResponse({ log }: IdentitySettings, write: Promise<void>): Promise<void> {
+/**
+ * Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. Whether it was
+ * answered; only then can it no longer take effect afterwards. The adapter reports refusals, with their remedy.
+ */
+export async function sendIgnoringResponse({ log }: IdentitySettings, write: Promise<void>): Promise<boolean> {
   try {
     await write;
+    return true;
   } catch (error) {
-    log('warn', 'no response to a write: reading back whether it took effect', {
-      error: describeError(asRetryable(error)),
-    });
+    const isAnswered = asRetryable(error).code === 'ETCD_REFUSED';
+    const what = isAnswered ? 'etcd refused a write' : 'no response to a write';
+    const fields = { error: describeError(error) };
+    log(isAnswered ? 'debug' : 'warn', `${what}: reading back whether it took effect`, fields);
+    return isAnswered;
   }
+}
+
+/** Sends a raise of our ceiling, if there is one, and reads back whose the worker ID is. `attempted` knows the swap. */
+export async function raiseAndReadBack(
+  settings: IdentitySettings,
+  attempted: Term,
+  swap: Swap | undefined,
+): Promise<ReadBack> {
+  const isAnswered = swap && (await sendIgnoringResponse(settings, sendSwap(settings, attempted, swap)));
+  const { owner, ceiling } = await readClaim(settings, attempted.workerId);
+  const found = readBack(attempted, owner, ceiling);
+  return found.kind === 'ours' && isAnswered ? { ...found, term: withoutSwap(found.term, swap) } : found;
 }
 
 /**

@@ -7,7 +7,10 @@ import type { Identity } from './identity.ts';
 import type { GuardedReading } from './settings.ts';
 import { type AcquireOutcome, type HeartbeatOutcome, refusalFor } from './state.ts';
 
-/** From the start of a failed heartbeat to the next: several fit in before the own deadline. */
+/**
+ * From the start of a heartbeat that failed, or that left the term suspended, to the next: several fit in before the own deadline,
+ * and an etcd that refuses all writes is asked no more often than this.
+ */
 const RETRY_MS = 1_000;
 /** The pause after a heartbeat that failed late, such as by a timeout: there is no time left to lose. */
 const LATE_RETRY_MS = 100;
@@ -108,7 +111,7 @@ export class IdentityRunner {
   #afterHeartbeat(outcome: HeartbeatOutcome, leftMs: (periodMs: number) => number): number {
     switch (outcome.kind) {
       case 'held':
-        return this.#options.identity.state.mode === 'held' ? leftMs(this.#options.timing.heartbeatMs) : 0;
+        return leftMs(this.#options.identity.state.mode === 'held' ? this.#options.timing.heartbeatMs : RETRY_MS);
       case 'ejected':
         return 0;
       case 'failed':
@@ -129,8 +132,9 @@ export class IdentityRunner {
         return Math.min(Math.max(outcome.waitMs, 1), MAX_WAIT_STEP_MS);
       case 'raced':
         return random() * MAX_RACE_PAUSE_MS;
-      case 'refused':
       case 'failed':
+        return outcome.error.code === 'ETCD_REFUSED' ? leftMs(RETRY_MS) : this.#backoff.nextMs();
+      case 'refused':
       case 'stopped':
         return this.#backoff.nextMs();
     }

@@ -36,7 +36,8 @@ export interface Attempt {
  *
  * stored:      the ceiling that we know to be ours. While etcd shows it, or one of the unanswered swaps, under our
  *              fence, no other process has held the worker ID in between.
- * unanswered:  swaps on top of `stored` that may have taken effect, or may still do so.
+ * unanswered:  the newest swaps on top of `stored` that may still take effect. One that is no longer among them costs the term
+ *              if it takes effect after all, since it then looks like another process's, and no ID.
  * reservation: the ticks up to the part of `stored` that is witnessed; only these are used.
  * superseded:  witnesses of earlier terms and under earlier keys, which ours replaces once it was read together with them.
  * silentWrites: writes of witnesses without a response, from the claim on: each may still land.
@@ -56,7 +57,7 @@ export interface Term {
   readonly silentWrites: number;
 }
 
-/** No more unanswered swaps than this are sent: etcd must first show the outcome of these. */
+/** About a minute of swaps; a call ends within seconds. */
 const MAX_UNANSWERED = 64;
 
 type Planning = Pick<IdentitySettings, 'layout' | 'timing' | 'newNonce' | 'newLeaseId'>;
@@ -82,8 +83,19 @@ export function planAttempt(
 export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | undefined {
   const { layout, timing, newNonce } = settings;
   const raised = nextCeiling(layout, sent.wall, timing.reserveMs, term.stored.ticks);
-  if (raised === undefined || term.unanswered.length >= MAX_UNANSWERED) return undefined;
-  return { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
+  return raised === undefined
+    ? undefined
+    : { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
+}
+
+/** The term with a swap that is sent now: it may take effect at any time from then on. */
+export function withSwap(term: Term, swap: Swap): Term {
+  return { ...term, unanswered: [...term.unanswered, swap].slice(-MAX_UNANSWERED) };
+}
+
+/** The term, read back after the answer to a swap: what that did not do by then, it never does. */
+export function withoutSwap(term: Term, swap: Swap): Term {
+  return { ...term, unanswered: term.unanswered.filter((one) => one !== swap) };
 }
 
 /**

@@ -1,7 +1,7 @@
 import { IdallocError } from '../errors.ts';
 import type { Compare, EtcdPort, KeyOperation } from './ports.ts';
 
-/** A write whose outcome is read back afterwards. Without a response it may have taken effect or not. */
+/** A write whose outcome is read back afterwards. Without a response it may have taken effect or not. Rejects with ETCD_REFUSED. */
 export async function tryTransact(
   etcd: Pick<EtcdPort, 'transact'>,
   compares: readonly Compare[],
@@ -10,6 +10,6 @@ export async function tryTransact(
   try {
     await etcd.transact(compares, operations);
   } catch (error) {
-    if (!(error instanceof IdallocError && error.retryable)) throw error;
+    if (!(error instanceof IdallocError && error.code === 'ETCD_UNAVAILABLE')) throw error;
   }
 }

@@ -41,8 +41,8 @@ export interface Metrics {
   observeBatch(milliseconds: number): void;
   /** The time that a step of a part of a record batch took, whether or not it succeeded. */
   observeStep(step: Step, milliseconds: number): void;
-  /** The time that a call of etcd took, and whether it was answered. */
-  observeEtcdCall(call: EtcdCall, milliseconds: number, isAnswered: boolean): void;
+  /** The time that a call of etcd took, and how it ended. */
+  observeEtcdCall(call: EtcdCall, milliseconds: number, outcome: EtcdOutcome): void;
   /** Records waiting in a request partition, those of open transactions included; undefined once another worker owns it. */
   setLag(partition: number, records: number | undefined): void;
   /** A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration. */
@@ -62,6 +62,9 @@ const STEPS = ['append', 'settle', 'reply', 'forward', 'dead_letter'] as const;
  * same until its index shows who was first; `reply`, `forward` and `dead_letter`: sending these until they are acknowledged.
  */
 type Step = (typeof STEPS)[number];
+
+/** refused: etcd answered that it does not do it. failed: nothing answered in time. */
+export type EtcdOutcome = 'answered' | 'refused' | 'failed';
 
 type EtcdCall = 'range' | 'get' | 'transact' | 'grant_lease' | 'keep_alive' | 'revoke_lease';
 
@@ -143,7 +146,12 @@ export function createMetrics({
     'Time of a step of answering up to 500 requests, failed ones included: append to the ledger; settle, which is the append until the index shows what it decided; reply, forward, dead_letter until acknowledged',
     'step',
   );
-  const etcdCalls = histogram('etcd_call', 'Time of a call of etcd, by outcome: answered, failed', 'call', 'outcome');
+  const etcdCalls = histogram(
+    'etcd_call',
+    'Time of a call of etcd, by outcome: answered, refused, failed',
+    'call',
+    'outcome',
+  );
   const httpRequests = counter('http_requests', 'HTTP requests', 'route', 'status', 'caller');
   const shed = counter('connections_shed', 'Connections closed or refused at the limit of a listener', 'listener');
   const http = histogram(
@@ -192,9 +200,7 @@ export function createMetrics({
     },
     observeBatch: (milliseconds) => batch.observe(milliseconds / 1_000),
     observeStep: (step, milliseconds) => steps.observe({ step }, milliseconds / 1_000),
-    observeEtcdCall(call, milliseconds, isAnswered) {
-      etcdCalls.observe({ call, outcome: isAnswered ? 'answered' : 'failed' }, milliseconds / 1_000);
-    },
+    observeEtcdCall: (call, milliseconds, outcome) => etcdCalls.observe({ call, outcome }, milliseconds / 1_000),
     setLag(partition, records) {
       if (records === undefined) lag.remove({ partition: String(partition) });
       else lag.set({ partition: String(partition) }, records);

@@ -6,6 +6,10 @@ export type KafkaResource = (typeof KAFKA_RESOURCES)[number];
 const COUNTED_TOPICS = ['requests', 'ledger'] as const;
 const TOPIC_FAULTS = ['TOPIC_INVALID', 'LEDGER_WEAK', 'LEDGER_RETENTION'] as const;
 
+/** The alarms with which etcd refuses writes. */
+export const ETCD_ALARMS = ['NOSPACE', 'CORRUPT'] as const;
+export type EtcdAlarm = (typeof ETCD_ALARMS)[number];
+
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
 /** The worker's state, read once per scrape. */
@@ -36,6 +40,11 @@ export interface Vitals {
   }[];
   /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
+  /** What the endpoints of etcd last reported; those that did not answer are left out. */
+  readonly etcd: {
+    readonly databases: readonly { readonly endpoint: string; readonly bytes: number }[];
+    readonly alarms: ReadonlySet<EtcdAlarm>;
+  };
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly CopyVitals[];
   /** How far the clock of each broker that answered lately is certainly ahead of this worker's; negative: behind. */
@@ -47,6 +56,7 @@ export interface Vitals {
     readonly reservationMs: number;
     /** Twice the largest difference of two brokers' clocks that is allowed for. */
     readonly clockMarginMs: number;
+    readonly etcdQuotaBytes: number;
     /** The fewest standbys that each ledger partition should have. */
     readonly standbys: number;
     /** The first moment without an ID in the layout (wall ms). */
@@ -123,6 +133,18 @@ const GAUGES: readonly VitalGauge[] = [
     ['resource', KAFKA_RESOURCES],
     '1 while the brokers reject the login, deny access to the named resource, or reject the session in the group',
     ({ kafkaRefused }, resource) => Number(kafkaRefused.has(resource)),
+  ),
+  each(
+    'etcd_database_bytes',
+    ['endpoint'],
+    'Size of the database of an etcd member, asked for each minute; absent while the member does not answer',
+    ({ etcd }) => etcd.databases.map(({ endpoint, bytes }) => [{ endpoint }, bytes]),
+  ),
+  closed(
+    'etcd_alarm',
+    ['alarm', ETCD_ALARMS],
+    '1 while etcd reports the alarm, with which it refuses writes; asked for each minute',
+    ({ etcd }, alarm) => Number(etcd.alarms.has(alarm)),
   ),
   each(
     'partition_unreached_seconds',
@@ -208,6 +230,11 @@ const GAUGES: readonly VitalGauge[] = [
     'broker_clock_margin_seconds',
     "Twice the largest difference of two brokers' clocks that is allowed for: BROKER_CLOCK_MARGIN_MS",
     ({ clockMarginMs }) => clockMarginMs / 1_000,
+  ),
+  configured(
+    'etcd_quota_bytes',
+    'Size of the database at which etcd refuses writes: ETCD_QUOTA_BYTES',
+    ({ etcdQuotaBytes }) => etcdQuotaBytes,
   ),
   configured(
     'standbys_wanted',

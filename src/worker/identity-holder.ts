@@ -51,6 +51,7 @@ const NAMESPACE_RETRY_MS = 1_000;
 const RESTORED_RETRY_MS = 3_000;
 /** How often the margin metrics are updated. */
 const WATCH_MS = 500;
+const BY_ETCD: ReadonlySet<GateReason> = new Set(['RESERVATION_EXHAUSTED', 'NO_IDENTITY', 'LEASE_SUSPENDED']);
 /** The authority before the namespace is open. */
 const NOT_ACQUIRED: Authority = {
   ok: false,
@@ -199,7 +200,12 @@ export class IdentityHolder implements AsyncDisposable {
       this.#alarmed = true;
       log.error({ code, error: message }, 'no worker ID can be acquired: the namespace must be rebuilt');
     }
-    gate.close('identity', code, message);
+    gate.close('identity', code, this.detail(code) ?? message);
+  }
+
+  /** What etcd answered, or that it did not, if that may be the cause of this reason. */
+  detail(reason: GateReason): string | undefined {
+    return BY_ETCD.has(reason) ? this.#options.etcd.lastError?.message : undefined;
   }
 
   /** Undefined by a clock that is wrong: then they mean nothing. */

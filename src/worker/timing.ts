@@ -1,24 +1,26 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { IdallocError } from '../errors.ts';
 import type { TimeStep } from '../ledger/ports.ts';
-import type { Metrics } from '../metrics/metrics.ts';
+import type { EtcdOutcome, Metrics } from '../metrics/metrics.ts';
 
 type Clock = Pick<Runtime, 'monotonicMs'>;
 
-/** Does the work, and passes on how long it took and whether it succeeded. */
+/** Does the work, and passes on how long it took and how it ended. */
 async function timed<T>(
   clock: Clock,
-  observe: (milliseconds: number, succeeded: boolean) => void,
+  observe: (milliseconds: number, outcome: EtcdOutcome) => void,
   work: () => Promise<T>,
 ): Promise<T> {
   const startedMs = clock.monotonicMs();
-  let succeeded = false;
+  let outcome: EtcdOutcome = 'answered';
   try {
-    const result = await work();
-    succeeded = true;
-    return result;
+    return await work();
+  } catch (error) {
+    outcome = error instanceof IdallocError && error.code === 'ETCD_REFUSED' ? 'refused' : 'failed';
+    throw error;
   } finally {
-    observe(clock.monotonicMs() - startedMs, succeeded);
+    observe(clock.monotonicMs() - startedMs, outcome);
   }
 }
 
@@ -30,7 +32,7 @@ export function stepTimer(clock: Clock, metrics: Pick<Metrics, 'observeStep'>): 
 /** The same etcd, with its calls measured for the metrics. */
 export function timedEtcd(etcd: ClosableEtcd, clock: Clock, metrics: Pick<Metrics, 'observeEtcdCall'>): ClosableEtcd {
   const call = <T>(name: Parameters<Metrics['observeEtcdCall']>[0], work: () => Promise<T>): Promise<T> =>
-    timed(clock, (milliseconds, isAnswered) => metrics.observeEtcdCall(name, milliseconds, isAnswered), work);
+    timed(clock, (milliseconds, outcome) => metrics.observeEtcdCall(name, milliseconds, outcome), work);
   return {
     range: (prefix) => call('range', () => etcd.range(prefix)),
     get: (keys) => call('get', () => etcd.get(keys)),
@@ -38,6 +40,7 @@ export function timedEtcd(etcd: ClosableEtcd, clock: Clock, metrics: Pick<Metric
     grantLease: (leaseId, ttlSeconds) => call('grant_lease', () => etcd.grantLease(leaseId, ttlSeconds)),
     keepAlive: (leaseId) => call('keep_alive', () => etcd.keepAlive(leaseId)),
     revokeLease: (leaseId) => call('revoke_lease', () => etcd.revokeLease(leaseId)),
+    statuses: () => etcd.statuses(),
     get lastError() {
       return etcd.lastError;
     },

@@ -16,6 +16,7 @@ import { type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { openApi } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
 import { type Outside, realEnvironment } from './environment.ts';
+import { EtcdWatch } from './etcd-watch.ts';
 import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
@@ -62,6 +63,7 @@ export class Worker implements AsyncDisposable {
   #ledger: LedgerService | undefined;
   #requests: RequestService | undefined;
   #topics: TopicsWatch | undefined;
+  #etcdWatch: EtcdWatch | undefined;
   #stopped: Promise<void> | undefined;
 
   /**
@@ -136,10 +138,10 @@ export class Worker implements AsyncDisposable {
       case 'KAFKA_UNAVAILABLE':
         return this.#kafkaSilence;
       case 'RESERVATION_EXHAUSTED':
-        return this.#kafkaSilence ?? this.#context.environment.etcd.lastError?.message;
+        return this.#kafkaSilence ?? this.#identity.detail('RESERVATION_EXHAUSTED');
       case 'NO_IDENTITY':
       case 'LEASE_SUSPENDED':
-        return this.#context.environment.etcd.lastError?.message;
+        return this.#identity.detail('LEASE_SUSPENDED');
       default:
         return undefined;
     }
@@ -160,7 +162,8 @@ export class Worker implements AsyncDisposable {
 
   /** What needs an operator although all partitions of this worker are served; undefined for nothing. */
   get warning(): { readonly code: ErrorCode; readonly detail: string } | undefined {
-    return this.#topics?.warning;
+    const detail = this.#etcdWatch?.detail;
+    return this.#topics?.warning ?? (detail === undefined ? undefined : { code: 'ETCD_REFUSED', detail });
   }
 
   /** The worker's state for the metrics, whatever the gate says. */
@@ -176,11 +179,13 @@ export class Worker implements AsyncDisposable {
       oldestUnread: this.#requests?.oldestUnread ?? [],
       largeWaiting: this.#requests?.largeWaiting ?? [],
       kafkaRefused: this.#refusals.resources,
+      etcd: this.#etcdWatch?.vitals ?? { databases: [], alarms: new Set() },
       copies: this.#copies(),
       brokerLeads: clock.driftByBroker().map(([broker, drift]) => ({ broker, milliseconds: certainLeadMs(drift) })),
       configured: {
         reservationMs: config.timing.reserveMs,
         clockMarginMs: config.clockMarginMs,
+        etcdQuotaBytes: config.etcd.quotaBytes,
         standbys: config.standbys === 'all' ? 1 : config.standbys,
         layoutEndMs: tickStartMs(config.layout, config.layout.endTicks),
       },
@@ -236,6 +241,8 @@ export class Worker implements AsyncDisposable {
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
     const release = () => identity[Symbol.asyncDispose]();
     stack.defer(release);
+    const { quotaBytes } = config.etcd;
+    this.#etcdWatch = stack.use(new EtcdWatch({ etcd: environment.etcd, runtime, log, quotaBytes }));
     const allocator = environment.createAllocator({
       layout: config.layout,
       datacenterId: config.datacenterId,

@@ -133,7 +133,7 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
         { put: beside, value: text('x') },
         { put: under, value: text('x'), leaseId: newLease() },
       ];
-      await expect(port.transact([], operations)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+      await expect(port.transact([], operations)).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
       expect((await port.get([under, beside])).size).toBe(0);
     });
 
@@ -154,6 +154,50 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
       await subject.outlive(2);
       expect(await read(key)).toBeUndefined();
       expect(await port.keepAlive(lease)).toEqual({ ttlSeconds: 0 });
+    });
+  });
+}
+
+/** A store that can reach its quota, and get space again. */
+export interface LimitedSubject extends Omit<ContractSubject, 'outlive'> {
+  fill(): Promise<void>;
+  free(): Promise<void>;
+}
+
+/** What identity relies on in an etcd that has no space left. */
+export function fullEtcdContract(name: string, open: () => Promise<LimitedSubject>): void {
+  describe(`${name} at its quota`, () => {
+    let subject: LimitedSubject;
+
+    beforeAll(async () => {
+      subject = await open();
+    });
+    afterAll(() => subject.close());
+
+    it('refuses puts and grants, serves reads, keep-alives, deletions and revocations, and takes puts again once it has space', async () => {
+      const { port, prefix } = subject;
+      const [lease, later] = [4_711n, 4_712n];
+      const [key, other, owner] = [`${prefix}key`, `${prefix}other`, `${prefix}owner`];
+      const put = { put: key, value: Buffer.from('x') };
+      await port.grantLease(lease, 60);
+      await port.transact([], [put, { ...put, put: other }, { ...put, put: owner, leaseId: lease }]);
+      const { revision } = await port.range(prefix);
+      await subject.fill();
+      const refused = { code: 'ETCD_REFUSED', message: expect.stringContaining('database space exceeded') };
+      await expect(port.transact([], [put])).rejects.toMatchObject(refused);
+      await expect(port.transact([{ key, createRevision: 0n }], [put])).rejects.toMatchObject(refused);
+      await expect(port.grantLease(later, 60)).rejects.toMatchObject(refused);
+      expect(await port.keepAlive(later)).toEqual({ ttlSeconds: 0 });
+      expect(await port.keepAlive(lease)).toEqual({ ttlSeconds: 60 });
+      expect((await port.transact([{ key, createRevision: 0n }], [])).succeeded).toBe(false);
+      expect((await port.get([key])).get(key)?.modRevision).toBe(revision);
+      await port.transact([], [{ delete: other }]);
+      await port.revokeLease(lease);
+      expect((await port.range(prefix)).kvs.map((kv) => kv.key)).toEqual([key]);
+      await subject.free();
+      await port.grantLease(later, 60);
+      await port.transact([], [{ ...put, leaseId: later }]);
+      expect((await port.get([key])).get(key)?.leaseId).toBe(later);
     });
   });
 }

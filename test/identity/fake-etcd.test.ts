@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { etcdContract } from './etcd-contract.ts';
+import { etcdContract, fullEtcdContract } from './etcd-contract.ts';
 import { FakeEtcd, type Fault } from './fake-etcd.ts';
 
 etcdContract('the fake', () => {
@@ -13,6 +13,27 @@ etcdContract('the fake', () => {
     },
     close: () => {},
   };
+});
+
+fullEtcdContract('the fake', async () => {
+  const etcd = new FakeEtcd(() => 0);
+  return {
+    port: etcd.port(),
+    prefix: '/contract/',
+    fill: async () => etcd.fill(),
+    free: async () => etcd.free(),
+    close: () => {},
+  };
+});
+
+it('the fake applies the write that reaches the quota, and refuses it', async () => {
+  const etcd = new FakeEtcd(() => 0);
+  etcd.fill(true);
+  const put = () => etcd.port().transact([], [{ put: 'k', value: Buffer.from('v') }]);
+  await expect(put()).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
+  const { revision } = etcd;
+  await expect(put()).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
+  expect([etcd.peek('k')?.modRevision, etcd.revision]).toEqual([revision, revision]);
 });
 
 describe('the fake network', () => {

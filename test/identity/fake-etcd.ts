@@ -34,6 +34,8 @@ export class FakeEtcd {
   readonly #kvs = new Map<string, KeyValue>();
   readonly #leases = new Map<bigint, Lease>();
   readonly #late: Array<() => unknown> = [];
+  /** Whether puts and grants are refused; the last one before that is applied, and refused as well. */
+  #space: 'free' | 'last' | 'none' = 'free';
   #revision = 1n;
   /** Called after each put, with the previous value. */
   onPut: (now: KeyValue, before: KeyValue | undefined) => void = () => {};
@@ -63,9 +65,21 @@ export class FakeEtcd {
     return this.#kvs.get(key);
   }
 
-  /** Changes a key without calling onPut or onDelete, as a careless operator would. */
+  /** Changes a key as a careless operator would. */
   tamper(key: string, value: Buffer | undefined): void {
-    this.transact([], [value === undefined ? { delete: key } : { put: key, value }]);
+    this.#transact([], [value === undefined ? { delete: key } : { put: key, value }]);
+  }
+
+  /**
+   * Reaches the quota, so that puts and grants are refused until `free`; everything else is served. With `appliesOne` the next
+   * write is applied and refused: etcd does so with the one that it finds too large only when it applies it.
+   */
+  fill(appliesOne = false): void {
+    this.#space = appliesOne ? 'last' : 'none';
+  }
+
+  free(): void {
+    this.#space = 'free';
   }
 
   /** Saves the present state; the returned function restores it, revision included, with leases that start anew. */
@@ -105,6 +119,24 @@ export class FakeEtcd {
     compares: readonly Compare[],
     operations: readonly KeyOperation[],
   ): { succeeded: boolean; revision: bigint } {
+    const write = () => this.#transact(compares, operations);
+    return operations.some((operation) => 'put' in operation) ? this.#inSpace(write) : write();
+  }
+
+  #inSpace<R>(write: () => R): R {
+    const space = this.#space;
+    if (space === 'free') return write();
+    if (space === 'last') {
+      this.#space = 'none';
+      write();
+    }
+    throw new IdallocError('ETCD_REFUSED', 'etcdserver: mvcc: database space exceeded');
+  }
+
+  #transact(
+    compares: readonly Compare[],
+    operations: readonly KeyOperation[],
+  ): { succeeded: boolean; revision: bigint } {
     this.#expire();
     if (Math.max(compares.length, operations.length) > 128) throw new RangeError('too many operations in txn request');
     const keys = operations.map((operation) => ('put' in operation ? operation.put : operation.delete));
@@ -112,7 +144,7 @@ export class FakeEtcd {
     if (!compares.every((compare) => this.#holds(compare))) return { succeeded: false, revision: this.#revision };
     for (const operation of operations) {
       if ('put' in operation && operation.leaseId && !this.#leases.has(operation.leaseId)) {
-        throw new IdallocError('ETCD_UNAVAILABLE', 'requested lease not found');
+        throw new IdallocError('ETCD_REFUSED', 'requested lease not found');
       }
     }
     const next = this.#revision + 1n;
@@ -123,8 +155,10 @@ export class FakeEtcd {
 
   grantLease(leaseId: bigint, ttlSeconds: number): void {
     this.#expire();
-    if (this.#leases.has(leaseId)) return;
-    this.#leases.set(leaseId, { ttlMs: ttlSeconds * 1000, expiresAtMs: this.#nowMs() + ttlSeconds * 1000 });
+    this.#inSpace(() => {
+      if (this.#leases.has(leaseId)) return;
+      this.#leases.set(leaseId, { ttlMs: ttlSeconds * 1000, expiresAtMs: this.#nowMs() + ttlSeconds * 1000 });
+    });
   }
 
   keepAlive(leaseId: bigint): { ttlSeconds: number } {

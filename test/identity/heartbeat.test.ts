@@ -81,20 +81,65 @@ describe('a heartbeat', () => {
     expect(reservedTo(host)).toBe(wanted(host));
   });
 
-  it('swaps without an answer do not pile up without bound', async () => {
+  it.each([
+    ['has no answer', (host: Host) => host.faults.set('transact', Array<Fault>(200).fill('request lost')), () => {}],
+    ['is refused', (_: Host, stage: Stage) => stage.etcd.fill(), (stage: Stage) => stage.etcd.free()],
+    [
+      'is refused after the first took effect',
+      (_: Host, stage: Stage) => stage.etcd.fill(true),
+      (stage: Stage) => stage.etcd.free(),
+    ],
+  ] as const)('however often a raise %s, the next one is sent, and counts', async (_, begin, end) => {
     const { stage, host } = await heldHost();
-    const { transact } = stage.etcd;
-    let sent = 0;
-    stage.etcd.transact = () => {
-      sent += 1;
-      return { succeeded: false, revision: 1n };
-    };
+    begin(host, stage);
     for (let beat = 0; beat < 200; beat += 1) {
-      stage.pass(10);
+      stage.pass(100);
       expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
     }
+    expect(reservedTo(host)).not.toBe(wanted(host));
+    end(stage);
+    stage.pass(100);
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(wanted(host));
+  });
+
+  it.each([
+    ['refused', (stage: Stage) => stage.etcd.fill()],
+    [
+      'answered without success',
+      (stage: Stage) => {
+        stage.etcd.transact = () => ({ succeeded: false, revision: 1n });
+      },
+    ],
+  ] as const)('a raise without an answer is recognised when it arrives after many that were %s', async (_, begin) => {
+    const { stage, host } = await heldHost();
+    const { transact } = stage.etcd;
+    stage.pass(timing.heartbeatMs);
+    const first = wanted(host);
+    host.faults.set('transact', ['late']);
+    await host.identity.heartbeat();
+    begin(stage);
+    for (let beat = 0; beat < 200; beat += 1) {
+      stage.pass(10);
+      await host.identity.heartbeat();
+    }
     stage.etcd.transact = transact;
-    expect(sent).toBe(64);
+    stage.etcd.free();
+    stage.etcd.deliverLate();
+    stage.etcd.fill();
+    expect(await host.identity.heartbeat()).toEqual({ kind: 'held' });
+    expect(reservedTo(host)).toBe(first);
+  });
+
+  it('of the raises without an answer, no more than the newest 64 are kept', async () => {
+    const { stage, host } = await heldHost();
+    host.faults.set('transact', Array<Fault>(65).fill('late'));
+    for (let beat = 0; beat < 65; beat += 1) {
+      stage.pass(100);
+      await host.identity.heartbeat();
+    }
+    stage.etcd.deliverLate();
+    expect(await host.identity.heartbeat()).toMatchObject({ kind: 'lost', code: 'LEASE_LOST' });
   });
 
   it('a ceiling never falls: a clock that went back raises nothing', async () => {

@@ -138,6 +138,24 @@ describe('opening a namespace', () => {
     expect(etcd.peek(keys.descriptor)).toBeUndefined();
   });
 
+  it('an etcd that refuses writes is not asked twice', async () => {
+    const etcd = newEtcd();
+    let writes = 0;
+    const { transact } = etcd;
+    etcd.transact = (...args) => {
+      writes += 1;
+      return transact.apply(etcd, args);
+    };
+    etcd.fill();
+    await expect(open(etcd)).rejects.toMatchObject({
+      code: 'ETCD_REFUSED',
+      message: expect.stringContaining('database space exceeded'),
+    });
+    expect(writes).toBe(1);
+    etcd.free();
+    await open(etcd);
+  });
+
   it('an equivalent descriptor in other bytes is kept as it is stored', async () => {
     const etcd = newEtcd();
     await open(etcd);

@@ -171,6 +171,52 @@ describe('keeping an identity', () => {
     expect(await done).toBe('stopped');
   });
 
+  it('an etcd that refuses writes is asked about once a second, and the same term resumes within 2 s of the repair', async () => {
+    const stage = await Stage.open();
+    let calls = 0;
+    const host = await stage.host({}, async (name) => {
+      if (name === 'transact') calls += 1;
+      return { fault: 'pass' };
+    });
+    const { timers, stop, done } = await running(stage, host);
+    const { fence } = host.identity.state;
+    stage.etcd.fill();
+    await timers.pass(timing.reserveMs + timing.heartbeatMs);
+    expect(host.authority()).toMatchObject({ ok: false, code: 'RESERVATION_EXHAUSTED' });
+    calls = 0;
+    await timers.pass(120_000);
+    expect(calls).toBeGreaterThan(100);
+    expect(calls).toBeLessThanOrEqual(121);
+    stage.etcd.free();
+    await timers.pass(2_000);
+    expect(host.authority()).toMatchObject({ ok: true, fence });
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
+
+  it.each([false, true])(
+    'a worker that starts while etcd refuses writes asks about once a second, and holds a worker ID within 2 s of the repair (one write applied: %s)',
+    async (appliesOne) => {
+      const stage = await Stage.open();
+      let grants = 0;
+      const host = await stage.host({}, async (name) => {
+        if (name === 'grantLease') grants += 1;
+        return { fault: 'pass' };
+      });
+      stage.etcd.fill(appliesOne);
+      const { timers, stop, done } = await running(stage, host);
+      await timers.pass(120_000);
+      expect(host.authority()).toMatchObject({ code: 'NO_IDENTITY', message: expect.stringContaining('ETCD_REFUSED') });
+      expect(grants).toBeGreaterThan(100);
+      expect(grants).toBeLessThanOrEqual(121);
+      stage.etcd.free();
+      await timers.pass(2_000);
+      expect(host.authority().ok).toBe(true);
+      stop.abort();
+      expect(await done).toBe('stopped');
+    },
+  );
+
   it('a lost identity is replaced by a new term', async () => {
     const stage = await Stage.open();
     const host = await stage.host();

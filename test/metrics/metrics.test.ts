@@ -16,7 +16,11 @@ const IDLE: Vitals = {
   largeWaiting: [],
   brokerLeads: [],
   certificates: [],
-  configured: { clockMarginMs: 120_000, reservationMs: 25_000, standbys: 1, layoutEndMs: 3_966_451_200_000 },
+  etcd: { databases: [], alarms: new Set() },
+  configured: {
+    ...{ clockMarginMs: 120_000, reservationMs: 25_000, etcdQuotaBytes: 2 ** 31 },
+    ...{ standbys: 1, layoutEndMs: 3_966_451_200_000 },
+  },
 };
 
 async function lines(metrics: Metrics): Promise<string[]> {
@@ -27,7 +31,7 @@ describe('durations', () => {
   test('of steps and of calls of etcd are counted in seconds, by label', async () => {
     const metrics = createMetrics();
     metrics.observeStep('append', 7);
-    metrics.observeEtcdCall('keep_alive', 4_000, false);
+    metrics.observeEtcdCall('keep_alive', 4_000, 'failed');
     expect(await lines(metrics)).toEqual(
       expect.arrayContaining([
         'idalloc_step_seconds_bucket{le="0.005",step="append"} 0',

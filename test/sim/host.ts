@@ -106,7 +106,7 @@ export class Host {
   #etcd(): ClosableEtcd {
     const { store } = this.#place;
     const port = store.port(this.process, () => this.#probe.renewing(this.#machine.read().mono));
-    return { ...port, lastError: undefined, close: () => {} };
+    return { ...port, lastError: undefined, statuses: async () => new Map(), close: () => {} };
   }
 
   #failed(error: unknown, onEnd: () => void): void {

@@ -71,7 +71,7 @@ export class WorkerStage {
         deliver: (run) => run(),
         reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`),
       }),
-      etcd: { ...this.etcd.port(this.#etcdLink), lastError: undefined, close: () => {} },
+      etcd: { ...this.etcd.port(this.#etcdLink), lastError: undefined, statuses: async () => new Map(), close: () => {} },
       openIndex: () => new MemoryIndex(),
       instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),

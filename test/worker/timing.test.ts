@@ -66,14 +66,23 @@ describe('a measured etcd', () => {
     await timed.revokeLease(7n);
     expect(calls).toEqual([['/a'], [['/b']], [[], []], [7n, 30], [7n], [7n]]);
     const names = ['range', 'get', 'transact', 'grant_lease', 'keep_alive', 'revoke_lease'];
-    expect(seen).toEqual(names.map((name) => [name, 250, true]));
+    expect(seen).toEqual(names.map((name) => [name, 250, 'answered']));
   });
 
   test('tells a call that was not answered from one that was', async () => {
     const { clock, fail, seen, note } = world();
     const timed = timedEtcd(portOf({ keepAlive: fail }), clock, { observeEtcdCall: note });
     await expect(timed.keepAlive(7n)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
-    expect(seen).toEqual([['keep_alive', 4_000, false]]);
+    expect(seen).toEqual([['keep_alive', 4_000, 'failed']]);
+  });
+
+  test('tells a refusal from a call that nothing answered', async () => {
+    const { clock, seen, note } = world();
+    const refuse = () => Promise.reject(new IdallocError('ETCD_REFUSED', 'no space'));
+    await expect(
+      timedEtcd(portOf({ transact: refuse }), clock, { observeEtcdCall: note }).transact([], []),
+    ).rejects.toThrow();
+    expect(seen).toEqual([['transact', 0, 'refused']]);
   });
 
   test('shows the last error of etcd, and closes it', () => {

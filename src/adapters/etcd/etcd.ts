@@ -1,21 +1,11 @@
-import {
-  type Etcd3,
-  EtcdAuthenticationFailedError,
-  EtcdLeaseInvalidError,
-  EtcdPermissionDeniedError,
-  GRPCInvalidArgumentError,
-  type ICompare,
-  type IKeyValue,
-  type IRequestOp,
-} from 'etcd3';
-import type { IdallocError } from '../../errors.ts';
+import { type Etcd3, EtcdLeaseInvalidError, type ICompare, type IKeyValue, type IRequestOp } from 'etcd3';
+import { IdallocError } from '../../errors.ts';
 import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../identity/ports.ts';
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
-import { remedyOf } from './refusal.ts';
-import { type OnError, Rotation, type RotationTiming } from './rotation.ts';
-
-export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
+import { isFinal, isRefusal, remedyOf } from './refusal.ts';
+import { DEFAULT_ETCD_TIMING, type OnError, Rotation, type RotationTiming } from './rotation.ts';
+import { type EtcdStatus, statusOf } from './status.ts';
 
 /** Maximum number of operations that etcd accepts in one transaction. */
 const MAX_OPERATIONS = 128;
@@ -29,8 +19,10 @@ export interface EtcdOptions extends EtcdAccess {
 }
 
 export interface ClosableEtcd extends EtcdPort {
-  /** Why the last call failed; undefined when it succeeded. */
+  /** Why the last call, or else the last write, failed; undefined when both succeeded. etcd may serve reads and refuse writes. */
   readonly lastError: IdallocError | undefined;
+  /** The status of each endpoint that answers. */
+  statuses(): Promise<ReadonlyMap<string, EtcdStatus>>;
   /** Closes all connections; open calls fail. */
   close(): void;
 }
@@ -39,10 +31,21 @@ export interface ClosableEtcd extends EtcdPort {
 export function connectEtcd(options: EtcdOptions): ClosableEtcd {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
-  const rotation = new Rotation(members, timing, { isFinal, remedyOf }, options.onError ?? (() => {}));
+  const rotation = new Rotation(members, timing, { isFinal, isRefusal, remedyOf }, options.onError ?? (() => {}));
+  let failedWrite: IdallocError | undefined;
   const limits = () => callLimits(timing);
   const run = <R>(what: string, use: (client: Etcd3, signal: AbortSignal) => Promise<R>): Promise<R> =>
     rotation.run(what, (member, signal) => member.call((client) => use(client, signal)));
+  const write = async <R>(what: string, use: (client: Etcd3) => Promise<R>): Promise<R> => {
+    try {
+      const response = await run(what, use);
+      failedWrite = undefined;
+      return response;
+    } catch (error) {
+      failedWrite = error instanceof IdallocError ? error : undefined;
+      throw error;
+    }
+  };
 
   return {
     async range(prefix) {
@@ -63,13 +66,13 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
     async transact(compares, operations) {
       checkSize(Math.max(compares.length, operations.length));
       const request = { compare: compares.map(toCompare), success: operations.map(toOperation) };
-      const response = await run('a transaction', (client) => client.kv.txn(request, limits()));
+      const response = await write('a transaction', (client) => client.kv.txn(request, limits()));
       return { succeeded: response.succeeded, revision: BigInt(response.header.revision) };
     },
 
     async grantLease(leaseId, ttlSeconds) {
       const request = { ID: String(leaseId), TTL: ttlSeconds };
-      await run('a lease grant', (client) =>
+      await write('a lease grant', (client) =>
         client.leaseClient.leaseGrant(request, limits()).catch((error: unknown) => {
           // The ID is random and ours: an existing lease with it is from an earlier attempt of this grant.
           if (!(error instanceof Error) || !error.message.includes('lease already exists')) throw error;
@@ -90,22 +93,19 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
     },
 
     get lastError() {
-      return rotation.lastError;
+      return rotation.lastError ?? failedWrite;
+    },
+
+    async statuses() {
+      const read = async (member: EtcdMember) => [member.endpoint, await statusOf(member, timing.callMs)] as const;
+      const settled = await Promise.allSettled(members.map(read));
+      return new Map(settled.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])));
     },
 
     close() {
       for (const member of members) member.close();
     },
   };
-}
-
-function isFinal(error: unknown): boolean {
-  return (
-    error instanceof EtcdLeaseInvalidError ||
-    error instanceof EtcdPermissionDeniedError ||
-    error instanceof EtcdAuthenticationFailedError ||
-    error instanceof GRPCInvalidArgumentError
-  );
 }
 
 function checkSize(operations: number): void {

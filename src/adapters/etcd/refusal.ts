@@ -1,14 +1,31 @@
 import {
   EtcdAuthenticationFailedError,
   EtcdInvalidAuthTokenError,
+  EtcdLeaseInvalidError,
   EtcdPermissionDeniedError,
+  GRPCInvalidArgumentError,
   GRPCUnauthenticatedError,
 } from 'etcd3';
 
 const CERTIFICATES = 'check ETCD_CA, ETCD_CERT and ETCD_KEY, and when the certificates expire';
 
+/** What an operator does about each alarm with which etcd refuses writes; with CORRUPT it refuses reads as well. */
+export const ALARM_REMEDIES = {
+  NOSPACE:
+    "etcd's database has reached its quota (alarm NOSPACE): compact and defragment it, then disarm the alarm; " +
+    'the runbook has the commands under ETCD_REFUSED',
+  CORRUPT:
+    'the data of one member of etcd differs from the others (alarm CORRUPT): replace that member, then disarm the alarm',
+} as const;
+
+const ALARMED = /database space exceeded|corrupt cluster/;
+const OVERLOADED = /etcdserver: too many requests/;
+
 /** By error message of OpenSSL, Node or etcd. */
 const REMEDIES: readonly (readonly [RegExp, string])[] = [
+  [/database space exceeded/, ALARM_REMEDIES.NOSPACE],
+  [/corrupt cluster/, ALARM_REMEDIES.CORRUPT],
+  [OVERLOADED, "etcd takes more writes than it can apply: check its members' disks, and who else writes to it"],
   [/does not match certificate's altnames/i, 'use host names in ETCD_ENDPOINTS that the certificates contain'],
   [/certificate|issuer|self.signed|tls|ssl/i, CERTIFICATES],
 ];
@@ -21,6 +38,25 @@ export function isLoginRefused(error: unknown): boolean {
     error instanceof GRPCUnauthenticatedError ||
     (error instanceof Error && error.message.includes('revision of auth store is old'))
   );
+}
+
+/** The cluster's answer: any other member would give the same one. */
+export function isFinal(error: unknown): boolean {
+  return (
+    error instanceof EtcdLeaseInvalidError ||
+    error instanceof EtcdPermissionDeniedError ||
+    error instanceof EtcdAuthenticationFailedError ||
+    error instanceof GRPCInvalidArgumentError ||
+    (error instanceof Error && ALARMED.test(error.message))
+  );
+}
+
+/**
+ * Whether a member answered that it does not do what was asked, so that this call takes effect no later than with its answer.
+ * It may have taken effect by then: the write with which the database reaches its quota is applied and refused.
+ */
+export function isRefusal(error: unknown): boolean {
+  return isFinal(error) || isLoginRefused(error) || (error instanceof Error && OVERLOADED.test(error.message));
 }
 
 /** How an operator fixes an error that retries do not; undefined for a transient one. */

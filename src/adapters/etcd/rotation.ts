@@ -6,6 +6,8 @@ export interface RotationTiming {
   readonly hedgeMs: number;
 }
 
+export const DEFAULT_ETCD_TIMING: RotationTiming = { callMs: 4_000, hedgeMs: 1_000 };
+
 export interface Peer {
   readonly endpoint: string;
 }
@@ -25,10 +27,13 @@ export type OnError = (error: PeerError) => void;
 export interface ErrorClassifier {
   /** The cluster's response, which every peer would return. */
   readonly isFinal: (error: unknown) => boolean;
+  /** A response that the call is not carried out. Any other error leaves open whether it was, or will be. */
+  readonly isRefusal: (error: unknown) => boolean;
   readonly remedyOf: (error: unknown) => string | undefined;
 }
 
 const UNHEALTHY = 'check that ETCD_ENDPOINTS is correct and its members are healthy';
+const SEE_LOG = "look for the cause in etcd's log";
 
 /** Calls one peer. The signal aborts when the whole call has ended, to cancel calls still open. */
 export type PeerCall<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
@@ -61,7 +66,10 @@ export class Rotation<P extends Peer> {
     return this.#lastError;
   }
 
-  /** The first response. Rejects with IdallocError ETCD_UNAVAILABLE, naming every endpoint called and its error. */
+  /**
+   * The first response. Rejects with an IdallocError that names every endpoint called and its error: ETCD_REFUSED when each call
+   * was answered, ETCD_UNAVAILABLE when one of them was not, and so may take effect later.
+   */
   run<R>(what: string, call: PeerCall<P, R>): Promise<R> {
     const order = this.#peers.map((_, index) => (this.#preferred + index) % this.#peers.length);
     const over = new AbortController();
@@ -70,6 +78,7 @@ export class Rotation<P extends Peer> {
     return new Promise<R>((resolve, reject) => {
       let calls = 0;
       let open = 0;
+      let isAnswered = true;
       let hedge: NodeJS.Timeout | undefined;
       const limit = setTimeout(() => fail(undefined), this.#timing.callMs);
 
@@ -83,8 +92,12 @@ export class Rotation<P extends Peer> {
         const called = order.slice(0, calls).flatMap((index) => this.#peers[index]?.endpoint ?? []);
         const listed = called.map((endpoint) => `${endpoint}: ${errors.get(endpoint) ?? 'no response'}`);
         const remedies = new Set(called.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
-        const text = message(what, this.#timing.callMs, listed, [...remedies].join('; ') || UNHEALTHY);
-        this.#lastError = new IdallocError('ETCD_UNAVAILABLE', text, { cause });
+        const isRefused = isAnswered && open === 0 && calls > 0;
+        const failure = isRefused ? `refused ${what}` : `did not serve ${what} within ${this.#timing.callMs} ms`;
+        const causes = listed.join('; ') || 'no endpoint configured';
+        const remedy = [...remedies].join('; ') || (isRefused ? SEE_LOG : UNHEALTHY);
+        const text = `etcd ${failure} (${causes}): ${remedy}`;
+        this.#lastError = new IdallocError(isRefused ? 'ETCD_REFUSED' : 'ETCD_UNAVAILABLE', text, { cause });
         reject(this.#lastError);
       };
       const callNext = () => {
@@ -112,6 +125,7 @@ export class Rotation<P extends Peer> {
             errors.set(endpoint, describeError(error));
             if (remedy !== undefined) this.#remedies.set(endpoint, remedy);
             this.#onError({ what, endpoint, error, remedy });
+            isAnswered &&= this.#classifier.isRefusal(error);
             if (this.#classifier.isFinal(error)) fail(error);
             else if (calls < order.length) callNext();
             else if (open === 0) fail(error);
@@ -121,9 +135,4 @@ export class Rotation<P extends Peer> {
       callNext();
     });
   }
-}
-
-function message(what: string, callMs: number, failures: readonly string[], remedy: string): string {
-  const causes = failures.join('; ') || 'no endpoint configured';
-  return `etcd did not serve ${what} within ${callMs} ms (${causes}): ${remedy}`;
 }

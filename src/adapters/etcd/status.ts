@@ -1,35 +1,45 @@
 import { atMost } from '../../async/at-most.ts';
 import { RUNTIME } from '../../runtime.ts';
-import { DEFAULT_ETCD_TIMING, type EtcdOptions } from './etcd.ts';
-import { EtcdMember } from './member.ts';
+import { type EtcdAccess, EtcdMember } from './member.ts';
+import { DEFAULT_ETCD_TIMING } from './rotation.ts';
 
 /** The status of one member of an etcd cluster. */
 export interface EtcdStatus {
   readonly version: string;
   readonly isLeader: boolean;
   readonly hasLeader: boolean;
+  /** What counts against the quota; only defragmenting makes it smaller. */
   readonly dbBytes: number;
+  /** The alarms of the cluster, such as NOSPACE and CORRUPT. */
+  readonly alarms: readonly string[];
   readonly latencyMs: number;
 }
 
 /** The status of one endpoint. Rejects with its error, or without a response within `timeoutMs`. */
-export async function etcdStatus(endpoint: string, options: EtcdOptions, timeoutMs: number): Promise<EtcdStatus> {
-  const member = new EtcdMember(endpoint, options, DEFAULT_ETCD_TIMING);
+export async function etcdStatus(endpoint: string, access: EtcdAccess, timeoutMs: number): Promise<EtcdStatus> {
+  const member = new EtcdMember(endpoint, access, DEFAULT_ETCD_TIMING);
   try {
-    const startedMs = performance.now();
-    const response = member.call((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
-    response.catch(() => undefined); // it may fail after the timeout
-    const answered = await atMost(RUNTIME, timeoutMs, () => response);
-    if (answered === undefined) throw new Error(`no response in ${timeoutMs} ms`);
-    const { version, dbSize, leader, header } = answered;
-    return {
-      version,
-      isLeader: leader === header.member_id,
-      hasLeader: leader !== '0',
-      dbBytes: Number(dbSize),
-      latencyMs: performance.now() - startedMs,
-    };
+    return await statusOf(member, timeoutMs);
   } finally {
     member.close();
   }
+}
+
+/** Any user that etcd knows may ask for it. Rejects as `etcdStatus` does. */
+export async function statusOf(member: EtcdMember, timeoutMs: number): Promise<EtcdStatus> {
+  const startedMs = performance.now();
+  const response = member.call((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
+  response.catch(() => undefined); // it may fail after the timeout
+  const answered = await atMost(RUNTIME, timeoutMs, () => response);
+  if (answered === undefined) throw new Error(`no response in ${timeoutMs} ms`);
+  const { version, dbSize, leader, header, errors } = answered;
+  return {
+    version,
+    isLeader: leader === header.member_id,
+    hasLeader: leader !== '0',
+    dbBytes: Number(dbSize),
+    // Each alarm is a text such as "memberID:1 alarm:NOSPACE"; one for each member that raised it.
+    alarms: [...new Set(errors.flatMap((text) => /alarm:\s*(\w+)/.exec(text)?.[1] ?? []))],
+    latencyMs: performance.now() - startedMs,
+  };
 }

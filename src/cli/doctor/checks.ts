@@ -1,3 +1,4 @@
+import { ALARM_REMEDIES } from '../../adapters/etcd/refusal.ts';
 import type { EtcdStatus } from '../../adapters/etcd/status.ts';
 import type { TopicsReport } from '../../adapters/kafka/topics/topics.ts';
 import { counted, spanText } from '../table.ts';
@@ -79,18 +80,30 @@ export function judgeTopicReport({ faults, added, warnings, differences, remedie
 }
 
 const ETCD_SLOW_MS = 1_000;
-/** etcd's default quota is 2 GiB: it rejects writes beyond it. */
-const ETCD_LARGE_BYTES = 1.5 * 2 ** 30;
+/** The share of its quota up to which a database of etcd is not reported. */
+const ETCD_LARGE_SHARE = 0.75;
 
-export function judgeEtcd(endpoint: string, facts: EtcdStatus): Check {
+export function judgeEtcd(endpoint: string, facts: EtcdStatus, quotaBytes: number): Check {
   const name = `etcd ${endpoint}`;
   const role = facts.isLeader ? 'leader' : 'follower';
   const detail = `etcd ${facts.version}, ${role}, ${Math.round(facts.dbBytes / 2 ** 20)} MiB, ${spanText(facts.latencyMs)}`;
   if (!facts.hasLeader) return fault(name, `${detail}; it has no leader`, 'start members until a majority runs');
+  const alarms = facts.alarms.filter((alarm) => alarm in ALARM_REMEDIES) as (keyof typeof ALARM_REMEDIES)[];
+  if (alarms.length > 0) {
+    const fix = alarms.map((alarm) => ALARM_REMEDIES[alarm]).join('; ');
+    return fault(name, `${detail}; it refuses writes: alarm ${alarms.join(', ')}`, fix);
+  }
   if (!/^3\.([5-9]|\d\d)\./.test(facts.version) && !/^([4-9]|\d\d)\./.test(facts.version)) {
     return warn(name, detail, 'run etcd 3.5 or later');
   }
-  if (facts.dbBytes > ETCD_LARGE_BYTES) return warn(name, detail, 'compact and defragment it before it rejects writes');
+  if (facts.dbBytes > ETCD_LARGE_SHARE * quotaBytes) {
+    const share = Math.round((100 * facts.dbBytes) / quotaBytes);
+    return warn(
+      name,
+      `${detail}, ${share} % of ETCD_QUOTA_BYTES`,
+      'compact and defragment it before it refuses writes',
+    );
+  }
   if (facts.latencyMs > ETCD_SLOW_MS)
     return warn(name, detail, 'check its disk: a lease needs responses within seconds');
   return ok(name, detail);

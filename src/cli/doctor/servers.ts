@@ -133,7 +133,7 @@ export async function checkEtcd(
           etcdStatus(endpoint, config.etcd, TIMEOUT_MS),
           checkClock(endpoint, config.etcd.tls, TIMEOUT_MS, now),
         ]);
-        return [judgeEtcd(endpoint, status), clock];
+        return [judgeEtcd(endpoint, status, config.etcd.quotaBytes), clock];
       } catch (error) {
         return [unreachableServer(`etcd ${endpoint}`, describeError(error), 'ETCD_ENDPOINTS (or ETCD_USERNAME)')];
       }

@@ -67,7 +67,8 @@ async function refusalFor(
     const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
     return acquireRefusal(config, await readSnapshot(etcd, keys), view, refusals);
   } catch (error) {
-    if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE') return error;
+    if (error instanceof IdallocError && error.code !== 'ETCD_UNAVAILABLE' && error.code !== 'ETCD_REFUSED')
+      return error;
     throw error;
   }
 }

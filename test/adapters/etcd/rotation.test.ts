@@ -8,11 +8,14 @@ const PEERS = ['a', 'b', 'c'].map((endpoint) => ({ endpoint }));
 function stage(
   isFinal: (error: unknown) => boolean = () => false,
   remedyOf: ErrorClassifier['remedyOf'] = () => undefined,
+  isRefusal: (error: unknown) => boolean = isFinal,
 ) {
   const called: string[] = [];
   const faults: string[] = [];
   const waiting = new Map<string, PromiseWithResolvers<string>>();
-  const rotation = new Rotation(PEERS, TIMING, { isFinal, remedyOf }, ({ endpoint }) => faults.push(endpoint));
+  const rotation = new Rotation(PEERS, TIMING, { isFinal, isRefusal, remedyOf }, ({ endpoint }) =>
+    faults.push(endpoint),
+  );
   const signals: AbortSignal[] = [];
   const run = () =>
     rotation.run('a call', ({ endpoint }, signal) => {
@@ -52,8 +55,8 @@ describe('calling etcd endpoints in rotation', () => {
     );
     const refused = run();
     refuse('a', 'permission denied');
-    await expect(refused).rejects.toThrow(/a: permission denied.*: check the password$/);
-    expect(rotation.lastError).toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    await expect(refused).rejects.toThrow(/^etcd refused a call \(a: permission denied\): check the password$/);
+    expect(rotation.lastError).toMatchObject({ code: 'ETCD_REFUSED' });
     const answered = run();
     answer('a');
     await answered;
@@ -129,12 +132,47 @@ describe('calling etcd endpoints in rotation', () => {
     await outcome;
   });
 
+  const isDenied = (error: unknown) => error instanceof Error && error.message === 'permission denied';
+
   it("accepts the cluster's own rejection from the first endpoint", async () => {
-    const { run, refuse, called } = stage((error) => error instanceof Error && error.message === 'permission denied');
-    const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    const { run, refuse, called } = stage(isDenied);
+    const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
     refuse('a', 'permission denied');
     await outcome;
     expect(called).toEqual(['a']);
+  });
+
+  it('counts as refused when each endpoint has refused it', async () => {
+    const { run, refuse } = stage(undefined, undefined, () => true);
+    const outcome = expect(run()).rejects.toMatchObject({
+      code: 'ETCD_REFUSED',
+      message: "etcd refused a call (a: busy; b: busy; c: busy): look for the cause in etcd's log",
+    });
+    for (const endpoint of ['a', 'b', 'c']) {
+      refuse(endpoint, 'busy');
+      await vi.advanceTimersByTimeAsync(0);
+    }
+    await outcome;
+  });
+
+  it('counts as unanswered when an endpoint that was called before is still silent', async () => {
+    const { run, refuse } = stage(isDenied);
+    const outcome = expect(run()).rejects.toMatchObject({
+      code: 'ETCD_UNAVAILABLE',
+      message: expect.stringContaining('a: no response; b: permission denied'),
+    });
+    await vi.advanceTimersByTimeAsync(1_000);
+    refuse('b', 'permission denied');
+    await outcome;
+  });
+
+  it('counts as unanswered when one endpoint failed in another way', async () => {
+    const { run, refuse } = stage(isDenied);
+    const outcome = expect(run()).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+    refuse('a', 'connection reset');
+    await vi.advanceTimersByTimeAsync(0);
+    refuse('b', 'permission denied');
+    await outcome;
   });
 
   it('aborts open calls when the call ends, and ignores their late failures', async () => {

@@ -17,7 +17,7 @@ import { doctorText } from '../../../src/cli/doctor/doctor-run.ts';
 
 const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;
-const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, latencyMs: 3 };
+const MEMBER = { version: '3.6.1', isLeader: true, hasLeader: true, dbBytes: 1, alarms: [], latencyMs: 3 };
 const TOPICS = { clusterId: 'c', faults: [], added: [], warnings: [], differences: [], remedies: [], hidden: [] };
 const TRACKING = '7F7F0101,,10,1780416300.0,0.000012,0.0,0.0,0.0,0.0,0.0,0.0,0.0,16.0,Normal';
 
@@ -25,12 +25,14 @@ test.each([
   ['a current broker', judgeBroker('b:1', 18, 3), 'ok'],
   ['a slow broker', judgeBroker('b:1', 18, 900), 'warn'],
   ['an ancient broker', judgeBroker('b:1', 10, 3), 'fault'],
-  ['a leader', judgeEtcd('e', MEMBER), 'ok'],
-  ['a member without a leader', judgeEtcd('e', { ...MEMBER, hasLeader: false }), 'fault'],
-  ['an old member', judgeEtcd('e', { ...MEMBER, version: '3.4.30' }), 'warn'],
-  ['a member of 3.10', judgeEtcd('e', { ...MEMBER, version: '3.10.0' }), 'ok'],
-  ['a large database', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }), 'warn'],
-  ['a slow member', judgeEtcd('e', { ...MEMBER, latencyMs: 2_000 }), 'warn'],
+  ['a leader', judgeEtcd('e', MEMBER, 2 * GIB), 'ok'],
+  ['a member without a leader', judgeEtcd('e', { ...MEMBER, hasLeader: false }, 2 * GIB), 'fault'],
+  ['an old member', judgeEtcd('e', { ...MEMBER, version: '3.4.30' }, 2 * GIB), 'warn'],
+  ['a member of 3.10', judgeEtcd('e', { ...MEMBER, version: '3.10.0' }, 2 * GIB), 'ok'],
+  ['a large database', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }, 2 * GIB), 'warn'],
+  ['a database of that size with a larger quota', judgeEtcd('e', { ...MEMBER, dbBytes: 2 * GIB }, 8 * GIB), 'ok'],
+  ['an alarm', judgeEtcd('e', { ...MEMBER, alarms: ['NOSPACE'] }, 2 * GIB), 'fault'],
+  ['a slow member', judgeEtcd('e', { ...MEMBER, latencyMs: 2_000 }, 2 * GIB), 'warn'],
   ['a certificate of three months', judgeCertificate('ETCD_CERT', 90 * DAY_MS, 0), 'ok'],
   ['a certificate that expires in two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS, 0), 'ok'],
   ['a certificate that expires within two weeks', judgeCertificate('ETCD_CERT', 14 * DAY_MS - 1, 0), 'warn'],
@@ -128,4 +130,10 @@ test('a fix that several checks share is printed once, below the last of them', 
   const lines = doctorText({ terminal, env: {} }, [...checks, { name: 'other', state: 'ok', detail: 'd' }]).split('\n');
   expect(lines.filter((line) => line.includes('fix:'))).toHaveLength(1);
   expect(lines.findIndex((line) => line.includes('fix:'))).toBe(lines.findIndex((line) => line.includes('third')) + 1);
+});
+
+test('an alarm of etcd is named, with its remedy', () => {
+  const check = judgeEtcd('e', { ...MEMBER, alarms: ['NOSPACE', 'CORRUPT'] }, 2 * GIB);
+  expect(check.detail).toContain('it refuses writes: alarm NOSPACE, CORRUPT');
+  expect(check.fix).toMatch(/compact and defragment it, then disarm.*replace that member/);
 });

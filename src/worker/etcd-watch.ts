@@ -1,0 +1,77 @@
+import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import { ALARM_REMEDIES } from '../adapters/etcd/refusal.ts';
+import type { EtcdStatus } from '../adapters/etcd/status.ts';
+import { every } from '../async/every.ts';
+import type { Runtime } from '../async/runtime.ts';
+import type { Log } from '../log.ts';
+import { ETCD_ALARMS, type EtcdAlarm, type Vitals } from '../metrics/vitals.ts';
+
+export interface EtcdWatchOptions {
+  readonly etcd: Pick<ClosableEtcd, 'statuses'>;
+  readonly runtime: Pick<Runtime, 'schedule'>;
+  readonly log: Log;
+  readonly quotaBytes: number;
+}
+
+/** One call to each member a minute, by each worker. */
+const LOOK_MS = 60_000;
+/** The share of its quota above which a database is reported. The alert IdallocEtcdDatabaseLarge uses the same. */
+const LARGE_SHARE = 0.75;
+
+/**
+ * Asks the members of etcd for the size of their databases and for alarms: an etcd that has no space serves reads and keep-alives,
+ * so nothing shows that it is about to refuse the next reservation.
+ */
+export class EtcdWatch implements Disposable {
+  readonly #options: EtcdWatchOptions;
+  readonly #looking: Disposable;
+  #statuses: ReadonlyMap<string, EtcdStatus> = new Map();
+  /** What was logged last. */
+  #reported = '';
+
+  constructor(options: EtcdWatchOptions) {
+    this.#options = options;
+    void this.#look();
+    this.#looking = every(options.runtime, LOOK_MS, () => this.#look());
+  }
+
+  [Symbol.dispose](): void {
+    this.#looking[Symbol.dispose]();
+  }
+
+  /** A member that did not answer the last time is left out. */
+  get vitals(): Vitals['etcd'] {
+    return {
+      databases: [...this.#statuses].map(([endpoint, { dbBytes }]) => ({ endpoint, bytes: dbBytes })),
+      alarms: new Set(this.#alarms),
+    };
+  }
+
+  /** What needs an operator, and the remedy; undefined for nothing. */
+  get detail(): string | undefined {
+    if (this.#alarms.length > 0) return this.#alarms.map((alarm) => ALARM_REMEDIES[alarm]).join('; ');
+    const { quotaBytes } = this.#options;
+    const large = [...this.#statuses].filter(([, { dbBytes }]) => dbBytes > LARGE_SHARE * quotaBytes);
+    if (large.length === 0) return undefined;
+    const sizes = large.map(([endpoint, { dbBytes }]) => `${endpoint} ${Math.round((100 * dbBytes) / quotaBytes)} %`);
+    return `the database of etcd nears its quota (${sizes.join(', ')}), at which etcd refuses writes: compact and defragment it, or raise the quota`;
+  }
+
+  get #alarms(): readonly EtcdAlarm[] {
+    const raised = new Set([...this.#statuses.values()].flatMap(({ alarms }) => alarms));
+    return ETCD_ALARMS.filter((alarm) => raised.has(alarm));
+  }
+
+  async #look(): Promise<void> {
+    this.#statuses = await this.#options.etcd.statuses();
+    const { detail } = this;
+    const alarm = this.#alarms.join();
+    const found = alarm === '' && detail !== undefined ? 'LARGE' : alarm;
+    if (this.#statuses.size === 0 || found === this.#reported) return;
+    this.#reported = found;
+    const { log } = this.#options;
+    if (alarm !== '') log.error({ alarm, error: detail }, 'etcd has raised an alarm');
+    else if (detail !== undefined) log.warn({ error: detail }, 'the database of etcd is nearly full');
+    else log.info('etcd has no alarm, and its database is below three quarters of its quota');
+  }
+}
