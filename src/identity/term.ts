@@ -83,9 +83,8 @@ export function planAttempt(
 export function planSwap(settings: Planning, term: Term, sent: Reading): Swap | undefined {
   const { layout, timing, newNonce } = settings;
   const raised = nextCeiling(layout, sent.wall, timing.reserveMs, term.stored.ticks);
-  return raised === undefined
-    ? undefined
-    : { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
+  if (raised === undefined) return undefined;
+  return { nonce: newNonce(), ticks: raised, comparedRevision: term.stored.modRevision };
 }
 
 /** The term with a swap that is sent now: it may take effect at any time from then on. */

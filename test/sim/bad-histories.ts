@@ -323,5 +323,6 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   'handed over': {
     'a worker kept a partition that it did not reach': { keptUnreached: ['m0.1 at 5 ms still owned partition 0'] },
   },
+  resumed: { 'a worker did not resume': { unresumed: ['m0.1 is still NO_IDENTITY'] } },
   answered: { 'requests were left': { healedMs: undefined } },
 };

@@ -83,6 +83,7 @@ export const CHECKS = {
   sound,
   ready,
   'handed over': handedOver,
+  resumed,
   answered,
 } as const satisfies Record<string, Check>;
 
@@ -282,6 +283,11 @@ function ready({ falselyReady }: History): string | undefined {
 /** A worker gives up a partition that it does not reach, while another one does. */
 function handedOver({ keptUnreached }: History): string | undefined {
   return keptUnreached[0];
+}
+
+/** A worker asks an etcd that refuses writes about once a second, and resumes soon after it takes them again. */
+function resumed({ unresumed }: History): string | undefined {
+  return unresumed[0];
 }
 
 /** Once faults end, everything is answered and committed, and every worker is ready, in bounded time. */

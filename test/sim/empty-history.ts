@@ -31,6 +31,7 @@ export function emptyHistory(): History {
     foreignCommits: [],
     falselyReady: [],
     keptUnreached: [],
+    unresumed: [],
     cuts: [],
     strays: [],
     copies: [],

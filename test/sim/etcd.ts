@@ -21,6 +21,9 @@ export class Store {
   /** Called for each worker ID that a process takes; `restore` restores the state before that. */
   onClaim: ((process: string, restore: () => void) => void) | undefined;
 
+  /** Called with the name of a process for each write that was refused for want of space. */
+  onRefused: ((process: string) => void) | undefined;
+
   /** Whether writes of a descriptor are usually late. */
   holdsNaming = false;
 
@@ -66,6 +69,15 @@ export class Store {
     else this.#etcd.wipe();
   }
 
+  /** Refuses puts and grants until `free`. With `appliesOne` the next write is applied as well as refused. */
+  fill(appliesOne: boolean): void {
+    this.#etcd.fill(appliesOne);
+  }
+
+  free(): void {
+    this.#etcd.free();
+  }
+
   /** Expires the lease of some owner early. */
   expireOne(): void {
     const { first, last } = descriptor.pool;
@@ -100,10 +112,20 @@ export class Store {
       get: (wanted) => call('get', () => etcd.get(wanted)),
       transact: (compares, operations) =>
         call('transact', () => this.#transact(from, compares, operations), this.#heldMs(operations)),
-      grantLease: (leaseId, ttlSeconds) => renewal('grantLease', () => etcd.grantLease(leaseId, ttlSeconds)),
+      grantLease: (leaseId, ttlSeconds) =>
+        renewal('grantLease', () => this.#noting(from, () => etcd.grantLease(leaseId, ttlSeconds))),
       keepAlive: (leaseId) => renewal('keepAlive', () => etcd.keepAlive(leaseId)),
       revokeLease: (leaseId) => call('revokeLease', () => etcd.revokeLease(leaseId)),
     };
+  }
+
+  #noting<R>(from: Process, write: () => R): R {
+    try {
+      return write();
+    } catch (error) {
+      if (error instanceof IdallocError && error.code === 'ETCD_REFUSED') this.onRefused?.(from.name);
+      throw error;
+    }
   }
 
   /** The delay of a write that creates the namespace, so that another process may create it first. */
@@ -116,7 +138,7 @@ export class Store {
   #transact(from: Process, compares: readonly Compare[], operations: readonly KeyOperation[]): Transacted {
     const isClaim = operations.some((one) => 'put' in one && keys.parse(one.put)?.kind === 'owner');
     const restore = isClaim && this.onClaim !== undefined ? this.#etcd.backUp() : undefined;
-    const transacted = this.#etcd.transact(compares, operations);
+    const transacted = this.#noting(from, () => this.#etcd.transact(compares, operations));
     if (transacted.succeeded && restore !== undefined) this.onClaim?.(from.name, restore);
     return transacted;
   }

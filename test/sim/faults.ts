@@ -3,6 +3,7 @@ import { Clients } from './clients.ts';
 import { ClockFaults, MAX_OFF_MS } from './clock-faults.ts';
 import { chooseDisks } from './disk.ts';
 import { EtcdLoss } from './etcd-loss.ts';
+import { FullEtcd } from './full-etcd.ts';
 import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
 import { LedgerFaults } from './ledger-faults.ts';
@@ -42,6 +43,7 @@ export class Faults implements Disposable {
   readonly #clockFaults: ClockFaults;
   readonly #ledgerFaults: LedgerFaults;
   readonly #etcdLoss: EtcdLoss | undefined;
+  readonly #fullEtcd: FullEtcd | undefined;
   readonly #growth: Growth | undefined;
   readonly #takeOvers: TakeOvers | undefined;
   readonly #tailLosses: TailLosses | undefined;
@@ -106,6 +108,10 @@ export class Faults implements Disposable {
         kill: (process, backMs) => this.#kill(process, backMs),
       });
     }
+    if (place.scenario === 'full-etcd') {
+      const hosts = () => this.#slots.flatMap(({ host }) => host ?? []);
+      this.#fullEtcd = new FullEtcd(place, { hosts, killOne: () => this.#crash(rng.pick(slots)) });
+    }
     if (place.scenario === 'cut-off') this.#repeat(CUT_OFF_MS, () => this.#cutOff());
     if (!isCalm(place.scenario)) this.#changeWeather();
     if (place.scenario === 'lost-requests') {
@@ -165,6 +171,7 @@ export class Faults implements Disposable {
     this.#brokerFaults.heal();
     this.#ledgerFaults.heal();
     this.#etcdLoss?.heal();
+    this.#fullEtcd?.heal();
     this.#takeOvers?.heal();
     this.#tailLosses?.heal();
     for (const { machine, host } of this.#slots) {

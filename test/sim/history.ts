@@ -47,6 +47,8 @@ export interface History {
   readonly falselyReady: string[];
   /** Times at which a worker still owned a partition that it had not reached for long, and another one did. */
   readonly keptUnreached: string[];
+  /** Times at which a worker was late to resume after etcd had refused writes, or asked it too often meanwhile. */
+  readonly unresumed: string[];
   /** Processes that were cut off from a server, but for the cuts that go with a lost tail of requests. */
   readonly cuts: Cut[];
   /** Times at which a worker reported ready that the namespace must reject. */

@@ -54,7 +54,7 @@ export class LedgerFaults {
     this.#brokerFaults = brokerFaults;
     const { rng } = place.world;
     const [frozen, gone] = [rng.chance(0.3) ? 0.05 : 0, rng.chance(0.3) ? 0.05 : 0];
-    const isCalm = place.scenario === 'take-over';
+    const isCalm = place.scenario === 'take-over' || place.scenario === 'full-etcd';
     this.#readsMeet = { frozen: isCalm ? 0 : frozen, gone: keepsItsTime(place.scenario) ? 0 : gone };
     place.brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }

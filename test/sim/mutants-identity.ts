@@ -7,12 +7,11 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     firstSeed: 9,
     patches: [
       patch(
-        'src/identity/identity.ts',
-        `const found = readBack(attempted, owner, ceiling);
-    if (found.kind === 'lost') return await this.#lose(turn, found.why);`,
+        'src/identity/protocol.ts',
+        'const found = readBack(attempted, owner, ceiling);',
         `const stored = swap && ceiling ? { ...swap, modRevision: ceiling.modRevision } : attempted.stored;
-    const found = { ...readBack({ ...term, stored }, owner, ceiling), kind: 'ours' as const, term: { ...term, stored } };
-    if (owner?.createRevision !== term.fence) return await this.#lose(turn, 'the owner key is gone');`,
+  if (owner?.createRevision !== attempted.fence) return { kind: 'lost', why: 'the owner key is gone' };
+  const found = { ...readBack({ ...attempted, stored }, owner, ceiling), kind: 'ours' as const, term: { ...attempted, stored } };`,
       ),
     ],
   },
@@ -213,6 +212,34 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     scenario: 'slow-readers',
     patches: [
       patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + messages.length - 1, over);', ''),
+    ],
+  },
+  {
+    name: 'a refused raise followed by the next one without a pause',
+    scenario: 'full-etcd',
+    patches: [patch('src/identity/runner.ts', ' : RETRY_MS);', ' : 0);')],
+  },
+  {
+    name: 'no raise while another one counts as unanswered, as a refused one does',
+    scenario: 'full-etcd',
+    patches: [
+      patch(
+        'src/identity/term.ts',
+        'if (raised === undefined) return undefined;',
+        'if (raised === undefined || term.unanswered.length > 0) return undefined;',
+      ),
+      patch('src/identity/protocol.ts', "=== 'ETCD_REFUSED'", "=== 'STOPPING'"),
+    ],
+  },
+  {
+    name: 'a refused attempt to acquire followed by a longer pause each time',
+    scenario: 'full-etcd',
+    patches: [
+      patch(
+        'src/identity/runner.ts',
+        "outcome.error.code === 'ETCD_REFUSED' ? leftMs(RETRY_MS) : this.#backoff.nextMs()",
+        '4 * this.#backoff.nextMs()',
+      ),
     ],
   },
   {

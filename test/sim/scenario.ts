@@ -16,6 +16,7 @@ export const SCENARIOS = {
   'cut-off': 'one worker at a time is cut off from one broker, without other faults',
   clocks: 'wall clocks step by small amounts, just before requests arrive',
   mixed: 'workers have different configurations, and race for the namespace',
+  'full-etcd': 'etcd refuses writes for a while, as at its quota, without other faults',
   growth: 'a second pair of topics takes over from the first, in one namespace',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
@@ -36,6 +37,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['lost-requests', 0.06],
   ['cut-off', 0.04],
   ['overtaken-witness', 0.03],
+  ['full-etcd', 0.03],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -70,7 +72,7 @@ export function isAimed(scenario: Scenario | undefined): boolean {
 
 /** Whether it has its own faults only. */
 export function isCalm(scenario: Scenario | undefined): boolean {
-  return scenario === 'take-over' || scenario === 'cut-off';
+  return scenario === 'take-over' || scenario === 'cut-off' || scenario === 'full-etcd';
 }
 
 /** The share of simulations with one worker: no other worker's entries reveal what it missed. */
