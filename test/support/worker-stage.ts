@@ -1,6 +1,8 @@
+import type { EtcdStatus } from '../../src/adapters/etcd/status.ts';
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
+import type { IdallocError } from '../../src/errors.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
@@ -52,6 +54,11 @@ export class WorkerStage {
   readonly lines: LogLine[] = [];
   readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());
   isEtcdAway = false;
+  /** Why the last call or write failed, and the status of each endpoint, as the adapter says. */
+  readonly etcdTells: { error: IdallocError | undefined; statuses: ReadonlyMap<string, EtcdStatus> } = {
+    error: undefined,
+    statuses: new Map(),
+  };
   readonly #workers = new Map<string, Worker>();
 
   readonly #etcdLink: Link = async () => ({ fault: this.isEtcdAway ? 'request lost' : 'pass' });
@@ -63,7 +70,7 @@ export class WorkerStage {
   }
 
   start(changes: Partial<Config> = {}, host = 'instance'): Worker {
-    const { runtime, kafka, logged, lines, cut } = this;
+    const { runtime, kafka, logged, lines, cut, etcdTells } = this;
     const environment: Outside = {
       runtime: bound(runtime),
       dialer: kafka.dialer({
@@ -71,7 +78,14 @@ export class WorkerStage {
         deliver: (run) => run(),
         reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`),
       }),
-      etcd: { ...this.etcd.port(this.#etcdLink), lastError: undefined, statuses: async () => new Map(), close: () => {} },
+      etcd: {
+        ...this.etcd.port(this.#etcdLink),
+        get lastError() {
+          return etcdTells.error;
+        },
+        statuses: async () => etcdTells.statuses,
+        close: () => {},
+      },
       openIndex: () => new MemoryIndex(),
       instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),

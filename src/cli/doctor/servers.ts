@@ -142,7 +142,25 @@ export async function checkEtcd(
   const checks = [...each.flat(), judgeEtcdSize(endpoints.length)];
   return each.every(([first]) => first?.state === 'fault')
     ? checks
-    : [...checks, await checkNamespace(config, await witnessed, now())];
+    : [...checks, await checkWrites(config), await checkNamespace(config, await witnessed, now())];
+}
+
+/** Later than every key, so that a write that compares it never takes effect. */
+const NO_REVISION = 2n ** 63n - 1n;
+
+/** Sends a write that never takes effect: etcd looks for space and for the user's rights before it compares. */
+async function checkWrites(config: Config): Promise<Check> {
+  const name = 'etcd writes';
+  const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  const never = { key: keys.descriptor, modRevision: NO_REVISION };
+  const written = [keys.descriptor, bindingsOf(keys, config).claim.key];
+  const puts = written.map((key) => ({ put: key, value: Buffer.alloc(0) }));
+  try {
+    await withEtcd(config, (etcd) => etcd.transact([never], puts));
+    return ok(name, `a worker may write below ${keys.root}`);
+  } catch (error) {
+    return fault(name, describeError(error), 'see the message; no worker gets a reservation in this state');
+  }
 }
 
 async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {
