@@ -200,7 +200,8 @@ export class IdentityHolder implements AsyncDisposable {
       this.#alarmed = true;
       log.error({ code, error: message }, 'no worker ID can be acquired: the namespace must be rebuilt');
     }
-    gate.close('identity', code, this.detail(code) ?? message);
+    const cause = this.detail(code);
+    gate.close('identity', code, cause === undefined ? message : `${message ?? 'etcd'} (${cause})`);
   }
 
   /** What etcd answered, or that it did not, if that may be the cause of this reason. */

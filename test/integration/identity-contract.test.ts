@@ -1,6 +1,7 @@
 import { expect } from 'vitest';
 import { connectEtcd } from '../../src/adapters/etcd/etcd.ts';
-import { etcdContract } from '../identity/etcd-contract.ts';
+import { etcdContract, fullEtcdContract, type LimitedSubject } from '../identity/etcd-contract.ts';
+import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
 import { suiteServers } from '../support/servers.ts';
 import { unique } from '../support/unique.ts';
 
@@ -18,3 +19,21 @@ etcdContract('three members of etcd', () => {
     close: () => port.close(),
   };
 });
+
+/** The suite's etcd must stay usable, so the one that is filled is this test's own. */
+async function openSmall(): Promise<LimitedSubject> {
+  const etcd = await OwnEtcd.small();
+  const port = connectEtcd({ endpoints: etcd.endpoints });
+  return {
+    port,
+    prefix: '/contract/',
+    fill: () => etcd.fill(),
+    free: () => etcd.free(),
+    close: async () => {
+      port.close();
+      await etcd[Symbol.asyncDispose]();
+    },
+  };
+}
+
+fullEtcdContract('etcd', openSmall, canRunEtcd());

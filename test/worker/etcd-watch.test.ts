@@ -43,7 +43,7 @@ test('a worker whose etcd refuses writes names the alarm and the remedy, and res
   fill();
   await stage.pass(EXHAUSTED_MS);
   expect([worker.unready, worker.unreadyDetail]).toEqual(['RESERVATION_EXHAUSTED', REFUSED]);
-  expect(logged('gate closed').at(-1)).toMatchObject({ reason: 'RESERVATION_EXHAUSTED', detail: REFUSED });
+  expect(logged('gate closed').at(-1)).toMatchObject({ detail: expect.stringContaining(REFUSED) });
   await stage.pass(2 * 60_000);
   free();
   await stage.pass(5_000);
