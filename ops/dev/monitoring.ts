@@ -36,6 +36,7 @@ scrape_configs:
     `## Alerts
 
 Copy \`ops/prometheus/rules.yml\`. It needs no change for other leases, layouts or standbys: the workers export what it compares with.
+If etcd's members run with another \`--quota-backend-bytes\` than 2 GiB, set \`ETCD_QUOTA_BYTES\` of the workers to it.
 \`page\` means that requests wait or soon will, \`ticket\` that you should look within a day. \`runbook_url\` is the path of the alert's
 runbook entry in the checkout; the chart's \`monitoring.rules.runbook\` makes it an address.
 

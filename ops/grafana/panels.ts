@@ -138,6 +138,13 @@ export const ROWS: readonly RowSpec[] = [
         percentile(0.99, 'idalloc_etcd_call_seconds', 'call'),
       ),
       overTime(
+        'Databases of etcd',
+        'bytes',
+        'By endpoint. At its quota etcd refuses writes, and no worker gets another reservation.',
+        worst(of('idalloc_etcd_database_bytes'), '{{endpoint}}', 'endpoint'),
+        worst(of('idalloc_etcd_quota_bytes'), 'quota'),
+      ),
+      overTime(
         'Delay of the event loop',
         's',
         'The 99th percentile since the last scrape; 20 ms are the interval of the samples.',

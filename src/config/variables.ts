@@ -188,7 +188,7 @@ export const WORKER_VARIABLES = {
     integer(2 ** 20, 2 ** 40),
     'bytes',
     '2147483648',
-    "the --quota-backend-bytes of etcd's members: an alert and `idalloc doctor` warn before the database reaches it",
+    "the --quota-backend-bytes of etcd's members: an alert and the doctor warn before a database reaches it",
   ),
   DATACENTER_ID: optional(
     integer(0, 2 ** 32),

@@ -7,8 +7,7 @@ const COUNTED_TOPICS = ['requests', 'ledger'] as const;
 const TOPIC_FAULTS = ['TOPIC_INVALID', 'LEDGER_WEAK', 'LEDGER_RETENTION'] as const;
 
 /** The alarms with which etcd refuses writes. */
-export const ETCD_ALARMS = ['NOSPACE', 'CORRUPT'] as const;
-export type EtcdAlarm = (typeof ETCD_ALARMS)[number];
+const ETCD_ALARMS = ['NOSPACE', 'CORRUPT'] as const;
 
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
@@ -43,7 +42,7 @@ export interface Vitals {
   /** What the endpoints of etcd last reported; those that did not answer are left out. */
   readonly etcd: {
     readonly databases: readonly { readonly endpoint: string; readonly bytes: number }[];
-    readonly alarms: ReadonlySet<EtcdAlarm>;
+    readonly alarms: ReadonlySet<(typeof ETCD_ALARMS)[number]>;
   };
   /** The copies of ledger partitions that the worker keeps. */
   readonly copies: readonly CopyVitals[];

@@ -1,10 +1,10 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
-import { ALARM_REMEDIES } from '../adapters/etcd/refusal.ts';
+import { ALARM_REMEDIES, type EtcdAlarm } from '../adapters/etcd/refusal.ts';
 import type { EtcdStatus } from '../adapters/etcd/status.ts';
 import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { Log } from '../log.ts';
-import { ETCD_ALARMS, type EtcdAlarm, type Vitals } from '../metrics/vitals.ts';
+import type { Vitals } from '../metrics/vitals.ts';
 
 export interface EtcdWatchOptions {
   readonly etcd: Pick<ClosableEtcd, 'statuses'>;
@@ -58,8 +58,7 @@ export class EtcdWatch implements Disposable {
   }
 
   get #alarms(): readonly EtcdAlarm[] {
-    const raised = new Set([...this.#statuses.values()].flatMap(({ alarms }) => alarms));
-    return ETCD_ALARMS.filter((alarm) => raised.has(alarm));
+    return [...new Set([...this.#statuses.values()].flatMap(({ alarms }) => alarms))];
   }
 
   async #look(): Promise<void> {

@@ -76,7 +76,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   RESERVATION_EXHAUSTED: {
     meaning:
       'The reservation is used up and was not extended, because etcd or the witness topic does not confirm a new one.',
-    remedy: 'Repair them. The worker resumes by itself.',
+    remedy: 'Follow detail, or repair them. The worker resumes by itself, within 5 s.',
   },
   NO_IDENTITY: {
     meaning:

@@ -9,6 +9,7 @@ import { CalmWorkers } from '../support/calm-workers.ts';
 import { Authority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
 import { hastyRules } from '../support/hasty-rules.ts';
+import { OwnEtcd, SMALL_QUOTA_BYTES } from '../support/own-etcd.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { Prometheus, requirePrometheus, type Sample } from '../support/prometheus.ts';
 import { Realm } from '../support/realm.ts';
@@ -85,6 +86,22 @@ test('etcd that does not answer fires that its calls fail, that the ceiling is n
   } finally {
     await broken.resumeEtcd(0);
   }
+});
+
+test('etcd at its quota fires that its database is large, that it has raised an alarm, and that it refuses calls', async () => {
+  const job = 'idalloc-etcd-full';
+  await using etcd = await OwnEtcd.small();
+  const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
+  await using realm = await Realm.create(servers, { env: { ETCD_QUOTA_BYTES: String(SMALL_QUOTA_BYTES) } });
+  const worker = realm.worker();
+  await worker.ready();
+  await prometheus.scrape(job, [worker]);
+  await etcd.fill();
+  await expectFired({
+    IdallocEtcdRefuses: { job },
+    IdallocEtcdAlarm: { job, alarm: 'NOSPACE' },
+    IdallocEtcdDatabaseLarge: { job, endpoint: etcd.endpoints[0] ?? '' },
+  });
 });
 
 test('brokers that are gone fire that Kafka is silent, and that partitions are not reached', async () => {

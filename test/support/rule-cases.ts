@@ -163,6 +163,41 @@ export const RULE_CASES: readonly RuleCase[] = [
     summary: 'etcd does not answer 75% of the calls of the worker a:9464 of idalloc.',
   },
   {
+    alert: 'IdallocEtcdRefuses',
+    series: {
+      [`idalloc_etcd_call_seconds_count{${AT},call="transact",outcome="refused"}`]: '0+1x60',
+      [`idalloc_etcd_call_seconds_count{${AT},call="transact",outcome="answered"}`]: '10x60',
+      [`idalloc_etcd_call_seconds_count{${AT},call="get",outcome="answered"}`]: '0+3x60',
+    },
+    silentAt: '1m',
+    firesAt: '2m',
+    labels: WORKER,
+    summary: 'etcd refuses 25% of the calls of the worker a:9464 of idalloc.',
+  },
+  {
+    alert: 'IdallocEtcdAlarm',
+    series: {
+      [`idalloc_etcd_alarm{${AT},alarm="NOSPACE"}`]: '0x2 1x60',
+      [`idalloc_etcd_alarm{${AT},alarm="CORRUPT"}`]: '0x60',
+    },
+    silentAt: '1m',
+    firesAt: '2m',
+    labels: { ...JOB, alarm: 'NOSPACE' },
+    summary: 'etcd refuses writes of idalloc, since it has raised the alarm NOSPACE.',
+  },
+  {
+    alert: 'IdallocEtcdDatabaseLarge',
+    series: {
+      [`idalloc_etcd_database_bytes{${AT},endpoint="http://e1:2379"}`]: '75x10 80x60',
+      [`idalloc_etcd_database_bytes{${AT},endpoint="http://e2:2379"}`]: '10x70',
+      [`idalloc_etcd_quota_bytes{${AT}}`]: '100x70',
+    },
+    silentAt: '10m',
+    firesAt: '11m',
+    labels: { ...JOB, endpoint: 'http://e1:2379' },
+    summary: 'The database of http://e1:2379 has 80% of its quota, at which etcd refuses writes of idalloc.',
+  },
+  {
     alert: 'IdallocCeilingNear',
     series: {
       ...OPEN,

@@ -17,6 +17,7 @@ export const ALARM_REMEDIES = {
   CORRUPT:
     'the data of one member of etcd differs from the others (alarm CORRUPT): replace that member, then disarm the alarm',
 } as const;
+export type EtcdAlarm = keyof typeof ALARM_REMEDIES;
 
 const ALARMED = /database space exceeded|corrupt cluster/;
 const OVERLOADED = /etcdserver: too many requests/;

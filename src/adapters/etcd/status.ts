@@ -1,6 +1,7 @@
 import { atMost } from '../../async/at-most.ts';
 import { RUNTIME } from '../../runtime.ts';
 import { type EtcdAccess, EtcdMember } from './member.ts';
+import { ALARM_REMEDIES, type EtcdAlarm } from './refusal.ts';
 import { DEFAULT_ETCD_TIMING } from './rotation.ts';
 
 /** The status of one member of an etcd cluster. */
@@ -10,8 +11,8 @@ export interface EtcdStatus {
   readonly hasLeader: boolean;
   /** What counts against the quota; only defragmenting makes it smaller. */
   readonly dbBytes: number;
-  /** The alarms of the cluster, such as NOSPACE and CORRUPT. */
-  readonly alarms: readonly string[];
+  /** The alarms of the cluster. */
+  readonly alarms: readonly EtcdAlarm[];
   readonly latencyMs: number;
 }
 
@@ -38,8 +39,13 @@ export async function statusOf(member: EtcdMember, timeoutMs: number): Promise<E
     isLeader: leader === header.member_id,
     hasLeader: leader !== '0',
     dbBytes: Number(dbSize),
-    // Each alarm is a text such as "memberID:1 alarm:NOSPACE"; one for each member that raised it.
-    alarms: [...new Set(errors.flatMap((text) => /alarm:\s*(\w+)/.exec(text)?.[1] ?? []))],
+    alarms: alarmsIn(errors),
     latencyMs: performance.now() - startedMs,
   };
+}
+
+/** Each alarm is a text such as "memberID:1 alarm:NOSPACE", for each member that raised it. */
+function alarmsIn(errors: readonly string[]): EtcdAlarm[] {
+  const known = Object.keys(ALARM_REMEDIES) as EtcdAlarm[];
+  return known.filter((alarm) => errors.some((text) => new RegExp(`alarm:\\s*${alarm}`).test(text)));
 }

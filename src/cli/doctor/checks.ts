@@ -88,10 +88,9 @@ export function judgeEtcd(endpoint: string, facts: EtcdStatus, quotaBytes: numbe
   const role = facts.isLeader ? 'leader' : 'follower';
   const detail = `etcd ${facts.version}, ${role}, ${Math.round(facts.dbBytes / 2 ** 20)} MiB, ${spanText(facts.latencyMs)}`;
   if (!facts.hasLeader) return fault(name, `${detail}; it has no leader`, 'start members until a majority runs');
-  const alarms = facts.alarms.filter((alarm) => alarm in ALARM_REMEDIES) as (keyof typeof ALARM_REMEDIES)[];
-  if (alarms.length > 0) {
-    const fix = alarms.map((alarm) => ALARM_REMEDIES[alarm]).join('; ');
-    return fault(name, `${detail}; it refuses writes: alarm ${alarms.join(', ')}`, fix);
+  if (facts.alarms.length > 0) {
+    const fix = facts.alarms.map((alarm) => ALARM_REMEDIES[alarm]).join('; ');
+    return fault(name, `${detail}; it refuses writes: alarm ${facts.alarms.join(', ')}`, fix);
   }
   if (!/^3\.([5-9]|\d\d)\./.test(facts.version) && !/^([4-9]|\d\d)\./.test(facts.version)) {
     return warn(name, detail, 'run etcd 3.5 or later');

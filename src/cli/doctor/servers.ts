@@ -9,6 +9,7 @@ import { parseHostPort } from '../../core/host-port.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
+import type { EtcdPort } from '../../identity/ports.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { probeBroker } from '../../kafka/wire/broker-probe.ts';
 import { tlsOf } from '../../kafka/wire/settings.ts';
@@ -140,36 +141,41 @@ export async function checkEtcd(
     }),
   );
   const checks = [...each.flat(), judgeEtcdSize(endpoints.length)];
-  return each.every(([first]) => first?.state === 'fault')
-    ? checks
-    : [...checks, await checkWrites(config), await checkNamespace(config, await witnessed, now())];
+  if (each.every(([first]) => first?.state === 'fault')) return checks;
+  const view = await witnessed;
+  return await withEtcd(config, async (etcd) => [
+    ...checks,
+    await checkWrites(etcd, config),
+    await checkNamespace(etcd, config, view, now()),
+  ]);
 }
 
 /** Later than every key, so that a write that compares it never takes effect. */
 const NO_REVISION = 2n ** 63n - 1n;
 
 /** Sends a write that never takes effect: etcd looks for space and for the user's rights before it compares. */
-async function checkWrites(config: Config): Promise<Check> {
-  const name = 'etcd writes';
+async function checkWrites(etcd: EtcdPort, config: Config): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-  const never = { key: keys.descriptor, modRevision: NO_REVISION };
   const written = [keys.descriptor, bindingsOf(keys, config).claim.key];
   const puts = written.map((key) => ({ put: key, value: Buffer.alloc(0) }));
   try {
-    await withEtcd(config, (etcd) => etcd.transact([never], puts));
-    return ok(name, `a worker may write below ${keys.root}`);
+    await etcd.transact([{ key: keys.descriptor, modRevision: NO_REVISION }], puts);
+    return ok('etcd writes', `a worker may write below ${keys.root}`);
   } catch (error) {
-    return fault(name, describeError(error), 'see the message; no worker gets a reservation in this state');
+    return fault('etcd writes', describeError(error), 'see the message; no worker gets a reservation in this state');
   }
 }
 
-async function checkNamespace(config: Config, view: WitnessView | undefined, nowMs: number): Promise<Check> {
+async function checkNamespace(
+  etcd: EtcdPort,
+  config: Config,
+  view: WitnessView | undefined,
+  nowMs: number,
+): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
-    return await withEtcd(config, async (etcd) => {
-      const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
-      return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
-    });
+    const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
+    return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
   } catch (error) {
     return fault('namespace', describeError(error), 'see the message; no worker allocates in this state');
   }
