@@ -285,12 +285,11 @@ export class Member {
   }
 
   #fence(): void {
-    const { settings, onFenced } = this.#options;
-    const { groupId, instanceId } = settings;
+    const { groupId, instanceId } = this.#options.settings;
     const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
     this.#lose(FENCED, message);
     this.#end();
-    onFenced(new KafkaError(FENCED, message));
+    this.#options.onFenced(new KafkaError(FENCED, message));
   }
 
   async #leaveGroup(): Promise<void> {
