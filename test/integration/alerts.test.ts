@@ -93,10 +93,8 @@ test('etcd at its quota fires that its database is large, that it has raised an 
   await using etcd = await OwnEtcd.small();
   const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
   await using realm = await Realm.create(servers, { env: { ETCD_QUOTA_BYTES: String(SMALL_QUOTA_BYTES) } });
-  const worker = realm.worker();
-  await worker.ready();
-  await prometheus.scrape(job, [worker]);
   await etcd.fill();
+  await prometheus.scrape(job, [realm.worker()]);
   await expectFired({
     IdallocEtcdRefuses: { job },
     IdallocEtcdAlarm: { job, alarm: 'NOSPACE' },

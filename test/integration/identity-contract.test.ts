@@ -1,4 +1,4 @@
-import { expect } from 'vitest';
+import { expect, test } from 'vitest';
 import { connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { etcdContract, fullEtcdContract, type LimitedSubject } from '../identity/etcd-contract.ts';
 import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
@@ -37,3 +37,25 @@ async function openSmall(): Promise<LimitedSubject> {
 }
 
 fullEtcdContract('etcd', openSmall, canRunEtcd());
+
+test.skipIf(!canRunEtcd())(
+  'the adapter shows why the last write failed while reads succeed, and the alarm, until etcd takes writes again',
+  async () => {
+    await using etcd = await OwnEtcd.small();
+    const port = connectEtcd({ endpoints: etcd.endpoints });
+    try {
+      await etcd.fill();
+      await expect(port.grantLease(1n, 60)).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
+      await port.get(['/a']);
+      expect(port.lastError?.message).toMatch(/^etcd refused a lease grant .*NOSPACE/);
+      const [endpoint = ''] = etcd.endpoints;
+      expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: ['NOSPACE'], hasLeader: true });
+      await etcd.free();
+      await port.grantLease(1n, 60);
+      expect(port.lastError).toBeUndefined();
+      expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: [] });
+    } finally {
+      port.close();
+    }
+  },
+);

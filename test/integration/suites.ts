@@ -43,7 +43,8 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'etcd-lost': {
     project: 'short',
     seconds: 35,
-    shows: 'a worker without etcd stops and hands over; a frozen one wakes after its lease is gone',
+    shows:
+      'a worker without etcd stops and hands over; one whose etcd is at its quota resumes; a frozen one wakes after its lease is gone',
   },
   identity: {
     project: 'short',
@@ -53,7 +54,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'identity-contract': {
     project: 'short',
     seconds: 4,
-    shows: 'simulated etcd behaves as real etcd: it licenses the simulator',
+    shows: 'simulated etcd behaves as real etcd, at its quota too: it licenses the simulator',
   },
   malformed: {
     project: 'short',
