@@ -161,8 +161,10 @@ export class Identity {
     this.#attempt = attempt;
     await this.#settings.etcd.grantLease(attempt.leaseId, this.#settings.timing.ttlMs / 1000);
     if (turn !== this.#turn) return await this.#revokeStale(attempt);
-    await sendIgnoringResponse(this.#settings, sendClaim(this.#settings, attempt));
-    return (await this.#resolveAttempt(turn)) ?? { kind: 'raced' };
+    const error = await sendIgnoringResponse(this.#settings, sendClaim(this.#settings, attempt));
+    const outcome = await this.#resolveAttempt(turn);
+    if (outcome === undefined && error?.code === 'ETCD_REFUSED') throw error;
+    return outcome ?? { kind: 'raced' };
   }
 
   /** Released while a call was in flight, which may have taken effect after the revocation: revokes again. */

@@ -86,19 +86,22 @@ async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Pro
 }
 
 /**
- * Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. Whether it was
- * answered; only then can it no longer take effect afterwards. The adapter reports refusals, with their remedy.
+ * Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. Returns why it
+ * failed. Only a write that was answered, with ETCD_REFUSED as well, can't take effect later. The adapter reports refusals.
  */
-export async function sendIgnoringResponse({ log }: IdentitySettings, write: Promise<void>): Promise<boolean> {
+export async function sendIgnoringResponse(
+  { log }: IdentitySettings,
+  write: Promise<void>,
+): Promise<IdallocError | undefined> {
   try {
     await write;
-    return true;
-  } catch (error) {
-    const isAnswered = asRetryable(error).code === 'ETCD_REFUSED';
+    return undefined;
+  } catch (thrown) {
+    const error = asRetryable(thrown);
+    const isAnswered = error.code === 'ETCD_REFUSED';
     const what = isAnswered ? 'etcd refused a write' : 'no response to a write';
-    const fields = { error: describeError(error) };
-    log(isAnswered ? 'debug' : 'warn', `${what}: reading back whether it took effect`, fields);
-    return isAnswered;
+    log(isAnswered ? 'debug' : 'warn', `${what}: reading back whether it took effect`, { error: describeError(error) });
+    return error;
   }
 }
 
@@ -108,10 +111,11 @@ export async function raiseAndReadBack(
   attempted: Term,
   swap: Swap | undefined,
 ): Promise<ReadBack> {
-  const isAnswered = swap && (await sendIgnoringResponse(settings, sendSwap(settings, attempted, swap)));
+  const error = swap && (await sendIgnoringResponse(settings, sendSwap(settings, attempted, swap)));
+  const isAnswered = error === undefined || error.code === 'ETCD_REFUSED';
   const { owner, ceiling } = await readClaim(settings, attempted.workerId);
   const found = readBack(attempted, owner, ceiling);
-  return found.kind === 'ours' && isAnswered ? { ...found, term: withoutSwap(found.term, swap) } : found;
+  return found.kind === 'ours' && swap && isAnswered ? { ...found, term: withoutSwap(found.term, swap) } : found;
 }
 
 /**

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
+import { IdallocError } from '../../src/errors.ts';
 import { IdentityRunner } from '../../src/identity/runner.ts';
 import type { Fault } from './fake-etcd.ts';
 import { type Host, keys, layout, Stage, timing } from './stage.ts';
@@ -216,6 +217,30 @@ describe('keeping an identity', () => {
       expect(await done).toBe('stopped');
     },
   );
+
+  it('a worker whose claims are refused, though its leases are granted, says so and sends about one a second', async () => {
+    const stage = await Stage.open();
+    const host = await stage.host();
+    const { transact } = stage.etcd;
+    let claims = 0;
+    stage.etcd.transact = () => {
+      claims += 1;
+      throw new IdallocError('ETCD_REFUSED', 'permission denied');
+    };
+    const { timers, stop, done } = await running(stage, host);
+    await timers.pass(60_000);
+    expect(host.authority()).toMatchObject({
+      code: 'NO_IDENTITY',
+      message: expect.stringContaining('permission denied'),
+    });
+    expect(claims).toBeGreaterThan(50);
+    expect(claims).toBeLessThanOrEqual(61);
+    stage.etcd.transact = transact;
+    await timers.pass(2_000);
+    expect(host.authority().ok).toBe(true);
+    stop.abort();
+    expect(await done).toBe('stopped');
+  });
 
   it('a lost identity is replaced by a new term', async () => {
     const stage = await Stage.open();

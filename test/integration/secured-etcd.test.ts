@@ -86,8 +86,8 @@ function closings(from: number): readonly LogLine[] {
 }
 
 /** Waits until the worker is suspended and requests wait, and expects that its log names the variables to check. */
-async function refuses(remedy: RegExp, from: number): Promise<void> {
-  expect(await loaded.stopped('LEASE_SUSPENDED')).toMatch(remedy);
+async function refuses(remedy: RegExp, from: number, reason = 'LEASE_SUSPENDED'): Promise<void> {
+  expect(await loaded.stopped(reason)).toMatch(remedy);
   const isAlarm = ({ level, remedy: logged }: LogLine) => level === ERROR_LEVEL && remedy.test(String(logged));
   expect(loaded.worker.lines.slice(from).some(isAlarm)).toBe(true);
 }
@@ -142,6 +142,15 @@ describe.skipIf(why !== undefined)(`three secured etcd members under load${why ?
     await refuses(/grant ETCD_USERNAME/, from);
     await etcd.grant();
     await resumes();
+  });
+
+  test('a right to write that is revoked costs the worker ID, is named, and another one is acquired when it is granted again', async () => {
+    const from = loaded.worker.lines.length;
+    await etcd.grant('Read');
+    await refuses(/grant ETCD_USERNAME/, from, 'NO_IDENTITY');
+    await etcd.grant();
+    await resumes();
+    expect(loaded.worker.lines.slice(from).filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);
   });
 
   test('a secret file that is briefly empty stops nothing, and is reported', async () => {

@@ -228,7 +228,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
         'if (raised === undefined) return undefined;',
         'if (raised === undefined || term.unanswered.length > 0) return undefined;',
       ),
-      patch('src/identity/protocol.ts', "=== 'ETCD_REFUSED'", "=== 'STOPPING'"),
+      patch('src/identity/protocol.ts', "error === undefined || error.code === 'ETCD_REFUSED'", 'error === undefined'),
     ],
   },
   {

@@ -88,9 +88,9 @@ export class SecuredEtcd implements AsyncDisposable {
     return etcd;
   }
 
-  /** Grants the user the right to the keys under the prefix. */
-  async grant(): Promise<void> {
-    await this.#root.role(ROLE).grant({ permission: 'Readwrite', range: this.#range() });
+  /** Grants the user the right to the keys under the prefix, in place of the one that it had. */
+  async grant(permission: 'Readwrite' | 'Read' = 'Readwrite'): Promise<void> {
+    await this.#root.role(ROLE).grant({ permission, range: this.#range() });
   }
 
   async revoke(): Promise<void> {
