@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { runIdalloc } from '../support/worker-process.ts';
 
 const PARTITIONS = 2;
 
@@ -23,4 +24,7 @@ test('after a partition was added to the request topic alone, running workers an
     await realm.send([{ correlationId: `served-on-${partition}`, count: 1, partition }]);
     expect((await replies.reply(`served-on-${partition}`)).reply).toHaveProperty('batch');
   }
+
+  const { code, stdout } = await runIdalloc(['topics', 'check'], realm.env);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^warning TOPIC_INVALID: .* has 3 /m) });
 });
