@@ -193,10 +193,8 @@ export class RequestGroup implements GroupMember {
 
   #assign(assigned: Assigned): void {
     if (this.#stopped) return;
-    const [partitions, added, removed] = [assigned.partitions, assigned.added, assigned.removed].map((some) =>
-      this.#withAdded(some),
-    ) as [number[], number[], number[]];
-    this.#assigned = new Set(partitions);
+    const [added, removed] = [this.#withAdded(assigned.added), this.#withAdded(assigned.removed)];
+    this.#assigned = new Set(this.#withAdded(assigned.partitions));
     for (const partition of removed) this.#end(partition);
     if (added.length > 0) void this.#begin(added);
     this.#options.onAssigned(assigned);
