@@ -1,0 +1,113 @@
+import { at, Violation } from '../search.ts';
+import { codingFor } from './coding.ts';
+import { draftOf, dueNow, isStopped, placedAll, swapIn } from './decide.ts';
+import { repairedByOrder } from './moves.ts';
+import { readOn, restored } from './reading.ts';
+import type { Rule, World } from './rule.ts';
+import { type Entry, NONE, type State, type Swap, withWorker } from './state.ts';
+import { landed, told, swapped } from './truth.ts';
+import { unrefused, viewOf } from './worker.ts';
+
+/** More steps than one owner alone ever needs within the bounds. */
+const STEPS = 60;
+
+/**
+ * Once faults end, one owner answers everything. From a state on, one worker goes on alone, with the copy and the head that it
+ * has. What is under way arrives before any of its steps, in any order, or never. All such continuations are gone through: each
+ * ends where no request is left that may be decided, and nothing is due for the log or the head.
+ */
+export class Liveness {
+  readonly #rule: Rule;
+  readonly #world: World;
+  readonly #encode: (state: State) => string;
+  readonly #ended = new Set<string>();
+
+  constructor(rule: Rule, world: World) {
+    this.#rule = rule;
+    this.#world = { ...world, workers: 1, entries: Number.POSITIVE_INFINITY };
+    this.#encode = codingFor(this.#world).encode;
+  }
+
+  /** How many states the continuations had. */
+  get states(): number {
+    return this.#ended.size;
+  }
+
+  /** Throws Violation when some owner leaves some request without an answer. */
+  check(state: State): void {
+    const strays = [...state.strays, ...state.workers.flatMap(({ append }) => (append.length > 0 ? [append] : []))];
+    const lates = [...state.lates, ...state.workers.flatMap(({ swap }) => (swap === undefined ? [] : [swap]))];
+    const owners = this.#world.hasOlder ? state.workers.slice(0, -1) : state.workers;
+    for (const worker of owners) {
+      const owner = { ...worker, swap: undefined, append: [], isUnsure: false };
+      // With a swap under way it reads the head before it does anything else.
+      const { head } = worker.swap === undefined ? worker : state;
+      this.#go({ ...state, strays, lates, workers: [{ ...owner, head }] }, 0);
+    }
+  }
+
+  #go(state: State, depth: number): void {
+    if (depth > STEPS) throw new Violation('one owner alone does not come to an end');
+    const text = this.#encode(state);
+    if (this.#ended.has(text)) return;
+    this.#ended.add(text);
+    for (const [s, append] of state.strays.entries()) {
+      this.#go(this.#landed({ ...state, strays: state.strays.filter((_, i) => i !== s) }, append), depth + 1);
+    }
+    for (const [s, swap] of state.lates.entries()) {
+      const left = { ...state, lates: state.lates.filter((_, i) => i !== s) };
+      this.#go(swapped(this.#rule, left, swap).state, depth + 1);
+    }
+    const next = this.#step(state);
+    if (next !== undefined) this.#go(next, depth + 1);
+  }
+
+  /** The owner's next step, or undefined when everything is answered. */
+  #step(state: State): State | undefined {
+    const { copy, head } = at(state.workers, 0);
+    const [rule, world] = [this.#rule, this.#world];
+    if (copy.end > state.log.length || copy.end < state.low) {
+      return withWorker(state, 0, { copy: restored(rule, world, state) });
+    }
+    if (copy.end < state.log.length) return withWorker(state, 0, { copy: readOn(rule, copy, state.log) });
+    const view = viewOf(rule, world, state, at(state.workers, 0));
+    const due = dueNow(view);
+    if (due.kind === 'repair') return this.#swapped(state, due.swap);
+    if (due.kind !== 'draft') return this.#landed(state, due.entries);
+    const requests = unrefused(view, state);
+    if (requests.length > 0) {
+      const draft = draftOf(view, requests.slice(0, world.draft));
+      if (rule.swaps !== 'before') return this.#landed(state, placedAll(view, draft));
+      return this.#swapped(state, swapIn(view, draft, NONE));
+    }
+    this.#requireTold(state);
+    if (!head.stated.some((_, s) => isStopped(view, s))) return undefined;
+    return this.#resumed(state);
+  }
+
+  /** Before it stops a sequence the owner reads head and log again. Only a loss of etcd leaves it stopped. */
+  #resumed(state: State): State {
+    const { head } = at(state.workers, 0);
+    const [rule, world] = [this.#rule, this.#world];
+    const fresh = { copy: restored(rule, world, state), head: state.head };
+    if (head.revision !== state.head.revision) return withWorker(state, 0, fresh);
+    if (world.wipes === 0) throw new Violation('a sequence stops, though etcd lost nothing');
+    const repaired = repairedByOrder(rule, world, state);
+    return repaired === undefined ? withWorker(state, 0, fresh) : repaired;
+  }
+
+  #requireTold(state: State): void {
+    for (const [key, first] of at(state.workers, 0).copy.numbers.entries()) {
+      if (first > 0) told(this.#rule, this.#world, state, key, first);
+    }
+  }
+
+  #landed(state: State, append: readonly Entry[]): State {
+    return landed(this.#rule, this.#world, state, append) ?? state;
+  }
+
+  #swapped(state: State, swap: Swap): State {
+    const { state: after } = swapped(this.#rule, state, swap);
+    return withWorker(after, 0, { head: after.head });
+  }
+}
