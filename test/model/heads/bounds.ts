@@ -10,11 +10,28 @@ export type Bounds = Partial<Omit<World, 'keys' | 'requests'>> & {
 };
 
 export const KEYS = {
-  two: [[0, 1], [0, 1]],
-  three: [[0, 1], [0, 1], [0, 1]],
-  counts: [[0, 2], [0, 1]],
-  ofTwo: [[0, 1], [1, 1]],
-  ofTwoMore: [[0, 1], [1, 1], [0, 1]],
+  two: [
+    [0, 1],
+    [0, 1],
+  ],
+  three: [
+    [0, 1],
+    [0, 1],
+    [0, 1],
+  ],
+  counts: [
+    [0, 2],
+    [0, 1],
+  ],
+  ofTwo: [
+    [0, 1],
+    [1, 1],
+  ],
+  ofTwoMore: [
+    [0, 1],
+    [1, 1],
+    [0, 1],
+  ],
 } as const;
 
 /** Two workers, one sequence that is created, two keys; nothing is lost, nothing late. */
@@ -37,11 +54,13 @@ export function worldOf({ keys = KEYS.two, sent = keys.map((_, key) => key), ...
     prefix: 0,
     orders: [],
     losses: 0,
+    keeps: 0,
     isCopied: false,
     wipes: 0,
     isApart: false,
     isQuiet: false,
     trims: 0,
+    isRestated: false,
     hasRefusals: false,
     isUpgraded: false,
     hasOlder: false,
@@ -49,7 +68,6 @@ export function worldOf({ keys = KEYS.two, sent = keys.map((_, key) => key), ...
   };
 }
 
-export const TAIL: Bounds = { losses: 1 };
 /** All requests are there from the start: what arrives when matters only to the horizon of a loss. */
 export const ALL: Bounds = { isGradual: false };
 export const ETCD: Bounds = { ...ALL, wipes: 1 };

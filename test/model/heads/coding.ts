@@ -1,5 +1,5 @@
 import type { World } from './rule.ts';
-import type { Copy, Entry, Head, Stated, State, Swap, Truth, Worker } from './state.ts';
+import type { Copy, Entry, Head, State, Stated, Swap, Truth, Worker } from './state.ts';
 
 /**
  * The encoding of states as short strings, by which they are compared. What occurs in many states (a copy, a list of records) is

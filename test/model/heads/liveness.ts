@@ -1,11 +1,11 @@
 import { at, Violation } from '../search.ts';
 import { codingFor } from './coding.ts';
-import { draftOf, dueNow, isStopped, placedAll, swapIn } from './decide.ts';
+import { draftOf, dueNow, isForgotten, isStopped, placedAll, swapIn, type View } from './decide.ts';
 import { repairedByOrder } from './moves.ts';
 import { readOn, restored } from './reading.ts';
 import type { Rule, World } from './rule.ts';
 import { type Entry, NONE, type State, type Swap, withWorker } from './state.ts';
-import { landed, told, swapped } from './truth.ts';
+import { landed, swapped, told } from './truth.ts';
 import { unrefused, viewOf } from './worker.ts';
 
 /** More steps than one owner alone ever needs within the bounds. */
@@ -80,25 +80,34 @@ export class Liveness {
       if (rule.swaps !== 'before') return this.#landed(state, placedAll(view, draft));
       return this.#swapped(state, swapIn(view, draft, NONE));
     }
-    this.#requireTold(state);
-    if (!head.stated.some((_, s) => isStopped(view, s))) return undefined;
-    return this.#resumed(state);
+    const isStale = head.revision !== state.head.revision && rule.refusesAfterLook;
+    const stops = head.stated.some((_, s) => isStopped(view, s));
+    const refuses = state.refused === 0 && copy.numbers.some((first) => first === 0);
+    if ((stops || refuses) && isStale) return this.#afterLook(state);
+    if (stops) return this.#repaired(state);
+    this.#requireAnswers(state, view);
+    return undefined;
   }
 
-  /** Before it stops a sequence the owner reads head and log again. Only a loss of etcd leaves it stopped. */
-  #resumed(state: State): State {
-    const { head } = at(state.workers, 0);
-    const [rule, world] = [this.#rule, this.#world];
-    const fresh = { copy: restored(rule, world, state), head: state.head };
-    if (head.revision !== state.head.revision) return withWorker(state, 0, fresh);
-    if (world.wipes === 0) throw new Violation('a sequence stops, though etcd lost nothing');
-    const repaired = repairedByOrder(rule, world, state);
-    return repaired === undefined ? withWorker(state, 0, fresh) : repaired;
+  /** Before it refuses anything, or stops a sequence, the owner reads head and log again. */
+  #afterLook(state: State): State {
+    return withWorker(state, 0, { copy: restored(this.#rule, this.#world, state), head: state.head });
   }
 
-  #requireTold(state: State): void {
-    for (const [key, first] of at(state.workers, 0).copy.numbers.entries()) {
+  /** Only a loss of etcd leaves a sequence stopped. */
+  #repaired(state: State): State {
+    if (this.#world.wipes === 0) throw new Violation('a sequence stops, though etcd lost nothing');
+    return repairedByOrder(this.#rule, this.#world, state) ?? this.#afterLook(state);
+  }
+
+  /** Each request has its numbers, or a refusal for which there is a reason. */
+  #requireAnswers(state: State, view: View): void {
+    for (const [request, { key }] of this.#world.requests.slice(0, state.arrived).entries()) {
+      const first = at(view.copy.numbers, key);
+      const { next, isClosed } = at(state.truth.due, at(this.#world.keys, key).sequence);
       if (first > 0) told(this.#rule, this.#world, state, key, first);
+      const isRefused = isForgotten(view, request) || ((state.refused >> key) & 1) === 1 || isClosed || next === 0;
+      if (first === 0 && !isRefused) throw new Violation(`request ${request} is never answered`);
     }
   }
 

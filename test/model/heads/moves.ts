@@ -101,7 +101,7 @@ function loseTail(rule: Rule, world: World, state: State, { step }: Observer): v
   if (world.isApart && !etcdRemembers(world, state)) return;
   const losses = state.losses - 1;
   const quiet = world.isQuiet ? settled(state) : state;
-  for (let end = state.low; end < state.log.length; end++) {
+  for (let end = Math.max(state.low, world.keeps); end < state.log.length; end++) {
     step({ ...quiet, losses, log: state.log.slice(0, end) }, 'the log loses its tail from', end);
   }
   if (!world.isCopied) return;

@@ -66,6 +66,8 @@ export interface Rule {
 
   // Replies
   readonly repliesFrom: 'log' | 'swap' | 'draft';
+  /** Before a refusal, and before a sequence stops, the head is read again. */
+  readonly refusesAfterLook: boolean;
   /** After a swap without an answer nothing is refused for good before another one has succeeded. */
   readonly refusesAfterSwap: boolean;
 }
@@ -97,6 +99,7 @@ export const RULE: Rule = {
   counting: 'placed',
   onlyGrows: true,
   repliesFrom: 'log',
+  refusesAfterLook: true,
   refusesAfterSwap: true,
 };
 
@@ -134,6 +137,8 @@ export interface World {
   readonly orders: readonly Order[];
   /** The log loses its tail so often. */
   readonly losses: number;
+  /** The first records, which it does not lose. */
+  readonly keeps: number;
   /** A loss is a failover to a copy: it may have other offsets. An operator adopts it. */
   readonly isCopied: boolean;
   /** etcd is wiped or put back so often. */
@@ -144,6 +149,8 @@ export interface World {
   readonly isQuiet: boolean;
   /** So many records retention may take. */
   readonly trims: number;
+  /** Workers state sequences again whenever they like. */
+  readonly isRestated: boolean;
   /** Requests may be refused for good. One owner. */
   readonly hasRefusals: boolean;
   /** The log begins as the version before left it; one of its appends is under way. */

@@ -66,7 +66,9 @@ function repeated(truth: Truth, entry: Entry): Truth {
   const { sequence, next, edition, step, isClosed } = entry;
   const due = at(truth.due, sequence);
   if (next > due.next) {
-    throw new Violation(`a statement sets sequence ${sequence} to ${next}, where ${due.next} is due: numbers are skipped`);
+    throw new Violation(
+      `a statement sets sequence ${sequence} to ${next}, where ${due.next} is due: numbers are skipped`,
+    );
   }
   const isFirst = due.edition === 0 && edition === 1;
   const isKnown = edition < due.edition || isFirst || (edition === due.edition && step === due.step);
@@ -92,7 +94,11 @@ export function told(rule: Rule, world: World, { truth }: State, key: number, fi
 }
 
 /** The state after a swap arrives, and whether it succeeded. */
-export function swapped({ compares }: Rule, state: State, swap: Swap): { readonly state: State; readonly done: boolean } {
+export function swapped(
+  { compares }: Rule,
+  state: State,
+  swap: Swap,
+): { readonly state: State; readonly done: boolean } {
   if (swap.expected !== state.head.revision && compares) return { state, done: false };
   const given = swap.order < 0 ? state.given : state.given | (1 << swap.order);
   const head = { ...swap.head, revision: state.head.revision + 1 };

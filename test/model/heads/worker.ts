@@ -16,7 +16,7 @@ import {
 import { readOn, restored } from './reading.ts';
 import type { Rule, World } from './rule.ts';
 import { type Entry, NONE, type State, type Swap, type Worker, withWorker } from './state.ts';
-import { landed, told, swapped } from './truth.ts';
+import { landed, swapped, told } from './truth.ts';
 
 /** The steps of a worker, or of an operator's command, which follows the same rule. */
 
@@ -39,8 +39,8 @@ export function idle(rule: Rule, world: World, state: State, w: number, observer
   know({ copy: restored(rule, world, state), head: state.head, isUnsure }, 'starts anew');
   know({ head: state.head }, 'reads the head');
   reply(rule, world, state, w, observer);
-  if (world.hasOlder && w === world.workers - 1) return actAsBefore(rule, world, state, w, observer);
-  act(rule, world, state, w, observer);
+  const isOlder = world.hasOlder && w === world.workers - 1;
+  (isOlder ? actAsBefore : act)(rule, world, state, w, observer);
 }
 
 function reply(rule: Rule, world: World, state: State, w: number, observer: Observer): void {
@@ -66,14 +66,11 @@ function act(rule: Rule, world: World, state: State, w: number, observer: Observ
   if (view.head.stated.some((_, s) => isStopped(view, s))) observer.saw('stopped');
   // The mistake of a command that goes by the log alone.
   if (!rule.swapsOrders || !rule.createAsksHead) orders(view, state, w, observer);
-  if (due.kind === 'draft') return draft(view, state, w, observer);
+  if (due.kind === 'draft' || (due.kind === 'pending' && !rule.waitsForPending)) draft(view, state, w, observer);
+  if (due.kind === 'draft') return;
   observer.saw(due.kind);
-  if (due.kind === 'repair') {
-    observer.step(withWorker(state, w, { swap: due.swap }), 'swaps the head up', w);
-    return;
-  }
-  send(world, state, w, due.entries, observer, `sends ${due.kind}`);
-  if (due.kind === 'pending' && !rule.waitsForPending) draft(view, state, w, observer);
+  if (due.kind === 'repair') observer.step(withWorker(state, w, { swap: due.swap }), 'swaps the head up', w);
+  else send(world, state, w, due.entries, observer, `sends ${due.kind}`);
 }
 
 function draft(view: View, state: State, w: number, observer: Observer): void {
@@ -81,7 +78,7 @@ function draft(view: View, state: State, w: number, observer: Observer): void {
   const requests = unrefused(view, state);
   for (const some of shares(requests, world.draft)) decide(view, state, w, draftOf(view, some), NONE, observer);
   if (rule.swapsOrders && rule.createAsksHead) orders(view, state, w, observer);
-  if (world.trims > 0) repeat(view, state, w, observer);
+  if (world.isRestated) repeat(view, state, w, observer);
   if (world.hasRefusals) refuse(view, state, w, requests, observer);
 }
 
@@ -116,14 +113,7 @@ function keyOf({ requests }: World, request: number): number {
 }
 
 /** A draft is swapped in; or, before there were heads, appended. `order`: NONE for requests. */
-function decide(
-  view: View,
-  state: State,
-  w: number,
-  draft: readonly Entry[],
-  order: number,
-  observer: Observer,
-): void {
+function decide(view: View, state: State, w: number, draft: readonly Entry[], order: number, observer: Observer): void {
   const { rule, world } = view;
   if (rule.repliesFrom === 'draft') tell(view, state, draft);
   if (rule.swaps === 'before' && (order === NONE || rule.swapsOrders)) {
@@ -167,14 +157,7 @@ function actAsBefore(rule: Rule, world: World, state: State, w: number, observer
   }
 }
 
-function send(
-  world: World,
-  state: State,
-  w: number,
-  append: readonly Entry[],
-  observer: Observer,
-  name: string,
-): void {
+function send(world: World, state: State, w: number, append: readonly Entry[], observer: Observer, name: string): void {
   if (state.log.length + append.length > world.entries) return;
   observer.step(withWorker(state, w, { append }), name, w, ...append.map(nameOf));
 }

@@ -1,4 +1,4 @@
-import { ALL, type Bounds, ETCD, KEYS, ONE, TAIL, worldOf } from './bounds.ts';
+import { ALL, type Bounds, ETCD, KEYS, ONE, worldOf } from './bounds.ts';
 import { RULE, type Rule, type World } from './rule.ts';
 import type { Case } from './worker.ts';
 
@@ -13,8 +13,8 @@ export interface Example {
   readonly isAnswered: boolean;
 }
 
-function example(name: string, bounds: Bounds, sees: readonly Case[]): Example {
-  return { name, rule: RULE, world: worldOf(bounds), sees, isAnswered: true };
+function example(name: string, bounds: Bounds, sees: readonly Case[], change: Partial<Rule> = {}): Example {
+  return { name, rule: { ...RULE, ...change }, world: worldOf(bounds), sees, isAnswered: true };
 }
 
 /** Without the check of answers, in worlds where that would take longest. */
@@ -22,31 +22,106 @@ function safe(name: string, bounds: Bounds, sees: readonly Case[]): Example {
   return { ...example(name, bounds, sees), isAnswered: false };
 }
 
-const LOST: readonly Case[] = ['loss', 'pending', 'forgotten', 'replied'];
-const ORDERED: Bounds = { ...ONE, orders: ['close'] };
+const LOSES: readonly Case[] = ['loss', 'pending', 'forgotten', 'replied'];
+const ORDERS: readonly Case[] = ['ordered', ...LOSES];
+const TAIL: Bounds = { ...ALL, losses: 1, entries: 3 };
+const ALONE: Bounds = { ...TAIL, workers: 1, entries: 4 };
 const APART: Bounds = { ...ALL, losses: 1, wipes: 1, isApart: true, isQuiet: true };
+const TRIMMED: Bounds = { ...ALL, trims: 3, isRestated: true, entries: 3 };
+const RESENT: Bounds = { sent: [0, 1, { again: 0 }], keeps: 1 };
 
 /** What `npm test` explores. */
 export const QUICK: readonly Example[] = [
-  example('nothing is lost; late appends', { ...ALL, strays: 1 }, ['replied', 'pending']),
-  example('nothing is lost; late swaps', { ...ALL, lates: 1 }, ['replied', 'pending']),
-  example('cuts: three keys, two in a draft', { ...ALL, keys: KEYS.three, draft: 2 }, ['pending']),
-  example('the log loses its tail', { ...TAIL, entries: 3 }, LOST),
-  example('the log loses its tail; resends without a date', { ...TAIL, keys: [[0, 1]], sent: [0, { again: 0 }], entries: 3 }, LOST),
-  example('several numbers in steps; the log loses its tail', { ...TAIL, ...ALL, keys: [[0, 2]], orders: ['step 2'], entries: 3 }, ['ordered', ...LOST]),
-  example('a sequence is created and the log loses that', { ...TAIL, ...ALL, ...ONE, orders: ['create'], entries: 2 }, ['ordered']),
-  example('a sequence is closed; the log loses its tail', { ...TAIL, ...ALL, ...ORDERED, entries: 3 }, ['ordered', ...LOST]),
-  example('a sequence is restarted; the log loses its tail', { ...TAIL, ...ALL, ...ONE, orders: ['restart'], entries: 3 }, ['ordered', ...LOST]),
-  example('a sequence is closed; etcd loses the head', { ...ETCD, ...ORDERED, entries: 3 }, ['ordered', 'repair']),
-  example('two sequences in one head; the log loses its tail', { ...TAIL, ...ALL, sequences: 2, keys: KEYS.ofTwo, entries: 4, draft: 2 }, LOST),
-  example('retention trims the log', { ...ALL, ...ONE, trims: 3, entries: 3 }, ['loss', 'again', 'forgotten']),
-  example('the log is replaced by a copy', { ...ALL, ...TAIL, isCopied: true, entries: 3 }, LOST),
-  example('etcd loses the head', { ...ETCD, entries: 3 }, ['repair', 'stopped']),
-  example('each loses, never what the other lost', { ...APART, entries: 3 }, ['repair', 'loss']),
+  example('nothing is lost; appends that come late and twice', { ...ALL, strays: 1 }, ['replied', 'pending']),
+  example('nothing is lost; swaps that come late', { ...ALL, lates: 1 }, ['replied', 'pending']),
+  example('cuts: three keys, two in a draft', { ...ALL, keys: KEYS.three, draft: 2 }, ['replied', 'pending']),
+  safe('the log loses its tail, two owners', TAIL, LOSES),
+  example('the log loses its tail', ALONE, LOSES),
+  example('the log loses its tail; late appends', { ...ALONE, strays: 1, entries: 3 }, LOSES),
+  example('the log loses its tail; a leader that tells an old end', { ...ALONE, entries: 3 }, LOSES, { endLag: 1 }),
+  example('the log loses its tail; a resend without a date', { ...ALONE, ...RESENT, entries: 3 }, LOSES),
+  example(
+    'several numbers, another step; the log loses its tail',
+    { ...ALONE, keys: KEYS.counts, orders: ['step 2'] },
+    ORDERS,
+  ),
+  example('a sequence is created; the log loses its tail', { ...TAIL, ...ONE, orders: ['create'], entries: 2 }, [
+    'ordered',
+  ]),
+  example('a sequence is closed; the log loses its tail', { ...ALONE, orders: ['close'] }, ORDERS),
+  example('a sequence is restarted; the log loses its tail', { ...ALONE, orders: ['restart'] }, ORDERS),
+  example('a sequence is closed; etcd loses the head', { ...ETCD, ...ONE, orders: ['close'], entries: 3 }, [
+    'ordered',
+    'repair',
+    'stopped',
+  ]),
+  example(
+    'two sequences in one head; the log loses its tail',
+    { ...ALONE, sequences: 2, keys: KEYS.ofTwo, draft: 2 },
+    LOSES,
+  ),
+  example('retention takes what it likes', { ...TRIMMED, ...ONE, workers: 1 }, ['loss', 'again', 'forgotten']),
+  example('the log is replaced by a copy', { ...TAIL, ...ONE, isCopied: true }, ['loss', 'pending', 'replied']),
+  example('etcd loses the head', { ...ETCD, entries: 3 }, ['repair', 'stopped', 'replied']),
+  example('each loses, never what the other lost', { ...APART, workers: 1, entries: 3 }, ['repair', 'loss', 'replied']),
   example('requests are refused for good', { ...ALL, workers: 1, hasRefusals: true, lates: 1, strays: 1 }, ['replied']),
-  example('after the version before', { ...ALL, isUpgraded: true, strays: 1 }, ['again', 'repair', 'replied']),
+  example('after the version before', { ...ALL, isUpgraded: true, entries: 3 }, ['again', 'repair', 'replied']),
 ];
 
 /** Minutes. */
 export const DEEP: readonly Example[] = [
+  example('the log loses its tail, two owners; who answers', TAIL, LOSES),
+  example('nothing is lost; late appends and swaps', { ...ALL, strays: 1, lates: 1, entries: 5 }, ['replied']),
+  safe('the log loses its tail; late appends, two owners', { ...TAIL, strays: 1 }, LOSES),
+  safe('the log loses its tail; late swaps, two owners', { ...TAIL, lates: 1 }, LOSES),
+  safe('the log loses its tail; records of others', { ...TAIL, foreign: 1, entries: 4 }, LOSES),
+  safe('the log loses its tail twice', { ...TAIL, losses: 2, entries: 4 }, LOSES),
+  example('the log loses its tail; requests come one by one', { ...TAIL, isGradual: true, entries: 4 }, LOSES),
+  safe('the log loses its tail; a resend without a date, two owners', { ...TAIL, ...RESENT, entries: 4 }, LOSES),
+  example(
+    'several numbers, another step; the log loses its tail, two owners',
+    { ...TAIL, ...ONE, keys: [[0, 2]], orders: ['step 2'] },
+    ORDERS,
+  ),
+  safe('a sequence is closed; the log loses its tail, two owners', { ...TAIL, orders: ['close'], entries: 4 }, ORDERS),
+  example(
+    'a sequence is restarted; the log loses its tail, two owners',
+    { ...TAIL, ...ONE, orders: ['restart'] },
+    ORDERS,
+  ),
+  safe('two orders; the log loses its tail', { ...ALONE, orders: ['step 2', 'close'], strays: 1 }, ORDERS),
+  safe(
+    'a closed sequence is created again; the log loses its tail',
+    { ...ALONE, orders: ['create', 'close', 'create'] },
+    ORDERS,
+  ),
+  example(
+    'two sequences in one head; the log loses its tail, two owners',
+    { ...TAIL, sequences: 2, keys: KEYS.ofTwo, draft: 2, entries: 4 },
+    LOSES,
+  ),
+  safe('two sequences in one head; etcd loses it', { ...ETCD, sequences: 2, keys: KEYS.ofTwo, draft: 2 }, [
+    'repair',
+    'stopped',
+  ]),
+  safe('retention takes what it likes; the log loses its tail', { ...ALONE, trims: 2, isRestated: true }, [
+    'loss',
+    'again',
+  ]),
+  safe('retention takes what it likes, two owners', TRIMMED, ['loss', 'again']),
+  safe('the log is replaced by a copy; late appends', { ...ALONE, isCopied: true, strays: 1 }, LOSES),
+  safe('the log is replaced by a copy, two owners', { ...TAIL, isCopied: true }, LOSES),
+  safe('etcd loses the head; late swaps', { ...ETCD, lates: 1, entries: 3 }, ['repair', 'stopped']),
+  safe('etcd loses the head; late appends', { ...ETCD, strays: 1, entries: 3 }, ['repair', 'stopped']),
+  safe('etcd loses the head twice', { ...ETCD, wipes: 2, entries: 3 }, ['repair', 'stopped']),
+  example('a sequence is restarted; etcd loses the head', { ...ETCD, orders: ['restart'], entries: 4 }, [
+    'ordered',
+    'repair',
+  ]),
+  example('each loses, never what the other lost, two owners', { ...APART, entries: 3 }, ['repair', 'loss', 'replied']),
+  example('after the version before, more records', { ...ALL, isUpgraded: true, lates: 1 }, [
+    'again',
+    'repair',
+    'replied',
+  ]),
 ];
