@@ -145,6 +145,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
 
 /** Commands that take servers of their own, and minutes: a test only asks each for its help. */
 export const HELP_ONLY: readonly string[] = [
+  'npm run model:heads',
   'npm run model:sequence -- --deep',
   'npm run model:sequence -- --deep --world "two owners"',
   'npm run chaos -- --minutes 2',
