@@ -128,7 +128,7 @@ export function statementOf(view: View, s: number, definition: Definition): Entr
   return { ...BLANK, kind: KIND.again, sequence: s, first: next, next, ...definition, through };
 }
 
-export function isBehind(view: View, s: number): boolean {
+function isBehind(view: View, s: number): boolean {
   const row = rowOf(view, s);
   const stated = statedOf(view, s);
   return row.next > stated.next || (row.next > 0 && row.edition > stated.edition);

@@ -22,7 +22,7 @@ export function modelOf(rule: Rule, world: World, check?: (state: State) => void
 }
 
 /** Every sequence is created, unless that is among the orders; every worker has read so. */
-export function initialState(world: World): State {
+function initialState(world: World): State {
   const created = world.orders.includes('create') ? 0 : world.sequences;
   // The version before has no editions, and no heads.
   const edition = world.isUpgraded ? 0 : 1;

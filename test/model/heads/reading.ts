@@ -52,7 +52,7 @@ function read(rule: Rule, { end, numbers, rows }: Copy, entry: Entry): Copy {
 }
 
 /** The row behind a record that counts. */
-export function rowAfter(rule: Rule, row: Row, entry: Entry): Row {
+function rowAfter(rule: Rule, row: Row, entry: Entry): Row {
   const { kind, first, next, through, edition } = entry;
   const definition = kind !== KIND.numbers && edition >= row.edition ? entry : row;
   const isLoss = kind === KIND.loss;

@@ -104,7 +104,7 @@ export const RULE: Rule = {
 };
 
 /** A record of the request topic; its offset is its place in the list. */
-export interface Request {
+interface Request {
   readonly key: number;
   /** The offset of the first sending, as far as the record shows it. */
   readonly since: number;

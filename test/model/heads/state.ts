@@ -9,7 +9,7 @@ export const NONE = -1;
  * decisions are gone. `others` is a record of something else: it only takes a place.
  */
 export const KIND = { numbers: 0, order: 1, again: 2, loss: 3, others: 4 } as const;
-export type Kind = (typeof KIND)[keyof typeof KIND];
+type Kind = (typeof KIND)[keyof typeof KIND];
 
 /** What operators decide about a sequence. Each order makes the next edition of it; 0 is one of the version before. */
 export interface Definition {
