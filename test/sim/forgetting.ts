@@ -45,7 +45,8 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   if (trims.some((trim) => passed.some((entry) => entry.order > trim.order))) return true;
   const born = Math.min(...[request.origin?.appendedAtMs ?? [], request.firstSentMs ?? []].flat());
   if (isYetToCome(born, request)) return true;
-  const bornAtLast = Math.min(born, request.timestampMs); // by a broker that was behind
+  const isLater = Number.isFinite(born);
+  const bornAtLast = isLater ? Math.min(born, request.timestampMs) : born; // the broker of the record may be behind
   if (bornAtLast < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
   const isKey = (entry: Deciding) => nameOf(history, entry) === nameOf(history, request);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;

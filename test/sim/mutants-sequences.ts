@@ -41,8 +41,8 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         DRAFTS,
-        'if (firsts.has(offset)) draft.first =',
-        "if (entry.kind === 'numbers' || firsts.has(offset)) draft.first =",
+        'if (firsts.has(offset)) {',
+        "if (entry.kind === 'numbers' || firsts.has(offset)) {",
       ),
     ],
   },

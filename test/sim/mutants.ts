@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Mutant } from './mutant.ts';
-import { CLOCK_MUTANTS } from './mutants-clocks.ts';
 import { COPY_MUTANTS } from './mutants-copies.ts';
 import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
+import { RECORD_MUTANTS } from './mutants-records.ts';
 import { SEQUENCE_MUTANTS } from './mutants-sequences.ts';
 import { TAIL_MUTANTS } from './mutants-tails.ts';
 import type { simulate } from './simulation.ts';
@@ -22,7 +22,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...GROWTH_MUTANTS,
   ...TAIL_MUTANTS,
   ...SEQUENCE_MUTANTS,
-  ...CLOCK_MUTANTS,
+  ...RECORD_MUTANTS,
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
