@@ -38,13 +38,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'numbers are replied as they were sent',
     firstSeed: 13,
-    patches: [
-      patch(
-        DRAFTS,
-        'if (firsts.has(offset)) {',
-        "if (entry.kind === 'numbers' || firsts.has(offset)) {",
-      ),
-    ],
+    patches: [patch(DRAFTS, 'if (firsts.has(offset)) {', "if (entry.kind === 'numbers' || firsts.has(offset)) {")],
   },
   {
     name: 'a renewal counts as new numbers',
