@@ -92,8 +92,8 @@ describe('the first entry after a restore', () => {
 
 describe('the oldest entry', () => {
   it('need not be anchored to show from when on everything is known', () => {
-    const anchored = all({ ...RULE, since: 'anchored' }, ONE);
-    const oldest = all(RULE, ONE);
+    const oldest = all({ ...RULE, sinceFalls: 'never' }, ONE);
+    const anchored = all({ ...RULE, sinceFalls: 'never', since: 'anchored' }, ONE);
     expect([anchored.violation, oldest.violation]).toEqual([undefined, undefined]);
     const inVain = ({ counts }: Result) => counts.forgottenInDoubt + counts.forgottenByOffset;
     expect(inVain(oldest)).toBeLessThan(inVain(anchored));
