@@ -80,11 +80,11 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     name: 'witness ignored',
     scenario: 'etcd-loss',
     patches: [
-      patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
-      patch('src/identity/protocol.ts', '  requireNoRival(view, { ...own, from: reservation.from });\n', ''),
-      patch('src/identity/protocol.ts', '    requireUnused(view);\n', ''),
-      patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor.uuid);\n', ''),
-      patch('src/identity/namespace.ts', '    requireUnused(view);\n', ''),
+      patch('src/identity/protocol.ts', '  requireNotRestored(view, snapshot, descriptor);\n', ''),
+      patch('src/identity/protocol.ts', '  requireNoRival(view, own);\n', ''),
+      patch('src/identity/protocol.ts', '    requireUnused(view, settings.namespace.descriptor);\n', ''),
+      patch('src/identity/namespace.ts', '      requireNotRestored(view, snapshot, descriptor);\n', ''),
+      patch('src/identity/namespace.ts', '    requireUnused(view, wanted);\n', ''),
     ],
   },
   {
@@ -175,7 +175,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'no suspension after a pause of the process',
-    firstSeed: 158,
+    firstSeed: 370,
     patches: [
       patch(
         'src/worker/guarded-clock.ts',
@@ -211,7 +211,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
     name: 'the witness not read to its end',
     scenario: 'slow-readers',
     patches: [
-      patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + messages.length - 1, over);', ''),
+      patch('src/adapters/kafka/witness-topic.ts', 'await follower.reached(base + records.length - 1, over);', ''),
     ],
   },
   {
