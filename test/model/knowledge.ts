@@ -14,7 +14,7 @@ export function restored(rule: Rule, { low, entries }: Log): Index {
     horizon: isWhole || !rule.byOffset ? NONE : UNKNOWN,
     through: NONE,
     isUndated: false,
-    isRestored: !isWhole,
+    isRestored: !isWhole && rule.sinceFalls !== 'never',
   };
   const isUndated = rule.trimmedAge !== undefined && index.since === UNKNOWN;
   return { ...read(rule, index, entries), isUndated };

@@ -51,7 +51,7 @@ export interface Index {
   readonly through: number;
   /** Whether no entry since the restore has shown its time. */
   readonly isUndated: boolean;
-  /** Whether it began with a restore from a log without its head. */
+  /** Whether it began with a restore from a log without its head, where that matters. */
   readonly isRestored: boolean;
 }
 
