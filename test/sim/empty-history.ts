@@ -46,6 +46,7 @@ export function emptyHistory(): History {
     keepsItsTime: false,
     aheadMs: 0,
     brokersOffMs: 0,
+    isBrokerFarOff: false,
     elections: 0,
     rebalances: 0,
     healedMs: undefined,

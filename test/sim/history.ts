@@ -73,6 +73,8 @@ export interface History {
   /** The most by which the wall clock of any machine was ahead, and that of any broker wrong. */
   aheadMs: number;
   brokersOffMs: number;
+  /** Whether some broker's clock was off beyond any margin for a while. */
+  isBrokerFarOff: boolean;
   /** How often ledger partitions got another leader, and the request group another generation. */
   elections: number;
   rebalances: number;
