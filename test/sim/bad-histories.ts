@@ -187,7 +187,10 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       replies: [replyOf(batchOf(100n), { offset: 1 })],
     },
     'a decision was renewed too early': {
-      requests: [request, { ...request, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1 }],
+      requests: [
+        request,
+        { ...request, tag: 'r2', timestampMs: DECIDED_MS + RENEW_AFTER_MS - 1, offset: 1, firstSentMs: DECIDED_MS },
+      ],
       entries: [entryOf(), entryOf({ order: 12, offset: 6, end: 6, requestOffset: 1 })],
     },
     'a decision was renewed without a request': {
