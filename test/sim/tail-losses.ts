@@ -227,9 +227,9 @@ export class TailLosses {
     const own = this.#fetched.get(partition) ?? new Map<string, number>();
     this.#fetched.set(partition, own.set(process, offset));
     const pending = this.#pending.get(partition);
+    if (pending === undefined) return;
     const { world, brokers } = this.#place;
     const end = brokers.bounds('requests', partition).high;
-    if (pending === undefined) return;
     if (offset <= end) pending.aware.add(process);
     if (world.nowMs < pending.quietUntilMs || offset > end || (brokers.committed(partition) ?? 0) > end) return;
     this.#pending.delete(partition);
