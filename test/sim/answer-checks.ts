@@ -129,7 +129,9 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     // A read-back may be a moment old: it may return an entry that was trimmed meanwhile.
     if (isGone(history, newest, entry.sent)) return false;
     if (request === undefined) return true;
-    const isCopy = isFirstRecord(request) && same.every(({ requestOffset }) => requestOffset < entry.requestOffset);
+    // An entry that lost against the decision covers no copy.
+    const covers = (one: Entry) => one.requestOffset >= entry.requestOffset && sameRanges(one.batch, entry.batch);
+    const isCopy = isFirstRecord(request) && !same.some(covers);
     return !isCopy && request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
   });
 }
