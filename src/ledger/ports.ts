@@ -146,6 +146,11 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
    * that, and it is read from the ledger again.
    */
   save(partition: number): boolean;
+  /**
+   * Resolves when all that was written before survives a power failure, too; immediately if nothing was, and once the index is
+   * closed. Other calls go on meanwhile.
+   */
+  sync(): Promise<void>;
 }
 
 /** Does a step of a part and measures how long it takes, whether or not it succeeds. */

@@ -25,8 +25,8 @@ const RECOGNITION_MS = 5_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
 /**
- * What a killed worker forgets at most. It reads that from the ledger again; if the ledger has lost it meanwhile, nothing shows that
- * it was there.
+ * What a worker forgets at most that is killed or loses power. It reads that from the ledger again; if the ledger has lost it
+ * meanwhile, nothing shows that it was there.
  */
 const SAVE_INTERVAL_MS = 1_000;
 
@@ -196,11 +196,12 @@ export class LedgerService implements Disposable {
     this.#disk[Symbol.dispose]();
   }
 
-  /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. */
+  /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. One sync is for all of them. */
   async #save(): Promise<void> {
     const { runtime, log } = this.#context;
     try {
       for (const partition of this.#readings.keys()) if (this.#disk.save(partition)) await runtime.nextTurn();
+      await this.#disk.sync();
     } catch (error) {
       log.warn({ error: describeError(error) }, 'saving the index failed'); // of all partitions, since they share a store
     }

@@ -15,6 +15,8 @@ export interface Disk extends Disposable {
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies;
   /** Damages the disk, as the process that has it open will find. */
   damage(): void;
+  /** Loses what was not synced; its process is dead. Missing where everything that is written counts as synced. */
+  losePower?(): void;
 }
 
 /** So few entries of a run that runs are often sealed and expired. The seed is not random: a simulation repeats. */
@@ -35,6 +37,8 @@ export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly 
 /** The production index, in a directory of its own, and in a copy of that after each kill. */
 class FileDisk implements Disk {
   #directory = newDirectory();
+  /** The directory as it was at the last sync; SQLite's own, at checkpoints, are left out, so more is lost than on a real disk. */
+  readonly #synced = newDirectory();
   readonly #name = new Name();
   #opened: LedgerCopies | undefined;
 
@@ -44,7 +48,8 @@ class FileDisk implements Disk {
 
   open(binding: IndexBinding, events: IndexEvents): LedgerCopies {
     if (this.#opened !== undefined) this.#keepAsKilled();
-    const opened = new SqliteIndex(this.#directory, binding, events, OPTIONS);
+    const syncFile = async (): Promise<void> => this.#copy(this.#directory, this.#synced);
+    const opened = new SqliteIndex(this.#directory, binding, events, { ...OPTIONS, syncFile });
     const close = opened[Symbol.dispose].bind(opened);
     // Called by its process, or here if that was killed.
     const closeOnce = (): void => {
@@ -60,9 +65,22 @@ class FileDisk implements Disk {
   #keepAsKilled(): void {
     const killed = this.#directory;
     this.#directory = newDirectory();
-    cpSync(killed, this.#directory, { recursive: true });
+    this.#copy(killed, this.#directory);
     this.#opened?.[Symbol.dispose]();
     rmSync(killed, { recursive: true });
+  }
+
+  #copy(from: string, to: string): void {
+    rmSync(to, { recursive: true });
+    cpSync(from, to, { recursive: true });
+  }
+
+  losePower(): void {
+    const lost = this.#directory;
+    this.#directory = newDirectory();
+    this.#copy(this.#synced, this.#directory);
+    this.#opened?.[Symbol.dispose](); // saves to what is lost
+    rmSync(lost, { recursive: true });
   }
 
   damage(): void {
@@ -71,7 +89,7 @@ class FileDisk implements Disk {
 
   [Symbol.dispose](): void {
     this.#opened?.[Symbol.dispose]();
-    rmSync(this.#directory, { recursive: true, force: true });
+    for (const directory of [this.#directory, this.#synced]) rmSync(directory, { recursive: true, force: true });
   }
 }
 

@@ -107,6 +107,10 @@ class Opened implements LedgerCopies {
     return this.#index.save(partition);
   }
 
+  async sync(): Promise<void> {
+    this.#requireSound();
+  }
+
   placesOf(partition: number, key: Buffer): readonly number[] {
     this.#requireSound();
     return this.#index.placesOf(partition, key);

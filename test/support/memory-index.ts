@@ -62,6 +62,8 @@ export class MemoryIndex implements LedgerCopies {
     return false;
   }
 
+  async sync(): Promise<void> {}
+
   /** Closes the index as an exiting process leaves it. */
   [Symbol.dispose](): void {
     this.#loaded.clear();

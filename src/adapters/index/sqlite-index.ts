@@ -6,7 +6,17 @@ import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
 import { RUN_ENTRIES, RunShape } from './run-shape.ts';
-import { isStoreError, lockDirectory, openError, openStore, replaceStore, type Store, sqliteResult } from './store.ts';
+import {
+  isStoreError,
+  lockDirectory,
+  openError,
+  openStore,
+  replaceStore,
+  type Store,
+  type StoreOptions,
+  sqliteResult,
+} from './store.ts';
+import { type SyncFile, syncData } from './write-ahead-log.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 10;
@@ -31,6 +41,8 @@ export interface IndexOptions {
   readonly runEntries?: number;
   /** Makes the seed of the keys' hashes for each new store. */
   readonly newSeed?: () => HashSeed;
+  /** Writes a file through to its disk. */
+  readonly syncFile?: SyncFile;
 }
 
 /**
@@ -39,7 +51,7 @@ export interface IndexOptions {
  *
  * Entries are added in memory, and written with the end offset in one transaction: when a quarter of a run is unwritten, by
  * `save`, and when the index is closed. So after a crash the index is in an older, consistent state, and the reader continues
- * from there.
+ * from there. After a power failure that is the state of the last `sync`, or a later one.
  *
  * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
  * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
@@ -55,7 +67,7 @@ export class SqliteIndex implements LedgerCopies {
   readonly #binding: IndexBinding;
   readonly #events: IndexEvents;
   readonly #shape: RunShape;
-  readonly #newSeed: () => HashSeed;
+  readonly #storeOptions: StoreOptions;
   readonly #lock: Disposable;
   #store!: Store;
   readonly #loaded = new Map<number, PartitionIndex>();
@@ -74,7 +86,7 @@ export class SqliteIndex implements LedgerCopies {
     this.#binding = binding;
     this.#events = events;
     this.#shape = new RunShape(options.runEntries ?? RUN_ENTRIES);
-    this.#newSeed = options.newSeed ?? randomSeed;
+    this.#storeOptions = { newSeed: options.newSeed ?? randomSeed, syncFile: options.syncFile ?? syncData };
     this.#lock = lockDirectory(directory);
     try {
       this.#openOrReplace();
@@ -162,15 +174,22 @@ export class SqliteIndex implements LedgerCopies {
     return this.#guarded(() => this.#of(partition).save());
   }
 
+  async sync(): Promise<void> {
+    if (this.#refusal?.code === 'STOPPING') return;
+    const store = this.#guarded(() => this.#store);
+    try {
+      await store.sync();
+    } catch (error) {
+      if (store.db.isOpen) throw this.#replaceStore(error); // else it was closed or replaced meanwhile
+    }
+  }
+
   wipe(partition: number, from: number): void {
     this.#guarded(() => this.#of(partition).wipe(from));
   }
 
   expire(partition: number, low: number): boolean {
-    return this.#guarded(() => {
-      this.#store.requirePresent();
-      return this.#of(partition).expire(low);
-    });
+    return this.#guarded(() => this.#of(partition).expire(low));
   }
 
   /** Later calls fail with STOPPING, so that a closed file is not taken for a damaged one. */
@@ -204,11 +223,11 @@ export class SqliteIndex implements LedgerCopies {
   #open(openIt: typeof openStore): void {
     const { partitions, ...ledger } = this.#binding;
     const identity = JSON.stringify({ format: FORMAT, runEntries: this.#shape.placesAt(0), partitions, ...ledger });
-    this.#store = openIt(this.#directory, identity, this.#newSeed);
+    this.#store = openIt(this.#directory, identity, this.#storeOptions);
   }
 
   #close(): void {
-    if (this.#store?.db.isOpen) this.#store.db.close();
+    if (this.#store?.db.isOpen) this.#store.close();
   }
 
   #guarded<T>(operation: () => T): T {

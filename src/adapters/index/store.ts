@@ -4,13 +4,24 @@ import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { describeError, IdallocError } from '../../errors.ts';
 import { decodeSeed, encodeSeed, type HashSeed } from './key-hash.ts';
+import { type SyncFile, WriteAheadLog } from './write-ahead-log.ts';
 
 /** The open database of an index. */
 export interface Store {
   readonly db: DatabaseSync;
   readonly seed: HashSeed;
-  /** Throws StoreError if the file was deleted or replaced. */
-  requirePresent(): void;
+  /**
+   * Resolves when what was committed before survives a power failure. Rejects with StoreError if a file was deleted or replaced,
+   * or if the disk fails: then nobody knows what it holds, and a second sync would report success.
+   */
+  sync(): Promise<void>;
+  close(): void;
+}
+
+export interface StoreOptions {
+  /** Makes the seed of a new file. */
+  readonly newSeed: () => HashSeed;
+  readonly syncFile: SyncFile;
 }
 
 /** The store can't be trusted or used any more; it can be restored from the ledger. */
@@ -128,9 +139,9 @@ function requireNoLink(file: string): void {
 }
 
 /** Replaces the content of a locked directory by an empty store. Throws as openStore does. */
-export function replaceStore(directory: string, identity: string, newSeed: () => HashSeed): Store {
+export function replaceStore(directory: string, identity: string, options: StoreOptions): Store {
   for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(join(directory, FILE + suffix), { force: true });
-  return openStore(directory, identity, newSeed);
+  return openStore(directory, identity, options);
 }
 
 /** Whether an empty store may fix the error. */
@@ -162,15 +173,15 @@ export function sqliteResult(error: unknown): number | undefined {
 }
 
 /**
- * Opens the store in a locked directory; `newSeed` makes the seed of a new file. Throws StoreError if the stored
- * identity is not `identity`, and any error of SQLite and the file system.
+ * Opens the store in a locked directory. Throws StoreError if the stored identity is not `identity`, and any error of
+ * SQLite and the file system.
  */
-export function openStore(directory: string, identity: string, newSeed: () => HashSeed): Store {
+export function openStore(directory: string, identity: string, { newSeed, syncFile }: StoreOptions): Store {
   const file = join(directory, FILE);
   const db = new DatabaseSync(file);
   try {
-    // The write-ahead log makes commits cheap; commits lost in a power failure are read from the ledger again. A
-    // checkpoint moves one megabyte at a time, since it blocks the process until the disk confirms it.
+    // The write-ahead log makes commits cheap: none waits for the disk, which confirms them in `sync`. A checkpoint moves
+    // one megabyte at a time, since it blocks the process until the disk confirms it.
     db.exec(`
       PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA journal_mode = WAL;
@@ -179,8 +190,18 @@ export function openStore(directory: string, identity: string, newSeed: () => Ha
       PRAGMA wal_autocheckpoint = 250;
       CREATE TABLE IF NOT EXISTS binding (id INTEGER PRIMARY KEY CHECK (id = 1), text TEXT, seed BLOB, sum INTEGER)`);
     const seed = readSeed(db, identity) ?? create(db, identity, newSeed());
+    const log = new WriteAheadLog(db, `${file}-wal`, syncFile);
     const { ino } = statSync(file);
-    return { db, seed, requirePresent: () => requirePresent(file, ino) };
+    const sync = async (): Promise<void> => {
+      requirePresent(file, ino);
+      requirePresent(`${file}-wal`, log.inode);
+      await log.sync().catch((error: unknown) => failSync(error));
+    };
+    const close = (): void => {
+      log.close();
+      db.close();
+    };
+    return { db, seed, sync, close };
   } catch (error) {
     db.close();
     throw error;
@@ -210,6 +231,10 @@ function create(db: DatabaseSync, identity: string, seed: HashSeed): HashSeed {
 function requirePresent(file: string, inode: number): void {
   if (statSync(file, { throwIfNoEntry: false })?.ino === inode) return;
   throw new StoreError('its file was deleted or replaced while it was in use');
+}
+
+function failSync(error: unknown): never {
+  throw new StoreError(`its disk did not confirm what was written: ${describeError(error)}`, { cause: error });
 }
 
 /**

@@ -38,7 +38,8 @@ function fillDisk(db: DatabaseSync): void {
 describe('while the index is in use', () => {
   it.each<[string, (db: DatabaseSync) => void, (index: SqliteIndex) => unknown]>([
     ['a full disk', fillDisk, (index) => index.apply(0, some(KEYS, 500))],
-    ['a deleted file', () => rmSync(world.directory.file), (index) => index.expire(0, 0)],
+    ['a deleted file', () => rmSync(world.directory.file), (index) => index.sync()],
+    ['a deleted write-ahead log', () => rmSync(`${world.directory.file}-wal`), (index) => index.sync()],
     [
       'a replaced file',
       (db) => {
@@ -47,7 +48,7 @@ describe('while the index is in use', () => {
         writeFileSync(world.directory.file, copy);
         expect(db.isOpen).toBe(true);
       },
-      (index) => index.expire(0, 0),
+      (index) => index.sync(),
     ],
     ['a table that is gone', (db) => db.exec('DROP TABLE items_0_1'), (index) => index.placesOf(0, keyOf('k7'))],
     ['no table of states', (db) => db.exec('DROP TABLE state'), (index) => index.held()],
@@ -64,10 +65,10 @@ describe('while the index is in use', () => {
     ["a wipe that can't be committed", failCommits, (index) => index.wipe(0, 0)],
     ["an expiry that can't be committed", failCommits, (index) => index.expire(0, KEYS)],
     ["a deletion that can't be committed", failCommits, (index) => toTheEnd(() => index.drop(1))],
-  ])('%s replaces the index: one call fails with INDEX_RESTORING, then it is empty', (_, damage, use) => {
+  ])('%s replaces the index: one call fails with INDEX_RESTORING, then it is empty', async (_, damage, use) => {
     const { index, db } = storeOf(filled);
     damage(db());
-    expect(() => use(index)).toThrow(RESTORING);
+    await expect((async () => use(index))()).rejects.toEqual(RESTORING);
     expect([world.directory.wiped, world.directory.unusable]).toEqual([[expect.any(String)], []]);
     expectRestorable(index);
     world.directory.close(index);
@@ -94,20 +95,20 @@ describe('while the index is in use', () => {
     expect([world.directory.unusable.length, world.directory.wiped.length]).toEqual([1, 1]);
   });
 
-  it('the loaded partitions, and no others, are opened again empty', () => {
+  it('the loaded partitions, and no others, are opened again empty', async () => {
     const index = filled();
     toTheEnd(() => index.drop(1));
     rmSync(world.directory.file);
-    expect(() => index.expire(0, 0)).toThrow(RESTORING);
+    await expect(index.sync()).rejects.toEqual(RESTORING);
     expect([index.held(), index.end(0), index.load(0)]).toEqual([[0], 0, false]);
     expect(() => index.end(1)).toThrow(RangeError);
   });
 
-  it('a directory that is gone permanently makes it unusable immediately', () => {
+  it('a directory that is gone permanently makes it unusable immediately', async () => {
     const index = filled();
     rmSync(world.directory.path, { recursive: true });
     writeFileSync(world.directory.path, 'x');
-    expect(() => index.expire(0, 0)).toThrow(UNUSABLE);
+    await expect(index.sync()).rejects.toEqual(UNUSABLE);
     expect([world.directory.unusable, world.directory.wiped]).toEqual([[UNUSABLE], []]);
   });
 

@@ -5,6 +5,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach } from 'vitest';
 import type { HashSeed } from '../../../src/adapters/index/key-hash.ts';
 import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { type SyncFile, syncData } from '../../../src/adapters/index/write-ahead-log.ts';
 import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
 import type { IdallocError } from '../../../src/errors.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';
@@ -25,13 +26,17 @@ export class IndexDirectory {
   readonly unusable: IdallocError[] = [];
   readonly #opened = new Set<SqliteIndex>();
 
+  /** Syncs the files of indexes that are opened from now on. */
+  syncFile: SyncFile = syncData;
+
   /** An index with nothing loaded. */
   openBare(binding = BINDING, runEntries = RUN, seed = SEED, path = this.path): SqliteIndex {
     const events = {
       onWiped: (cause: string) => this.wiped.push(cause),
       onUnusable: (error: IdallocError) => this.unusable.push(error),
     };
-    const index = new SqliteIndex(path, binding, events, { runEntries, newSeed: () => seed });
+    const { syncFile } = this;
+    const index = new SqliteIndex(path, binding, events, { runEntries, newSeed: () => seed, syncFile });
     this.#opened.add(index);
     return index;
   }
