@@ -50,6 +50,7 @@ export class LedgerService implements Disposable {
   readonly #partitions: readonly LedgerPartition[];
   /** Of the open copies. */
   readonly #readings = new Map<number, LedgerReading>();
+  #syncing: Promise<void> | undefined;
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
@@ -196,15 +197,23 @@ export class LedgerService implements Disposable {
     this.#disk[Symbol.dispose]();
   }
 
-  /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. One sync is for all of them. */
+  /** Saves one partition in a turn of the event loop: 256 at once would keep it busy for 13 ms. */
   async #save(): Promise<void> {
     const { runtime, log } = this.#context;
+    // Of all partitions, since they share a store.
+    const failed = (error: unknown): void => log.warn({ error: describeError(error) }, 'saving the index failed');
     try {
       for (const partition of this.#readings.keys()) if (this.#disk.save(partition)) await runtime.nextTurn();
-      await this.#disk.sync();
     } catch (error) {
-      log.warn({ error: describeError(error) }, 'saving the index failed'); // of all partitions, since they share a store
+      return failed(error);
     }
+    // Saves go on while a slow disk works: a kill loses none of them.
+    this.#syncing ??= this.#disk
+      .sync()
+      .then(undefined, failed)
+      .then(() => {
+        this.#syncing = undefined;
+      });
   }
 
   #of(partition: number): LedgerPartition {

@@ -237,7 +237,9 @@ export class Faults implements Disposable {
     // Only where it differs from a kill, since others' chances follow from each one.
     const powerLost = machine.disk.losePower !== undefined && world.rng.chance(0.5);
     if (powerLost) machine.disk.losePower?.();
-    world.note(() => `${host.process.name} ${powerLost ? 'loses power' : 'crashes'}${diskLost ? ' and loses its disk' : ''}`);
+    world.note(
+      () => `${host.process.name} ${powerLost ? 'loses power' : 'crashes'}${diskLost ? ' and loses its disk' : ''}`,
+    );
     world.after(backMs ?? world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
   }
 
