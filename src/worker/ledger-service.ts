@@ -210,8 +210,8 @@ export class LedgerService implements Disposable {
     // Saves go on while a slow disk works: a kill loses none of them.
     this.#syncing ??= this.#disk
       .sync()
-      .then(undefined, failed)
-      .then(() => {
+      .catch(failed)
+      .finally(() => {
         this.#syncing = undefined;
       });
   }

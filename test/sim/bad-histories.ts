@@ -313,6 +313,9 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   'honest copies': {
     'a member reported a copy that it does not have': { falseCopies: ['m0.1 reported ledger 0 up to 5'] },
   },
+  'synced copies': {
+    'a worker saved a copy twice, and synced it after that': { unsynced: ['m0.1 saved ledger 0 again'] },
+  },
   'taken over': {
     'a partition with a standby was not served': { takeOvers: [takeOver] },
     'the worker that served it had to restore its copy first': {

@@ -1,7 +1,7 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
 import { witnessed } from './compacted-witness.ts';
-import { completeCopies, honestCopies, takenOver } from './copy-checks.ts';
+import { completeCopies, honestCopies, syncedCopies, takenOver } from './copy-checks.ts';
 import {
   decidersOf,
   hadLost,
@@ -79,6 +79,7 @@ export const CHECKS = {
   'marked first': markedFirst,
   'complete copies': completeCopies,
   'honest copies': honestCopies,
+  'synced copies': syncedCopies,
   'taken over': takenOver,
   sound,
   ready,

@@ -48,6 +48,11 @@ export function honestCopies({ falseCopies }: History): string | undefined {
   return falseCopies[0];
 }
 
+/** Each round of saves reaches the disk before the next one. Disks of simulations confirm a sync immediately. */
+export function syncedCopies({ unsynced }: History): string | undefined {
+  return unsynced[0];
+}
+
 /** After an owner is killed while another worker has a complete copy, the partition is soon served again, without a restore. */
 export function takenOver({ takeOvers, entries, copies }: History): string | undefined {
   for (const { order, until, partition, killed, requests } of takeOvers) {

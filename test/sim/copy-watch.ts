@@ -33,6 +33,8 @@ export class CopyWatch {
   /** Copies that were empty when they were opened or emptied, with the log's end at that time. */
   readonly #restoring = new Map<number, number>();
   readonly #open = new Set<number>();
+  /** Copies that were saved since the last sync. */
+  readonly #unsynced = new Set<number>();
   #index: LedgerCopies | undefined;
 
   constructor(place: Place, process: string, pair: Pair) {
@@ -43,7 +45,7 @@ export class CopyWatch {
 
   /** Wraps the index of the process, to record its events. */
   around(index: LedgerCopies): LedgerCopies {
-    const { load, drop, wipe, apply } = index;
+    const { load, drop, wipe, apply, save, sync } = index;
     index.load = (partition) => {
       const isNew = !index.held().includes(partition);
       const hasMore = load.call(index, partition);
@@ -53,7 +55,21 @@ export class CopyWatch {
       if (!isNew) this.#inherit(this.#pair.first + partition);
       return hasMore;
     };
+    index.save = (partition) => {
+      const hasWritten = save.call(index, partition);
+      if (hasWritten && this.#unsynced.has(partition)) {
+        const what = `${this.#process} saved ledger ${this.#pair.first + partition} again before the disk had the last save`;
+        this.#place.history.unsynced.push(what);
+      }
+      if (hasWritten) this.#unsynced.add(partition);
+      return hasWritten;
+    };
+    index.sync = async () => {
+      this.#unsynced.clear(); // if it fails, an empty store has replaced this one
+      await sync.call(index);
+    };
     index.drop = (partition) => {
+      this.#unsynced.delete(partition);
       if (this.#open.delete(partition)) this.#write({ partition, what: 'dropped', logEnd: 0 });
       return drop.call(index, partition);
     };

@@ -38,6 +38,7 @@ export function emptyHistory(): History {
     learned: [],
     learnedNumbers: [],
     falseCopies: [],
+    unsynced: [],
     takeOvers: [],
     readBacks: 0,
     warmUps: 0,

@@ -61,6 +61,8 @@ export interface History {
   readonly learnedNumbers: LearnedNumbers[];
   /** Copies of another log that a worker reported to its group. */
   readonly falseCopies: string[];
+  /** Saves after which a power failure would have lost more than one round of saves. */
+  readonly unsynced: string[];
   readonly takeOvers: TakeOver[];
   /** How often entries were read back from the ledger, and members were assigned warm-ups. */
   readBacks: number;

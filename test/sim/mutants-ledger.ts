@@ -144,6 +144,10 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/worker/ledger-service.ts', 'partition.restore(cause); //', 'void partition; //')],
   },
   {
+    name: 'what is saved is never synced',
+    patches: [patch('src/worker/ledger-service.ts', 'this.#syncing ??=', 'if (this.partitions < 0) this.#syncing ??=')],
+  },
+  {
     name: 'a horizon that forgets too much',
     patches: [
       patch(
