@@ -146,10 +146,7 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
    * that, and it is read from the ledger again.
    */
   save(partition: number): boolean;
-  /**
-   * Resolves when all that was written before survives a power failure, too; immediately if nothing was, and once the index is
-   * closed. Other calls go on meanwhile.
-   */
+  /** Resolves when all that was written before survives a power failure, too. The index is used meanwhile, and may be closed. */
   sync(): Promise<void>;
 }
 
