@@ -106,7 +106,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   INDEX_RESTORING: {
     meaning:
-      'A partition waits while its copy of the index is restored from the ledger. Other partitions and IDs over HTTP are served. This is rare: all copies of the partition were lost, or INDEX_STANDBYS is 0.',
+      'A partition waits while its copy of the index is restored from the ledger. Other partitions and IDs over HTTP are served. This is rare: all copies of the partition were lost, INDEX_STANDBYS is 0, or the disk has failed: the log has ledger index was discarded with the cause.',
     remedy:
       "Wait. If it takes longer than the ledger's size explains, look at the brokers, and at the disk of INDEX_DIR.",
   },
