@@ -237,10 +237,15 @@ export class RequestGroup implements GroupMember {
     }
   }
 
-  /** Something that is not a worker has committed this offset, and requests below it may be unanswered. */
+  /**
+   * Something that is not a worker has committed this offset, and requests below it may be unanswered. No ledger says what is
+   * answered of an added partition: all of it is forwarded again, and each home gives the same answers.
+   */
   async #beginBefore(partition: number, offset: number): Promise<void> {
     const { cluster, runtime, log, config, metrics } = this.#options.context;
-    const answered = await lastAnswered({ cluster, runtime }, config.topics.ledger, partition, this.#ending.signal);
+    const [source, { signal }] = [{ cluster, runtime }, this.#ending];
+    const hasLedger = partition < this.#options.settings.partitions;
+    const answered = hasLedger ? await lastAnswered(source, config.topics.ledger, partition, signal) : undefined;
     if (!this.#assigned.has(partition) || this.#served.has(partition)) return;
     const start = believable(offset, answered);
     metrics.addForeignOffset();

@@ -7,6 +7,8 @@ import { config, WorkerStage } from '../support/worker-stage.ts';
 const START_MS = 10_000;
 /** Longer than a commit takes, and the read of the ledger that precedes it. */
 const SETTLED_MS = 3_000;
+/** Longer than until added partitions are noticed. */
+const NOTICED_MS = 12_000;
 const { requests, ledger } = config.topics;
 const LARGE = 6_000;
 
@@ -103,6 +105,19 @@ test('an offset that was moved into a topic of which nothing is answered is not 
   });
   expect(replies(waiting)).toEqual([1, 1, 1, 1]);
   expect(warnings()).toMatchObject([{ offset: 4, from: 'the start of the log' }]);
+});
+
+test('an offset that was moved in an added partition, which has no ledger, is not believed either', async () => {
+  await started();
+  const added = config.topics.requestPartitions;
+  const waiting = idsOf('waiting', 3);
+  await meanwhile(() => {
+    stage.kafka.cluster.growTopic(requests, added + 1);
+    asked.send(waiting, 1, added);
+    stage.kafka.cluster.groups.reset(config.groupId, requests, added, 3);
+  });
+  await stage.pass(NOTICED_MS);
+  expect(replies(waiting)).toEqual([1, 1, 1]);
 });
 
 test("a worker's own offset, and none at all, cause no warning", async () => {
