@@ -50,7 +50,7 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'core', lines: 1420, imports: ['errors.ts'] },
   { room: 'async', lines: 230 },
-  { room: 'codec', lines: 3630, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
+  { room: 'codec', lines: 3650, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
     lines: 950,
@@ -84,7 +84,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'adapters/index', lines: 2200, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 2740,
+    lines: 2770,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],

@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto';
+
 /** How far a request partition is answered. `next` <= `small`. */
 export interface RequestPosition {
   /** Every request below this offset is answered. It is the committed offset. */
@@ -12,6 +14,22 @@ export interface LastRead {
   readonly timestampMs: number;
   /** Equal for equal records; letters, digits, `+`, `/` and `=` only. */
   readonly digest: string;
+}
+
+/** The time is the broker's, so a request that is sent again has another digest. */
+export function readOf(record: {
+  readonly offset: number;
+  readonly timestampMs: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+}): LastRead {
+  const { offset, timestampMs, key, value } = record;
+  const hash = createHash('sha256').update(`${timestampMs} ${key?.length ?? -1} `);
+  const digest = hash
+    .update(key ?? '')
+    .update(value ?? '')
+    .digest('base64');
+  return { offset, timestampMs, digest };
 }
 
 /** A position as it is committed, with the last record below `small`, if that is known. */

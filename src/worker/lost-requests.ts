@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto';
 import type { Runtime } from '../async/runtime.ts';
-import type { LastRead } from '../codec/request-position.ts';
+import { type LastRead, readOf } from '../codec/request-position.ts';
 import { wallMs } from '../core/units.ts';
 import { type LeaderCluster, offsetAt, type PartitionBounds } from '../kafka/loops/leader-calls.ts';
 import { ShortLog } from '../kafka/loops/short-log.ts';
@@ -119,17 +118,4 @@ export class LostRequests {
     const found = await offsetAt(cluster, runtime, query, wholeAtMs - MARGIN_MS);
     return Math.max(logStart, Math.min(answered, end, found === -1 ? end : found));
   }
-}
-
-/** The time is the broker's, so a request that is sent again has another digest. */
-function readOf({ offset, timestampMs, key, value }: FetchedRecord): LastRead {
-  const hash = createHash('sha256').update(`${timestampMs} ${key?.length ?? -1} `);
-  return {
-    offset,
-    timestampMs,
-    digest: hash
-      .update(key ?? '')
-      .update(value ?? '')
-      .digest('base64'),
-  };
 }

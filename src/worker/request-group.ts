@@ -1,4 +1,4 @@
-import { lastAnswered } from '../adapters/kafka/answered.ts';
+import { hasLost, lastAnswered } from '../adapters/kafka/answered.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Throttle } from '../async/throttle.ts';
@@ -246,8 +246,11 @@ export class RequestGroup implements GroupMember {
     const [source, { signal }] = [{ cluster, runtime }, this.#ending];
     const hasLedger = partition < this.#options.settings.partitions;
     const answered = hasLedger ? await lastAnswered(source, config.topics.ledger, partition, signal) : undefined;
+    const place = { topic: config.topics.requests, partition };
+    const isLost = answered?.last !== undefined && (await hasLost(source, place, answered.last, signal));
     if (!this.#assigned.has(partition) || this.#served.has(partition)) return;
-    const start = believable(offset, answered);
+    // A log that has lost requests has new ones at their offsets: the session compares it, and finds where it goes on.
+    const start = isLost ? answered : believable(offset, answered);
     metrics.addForeignOffset();
     const fields = { partition, offset, from: start?.next ?? 'the start of the log' };
     log.warn(fields, 'the committed offset is not from a worker: reading from what the ledger shows as answered');

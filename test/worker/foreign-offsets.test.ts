@@ -120,6 +120,22 @@ test('an offset that was moved in an added partition, which has no ledger, is no
   expect(replies(waiting)).toEqual([1, 1, 1]);
 });
 
+test('an offset in a log that has lost its tail since is not believed', async () => {
+  await started();
+  ask(idsOf('old', 5));
+  await stage.pass(SETTLED_MS);
+  ask(idsOf('more', 5));
+  await stage.pass(SETTLED_MS);
+  const waiting = idsOf('waiting', 14);
+  await meanwhile(() => {
+    stage.kafka.cluster.truncate(requests, 0, 2);
+    ask(waiting);
+    moveTo(4);
+  });
+  await stage.pass(START_MS);
+  expect(replies(waiting)).toEqual(waiting.map(() => 1));
+});
+
 test("a worker's own offset, and none at all, cause no warning", async () => {
   await started();
   ask(idsOf('old', 4));

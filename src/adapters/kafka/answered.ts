@@ -1,8 +1,14 @@
-import { ANSWERED_HEADER, type CommittedPosition, decodeAnswered } from '../../codec/request-position.ts';
+import {
+  ANSWERED_HEADER,
+  type CommittedPosition,
+  decodeAnswered,
+  type LastRead,
+  readOf,
+} from '../../codec/request-position.ts';
 import { boundsOf } from '../../kafka/loops/leader-calls.ts';
 import { CALL_TIMEOUT_MS } from './brokers.ts';
-import { ISOLATION, type Source } from './topics/offsets.ts';
-import { readSpans } from './topics/spans.ts';
+import { ISOLATION, type Source, wholePartition } from './topics/offsets.ts';
+import { readSpans, type TopicRecord } from './topics/spans.ts';
 
 /**
  * The entries that are looked at, counted from the end of the log. An append has at most some hundred entries, and nearly each one
@@ -39,4 +45,22 @@ export async function lastAnswered(
     if (found !== undefined) break;
   }
   return found;
+}
+
+/** Whether a request partition no longer has a record that was read; false if it has expired. Rejects as readSpans does. */
+export async function hasLost(
+  source: Source,
+  place: { readonly topic: string; readonly partition: number },
+  { offset, digest }: LastRead,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { from, to } = await wholePartition(source, place.topic, place.partition);
+  if (offset < from) return false;
+  let isThere = false;
+  const take = (record: TopicRecord) => {
+    isThere = readOf(record).digest === digest;
+    return true;
+  };
+  await readSpans(source, [{ ...place, from: offset, to: Math.min(to, offset + 1) }], { signal, take });
+  return !isThere;
 }
