@@ -133,7 +133,9 @@ export class KafkaRefusals implements Watch {
   }
 
   #detailOf({ operation, detail }: Refusal): string {
-    return operation === 'join' && this.#foreign.length > 0 ? `${detail}; it is ${AND.format(this.#foreign)}` : detail;
+    return operation === 'join' && this.#foreign.length > 0
+      ? `${detail}; not a worker: ${this.#foreign.join(', ')}`
+      : detail;
   }
 
   /** All operations that a worker needs on it, so that the remedy is one step; unknown topics count as reply topics. */

@@ -144,7 +144,9 @@ test("a consumer of Kafka's new protocol in the group is named, nothing is lost 
   const foreign = await ModernConsumer.join(suiteServers().brokers[0] ?? '', realm.groupId, realm.requestTopic);
   const { level, error } = await worker.line(({ code }) => code === 'KAFKA_REFUSED');
   expect(level).toBe(ERROR_LEVEL);
-  expect(error).toMatch(/has a consumer that is not a worker: stop that .*; it is 'modern-consumer' at 127\.0\.0\.1$/);
+  expect(error).toMatch(
+    /has a consumer that is not a worker: stop that .*; not a worker: 'modern-consumer' at 127\.0\.0\.1$/,
+  );
   expect(await readiness(worker)).toEqual({ status: 503, reason: 'KAFKA_REFUSED', detail: error });
   const [doctor, replay] = await Promise.all([
     runIdalloc(['doctor', '--json'], realm.env),

@@ -101,7 +101,7 @@ describe('a right that the brokers refuse', () => {
     refusals.onJoin(member, 'FOREIGN_MEMBER');
     refusals.foreignMembers(["'rdkafka' at 192.0.2.7", "'spring' at 192.0.2.8"]);
     expect(refusals.detail).toMatch(
-      /not a worker: stop .*; it is 'rdkafka' at 192\.0\.2\.7 and 'spring' at 192\.0\.2\.8$/,
+      /not a worker: stop .*; not a worker: 'rdkafka' at 192\.0\.2\.7, 'spring' at 192\.0\.2\.8$/,
     );
     refusals.onJoin(member, undefined);
     refusals.onJoin(member, 'FOREIGN_MEMBER');

@@ -1,6 +1,6 @@
 import type { Committed } from '../../adapters/kafka/consumer-group.ts';
 import type { Span } from '../../adapters/kafka/topics/offsets.ts';
-import { type DescribedGroup, memberName } from '../../kafka/loops/described-group.ts';
+import { type DescribedGroup, memberNames } from '../../kafka/loops/described-group.ts';
 import { counted } from '../table.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
@@ -15,7 +15,7 @@ export function judgeGroup(
 ): Check {
   const members = counted(group?.members.length ?? 0, 'member');
   const detail = `${groupId}: ${group?.state ?? 'none yet'}, ${members}, lag ${lagOf(spans, committed)}`;
-  const foreign = group?.foreign.map(memberName) ?? [];
+  const foreign = memberNames(group?.foreign ?? []);
   if (foreign.length > 0) {
     const fix = "stop it, or set KAFKA_GROUP_ID to a group of the workers' own";
     return fault(NAME, `${detail}; not a worker: ${foreign.join(', ')}`, fix);

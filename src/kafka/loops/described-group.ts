@@ -39,10 +39,16 @@ function existing<G extends Group>(groups: readonly G[], groupId: string): G | u
   throw new KafkaError(group.errorCode, `group ${groupId}: ${group.errorCode}`);
 }
 
-/** A member's name for its operator, with its address, which brokers write after a slash. */
-export function memberName({
-  clientId,
-  clientHost,
-}: Pick<Group['members'][number], 'clientId' | 'clientHost'>): string {
-  return `'${clientId}' at ${clientHost.replace(/^\//, '')}`;
+/** A group may have any number of members, with client IDs of up to 32 KiB, and their names are shown in one line. */
+const MAX_NAMED = 5;
+const MAX_NAME = 100;
+
+/** The names of members for their operator, with their addresses, which brokers write after a slash. */
+export function memberNames(members: readonly Pick<Group['members'][number], 'clientId' | 'clientHost'>[]): string[] {
+  const named = members.slice(0, MAX_NAMED).map(({ clientId, clientHost }) => {
+    const name = clientId.length > MAX_NAME ? `${clientId.slice(0, MAX_NAME)}…` : clientId;
+    return `'${name}' at ${clientHost.replace(/^\//, '')}`;
+  });
+  const others = members.length - named.length;
+  return others === 0 ? named : [...named, `${others} more`];
 }

@@ -8,7 +8,7 @@ import type { BrokerLink } from '../wire/port.ts';
 import { type Claims, NOTHING, type Share } from './assigner.ts';
 import { type Coordinator, FOREIGN } from './coordinator.ts';
 import { decodeStandbys, type Report } from './copies-format.ts';
-import { describeBy, memberName } from './described-group.ts';
+import { describeBy, memberNames } from './described-group.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
 import type { MemberOptions, MemberSettings } from './member-options.ts';
@@ -123,7 +123,7 @@ export class Joiner {
         throttleMs: 0,
         group: await describeBy(link, groupId),
       }));
-      onForeign?.((group?.foreign ?? []).map(memberName));
+      onForeign?.(memberNames(group?.foreign ?? []));
     } catch (error) {
       log.debug({ groupId, error: describeError(error) }, 'the foreign members of the group are not known');
     }

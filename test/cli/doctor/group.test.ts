@@ -29,6 +29,12 @@ test('a consumer that is not a worker is a fault, with its name', () => {
   });
 });
 
+test('of many consumers that are not workers, with long names, the first are named in short', () => {
+  const foreign = Array.from({ length: 300 }, () => ({ ...FOREIGN, clientId: 'x'.repeat(30_000) }));
+  const { detail } = judge({ ...GROUP, members: foreign, foreign });
+  expect(detail).toMatch(/not a worker: ('x{100}…' at 192\.0\.2\.7, ){5}295 more$/);
+});
+
 test('offsets that no worker committed are a warning, with their partitions', () => {
   expect(judge(GROUP, by(true), by(false))).toMatchObject({
     state: 'warn',
