@@ -143,6 +143,17 @@ test('requests in added partitions are forwarded to their homes and answered onc
   expect(all.map((id) => asked.repliesTo(id).length)).toEqual(all.map(() => 1));
 });
 
+test('large requests in added partitions are forwarded, too, and answered once', async () => {
+  grow(requests);
+  await stage.pass(NOTICED_MS);
+  const [large, mixed] = [idsOf('large', 2), idsOf('mixed', 2)];
+  asked.send(large, 6_000, 3);
+  asked.send(mixed, 1, 3);
+  await stage.pass(3 * REPLIED_MS);
+  expect([...large, ...mixed].map((id) => asked.repliesTo(id).length)).toEqual([1, 1, 1, 1]);
+  expect(worker.vitals().largeWaiting).toEqual([]);
+});
+
 test('partitions that were added to the ledger alone are named, and need no forwarding', async () => {
   grow(ledger);
   await stage.pass(NOTICED_MS);
