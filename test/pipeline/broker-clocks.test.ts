@@ -94,6 +94,26 @@ describe.each(INDEXES)('with an index %s, a broker of the ledger that is', (_, n
     await restored.serve([forwarded(70, 'k-3', NOW - 1_000, NOW + DAY)]);
     expect(outcomes(restored)).toEqual(['FORGOTTEN']);
   });
+
+  it.each([
+    ['ten minutes', 600_000],
+    ['a year', YEAR],
+  ])('%s behind does not let one be decided twice by a renewal of old IDs that it stamped', async (_far, byMs) => {
+    const { topic, at } = world();
+    const worker = new MemoryWorker({ topic });
+    await worker.serve([plain(0, 'old', NOW)]); // every batch here has the IDs of NOW
+    const later = NOW + 3_600_000;
+    at(later);
+    for (let i = 1; i < 16; i += 1) await worker.serve([forwarded(i, `k-${i}`, later - 1_000, later)]);
+    for (let i = 16; i < 32; i += 1) await worker.serve([plain(i, `x-${i}`, later)]);
+    at(later - byMs);
+    await worker.serve([plain(32, 'old', later)]);
+    at(later + DAY);
+    topic.trim(0, 16);
+    const restored = new MemoryWorker({ topic, index: newIndex('new'), workerId: 1 });
+    await restored.serve([forwarded(70, 'k-3', later - 1_000, later + DAY)]);
+    expect(outcomes(restored)).toEqual(['FORGOTTEN']);
+  });
 });
 
 describe('a time of a first record that is yet to come is of unknown age', () => {

@@ -29,6 +29,11 @@ interface Partition {
   readonly sequences: Map<string, SequenceRow>;
 }
 
+/** Whether an entry's two times agree: that of a renewal, which has the IDs of an older entry, may be wrong. */
+function isAgreed(appendedAtMs: number, generatedAtMs = 0): boolean {
+  return Math.abs(appendedAtMs - generatedAtMs) <= 5_000;
+}
+
 /** The ledger index without a disk; it passes the same tests as the real one. */
 export class MemoryIndex implements LedgerCopies {
   readonly #partitions = new Map<number, Partition>();
@@ -130,7 +135,7 @@ export class MemoryIndex implements LedgerCopies {
       }
       const timeMs = Math.max(appendedAtMs, generatedAtMs ?? 0);
       if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
-      else if (generatedAtMs !== undefined && end === offset && at.floorMs !== undefined)
+      else if (isAgreed(appendedAtMs, generatedAtMs) && end === offset && at.floorMs !== undefined)
         at.since = Math.min(at.since, Math.max(timeMs, at.floorMs));
       at.appendedAtMs = timeMs;
       if (offset < end || (offset === end && !at.anchored)) {

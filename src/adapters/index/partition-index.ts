@@ -23,6 +23,9 @@ export interface PartitionParts {
   readonly sequences: SequenceTable;
 }
 
+/** IDs are allocated so shortly before their entry is appended: the clocks of the worker and of the broker agreed. */
+const AGREED_MS = 5_000;
+
 /**
  * The index of one loaded partition. It maps the hash of a key to offsets: OpenRun for the run that is being filled,
  * SealedRuns for the runs before. Only whole runs are dropped, so the origin is always the start of a run.
@@ -147,7 +150,7 @@ export class PartitionIndex {
       // Lost entries were appended before this one, and after the last known one at the latest.
       const timeMs = shownMs(position, record);
       if (since === undefined || position.end > record.offset) since = Math.max(since ?? this.#state.appended, timeMs);
-      else since = this.#lowered(since, position, record.offset, timeMs);
+      else since = this.#lowered(since, position, record);
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
       end += 1;
@@ -165,10 +168,13 @@ export class PartitionIndex {
    * The time since which all is known, given an entry of the log that is being restored. What is gone was appended before the
    * entry, too, and before its IDs were allocated, if its writer had read all that is before it. So one broker whose clock was
    * ahead does not decide this time.
+   *
+   * Only if both times of the entry agree: a renewal has the IDs of long ago, so that nothing but a broker shows its time.
    */
-  #lowered(since: number, { end, batch }: LedgerPosition, offset: number, timeMs: number): number {
+  #lowered(since: number, { end, batch }: LedgerPosition, { offset, appendedAtMs }: LedgerRecord): number {
     if (this.#floorMs === undefined || batch === undefined || end !== offset) return since;
-    return Math.min(since, Math.max(timeMs, this.#floorMs));
+    if (Math.abs(appendedAtMs - batch.generatedAtMs) > AGREED_MS) return since;
+    return Math.min(since, Math.max(appendedAtMs, batch.generatedAtMs, this.#floorMs));
   }
 
   /** Everything that is not known was appended before this time. */

@@ -267,6 +267,20 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
       expect(index.since(0)).toBe(T + 1_000);
     });
 
+    it.each([
+      ["the broker's", 5_000, T],
+      ["the writer's", T, 5_000],
+    ])('not the time of a later entry of which %s is much earlier', (_whose, stampMs, generatedAtMs) => {
+      const index = make();
+      index.wipe(0, 8);
+      const oldest = stamped(8, T, entry('a', { end: 3, generatedAtMs: T }));
+      index.apply(0, [
+        oldest,
+        stamped(9, stampMs - 4_000, entry('b', { end: 9, generatedAtMs: generatedAtMs - 4_000 })),
+      ]);
+      expect(index.since(0)).toBe(T);
+    });
+
     it('nothing earlier than the last entry that it had before', () => {
       const index = make();
       index.apply(0, [stamped(0, T + 9_000, entry('lost', { requestOffset: 4 }))]);
