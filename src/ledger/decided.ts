@@ -23,6 +23,11 @@ export interface Decided {
 /** There was a decision, but it is unknown: the head of the log, where it may have been, is gone. */
 export const FORGOTTEN = 'forgotten';
 
+/** A decision, and the offset of the newest entry with it. */
+interface Found extends Decided {
+  readonly newest: number;
+}
+
 /** A key of the ledger, and its name. */
 export interface Named {
   readonly key: Buffer;
@@ -38,7 +43,6 @@ export interface DecidedDeps {
   readonly entries: LedgerEntries;
 }
 
-const NONE: Decisions = new Map();
 const NOWHERE = -1;
 
 /** A key as the key of a map. */
@@ -48,7 +52,8 @@ export function nameOf(key: Buffer): string {
 
 /**
  * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent key was
- * unknown at the end that the index had then; the entries themselves are read from the ledger, once for equal keys.
+ * unknown at the end that the index had then; the entries themselves are read from the ledger, once for equal keys. Of a key
+ * with many entries the first one and the last one are enough, if both count: the first decides, and the last is the newest.
  *
  * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
  * the index, and as the ledger does.
@@ -62,22 +67,35 @@ export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Pr
     const offsets = index.placesOf(partition, key);
     if (offsets.length > 0) places.set(name, { key, offsets });
   }
-  if (places.size === 0) return NONE;
-  const wanted = new Set([...places.values()].flatMap(({ offsets }) => offsets));
-  const found = await readEntries(
-    deps,
-    [...wanted].sort((one, other) => one - other),
-  );
-  if (copy.refusal !== undefined) throw copy.refusal;
-  if (copy.epoch !== epoch) {
-    throw new IdallocError('INDEX_RESTORING', `ledger partition ${partition} was restored while it was read`);
-  }
   const decisions = new Map<string, Decided | typeof FORGOTTEN>();
-  for (const [name, { key, offsets }] of places) {
-    const first = firstOf(deps, key, offsets, found);
-    if (first !== undefined) decisions.set(name, first);
+  const found = new Map<number, LedgerRecord>();
+  for (let isWhole = false; places.size > 0; isWhole = true) {
+    const wanted = [...places.values()].flatMap(({ offsets }) => (isWhole ? offsets : endsOf(offsets)));
+    const unread = [...new Set(wanted)].filter((offset) => !found.has(offset)).sort((one, other) => one - other);
+    for (const [offset, record] of await readEntries(deps, unread)) found.set(offset, record);
+    if (copy.refusal !== undefined) throw copy.refusal;
+    if (copy.epoch !== epoch) {
+      throw new IdallocError('INDEX_RESTORING', `ledger partition ${partition} was restored while it was read`);
+    }
+    for (const [name, { key, offsets }] of places) {
+      const first = firstOf(deps, key, offsets, found);
+      if (!isWhole && !isCertain(first, offsets)) continue;
+      if (first !== undefined) decisions.set(name, first);
+      places.delete(name);
+    }
   }
   return decisions;
+}
+
+/** The first and the last place of a key. */
+function endsOf(offsets: readonly number[]): readonly number[] {
+  return [...offsets.slice(0, 1), ...offsets.slice(1).slice(-1)];
+}
+
+/** Whether the entries between the first one and the last one of a key, if any, can't change what was found without them. */
+function isCertain(found: Found | typeof FORGOTTEN | undefined, offsets: readonly number[]): boolean {
+  if (offsets.length <= 2) return true;
+  return typeof found === 'object' && found.offset === offsets[0] && found.newest === offsets.at(-1);
 }
 
 /** A shorter log must be reported here: the reader waits for entries after the settled ones and would not notice. */
@@ -106,10 +124,11 @@ function firstOf(
   key: Buffer,
   offsets: readonly number[],
   found: ReadonlyMap<number, LedgerRecord>,
-): Decided | typeof FORGOTTEN | undefined {
+): Found | typeof FORGOTTEN | undefined {
   const origin = deps.index.origin(deps.copy.partition);
   let before = NOWHERE;
   let decider: Pick<Decided, 'offset' | 'entry' | 'appendedAtMs'> | undefined;
+  let newest = NOWHERE;
   let newestMs = 0;
   let through = -1;
   let entries = 0;
@@ -124,6 +143,7 @@ function firstOf(
       const entry = entryOf(deps, record);
       if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {
         decider ??= { offset, entry, appendedAtMs };
+        newest = offset;
         newestMs = appendedAtMs;
         through = Math.max(through, entry.requestOffset);
       }
@@ -131,7 +151,7 @@ function firstOf(
     entries += 1;
     before = offset;
   }
-  if (decider !== undefined) return { ...decider, newestMs, through, entries };
+  if (decider !== undefined) return { ...decider, newest, newestMs, through, entries };
   return before === NOWHERE ? undefined : FORGOTTEN;
 }
 

@@ -17,8 +17,8 @@ export interface AgeDeps {
 }
 
 /**
- * Copies of a request get entries until its key has this many: each look-up reads them all. Renewals by time alone are fewer,
- * for as long as the ledger keeps entries by default.
+ * Copies of a request get entries until its key has this many: nobody pays for them. Renewals by time alone are fewer, for as long
+ * as the ledger keeps entries by default.
  */
 const MAX_ENTRIES = 64;
 

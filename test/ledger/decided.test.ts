@@ -41,6 +41,26 @@ describe('what is decided for a key', () => {
     expect([placesOf.mock.calls.length, [...found.keys()]]).toEqual([2, [named('a').name, named('b').name]]);
   });
 
+  it('is read from the first and the last entry of its key alone, if both count', async () => {
+    const { topic, deps, decided } = world(['a', 'a', 'a', 'b', 'a']);
+    const read = vi.fn<LedgerEntries['read']>((...asked) => topic.entries.read(...asked));
+    const entries = { read };
+    expect(await decided('a', { entries })).toBe(0);
+    expect(read.mock.calls).toEqual([[0, [0, 4]]]);
+    const found = await readDecided(deps, [named('a')]);
+    expect(found.get(named('a').name)).toMatchObject({ offset: 0, entries: 4 });
+  });
+
+  it('is read from all entries of its key when the first one is gone or the last one lost', async () => {
+    const { topic, reader, deps, decided } = world(['a', 'a', 'a']);
+    topic.land(0, [entry('a', { end: 1, requestOffset: 9 })]);
+    reader.catchUp(0);
+    const before = (await readDecided(deps, [named('a')])).get(named('a').name);
+    expect(before).toMatchObject({ offset: 0, through: 0 });
+    topic.trim(0, 1);
+    expect(await decided('a')).toBe(100);
+  });
+
   it('is not mixed up with that of another key with the same hash', async () => {
     const { index, decided } = world(['a', 'b']);
     vi.spyOn(index, 'placesOf').mockReturnValue([0, 1]);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import type { LedgerEntries } from '../../src/ledger/ports.ts';
 import { BINDING, perTest, toTheEnd } from '../adapters/index/index-directory.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';
@@ -89,11 +90,25 @@ describe('the entry of a copy', () => {
     expect(offsetsIn(topic)).toEqual([0]);
   });
 
-  it('is written for 63 copies of a request at most, since each look-up reads them all', async () => {
+  it('is written for 63 copies of a request at most, since nobody pays for them', async () => {
     const topic = new MemoryLedger(1, () => NOW);
     const worker = new MemoryWorker({ topic });
     for (let offset = 0; offset < 100; offset += 1) await worker.serve([request(offset, 'a')]);
     expect(topic.bounds(0).high).toBe(64);
     expect(worker.replies().map(gist)).toEqual(Array(100).fill('0+1'));
+  });
+
+  it('adds nothing to what a look-up reads: the first and the last entry of a request', async () => {
+    const topic = new MemoryLedger(1, () => NOW);
+    const asked: number[] = [];
+    const entries: LedgerEntries = {
+      read: (partition, offsets) => {
+        asked.push(offsets.length);
+        return topic.entries.read(partition, offsets);
+      },
+    };
+    const worker = new MemoryWorker({ topic, entries });
+    for (let offset = 0; offset < 100; offset += 1) await worker.serve([request(offset, 'a')]);
+    expect(Math.max(...asked)).toBe(2);
   });
 });
