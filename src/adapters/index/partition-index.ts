@@ -177,10 +177,13 @@ export class PartitionIndex {
     return Math.min(since, Math.max(appendedAtMs, batch.generatedAtMs, this.#floorMs));
   }
 
-  /** Everything that is not known was appended before this time. */
+  /** Everything that is not known was appended before this time. Saved at once: after a restart it would be a later time. */
   missedBefore(timeMs: number): void {
     const { since } = this.#state;
-    if (since !== undefined && since > timeMs) this.#state = { ...this.#state, since: timeMs };
+    if (since === undefined || since <= timeMs) return;
+    this.#commit(() => {
+      this.#state = { ...this.#state, since: timeMs };
+    });
   }
 
   #seal(): void {

@@ -147,7 +147,7 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   missedBefore(partition: number, timeMs: number): void {
-    this.#of(partition).missedBefore(timeMs);
+    this.#guarded(() => this.#of(partition).missedBefore(timeMs));
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {

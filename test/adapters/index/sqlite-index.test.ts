@@ -55,6 +55,15 @@ describe('an index on disk', () => {
     expect(world.directory.wiped).toEqual([]);
   });
 
+  it('keeps across a restart since when it knows all, as a trusted clock has shown it', () => {
+    const before = world.directory.open();
+    before.wipe(0, 7);
+    before.apply(0, [{ ...at(7, marker(6, 7)), appendedAtMs: 1_900_000_000_000 }]);
+    before.missedBefore(0, 1_700_000_000_500);
+    world.directory.close(before);
+    expect(world.directory.open().since(0)).toBe(1_700_000_000_500);
+  });
+
   it('keeps what it knows of sequences across a restart, and below which number it knows nothing', () => {
     const restarted = (index: SqliteIndex) => {
       const rows = [0, 1].map((partition) => index.sequence(partition, 'invoices'));
