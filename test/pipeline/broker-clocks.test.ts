@@ -116,6 +116,26 @@ describe.each(INDEXES)('with an index %s, a broker of the ledger that is', (_, n
   });
 });
 
+describe.each(INDEXES)('with an index %s, clocks', (_, newIndex) => {
+  it('that all went back for a while after a restore do not let a forwarded request be decided twice', async () => {
+    const { topic, at } = world();
+    const worker = new MemoryWorker({ topic });
+    for (let i = 0; i < 16; i += 1) await worker.serve([forwarded(i, `k-${i}`, NOW - 1_000, NOW)]);
+    for (let i = 16; i < 32; i += 1) await worker.serve([plain(i, `x-${i}`, NOW)]);
+    topic.trim(0, 16);
+    let nowMs = NOW;
+    const trustedNow = () => wallMs(nowMs);
+    const restored = new MemoryWorker({ topic, index: newIndex('new'), workerId: 1, trustedNow });
+    for (const [offset, ms] of [NOW, NOW - 3_600_000, NOW + 3_600_000].entries()) {
+      nowMs = ms;
+      at(ms);
+      await restored.serve([plain(40 + offset, `new-${offset}`, ms)]);
+    }
+    await restored.serve([forwarded(70, 'k-3', NOW - 1_000, nowMs)]);
+    expect(outcomes(restored).at(-1)).toBe('FORGOTTEN');
+  });
+});
+
 describe('a time of a first record that is yet to come is of unknown age', () => {
   it('by more than the margin, even to a worker that knows everything', async () => {
     const { topic } = world();

@@ -25,6 +25,7 @@ interface Partition {
   appendedAtMs: number;
   /** When the last entry before a wipe was appended. */
   floorMs: number | undefined;
+  judged?: number | undefined;
   last: { readonly offset: number; readonly digest: Buffer } | undefined;
   readonly sequences: Map<string, SequenceRow>;
 }
@@ -97,7 +98,9 @@ export class MemoryIndex implements LedgerCopies {
 
   missedBefore(partition: number, timeMs: number): void {
     const at = this.#of(partition);
-    if (at.since !== undefined) at.since = Math.min(at.since, timeMs);
+    if (at.since === undefined || at.since === at.judged) return;
+    at.since = Math.min(at.since, timeMs);
+    at.judged = at.since;
   }
 
   last(partition: number): { readonly offset: number; readonly digest: Buffer } | undefined {

@@ -41,6 +41,8 @@ export class PartitionIndex {
   #state: State;
   /** Set by a wipe: when the last entry before it was appended. Nothing that was lost then is newer than this or the log. */
   #floorMs: number | undefined;
+  /** The `since` that was compared with a trusted clock. */
+  #judged: number | undefined;
 
   constructor(db: DatabaseSync, partition: number, parts: PartitionParts, seed: HashSeed) {
     const { state, saved, open, runs, sequences } = parts;
@@ -177,10 +179,15 @@ export class PartitionIndex {
     return Math.min(since, Math.max(appendedAtMs, batch.generatedAtMs, this.#floorMs));
   }
 
-  /** Everything that is not known was appended before this time. Saved at once: after a restart it would be a later time. */
+  /**
+   * Everything that is not known was appended before this time. Saved at once: after a restart the time would be a later one. Each
+   * `since` is compared once: clocks that all go back later must not lower it.
+   */
   missedBefore(timeMs: number): void {
     const { since } = this.#state;
-    if (since === undefined || since <= timeMs) return;
+    if (since === undefined || since === this.#judged) return;
+    this.#judged = Math.min(since, timeMs);
+    if (since <= timeMs) return;
     this.#commit(() => {
       this.#state = { ...this.#state, since: timeMs };
     });
