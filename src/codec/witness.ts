@@ -121,7 +121,7 @@ export class WitnessTable {
   }
 
   /** Applies the next record of the log; ignores those of other datacenters. Never throws. */
-  apply(key: Buffer | null, value: Buffer | null, headers: WitnessHeaders = {}): void {
+  apply(key: Buffer | null, value: Buffer | null, headers: WitnessHeaders): void {
     const name = key?.toString('latin1') ?? '';
     if (name !== this.#datacenter && !name.startsWith(`${this.#datacenter}/`)) return;
     this.#unreadable.delete(name);

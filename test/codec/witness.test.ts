@@ -17,7 +17,7 @@ const WITNESS = {
 /** A table of datacenter 4 with these records applied. */
 function tableOf(...records: readonly (readonly [string, string | null])[]) {
   const table = new WitnessTable(4);
-  for (const [key, value] of records) table.apply(Buffer.from(key), value === null ? null : Buffer.from(value));
+  for (const [key, value] of records) table.apply(Buffer.from(key), value === null ? null : Buffer.from(value), {});
   return table.view();
 }
 const key = (fence: number, uuid = UUID, leaseId = 3) => `4/${uuid}/7/${fence}/${leaseId}`;
@@ -35,7 +35,7 @@ describe('a witness', () => {
     const table = new WitnessTable(4);
     const headers = { layout: Buffer.from(witnessHeaders(WITNESS).layout ?? '') };
     table.apply(witnessKey(4, WITNESS), witnessValue(WITNESS), headers);
-    table.apply(sealKey(4), sealValue(OTHER));
+    table.apply(sealKey(4), sealValue(OTHER), {});
     expect(table.view()).toEqual({ seal: OTHER, witnesses: [WITNESS], unreadable: [] });
   });
 

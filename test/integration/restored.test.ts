@@ -30,6 +30,11 @@ async function expectOneLayout(realm: Realm): Promise<void> {
     stdout: '',
     stderr: refusal('the witness topic has a reservation'),
   });
+  const { stdout } = await runIdalloc(['doctor', '--json'], { ...realm.env, LAYOUT: 'twitter-2010' });
+  expect(JSON.parse(stdout).checks.find(({ name }: { name: string }) => name === 'namespace')).toMatchObject({
+    detail: expect.stringMatching(/^NAMESPACE_MISMATCH: .*the witness topic has a reservation/),
+    fix: expect.stringMatching(/^configure what is stored/),
+  });
   const before = (await realm.withWitness()).map((one) => ({
     key: witnessKey(realm.datacenterId, one),
     value: witnessValue(one),

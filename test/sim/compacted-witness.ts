@@ -14,7 +14,7 @@ export class CompactedWitness {
     for (const { key, value, headers } of recordsOf(batch)) {
       const name = String(key);
       const table = new WitnessTable(DATACENTER);
-      table.apply(key, value, headers);
+      table.apply(key, value, headers ?? {});
       const [witness] = table.view().witnesses;
       const workerId = witness?.workerId ?? this.#last.get(name)?.workerId;
       if (workerId === undefined) continue;

@@ -42,7 +42,7 @@ export class MemoryWitness {
   apply(key: string, value: string): void {
     const record = { key: Buffer.from(key), value: Buffer.from(value), headers: {} };
     this.log.push(record);
-    this.#table.apply(record.key, record.value);
+    this.#table.apply(record.key, record.value, record.headers);
   }
 
   /** What is left after compaction: of each key the last record. */

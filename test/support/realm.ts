@@ -258,7 +258,7 @@ export class Realm implements AsyncDisposable {
     const records = await this.records(this.witnessTopic);
     const { seen } = await this.#witnesses;
     const table = new WitnessTable(this.datacenterId);
-    for (const { message } of seen.slice(0, records)) table.apply(message.key, message.value, message.headers);
+    for (const { message } of seen.slice(0, records)) table.apply(message.key, message.value, message.headers ?? {});
     return table.view().witnesses;
   }
 
