@@ -11,6 +11,7 @@ import { newestCeiling, poolIds } from './namespace.ts';
 import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
 import { readCeiling, type StoredCeiling } from './snapshot.ts';
 import { tryTransact } from './try-transact.ts';
+import { requireSameLayout } from './witness.ts';
 
 /** A namespace as it is stored, whatever its condition. */
 export interface StoredNamespace {
@@ -110,11 +111,13 @@ export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Ev
 }
 
 /**
- * The stored namespace without the witnesses above a tick, for a witness topic that others could write to: one record
- * with a time decades ahead would put every floor there. The caller vouches that no worker's clock was ever past this
- * tick. The ceilings and the ledger still count, however high they are.
+ * The stored namespace; if `highest` is given, without the witnesses above it, since one that is forged could put every
+ * floor decades ahead. The caller vouches that no worker's clock was ever past this tick. Ceilings and ledger still count.
+ * Throws NAMESPACE_MISMATCH for any witness of another layout: its ticks can't be compared with this one's.
  */
-export function withoutForged(found: StoredNamespace, highest: Ticks): StoredNamespace {
+export function believed(found: StoredNamespace, wanted: Descriptor, highest: Ticks | undefined): StoredNamespace {
+  requireSameLayout(found.view.witnesses, wanted);
+  if (highest === undefined) return found;
   const witnesses = found.view.witnesses.filter((witness) => witness.ticks <= highest);
   return { ...found, view: { ...found.view, witnesses } };
 }

@@ -6,12 +6,12 @@ import { bindingsOf } from '../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import {
+  believed,
   floorAbove,
   readStoredNamespace,
   rebuildNamespace,
   type StoredNamespace,
   usedTicks,
-  withoutForged,
 } from '../../src/identity/rebuild.ts';
 import { BOUND, bindings, descriptorOf, type Host, keys, layout, Stage, timing } from './stage.ts';
 
@@ -194,9 +194,19 @@ describe('witnesses declared as forged', () => {
     await stage.witness.port().write([{ put: forged }]);
     const found = await readStoredNamespace(stage.etcd.port(), stage.witness.port(), keys);
     expect(usedTicks(found).witnesses).toBe(forged.ticks);
-    expect(usedTicks(withoutForged(found, genuine.ticks)).witnesses).toBe(genuine.ticks);
-    expect(usedTicks(withoutForged(found, ticks(genuine.ticks - 1))).witnesses).toBeUndefined();
-    expect(usedTicks(withoutForged(found, ticks(0))).ceilings).toBe(ceiling);
+    const without = (highest: number) => usedTicks(believed(found, descriptorOf(), ticks(highest)));
+    expect(without(genuine.ticks).witnesses).toBe(genuine.ticks);
+    expect(without(genuine.ticks - 1).witnesses).toBeUndefined();
+    expect(without(0).ceilings).toBe(ceiling);
+  });
+
+  it('are refused in another layout, by whose ticks a genuine one may look too high', async () => {
+    const { stage } = await used();
+    const found = await readStoredNamespace(stage.etcd.port(), stage.witness.port(), keys);
+    const coarse = descriptorOf({ layoutFingerprint: '0123456789abcdef' });
+    for (const highest of [undefined, ticks(0)]) {
+      expect(() => believed(found, coarse, highest)).toThrow(/in layout .*IDs of two layouts can be equal/);
+    }
   });
 });
 

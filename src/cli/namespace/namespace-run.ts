@@ -10,16 +10,15 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
 import {
+  believed,
   floorAbove,
   readStoredNamespace,
   rebuildNamespace,
   requireNoOwners,
   type StoredNamespace,
   usedTicks,
-  withoutForged,
 } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
-import { requireSameLayout } from '../../identity/witness.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-service.ts';
 import { confirmedTime } from '../confirmed-time.ts';
@@ -86,13 +85,9 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const { config, source, etcd, witness } = servers;
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const wanted = descriptorOf(config, randomUUID());
-  const believed = (all: StoredNamespace) => {
-    const found = forgedAfter === undefined ? all : withoutForged(all, toTicks(config.layout, wallMs(forgedAfter)));
-    requireSameLayout(found.view.witnesses, wanted);
-    return found;
-  };
+  const highest = forgedAfter === undefined ? undefined : toTicks(config.layout, wallMs(forgedAfter));
   const bindings = bindingsOf(keys, config);
-  const before = believed(await readStoredNamespace(etcd, witness, keys));
+  const before = believed(await readStoredNamespace(etcd, witness, keys), wanted, highest);
   requireNoOwners(before.owners);
   const refusals = await bindingConflicts(etcd, bindings);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
@@ -105,7 +100,12 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const { reserveMs } = config.timing;
   if (forgedAfter !== undefined) requireUnreachable(forgedAfter, time + reserveMs);
   const floorOf = (found: StoredNamespace): Ticks =>
-    floorAbove(config.layout, { found: believed(found), ledger: ledger.highest, now: time, reserveMs });
+    floorAbove(config.layout, {
+      found: believed(found, wanted, highest),
+      ledger: ledger.highest,
+      now: time,
+      reserveMs,
+    });
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
   await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes === true);
