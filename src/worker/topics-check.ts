@@ -31,6 +31,7 @@ const LOG_EVERY_MS = 60_000;
 const SERVERS: Partial<Record<ErrorCode, readonly [reason: GateReason, name: string]>> = {
   KAFKA_UNAVAILABLE: ['KAFKA_UNAVAILABLE', 'Kafka'],
   ETCD_UNAVAILABLE: ['NO_IDENTITY', 'etcd'],
+  ETCD_REFUSED: ['NO_IDENTITY', 'etcd'],
 };
 
 /**

@@ -53,7 +53,8 @@ export class WorkerStage {
   readonly logged: string[] = [];
   readonly lines: LogLine[] = [];
   readonly etcd = new FakeEtcd(() => this.runtime.monotonicMs());
-  isEtcdAway = false;
+  /** With what every call of etcd fails. */
+  etcdFault: IdallocError | undefined;
   /** Why the last call or write failed, and the status of each endpoint, as the adapter says. */
   readonly etcdTells: { error: IdallocError | undefined; statuses: ReadonlyMap<string, EtcdStatus> } = {
     error: undefined,
@@ -61,7 +62,10 @@ export class WorkerStage {
   };
   readonly #workers = new Map<string, Worker>();
 
-  readonly #etcdLink: Link = async () => ({ fault: this.isEtcdAway ? 'request lost' : 'pass' });
+  readonly #etcdLink: Link = async () => {
+    if (this.etcdFault !== undefined) throw this.etcdFault;
+    return { fault: 'pass' };
+  };
 
   constructor() {
     for (const { name, partitions, configs } of planTopics(config.topics)) {

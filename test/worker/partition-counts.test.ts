@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { IdallocError } from '../../src/errors.ts';
 import type { Worker } from '../../src/worker/worker.ts';
 import { idsOf, StagedRequests } from '../support/staged-requests.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
@@ -93,18 +94,24 @@ test.each([
   },
 );
 
-test('a worker that starts on a topic with added partitions waits for an etcd that is away, and says so', async () => {
-  grow(requests);
-  await stage.stop();
-  stage.isEtcdAway = true;
-  const successor = stage.start();
-  await stage.pass(START_MS);
-  expect(successor.unready).toBe('NO_IDENTITY');
-  expect(stage.logged).toContain('waiting for etcd');
-  stage.isEtcdAway = false;
-  await stage.pass(START_MS);
-  expect(successor.unready).toBeUndefined();
-});
+test.each([
+  ['is away', 'ETCD_UNAVAILABLE'],
+  ['refuses reads', 'ETCD_REFUSED'],
+] as const)(
+  'a worker that starts on a topic with added partitions waits while etcd %s, and says so',
+  async (_, code) => {
+    grow(requests);
+    await stage.stop();
+    stage.etcdFault = new IdallocError(code, 'no rights');
+    const successor = stage.start();
+    await stage.pass(START_MS);
+    expect(successor.unready).toBe('NO_IDENTITY');
+    expect(stage.logged).toContain('waiting for etcd');
+    stage.etcdFault = undefined;
+    await stage.pass(START_MS);
+    expect(successor.unready).toBeUndefined();
+  },
+);
 
 test.each([
   ['etcd has no count', 3, () => stage.etcd.wipe(), 'TOPIC_INVALID', /has 5 partitions, .* set it to the number/],
