@@ -162,8 +162,11 @@ export class Worker implements AsyncDisposable {
 
   /** What needs an operator although all partitions of this worker are served; undefined for nothing. */
   get warning(): { readonly code: ErrorCode; readonly detail: string } | undefined {
-    const detail = this.#etcdWatch?.detail;
-    return this.#topics?.warning ?? (detail === undefined ? undefined : { code: 'ETCD_REFUSED', detail });
+    const [topics, detail] = [this.#topics?.warning, this.#etcdWatch?.detail];
+    if (detail === undefined) return topics;
+    return topics === undefined
+      ? { code: 'ETCD_REFUSED', detail }
+      : { code: topics.code, detail: `${topics.detail}; ${detail}` };
   }
 
   /** The worker's state for the metrics, whatever the gate says. */

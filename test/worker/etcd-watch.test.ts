@@ -102,3 +102,15 @@ test('a member that no longer answers is left out, and counts neither as alarmed
   expect(worker.vitals().etcd).toEqual({ databases: [], alarms: new Set() });
   expect(logged('etcd has no alarm, and its database is below three quarters of its quota')).toEqual([]);
 });
+
+test('a warning of the topics and one of etcd are shown together, with the code of the first', async () => {
+  const worker = stage.start();
+  await stage.pass(START_MS);
+  tell({ alarms: ['NOSPACE'] });
+  stage.kafka.cluster.growTopic(config.topics.requests, 5);
+  await stage.pass(LOOK_MS);
+  expect(worker.warning).toEqual({
+    code: 'TOPIC_INVALID',
+    detail: expect.stringMatching(/has 5 partitions.*; etcd's database has reached its quota/),
+  });
+});
