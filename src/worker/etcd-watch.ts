@@ -26,6 +26,8 @@ export class EtcdWatch implements Disposable {
   readonly #options: EtcdWatchOptions;
   readonly #looking: Disposable;
   #statuses: ReadonlyMap<string, EtcdStatus> = new Map();
+  /** The most members that have answered one look. */
+  #members = 0;
   /** What was logged last. */
   #reported = '';
 
@@ -63,10 +65,12 @@ export class EtcdWatch implements Disposable {
 
   async #look(): Promise<void> {
     this.#statuses = await this.#options.etcd.statuses();
+    this.#members = Math.max(this.#members, this.#statuses.size);
     const { detail } = this;
     const alarm = this.#alarms.join();
     const found = alarm === '' && detail !== undefined ? 'LARGE' : alarm;
-    if (this.#statuses.size === 0 || found === this.#reported) return;
+    const isUnknown = found === '' && this.#statuses.size < this.#members; // the silent one may be large
+    if (isUnknown || found === this.#reported) return;
     this.#reported = found;
     const { log } = this.#options;
     if (alarm !== '') log.error({ alarm, error: detail }, 'etcd has raised an alarm');

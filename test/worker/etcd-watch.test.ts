@@ -103,6 +103,20 @@ test('a member that no longer answers is left out, and counts neither as alarmed
   expect(logged('etcd has no alarm, and its database is below three quarters of its quota')).toEqual([]);
 });
 
+test('a large database is not reported as repaired while its member is silent', async () => {
+  const small = ['http://etcd-2:2379', status()] as const;
+  stage.etcdTells.statuses = new Map([['http://etcd:2379', status({ dbBytes: config.etcd.quotaBytes })], small]);
+  stage.start();
+  await stage.pass(START_MS);
+  stage.etcdTells.statuses = new Map([small]);
+  await stage.pass(2 * LOOK_MS);
+  const repaired = 'etcd has no alarm, and its database is below three quarters of its quota';
+  expect(logged(repaired)).toEqual([]);
+  stage.etcdTells.statuses = new Map([['http://etcd:2379', status()], small]);
+  await stage.pass(LOOK_MS);
+  expect(logged(repaired)).toHaveLength(1);
+});
+
 test('a warning of the topics and one of etcd are shown together, with the code of the first', async () => {
   const worker = stage.start();
   await stage.pass(START_MS);
