@@ -120,7 +120,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 4050,
+    lines: 4060,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],

@@ -164,9 +164,8 @@ export class Worker implements AsyncDisposable {
   get warning(): { readonly code: ErrorCode; readonly detail: string } | undefined {
     const [topics, detail] = [this.#topics?.warning, this.#etcdWatch?.detail];
     if (detail === undefined) return topics;
-    return topics === undefined
-      ? { code: 'ETCD_REFUSED', detail }
-      : { code: topics.code, detail: `${topics.detail}; ${detail}` };
+    if (topics === undefined) return { code: 'ETCD_REFUSED', detail };
+    return { code: topics.code, detail: `${topics.detail}; ${detail}` };
   }
 
   /** The worker's state for the metrics, whatever the gate says. */
