@@ -129,8 +129,9 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
     // A read-back may be a moment old: it may return an entry that was trimmed meanwhile.
     if (isGone(history, newest, entry.sent)) return false;
     if (request === undefined) return true;
-    // An entry that lost against the decision covers no copy.
-    const covers = (one: Entry) => one.requestOffset >= entry.requestOffset && sameRanges(one.batch, entry.batch);
+    // Neither an entry that lost against the decision nor one that the writer had not read covers a copy.
+    const covers = (one: Entry) =>
+      one.offset < end && one.requestOffset >= entry.requestOffset && sameRanges(one.batch, entry.batch);
     const isCopy = isFirstRecord(request) && !same.some(covers);
     return !isCopy && request.timestampMs - newest.appendedAtMs < RENEW_AFTER_MS;
   });

@@ -227,7 +227,7 @@ export const RULE_CASES: readonly RuleCase[] = [
       [`idalloc_broker_clock_lead_seconds{${AT},broker="1"}`]: '59x60',
       [`idalloc_broker_clock_lead_seconds{${AT},broker="2"}`]: '0x4 -61x60',
     },
-    silentAt: '4m',
+    silentAt: '3m',
     firesAt: '7m',
     labels: { ...WORKER, broker: '2' },
     summary: 'The clock of the broker 2 is 1m 1s off that of the worker a:9464 of idalloc.',
