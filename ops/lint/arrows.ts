@@ -74,7 +74,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/wire',
-    lines: 3550,
+    lines: 3560,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },

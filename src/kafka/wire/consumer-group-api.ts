@@ -1,23 +1,37 @@
-import type { BrokerResponse } from './api.ts';
-import type { DescribeGroupsResponse } from './group-apis.ts';
+import type { BrokerResponse, Result } from './api.ts';
 import { errorCodeOf } from './kafkajs-errors.ts';
 import { type Decoder, Encoder } from './kafkajs-modules.ts';
+
+/** What a coordinator reports of a group, by either protocol. */
+export interface GroupReport extends Result {
+  readonly groupId: string;
+  /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
+  readonly state: string;
+  /** The assigner; absent or empty while the members have not chosen one. */
+  readonly protocol?: string;
+  readonly members: readonly MemberReport[];
+}
+
+interface MemberReport {
+  readonly memberId: string;
+  readonly clientId: string;
+  readonly clientHost: string;
+  readonly assignment: Buffer;
+}
 
 /** Groups of Kafka's new protocol (KIP-848), which DescribeGroups does not show. kafkajs has no request of it. */
 export interface ConsumerGroupDescribeResponse extends BrokerResponse {
   readonly groups: readonly ModernGroup[];
 }
 
-type Group = DescribeGroupsResponse['groups'][number];
-
-interface ModernGroup extends Group {
+interface ModernGroup extends GroupReport {
   readonly members: readonly ModernMember[];
 }
 
-type ModernMember = Group['members'][number] & {
+interface ModernMember extends MemberReport {
   /** It takes part by the classic protocol, as workers do. */
   readonly isClassic: boolean;
-};
+}
 
 const CLASSIC = 0;
 const NO_TAGS = 0;

@@ -9,7 +9,12 @@ import {
   type Result,
   type TopicPartition,
 } from './api.ts';
-import { type ConsumerGroupDescribeResponse, decodeGroups, encodeGroups } from './consumer-group-api.ts';
+import {
+  type ConsumerGroupDescribeResponse,
+  decodeGroups,
+  encodeGroups,
+  type GroupReport,
+} from './consumer-group-api.ts';
 import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import type { Decoded } from './kafkajs-modules.ts';
@@ -92,19 +97,7 @@ export interface OffsetFetchResponse extends BrokerResponse {
 }
 
 export interface DescribeGroupsResponse extends BrokerResponse {
-  readonly groups: readonly (Result & {
-    readonly groupId: string;
-    /** Empty, Stable, PreparingRebalance, CompletingRebalance, Dead. */
-    readonly state: string;
-    /** The assigner; absent or empty while the members have not chosen one. */
-    readonly protocol?: string;
-    readonly members: readonly {
-      readonly memberId: string;
-      readonly clientId: string;
-      readonly clientHost: string;
-      readonly assignment: Buffer;
-    }[];
-  })[];
+  readonly groups: readonly GroupReport[];
 }
 
 /** As kafkajs decodes it. */
