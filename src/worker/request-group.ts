@@ -1,8 +1,8 @@
-import { hasLost, lastAnswered } from '../adapters/kafka/answered.ts';
+import { beginningOf } from '../adapters/kafka/answered.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Throttle } from '../async/throttle.ts';
-import { believable, type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
+import { type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
 import { describeError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
 import { Member } from '../kafka/loops/member.ts';
@@ -238,21 +238,17 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * Something that is not a worker has committed this offset, and requests below it may be unanswered. No ledger says what is
-   * answered of an added partition: all of it is forwarded again, and each home gives the same answers.
+   * Something that is not a worker has committed this offset. No ledger says what is answered of an added partition: all of it is
+   * forwarded again, and each home gives the same answers. Where it begins is committed, whether or not there are requests.
    */
   async #beginBefore(partition: number, offset: number): Promise<void> {
     const { cluster, runtime, log, config, metrics } = this.#options.context;
-    const [source, { signal }] = [{ cluster, runtime }, this.#ending];
-    const hasLedger = partition < this.#options.settings.partitions;
-    const answered = hasLedger ? await lastAnswered(source, config.topics.ledger, partition, signal) : undefined;
-    const place = { topic: config.topics.requests, partition };
-    const isLost = answered?.last !== undefined && (await hasLost(source, place, answered.last, signal));
+    const { requests: topic, ledger } = config.topics;
+    const place = { topic, partition, ledger: partition < this.#options.settings.partitions ? ledger : undefined };
+    const start = await beginningOf({ cluster, runtime }, place, offset, this.#ending.signal);
     if (!this.#assigned.has(partition) || this.#served.has(partition)) return;
-    // A log that has lost requests has new ones at their offsets: the session compares it, and finds where it goes on.
-    const start = isLost ? answered : believable(offset, answered);
     metrics.addForeignOffset();
-    const fields = { partition, offset, from: start?.next ?? 'the start of the log' };
+    const fields = { partition, offset, from: start.next };
     log.warn(fields, 'the committed offset is not from a worker: reading from what the ledger shows as answered');
     this.#serve(partition, start, { next: offset, small: offset });
   }

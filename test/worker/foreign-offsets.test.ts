@@ -104,7 +104,15 @@ test('an offset that was moved into a topic of which nothing is answered is not 
     moveTo(4);
   });
   expect(replies(waiting)).toEqual([1, 1, 1, 1]);
-  expect(warnings()).toMatchObject([{ offset: 4, from: 'the start of the log' }]);
+  expect(warnings()).toMatchObject([{ offset: 4, from: 0 }]);
+});
+
+test('an offset that was moved in an idle partition is set right at once, so that the next owner believes it', async () => {
+  await started();
+  await meanwhile(() => moveTo(0));
+  expect(warnings()).toMatchObject([{ offset: 0, from: 0 }]);
+  await meanwhile(() => {});
+  expect(warnings(), 'after another start').toHaveLength(1);
 });
 
 test('an offset that was moved in an added partition, which has no ledger, is not believed either', async () => {

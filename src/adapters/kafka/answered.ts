@@ -1,5 +1,6 @@
 import {
   ANSWERED_HEADER,
+  believable,
   type CommittedPosition,
   decodeAnswered,
   type LastRead,
@@ -7,7 +8,7 @@ import {
 } from '../../codec/request-position.ts';
 import { boundsOf } from '../../kafka/loops/leader-calls.ts';
 import { CALL_TIMEOUT_MS } from './brokers.ts';
-import { ISOLATION, type Source, wholePartition } from './topics/offsets.ts';
+import { ISOLATION, type Source, type Span, wholePartition } from './topics/offsets.ts';
 import { readSpans, type TopicRecord } from './topics/spans.ts';
 
 /**
@@ -19,11 +20,37 @@ const LOOKS = [
   [1_000, 20_000],
 ] as const;
 
+/** A partition of the request topic, and the topic that has its decisions; undefined for an added partition, which has none. */
+interface RequestPlace {
+  readonly topic: string;
+  readonly partition: number;
+  readonly ledger: string | undefined;
+}
+
 /**
- * What workers had answered of a request partition at the last append to its ledger partition; undefined if the end of that
- * says nothing. Rejects with a KafkaError, or as readSpans does.
+ * Where to begin in a request partition whose committed offset is not a worker's, and requests below it may be unanswered: at what
+ * the ledger shows as answered, at a lower offset that was set, or at the start of the log where nothing shows what is answered.
+ * A log that has lost requests has new ones at their offsets: then it is the ledger's position, which the session compares with the
+ * log. Rejects with a KafkaError, or as readSpans does.
  */
-export async function lastAnswered(
+export async function beginningOf(
+  source: Source,
+  { topic, partition, ledger }: RequestPlace,
+  offset: number,
+  signal: AbortSignal,
+): Promise<CommittedPosition> {
+  const answered = ledger === undefined ? undefined : await lastAnswered(source, ledger, partition, signal);
+  const { from, to } = await wholePartition(source, topic, partition);
+  if (answered?.last !== undefined && answered.last.offset >= from) {
+    const { last } = answered;
+    const span = { topic, partition, from: last.offset, to: Math.min(to, last.offset + 1) };
+    if (!(await has(source, span, last, signal))) return answered;
+  }
+  return believable(offset, answered) ?? { next: from, small: from };
+}
+
+/** What workers had answered at the last append to a ledger partition; undefined if the end of that says nothing. */
+async function lastAnswered(
   source: Source,
   topic: string,
   partition: number,
@@ -47,20 +74,13 @@ export async function lastAnswered(
   return found;
 }
 
-/** Whether a request partition no longer has a record that was read; false if it has expired. Rejects as readSpans does. */
-export async function hasLost(
-  source: Source,
-  place: { readonly topic: string; readonly partition: number },
-  { offset, digest }: LastRead,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const { from, to } = await wholePartition(source, place.topic, place.partition);
-  if (offset < from) return false;
+/** Whether the only record of the span is one that was read; false if the span is empty. */
+async function has(source: Source, span: Span, { digest }: LastRead, signal: AbortSignal): Promise<boolean> {
   let isThere = false;
   const take = (record: TopicRecord) => {
     isThere = readOf(record).digest === digest;
     return true;
   };
-  await readSpans(source, [{ ...place, from: offset, to: Math.min(to, offset + 1) }], { signal, take });
-  return !isThere;
+  await readSpans(source, [span], { signal, take });
+  return isThere;
 }
