@@ -144,8 +144,9 @@ async function decideDue(
 }
 
 function overtaken(partition: number, due: readonly Due[]): IdallocError {
-  const names = [...new Set(due.map(({ accepted }) => accepted.request.sequence))].join(', ');
-  const message = `other appends to ledger partition ${partition} came before each of ${MAX_DRAFTS} appends of numbers of ${names}: they are drafted again; two workers may both serve the partition for a moment`;
+  const names = new Set(due.flatMap(({ accepted }) => accepted.request.sequence ?? []));
+  const what = names.size > 0 ? ` of numbers of ${[...names].join(', ')}` : '';
+  const message = `other appends to ledger partition ${partition} came before each of ${MAX_DRAFTS} appends${what}: they are drafted again; two workers may both serve the partition for a moment`;
   return new IdallocError('OVERTAKEN', message);
 }
 
