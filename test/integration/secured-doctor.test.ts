@@ -47,6 +47,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(named('rights')).toMatchObject([
       { state: 'warn', detail: expect.stringContaining("can't be known"), fix: expect.stringContaining('login') },
     ]);
+    expect(named('etcd writes')).toMatchObject([{ state: 'warn', fix: expect.stringContaining('login') }]);
   });
 
   test("doctor compares the clock of an etcd behind a private CA and mutual TLS with this machine's", async () => {

@@ -60,6 +60,11 @@ export function isRefusal(error: unknown): boolean {
   return isFinal(error) || isLoginRefused(error) || (error instanceof Error && OVERLOADED.test(error.message));
 }
 
+/** Whether a call failed because the login lacks a right. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && error.cause instanceof EtcdPermissionDeniedError;
+}
+
 /** How an operator fixes an error that retries do not; undefined for a transient one. */
 export function remedyOf(error: unknown): string | undefined {
   if (isLoginRefused(error)) return 'check ETCD_USERNAME and ETCD_PASSWORD';

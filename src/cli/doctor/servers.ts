@@ -1,3 +1,4 @@
+import { isDenied } from '../../adapters/etcd/refusal.ts';
 import { etcdStatus } from '../../adapters/etcd/status.ts';
 import { committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
 import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
@@ -25,6 +26,7 @@ import {
   judgeTopicReport,
   ok,
   unreachableServer,
+  warn,
 } from './checks.ts';
 import { checkClock } from './clock.ts';
 import { judgeGroup } from './group.ts';
@@ -162,6 +164,10 @@ async function checkWrites(etcd: EtcdPort, config: Config): Promise<Check> {
     await etcd.transact([{ key: keys.descriptor, modRevision: NO_REVISION }], puts);
     return ok('etcd writes', `a worker may write below ${keys.root}`);
   } catch (error) {
+    if (isDenied(error)) {
+      const unknown = "whether etcd takes writes can't be known: this login may not write";
+      return warn('etcd writes', unknown, "run doctor with the workers' login");
+    }
     return fault('etcd writes', describeError(error), 'see the message; no worker gets a reservation in this state');
   }
 }
