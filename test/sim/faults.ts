@@ -28,6 +28,8 @@ const AGING_MS = 1_000;
 const LOST_TAIL_MS = 6_000;
 /** How often a worker is cut off from one broker in that scenario, and for how long at most. */
 const CUT_OFF_MS = 5_000;
+/** How often a machine goes to sleep in that scenario. */
+const SLEEPS_MS = 3_000;
 /** How often an operator changes a sequence. */
 const REDEFINE_MS = 6_000;
 const LONG_CUT_MS = 60_000;
@@ -112,6 +114,7 @@ export class Faults implements Disposable {
       const hosts = () => this.#slots.flatMap(({ host }) => host ?? []);
       this.#fullEtcd = new FullEtcd(place, { hosts, killOne: () => this.#crash(rng.pick(slots)) });
     }
+    if (place.scenario === 'asleep') this.#repeat(SLEEPS_MS, () => this.#sleepAtRenewal(rng.pick(slots)));
     if (place.scenario === 'cut-off') this.#repeat(CUT_OFF_MS, () => this.#cutOff());
     if (!isCalm(place.scenario)) this.#changeWeather();
     if (place.scenario === 'lost-requests') {
@@ -287,12 +290,12 @@ export class Faults implements Disposable {
     machine.disk.damage();
   }
 
-  #freeze({ host, machine }: Slot): void {
+  #freeze({ host, machine }: Slot, isAsleep?: boolean): void {
     const { world } = this.#place;
     if (host === undefined || !host.process.running) return;
     const { process } = host;
     const forMs = world.rng.chance(0.5) ? world.rng.between(5, 3_000) : world.rng.between(3_000, 25_000);
-    const asleep = world.rng.chance(0.3);
+    const asleep = isAsleep ?? world.rng.chance(0.3);
     world.note(() => `${process.name} freezes for ${forMs.toFixed(0)} ms${asleep ? ', its monotonic clock too' : ''}`);
     process.freeze();
     const sinceMs = world.nowMs;
@@ -302,6 +305,16 @@ export class Faults implements Disposable {
       world.note(() => `${process.name} resumes`);
       process.thaw();
     });
+  }
+
+  /** The machine sleeps when the next heartbeat of its worker was sent, and wakes with the answer. */
+  #sleepAtRenewal(slot: Slot): void {
+    const { host } = slot;
+    if (host === undefined) return;
+    host.onRenewing = () => {
+      host.onRenewing = undefined;
+      this.#place.world.after(1, () => this.#freeze(slot, true));
+    };
   }
 
   /** One at a time, so that others reach the broker. */

@@ -36,6 +36,8 @@ const ENDS = new Set(['INSTANCE_FENCED', 'INDEX_UNUSABLE']);
 /** One process that runs the real worker over simulated servers. */
 export class Host {
   readonly process: Process;
+  /** Called when it sends a heartbeat, or requests a lease. */
+  onRenewing: (() => void) | undefined;
   readonly worker: Worker;
   readonly #place: Place;
   readonly #machine: Machine;
@@ -105,7 +107,10 @@ export class Host {
 
   #etcd(): ClosableEtcd {
     const { store } = this.#place;
-    const port = store.port(this.process, () => this.#probe.renewing(this.#machine.read().mono));
+    const port = store.port(this.process, () => {
+      this.onRenewing?.();
+      return this.#probe.renewing(this.#machine.read().mono);
+    });
     return { ...port, lastError: undefined, statuses: async () => new Map(), close: () => {} };
   }
 

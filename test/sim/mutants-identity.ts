@@ -186,7 +186,7 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a heartbeat from before a pause counts',
-    firstSeed: 886,
+    scenario: 'asleep',
     patches: [
       patch(
         'src/identity/identity.ts',

@@ -16,6 +16,7 @@ export const SCENARIOS = {
   'cut-off': 'one worker at a time is cut off from one broker, without other faults',
   clocks: 'wall clocks step by small amounts, just before requests arrive',
   mixed: 'workers have different configurations, and race for the namespace',
+  asleep: 'machines sleep while answers to their heartbeats are on the way, without other faults',
   'full-etcd': 'etcd refuses writes for a while, as at its quota, without other faults',
   growth: 'a second pair of topics takes over from the first, in one namespace',
 } as const;
@@ -38,6 +39,7 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['cut-off', 0.04],
   ['overtaken-witness', 0.03],
   ['full-etcd', 0.03],
+  ['asleep', 0.02],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -54,6 +56,7 @@ export function isScenario(name: string): name is Scenario {
 }
 
 const AIMED: ReadonlySet<Scenario> = new Set(['late-witness', 'lost-claim', 'clocks', 'lost-tail', 'lost-requests']);
+const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd']);
 const LOSING: ReadonlySet<Scenario> = new Set(['etcd-loss', 'late-witness', 'slow-readers', 'lost-claim']);
 
 export function losesEtcd(scenario: Scenario | undefined): boolean {
@@ -72,7 +75,7 @@ export function isAimed(scenario: Scenario | undefined): boolean {
 
 /** Whether it has its own faults only. */
 export function isCalm(scenario: Scenario | undefined): boolean {
-  return scenario === 'take-over' || scenario === 'cut-off' || scenario === 'full-etcd';
+  return scenario !== undefined && CALM.has(scenario);
 }
 
 /** The share of simulations with one worker: no other worker's entries reveal what it missed. */
