@@ -6,9 +6,11 @@ import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { type Witness, WitnessTable } from '../../src/codec/witness.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
 import { presetLayout } from '../../src/core/presets.ts';
+import { unlessInvalid } from '../../src/errors.ts';
 import { type NamespaceKeys, namespaceKeys } from '../../src/identity/keys.ts';
 import type { KeyValue } from '../../src/identity/ports.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
@@ -245,11 +247,15 @@ export class Realm implements AsyncDisposable {
     return spans.reduce((sum, { to }) => sum + to, 0);
   }
 
-  /** The number of entries in the ledger; markers, which have no key, don't count. */
+  /** The number of different batches in the ledger: an entry that repeats one, as that of a copy does, doesn't count. */
   async decisions(ledger: Followed): Promise<number> {
     const records = await this.records(this.ledgerTopic);
     await ledger.until('all records', (seen) => seen.length >= records);
-    return ledger.seen.filter(({ message }) => message.key !== null).length;
+    const batches = ledger.seen.flatMap(({ message: { key, value } }) => {
+      const entry = value === null ? undefined : unlessInvalid(() => decodeLedgerEntry(value));
+      return entry?.kind === 'batch' ? [`${key?.toString('hex')} ${entry.batch.ranges[0]?.first}`] : [];
+    });
+    return new Set(batches).size;
   }
 
   /** All witnesses in the topic, including those that a later one replaced. */
