@@ -262,9 +262,12 @@ export class Realm implements AsyncDisposable {
   async withWitness(): Promise<readonly Witness[]> {
     this.#witnesses ??= this.follow(this.witnessTopic);
     const records = await this.records(this.witnessTopic);
-    const { seen } = await this.#witnesses;
+    const followed = await this.#witnesses;
+    await followed.until('the last witness', (seen) => (seen.at(-1)?.offset ?? -1) >= records - 1); // compaction leaves that one
     const table = new WitnessTable(this.datacenterId);
-    for (const { message } of seen.slice(0, records)) table.apply(message.key, message.value, message.headers ?? {});
+    for (const { message, offset } of followed.seen) {
+      if (offset < records) table.apply(message.key, message.value, message.headers ?? {});
+    }
     return table.view().witnesses;
   }
 
