@@ -21,7 +21,7 @@ export const ERRORS = {
   UNKNOWN_SEQUENCE: { retryable: false, deadLetter: false },
   SEQUENCE_CLOSED: { retryable: false, deadLetter: false },
   SEQUENCE_EXHAUSTED: { retryable: false, deadLetter: false },
-  SEQUENCE_FORGOTTEN: { retryable: false, deadLetter: false },
+  SEQUENCE_STOPPED: { retryable: false, deadLetter: false },
   OVERTAKEN: { retryable: true, deadLetter: false },
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },

@@ -49,14 +49,14 @@ export function doubtOf(index: Rows, partition: number, { request }: Accepted): 
   const floor = sequence === undefined ? undefined : index.sequence(partition, sequence)?.floor;
   if (floor === undefined) return undefined;
   const message = `the ledger has lost entries of the sequence ${sequence}, of which numbers up to ${floor - 1} may have been given out: an operator continues it with 'idalloc sequence restart ${sequence} --at ${floor}', or a higher number`;
-  return { kind: 'refused', code: 'SEQUENCE_FORGOTTEN', message };
+  return { kind: 'refused', code: 'SEQUENCE_STOPPED', message };
 }
 
 /** The refusals that last until a statement. A closed sequence stays closed. */
 const REVOCABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'UNKNOWN_SEQUENCE',
   'SEQUENCE_EXHAUSTED',
-  'SEQUENCE_FORGOTTEN',
+  'SEQUENCE_STOPPED',
 ]);
 
 /** Whether a decision is a refusal that a statement of the sequence ends: one that the index has not read yet may have done so. */

@@ -116,7 +116,7 @@ describe('numbers of a sequence', () => {
     ['QUOTA_EXCEEDED', 429, '1'],
     ['REFUSED', 502, undefined],
     ['MALFORMED_REPLY', 502, undefined],
-    ['SEQUENCE_FORGOTTEN', 503, '60'],
+    ['SEQUENCE_STOPPED', 503, '60'],
     ['OVERTAKEN', 503, '1'],
     ['KAFKA_UNAVAILABLE', 503, '5'],
     ['OVERLOADED', 503, '5'],

@@ -167,8 +167,8 @@ test('after a lost tail nothing of the sequence is answered until the command of
   const after = realm.worker(kept);
   await after.line(({ msg }) => msg === 'restoring a ledger partition from the log');
   const refusal = take('c');
-  await expect(refusal).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
-  await expect(take('a', 3)).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
+  await expect(refusal).rejects.toMatchObject({ code: 'SEQUENCE_STOPPED' });
+  await expect(take('a', 3)).rejects.toMatchObject({ code: 'SEQUENCE_STOPPED' });
   const remedy = await remedyIn(refusal);
   expect(remedy).toEqual(['sequence', 'restart', 'invoices', '--at', '6']);
   expect(await startIdalloc(remedy, realm.env).ended).toMatchObject({ code: 0 });
@@ -178,7 +178,7 @@ test('after a lost tail nothing of the sequence is answered until the command of
 
   await realm.recreate(realm.ledgerTopic);
   realm.worker(kept);
-  await expect(take('d')).rejects.toMatchObject({ code: 'SEQUENCE_FORGOTTEN' });
+  await expect(take('d')).rejects.toMatchObject({ code: 'SEQUENCE_STOPPED' });
   expect(await command('restart', 'invoices', '--at', '7')).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('sequence create invoices --again --start 7'),

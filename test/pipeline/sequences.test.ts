@@ -295,7 +295,7 @@ describe('a sequence whose log lost entries', () => {
     worker.copy.invalidate('the log is shorter');
     worker.catchUp();
     await worker.serve([wanted(0, 'a', 3), request(1, 'x')]);
-    expect(gists(worker).slice(1)).toEqual(['SEQUENCE_FORGOTTEN', '0+1']);
+    expect(gists(worker).slice(1)).toEqual(['SEQUENCE_STOPPED', '0+1']);
     expect(worker.replies()[1]).toMatchObject({
       error: { message: expect.stringContaining('restart invoices --at 4') },
     });

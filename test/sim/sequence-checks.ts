@@ -147,7 +147,7 @@ function wrongAnswer(
     SEQUENCE_EXHAUSTED: () => history.numbers.some(({ sequence }) => sequence === request.sequence),
     // A copy that retention overtook knows no statement until one is written again.
     UNKNOWN_SEQUENCE: () => wasTrimmed || pairAt(request.partition) !== FIRST,
-    SEQUENCE_FORGOTTEN: () => wasTrimmed,
+    SEQUENCE_STOPPED: () => wasTrimmed,
   };
   return isDue[code]?.() === true ? undefined : `${code} without need`;
 }

@@ -115,7 +115,7 @@ export function tallyOf(history: History): Tally {
     requestTruncations: history.requestLosses.length,
     numbered: replies.filter(({ reply }) => 'numbers' in reply).length,
     voids: history.numbers.filter(({ at, offset }) => at !== offset && at !== RENEWAL).length,
-    inDoubt: codes.filter((code) => code === 'SEQUENCE_FORGOTTEN').length,
+    inDoubt: codes.filter((code) => code === 'SEQUENCE_STOPPED').length,
     dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
     triedAgain: triedAgainIn(history),
     renewals,

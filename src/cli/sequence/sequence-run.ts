@@ -46,7 +46,7 @@ interface SequenceView extends Statement {
   readonly sequence: string;
   readonly partition: number;
   readonly stated_at: string;
-  /** Set while workers answer SEQUENCE_FORGOTTEN: the lowest number at which it may go on. */
+  /** Set while workers answer SEQUENCE_STOPPED: the lowest number at which it may go on. */
   readonly forgotten_below?: number | undefined;
 }
 

@@ -24,7 +24,7 @@ Examples:
 
 const CREATE_HELP = `
 A name is created once: etcd remembers it, for longer than the ledger does. --again creates it although etcd remembers it, for
-SEQUENCE_FORGOTTEN or UNKNOWN_SEQUENCE after everything was lost; then --start must be above every number that was received.
+UNKNOWN_SEQUENCE after everything was lost; then --start must be above every number that was received.
 
 Examples:
   idalloc sequence create tickets
@@ -34,7 +34,7 @@ Examples:
 const LIST_HELP = `
 Workers state each sequence that they serve again when a quarter of LEDGER_RETENTION_MS has passed. So only that much of each partition is
 read, and some hours; all of it where no worker has run for two hours. --all always reads all: it also lists sequences that no worker
-answers for, after SEQUENCE_FORGOTTEN, and those of workers with a longer LEDGER_RETENTION_MS than this command and the topic.
+answers for, and those of workers with a longer LEDGER_RETENTION_MS than this command and the topic.
 
 Examples:
   idalloc sequence list
@@ -47,7 +47,7 @@ Examples:
   idalloc sequence show invoices/2027 --json`;
 
 const RESTART_HELP = `
-The numbers that are left out are a gap on purpose. It also ends SEQUENCE_FORGOTTEN, with the number in its message or above.
+The numbers that are left out are a gap on purpose.
 
 Examples:
   idalloc sequence restart invoices/2027 --at 5000`;

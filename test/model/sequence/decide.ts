@@ -10,7 +10,7 @@ export const REFUSALS = [
   'UNKNOWN_SEQUENCE',
   'SEQUENCE_CLOSED',
   'SEQUENCE_EXHAUSTED',
-  'SEQUENCE_FORGOTTEN',
+  'SEQUENCE_STOPPED',
 ] as const;
 export type Refusal = (typeof REFUSALS)[number];
 
@@ -25,7 +25,7 @@ export function isReady({ horizon }: Index): boolean {
 export function judge(rule: Rule, world: World, state: State, index: Index, request: number): Verdict {
   const { sequence, count, isLater } = at(world.requests, request);
   const row = sequence === NONE ? undefined : at(index.rows, sequence);
-  if (row?.isDoubted === true) return 'SEQUENCE_FORGOTTEN';
+  if (row?.isDoubted === true) return 'SEQUENCE_STOPPED';
   const found = lookUp(rule, world, index, state, request);
   if (found >= 0) return found;
   const isOld = found === UNKNOWN || (isLater ? index.origin > 0 : request <= index.horizon);

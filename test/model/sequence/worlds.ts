@@ -67,11 +67,11 @@ export const QUICK: readonly Example[] = [
   example('what one owner refused', { ...SINGLES, workers: 1, hasRefusals: true, losesIndexes: true, entries: 4 }, [
     'void',
   ]),
-  answered('a log that loses its tail', { ...SINGLES, workers: 1, tailLosses: 1 }, ['SEQUENCE_FORGOTTEN']),
+  answered('a log that loses its tail', { ...SINGLES, workers: 1, tailLosses: 1 }, ['SEQUENCE_STOPPED']),
   example(
     'an order that knows nothing',
     { ...ONE_OWNER, losesIndexes: false, isStated: false, orders: ['create unaware'] },
-    ['SEQUENCE_FORGOTTEN'],
+    ['SEQUENCE_STOPPED'],
   ),
   example('windows of time', { ...SINGLES, workers: 1, hasWindows: true }, ['void']),
 ];
@@ -112,7 +112,7 @@ export const DEEP: readonly Example[] = [
   example(
     'a log that loses its tail, more records',
     { requests: REQUESTS.three, workers: 1, tailLosses: 1, entries: 5 },
-    ['SEQUENCE_FORGOTTEN'],
+    ['SEQUENCE_STOPPED'],
   ),
   example('windows of time, two owners, trimmed', { ...TRIM, requests: REQUESTS.one, hasWindows: true, entries: 4 }, [
     'void',
