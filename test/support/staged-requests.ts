@@ -5,9 +5,20 @@ import { bulkOf } from '../../src/kafka/records/record.ts';
 import { recordsOf } from './fake-kafka/batches.ts';
 import { idFor } from './home.ts';
 import { batchOf, CODEC } from './record-bytes.ts';
-import { config, type WorkerStage } from './worker-stage.ts';
+import { config, WorkerStage } from './worker-stage.ts';
 
 const REPLIES = 'id.replies.test';
+/** Longer than a worker takes until it serves. */
+const START_MS = 10_000;
+
+/** A stage with one worker, which serves all partitions. */
+export async function servedRequests(): Promise<{ readonly stage: WorkerStage; readonly asked: StagedRequests }> {
+  const stage = new WorkerStage();
+  const asked = new StagedRequests(stage);
+  stage.start();
+  await stage.pass(START_MS);
+  return { stage, asked };
+}
 
 /** Requests to partition 0 of a stage, and the replies to them. */
 export class StagedRequests {
@@ -41,6 +52,16 @@ export class StagedRequests {
     const partitions = this.#stage.kafka.cluster.topics.get(REPLIES)?.partitions ?? [];
     const records = partitions.flatMap(({ log }) => log.batches().flatMap(recordsOf));
     return records.filter(({ key }) => String(key) === id).map(({ value }) => decodeIdReply(value as Buffer));
+  }
+
+  /** How many replies each of these correlation IDs got. */
+  counts(ids: readonly string[]): number[] {
+    return ids.map((id) => this.repliesTo(id).length);
+  }
+
+  /** The offset that the group has committed for partition 0. */
+  get committed(): number | undefined {
+    return this.#stage.kafka.cluster.groups.committed(config.groupId, config.topics.requests, 0);
   }
 }
 

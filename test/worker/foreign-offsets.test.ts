@@ -1,8 +1,8 @@
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ANSWERED_HEADER, decodeAnswered } from '../../src/codec/request-position.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
-import { idsOf, StagedRequests } from '../support/staged-requests.ts';
-import { config, WorkerStage } from '../support/worker-stage.ts';
+import { idsOf, type StagedRequests, servedRequests } from '../support/staged-requests.ts';
+import { config, type WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
 /** Longer than a commit takes, and the read of the ledger that precedes it. */
@@ -15,18 +15,15 @@ const LARGE = 6_000;
 let stage: WorkerStage;
 let asked: StagedRequests;
 
+beforeEach(async () => {
+  ({ stage, asked } = await servedRequests());
+});
+
 afterEach(() => stage.stop());
 
-async function started(): Promise<void> {
-  stage = new WorkerStage();
-  asked = new StagedRequests(stage);
-  stage.start();
-  await stage.pass(START_MS);
-}
-
 const ask = (ids: readonly string[]) => asked.send(ids);
-const replies = (ids: readonly string[]) => ids.map((id) => asked.repliesTo(id).length);
-const committed = () => stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+const replies = (ids: readonly string[]) => asked.counts(ids);
+const committed = () => asked.committed;
 const warnings = () => stage.lines.filter(({ msg }) => msg.startsWith('the committed offset is not from a worker'));
 
 /** Sets the group's offset as other tools do; undefined for none. */
@@ -41,7 +38,6 @@ async function meanwhile(happen: () => void): Promise<void> {
 }
 
 test('an offset that was moved past waiting requests is not believed: they are answered, and the offset is set right', async () => {
-  await started();
   const [old, waiting] = [idsOf('old', 4), idsOf('waiting', 6)];
   ask(old);
   await stage.pass(SETTLED_MS);
@@ -55,7 +51,6 @@ test('an offset that was moved past waiting requests is not believed: they are a
 });
 
 test('what the ledger shows as answered is not read again', async () => {
-  await started();
   const [early, late, waiting] = [idsOf('early', 4), idsOf('late', 1), idsOf('waiting', 1)];
   ask(early);
   await stage.pass(SETTLED_MS);
@@ -72,7 +67,6 @@ test('what the ledger shows as answered is not read again', async () => {
 });
 
 test('an offset that was moved past large requests that wait is not believed', async () => {
-  await started();
   ask(idsOf('old', 1));
   await stage.pass(SETTLED_MS);
   const [large, small] = [idsOf('large', 3), idsOf('small', 3)];
@@ -85,7 +79,6 @@ test('an offset that was moved past large requests that wait is not believed', a
 });
 
 test('an offset that was moved back is believed: what is read again gets the same replies, and nothing else is read', async () => {
-  await started();
   const old = idsOf('old', 4);
   ask(old);
   await stage.pass(SETTLED_MS);
@@ -97,7 +90,6 @@ test('an offset that was moved back is believed: what is read again gets the sam
 });
 
 test('an offset that was moved into a topic of which nothing is answered is not believed: all of it is read', async () => {
-  await started();
   const waiting = idsOf('waiting', 4);
   await meanwhile(() => {
     ask(waiting);
@@ -108,7 +100,6 @@ test('an offset that was moved into a topic of which nothing is answered is not 
 });
 
 test('an offset that was moved in an idle partition is set right at once, so that the next owner believes it', async () => {
-  await started();
   await meanwhile(() => moveTo(0));
   expect(warnings()).toMatchObject([{ offset: 0, from: 0 }]);
   await meanwhile(() => {});
@@ -116,7 +107,6 @@ test('an offset that was moved in an idle partition is set right at once, so tha
 });
 
 test('an offset that was moved in an added partition, which has no ledger, is not believed either', async () => {
-  await started();
   const added = config.topics.requestPartitions;
   const waiting = idsOf('waiting', 3);
   await meanwhile(() => {
@@ -129,7 +119,6 @@ test('an offset that was moved in an added partition, which has no ledger, is no
 });
 
 test('an offset in a log that has lost its tail since is not believed', async () => {
-  await started();
   ask(idsOf('old', 5));
   await stage.pass(SETTLED_MS);
   ask(idsOf('more', 5));
@@ -145,7 +134,6 @@ test('an offset in a log that has lost its tail since is not believed', async ()
 });
 
 test("a worker's own offset, and none at all, cause no warning", async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(SETTLED_MS);
   await meanwhile(() => {});
@@ -154,7 +142,6 @@ test("a worker's own offset, and none at all, cause no warning", async () => {
 });
 
 test('the first entry of each append says what was answered before it', async () => {
-  await started();
   for (const name of ['a', 'b', 'c']) {
     ask(idsOf(name, 2));
     await stage.pass(SETTLED_MS);

@@ -1,7 +1,7 @@
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { LARGE_AT_ONCE } from '../../src/pipeline/part.ts';
-import { idsOf, StagedRequests } from '../support/staged-requests.ts';
-import { config, WorkerStage } from '../support/worker-stage.ts';
+import { idsOf, type StagedRequests, servedRequests } from '../support/staged-requests.ts';
+import { config, type WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
 const LARGE = 10_000;
@@ -12,21 +12,17 @@ const { requests } = config.topics;
 let stage: WorkerStage;
 let asked: StagedRequests;
 
+beforeEach(async () => {
+  ({ stage, asked } = await servedRequests());
+});
+
 afterEach(() => stage.stop());
 
-async function started(): Promise<void> {
-  stage = new WorkerStage();
-  asked = new StagedRequests(stage);
-  stage.start();
-  await stage.pass(START_MS);
-}
-
-const replies = (ids: readonly string[]) => ids.map((id) => asked.repliesTo(id).length);
+const replies = (ids: readonly string[]) => asked.counts(ids);
 const all = (ids: readonly string[], count: number) => ids.map(() => count);
-const committed = () => stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+const committed = () => asked.committed;
 
 test('more large requests than fit into memory are answered once each, and small ones do not wait for them', async () => {
-  await started();
   const [large, small] = [idsOf('large', MANY), idsOf('small', 10)];
   asked.send(large, LARGE);
   asked.send(small);
@@ -45,7 +41,6 @@ test('more large requests than fit into memory are answered once each, and small
 });
 
 test('requests of a dense batch are answered once each, after small ones behind them, and also by a worker that starts again', async () => {
-  await started();
   const dense = idsOf('dense', 1_200);
   const [before, after, late] = [idsOf('before', 5), idsOf('after', 5), idsOf('late', 5)];
   asked.send(before);
@@ -66,7 +61,6 @@ test('requests of a dense batch are answered once each, after small ones behind 
 });
 
 test('a worker that answered a dense batch last continues behind it after an interruption, and reports no loss', async () => {
-  await started();
   const dense = idsOf('dense', 600);
   asked.sendDense(dense);
   await stage.pass(20_000);
@@ -81,7 +75,6 @@ test('a worker that answered a dense batch last continues behind it after an int
 });
 
 test('a worker that starts again answers no small request again, and every large one', async () => {
-  await started();
   const [large, small] = [idsOf('large', 400), idsOf('small', 50)];
   asked.send(large, LARGE);
   asked.send(small);

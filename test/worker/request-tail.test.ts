@@ -1,6 +1,6 @@
-import { afterEach, expect, test } from 'vitest';
-import { idsOf, StagedRequests } from '../support/staged-requests.ts';
-import { config, WorkerStage } from '../support/worker-stage.ts';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { idsOf, type StagedRequests, servedRequests } from '../support/staged-requests.ts';
+import { config, type WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
 const CONFIRMED_MS = 15_000;
@@ -10,6 +10,10 @@ const { requests } = config.topics;
 
 let stage: WorkerStage;
 let asked: StagedRequests;
+
+beforeEach(async () => {
+  ({ stage, asked } = await servedRequests());
+});
 
 afterEach(() => stage.stop());
 
@@ -31,15 +35,7 @@ function regrown(fresh: number): readonly string[] {
   return ids;
 }
 
-async function started(): Promise<void> {
-  stage = new WorkerStage();
-  asked = new StagedRequests(stage);
-  stage.start();
-  await stage.pass(START_MS);
-}
-
 test('after the request topic has lost its tail, requests at reused offsets get replies, old ones are not read again, and the loss is logged', async () => {
-  await started();
   const old = idsOf('old', 4);
   ask(old);
   await stage.pass(120_000);
@@ -57,11 +53,10 @@ test('after the request topic has lost its tail, requests at reused offsets get 
   expect(stage.lines.filter(({ msg }) => /has lost records/.test(msg))).toMatchObject([
     { partition: 0, position: 8, logStart: 0, end: 6, from: 4 },
   ]);
-  expect(stage.kafka.cluster.groups.committed(config.groupId, requests, 0)).toBe(log().end);
+  expect(asked.committed).toBe(log().end);
 });
 
 test('requests are answered even if the log is as long again moments after its loss was seen', async () => {
-  await started();
   const old = idsOf('old', 4);
   ask(old);
   await stage.pass(3_000);
@@ -69,7 +64,7 @@ test('requests are answered even if the log is as long again moments after its l
   await stage.pass(3_000);
   stage.kafka.cluster.truncate(requests, 0, 4);
   await stage.pass(3_000);
-  const committed = stage.kafka.cluster.groups.committed(config.groupId, requests, 0);
+  const { committed } = asked;
   expect(committed, 'the next owner begins within the log').toBeLessThanOrEqual(4);
   const fresh = idsOf('fresh', 4);
   ask(fresh);
@@ -79,11 +74,10 @@ test('requests are answered even if the log is as long again moments after its l
 });
 
 test('the offset after a lost tail is committed once the coordinator accepts it, even if nothing can be answered meanwhile', async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(3_000);
   const { cluster } = stage.kafka;
-  const committed = () => cluster.groups.committed(config.groupId, requests, 0);
+  const committed = () => asked.committed;
   expect(committed()).toBe(4);
   cluster.refuses = (call) => (call === 'offsetCommit' ? 'GROUP_LOAD_IN_PROGRESS' : undefined);
   cluster.truncate(requests, 0, 2); // the ledger knows more: nothing is decided until the log is longer
@@ -95,7 +89,6 @@ test('the offset after a lost tail is committed once the coordinator accepts it,
 });
 
 test('requests are answered even if the log is as long again before its loss could be seen', async () => {
-  await started();
   const old = idsOf('old', 4);
   ask(old);
   await stage.pass(120_000);
@@ -113,7 +106,6 @@ test('requests are answered even if the log is as long again before its loss cou
 });
 
 test('requests are answered even if the log is as long again at once, and no fetch has failed', async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(120_000);
   ask(idsOf('last', 4));
@@ -125,7 +117,6 @@ test('requests are answered even if the log is as long again at once, and no fet
 });
 
 test('requests are answered even if the tail was lost while it was being answered', async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(3_000);
   stage.kafka.network.script = (call, way) => (call === 'produce' && way === 'back' ? 3_000 : undefined);
@@ -144,7 +135,6 @@ test('requests are answered even if the tail was lost while it was being answere
 });
 
 test('after an interruption without a loss nothing is answered again', async () => {
-  await started();
   const old = idsOf('old', 4);
   ask(old);
   await stage.pass(3_000);
@@ -159,7 +149,6 @@ test('after an interruption without a loss nothing is answered again', async () 
 });
 
 test('a worker that starts after the log was lost and is as long again serves what is new', async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(120_000);
   ask(idsOf('last', 4));
@@ -173,7 +162,6 @@ test('a worker that starts after the log was lost and is as long again serves wh
 });
 
 test('a worker that starts beyond the end of the log reads it from its start, once that is certain', async () => {
-  await started();
   ask(idsOf('old', 4));
   await stage.pass(3_000);
   asked.send(idsOf('old', 4), 2); // conflicts, which the ledger does not know of
