@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, type TestContext } from 'vitest';
 import type { EtcdPort } from '../../src/identity/ports.ts';
 
 /** A store under test, with an unused prefix, and a way to let a lease of `seconds` expire. */
@@ -165,16 +165,11 @@ export interface LimitedSubject extends Omit<ContractSubject, 'outlive'> {
 }
 
 /** What identity relies on in an etcd that has no space left. */
-export function fullEtcdContract(name: string, open: () => Promise<LimitedSubject>, isPossible = true): void {
-  describe.skipIf(!isPossible)(`${name} at its quota`, () => {
-    let subject: LimitedSubject;
-
-    beforeAll(async () => {
-      subject = await open();
-    });
-    afterAll(() => subject.close());
-
-    it('refuses puts and grants, serves reads, keep-alives, deletions and revocations, and takes puts again once it has space', async () => {
+export function fullEtcdContract(name: string, open: (context: TestContext) => Promise<LimitedSubject>): void {
+  describe(`${name} at its quota`, () => {
+    it('refuses puts and grants, serves reads, keep-alives, deletions and revocations, and takes puts again once it has space', async (context) => {
+      const subject = await open(context);
+      onTestFinished(() => subject.close());
       const { port, prefix } = subject;
       const [lease, later] = [4_711n, 4_712n];
       const [key, other, owner] = [`${prefix}key`, `${prefix}other`, `${prefix}owner`];

@@ -9,7 +9,7 @@ import { CalmWorkers } from '../support/calm-workers.ts';
 import { Authority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
 import { hastyRules } from '../support/hasty-rules.ts';
-import { OwnEtcd, SMALL_QUOTA_BYTES } from '../support/own-etcd.ts';
+import { OwnEtcd, requireOwnEtcd, SMALL_QUOTA_BYTES } from '../support/own-etcd.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { Prometheus, requirePrometheus, type Sample } from '../support/prometheus.ts';
 import { Realm } from '../support/realm.ts';
@@ -88,7 +88,8 @@ test('etcd that does not answer fires that its calls fail, that the ceiling is n
   }
 });
 
-test('etcd at its quota fires that its database is large, that it has raised an alarm, and that it refuses calls', async () => {
+test('etcd at its quota fires that its database is large, that it has raised an alarm, and that it refuses calls', async (context) => {
+  requireOwnEtcd(context);
   const job = 'idalloc-etcd-full';
   await using etcd = await OwnEtcd.small();
   const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };

@@ -1,5 +1,5 @@
 import { describe, test } from 'vitest';
-import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
+import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { KEPT_LEASE, SHORT_LEASE, SHORT_SESSION } from '../support/realm.ts';
 import { Scene } from '../support/scene.ts';
 import { suiteServers } from '../support/servers.ts';
@@ -90,59 +90,61 @@ describe.concurrent('etcd does not serve a worker', () => {
     await report(annotate, `frozen past its lease: ${JSON.stringify(history)}`);
   });
 
-  test.skipIf(!canRunEtcd())(
-    'etcd at its quota: workers name the alarm and the remedy, ask about once a second, and resume without a restart',
-    async ({ annotate, expect }) => {
-      await using etcd = await OwnEtcd.small();
-      const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
-      await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
-      const { replies, realm } = scene;
-      const holder = scene.worker();
-      await holder.ready();
-      const remedy = /database space exceeded.*alarm NOSPACE\): compact and defragment it, then disarm the alarm/;
-      const readyz = async (worker: WorkerProcess) => await (await worker.ops('/readyz')).json();
-      const history = await scene.underLoad(async () => {
-        await nextReplyBy(holder, replies);
-        const from = holder.lines.length;
-        await etcd.fill();
-        const stop = await closed(holder, from);
-        expect(stop).toMatchObject({ reason: 'RESERVATION_EXHAUSTED', detail: expect.stringMatching(remedy) });
-        expect(await readyz(holder)).toMatchObject({ reason: stop.reason, detail: expect.stringMatching(remedy) });
-        const refused = holder.lines.slice(from).find(({ msg }) => msg === 'etcd failed a call');
-        expect(refused).toMatchObject({ level: 50, remedy: expect.stringContaining('disarm the alarm') });
+  test('etcd at its quota: workers name the alarm and the remedy, ask about once a second, and resume without a restart', async ({
+    annotate,
+    expect,
+    skip,
+  }) => {
+    requireOwnEtcd({ skip });
+    await using etcd = await OwnEtcd.small();
+    const servers = { ...suiteServers(), etcdEndpoints: etcd.endpoints };
+    await using scene = await Scene.open({ partitions: PARTITIONS, env: SHORT_LEASE }, servers);
+    const { replies, realm } = scene;
+    const holder = scene.worker();
+    await holder.ready();
+    const remedy = /database space exceeded.*alarm NOSPACE\): compact and defragment it, then disarm the alarm/;
+    const readyz = async (worker: WorkerProcess) => await (await worker.ops('/readyz')).json();
+    const history = await scene.underLoad(async () => {
+      await nextReplyBy(holder, replies);
+      const from = holder.lines.length;
+      await etcd.fill();
+      const stop = await closed(holder, from);
+      expect(stop).toMatchObject({ reason: 'RESERVATION_EXHAUSTED', detail: expect.stringMatching(remedy) });
+      expect(await readyz(holder)).toMatchObject({ reason: stop.reason, detail: expect.stringMatching(remedy) });
+      const refused = holder.lines.slice(from).find(({ msg }) => msg === 'etcd failed a call');
+      expect(refused).toMatchObject({ level: 50, remedy: expect.stringContaining('disarm the alarm') });
 
-        const late = scene.worker();
-        await expect
-          .poll(() => readyz(late).catch(() => undefined), { timeout: 20_000 })
-          .toMatchObject({
-            reason: 'NO_IDENTITY',
-            detail: expect.stringMatching(remedy),
-          });
-        const { code, stdout } = await runIdalloc(['doctor'], realm.env);
-        expect([code, stdout]).toEqual([1, expect.stringMatching(/alarm NOSPACE.*compact and defragment/s)]);
+      const late = scene.worker();
+      await expect
+        .poll(() => readyz(late).catch(() => undefined), { timeout: 20_000 })
+        .toMatchObject({
+          reason: 'NO_IDENTITY',
+          detail: expect.stringMatching(remedy),
+        });
+      const { code, stdout } = await runIdalloc(['doctor'], realm.env);
+      expect([code, stdout]).toEqual([1, expect.stringMatching(/alarm NOSPACE.*compact and defragment/s)]);
 
-        const countedMs = performance.now();
-        const before = await refusedWrites(holder);
-        await expect.poll(() => refusedWrites(holder), { timeout: 20_000 }).toBeGreaterThanOrEqual(before + 3);
-        const perSecond = ((await refusedWrites(holder)) - before) / ((performance.now() - countedMs) / 1_000);
+      const countedMs = performance.now();
+      const before = await refusedWrites(holder);
+      await expect.poll(() => refusedWrites(holder), { timeout: 20_000 }).toBeGreaterThanOrEqual(before + 3);
+      const perSecond = ((await refusedWrites(holder)) - before) / ((performance.now() - countedMs) / 1_000);
 
-        await etcd.free();
-        const freeMs = performance.now();
-        const [open, acquired] = await Promise.all([
-          opened(holder, holder.lines.indexOf(stop)),
-          late.line(({ msg }) => msg === 'worker ID acquired'),
-        ]);
-        await Promise.all([holder, late].map((worker) => nextReplyBy(worker, replies)));
-        expect(holder.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);
-        await report(
-          annotate,
-          `etcd at its quota: ${perSecond.toFixed(1)} writes/s of a worker; open ${Math.round(open.seenMs - freeMs)} ms after the repair, ` +
-            `a worker ID for the one that started meanwhile after ${Math.round(acquired.seenMs - freeMs)} ms`,
-        );
-      });
-      expect(history.stops).toBeGreaterThanOrEqual(1);
-    },
-  );
+      await etcd.free();
+      const freeMs = performance.now();
+      const [open, acquired] = await Promise.all([
+        opened(holder, holder.lines.indexOf(stop)),
+        late.line(({ msg }) => msg === 'worker ID acquired'),
+      ]);
+      await Promise.all([holder, late].map((worker) => nextReplyBy(worker, replies)));
+      expect(holder.lines.filter(({ msg }) => msg === 'worker ID acquired')).toHaveLength(1);
+      await report(
+        annotate,
+        `etcd at its quota: ${perSecond.toFixed(1)} writes/s of a worker; open ${Math.round(open.seenMs - freeMs)} ms after the repair, ` +
+          `a worker ID for the one that started meanwhile after ${Math.round(acquired.seenMs - freeMs)} ms`,
+      );
+    });
+    expect(history.stops).toBeGreaterThanOrEqual(1);
+  });
 });
 
 /** How many writes etcd has refused this worker. */

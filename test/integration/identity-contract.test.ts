@@ -1,7 +1,7 @@
-import { expect, test } from 'vitest';
+import { expect, type TestContext, test } from 'vitest';
 import { connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { etcdContract, fullEtcdContract, type LimitedSubject } from '../identity/etcd-contract.ts';
-import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
+import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { suiteServers } from '../support/servers.ts';
 import { unique } from '../support/unique.ts';
 
@@ -21,7 +21,8 @@ etcdContract('three members of etcd', () => {
 });
 
 /** The suite's etcd must stay usable, so the one that is filled is this test's own. */
-async function openSmall(): Promise<LimitedSubject> {
+async function openSmall(context: Pick<TestContext, 'skip'>): Promise<LimitedSubject> {
+  requireOwnEtcd(context);
   const etcd = await OwnEtcd.small();
   const port = connectEtcd({ endpoints: etcd.endpoints });
   return {
@@ -36,26 +37,24 @@ async function openSmall(): Promise<LimitedSubject> {
   };
 }
 
-fullEtcdContract('etcd', openSmall, canRunEtcd());
+fullEtcdContract('etcd', openSmall);
 
-test.skipIf(!canRunEtcd())(
-  'the adapter shows why the last write failed while reads succeed, and the alarm, until etcd takes writes again',
-  async () => {
-    await using etcd = await OwnEtcd.small();
-    const port = connectEtcd({ endpoints: etcd.endpoints });
-    try {
-      await etcd.fill();
-      await expect(port.grantLease(1n, 60)).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
-      await port.get(['/a']);
-      expect(port.lastError?.message).toMatch(/^etcd refused a lease grant .*NOSPACE/);
-      const [endpoint = ''] = etcd.endpoints;
-      expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: ['NOSPACE'], hasLeader: true });
-      await etcd.free();
-      await port.grantLease(1n, 60);
-      expect(port.lastError).toBeUndefined();
-      expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: [] });
-    } finally {
-      port.close();
-    }
-  },
-);
+test('the adapter shows why the last write failed while reads succeed, and the alarm, until etcd takes writes again', async (context) => {
+  requireOwnEtcd(context);
+  await using etcd = await OwnEtcd.small();
+  const port = connectEtcd({ endpoints: etcd.endpoints });
+  try {
+    await etcd.fill();
+    await expect(port.grantLease(1n, 60)).rejects.toMatchObject({ code: 'ETCD_REFUSED' });
+    await port.get(['/a']);
+    expect(port.lastError?.message).toMatch(/^etcd refused a lease grant .*NOSPACE/);
+    const [endpoint = ''] = etcd.endpoints;
+    expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: ['NOSPACE'], hasLeader: true });
+    await etcd.free();
+    await port.grantLease(1n, 60);
+    expect(port.lastError).toBeUndefined();
+    expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: [] });
+  } finally {
+    port.close();
+  }
+});

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { witnessKey, witnessValue } from '../../src/codec/witness.ts';
 import type { Followed } from '../support/followed.ts';
-import { canRunEtcd, OwnEtcd } from '../support/own-etcd.ts';
+import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { Realm, SHORT_LEASE } from '../support/realm.ts';
 import { report } from '../support/whole-history.ts';
@@ -44,9 +44,10 @@ async function expectOneLayout(realm: Realm): Promise<void> {
   expect(await mistaken()).toMatchObject({ code: 1, stdout: '', stderr: refusal(what) });
 }
 
-test.skipIf(!canRunEtcd()).for(['restored from a backup', 'wiped'] as const)(
+test.for(['restored from a backup', 'wiped'] as const)(
   'an etcd that was %s stops every worker, and after a rebuild the same processes continue above all issued IDs',
-  async (harm, { annotate }) => {
+  async (harm, { annotate, skip }) => {
+    requireOwnEtcd({ skip });
     await using etcd = await OwnEtcd.start();
     const env = { ...SHORT_LEASE, ETCD_ENDPOINTS: etcd.endpoints.join(','), POOL_FIRST: '0', POOL_LAST: '2' };
     await using realm = await Realm.create(servers, { env });

@@ -2,6 +2,7 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AlarmAction, AlarmType, Etcd3 } from 'etcd3';
+import type { TestContext } from 'vitest';
 import { etcdTools } from '../../ops/dev/etcd-install.ts';
 import { type EtcdProcess, startEtcd } from '../../ops/dev/etcd-process.ts';
 import { cacheDir } from '../../ops/dev/paths.ts';
@@ -15,9 +16,15 @@ const MOST_QUOTAS = 20;
 /** So small that a test fills it, and large enough for an etcd without data. */
 export const SMALL_QUOTA_BYTES = 4 * 2 ** 20;
 
-/** Whether this machine has etcd or the tools that build it. */
-export function canRunEtcd(): boolean {
-  return etcdTools(cacheDir(process.env), process.env).every((tool) => which(tool, process.env) !== undefined);
+/** Makes sure that this machine has etcd or the tools that build it. Else the test is skipped, or fails if CI is set. */
+export function requireOwnEtcd({ skip }: Pick<TestContext, 'skip'>): void {
+  const missing = etcdTools(cacheDir(process.env), process.env).filter(
+    (tool) => which(tool, process.env) === undefined,
+  );
+  if (missing.length === 0) return;
+  const why = `needs an etcd of its own: there is none on the PATH, and no ${missing.join(' and ')} to build it`;
+  if (process.env.CI) throw new Error(`CI is set, so a damaged etcd must be tested: ${why}`);
+  skip(why);
 }
 
 /** An etcd of one member for one test, which may restore or wipe its data. It keeps its address and cluster token. */
