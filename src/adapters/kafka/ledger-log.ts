@@ -61,9 +61,8 @@ export class KafkaLedgerLog implements LedgerLog {
   async append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended> {
     const { answered, onDriftSample } = this.#options;
     const position = answered(partition);
-    const headers = position && { [ANSWERED_HEADER]: encodeAnswered(position) };
-    const records = headers === undefined ? entries : entries.map((one, i) => (i === 0 ? { ...one, headers } : one));
-    const { appended, sample } = await this.#timedAppend(partition, records);
+    const firstHeaders = position && { [ANSWERED_HEADER]: encodeAnswered(position) };
+    const { appended, sample } = await this.#timedAppend(partition, entries, firstHeaders);
     onDriftSample(sample);
     return appended;
   }
@@ -113,9 +112,13 @@ export class KafkaLedgerLog implements LedgerLog {
     return [...all.slice(from), ...all.slice(0, from)].slice(0, MAX_SAMPLED);
   }
 
-  async #timedAppend(partition: number, entries: readonly NewRecord[]): Promise<Timed> {
+  async #timedAppend(
+    partition: number,
+    entries: readonly NewRecord[],
+    firstHeaders?: NewRecord['headers'],
+  ): Promise<Timed> {
     const { cluster, runtime, topic, readClock } = this.#options;
-    const batch = encodeBatch(entries, runtime.wallMs());
+    const batch = encodeBatch(entries, runtime.wallMs(), firstHeaders);
     try {
       return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isUnsent }, async (timeoutMs) => {
         const sent = readClock();

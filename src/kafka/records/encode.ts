@@ -5,12 +5,17 @@ import type { NewRecord } from './record.ts';
 /**
  * Encodes one uncompressed record batch of a producer that is neither idempotent nor transactional, ready for a produce
  * request. The broker sets its offsets. A record without a timestamp, or with one that can't be encoded, gets the
- * batch's. Throws RangeError for no records, since a broker rejects an empty batch.
+ * batch's. The first record gets `firstHeaders` behind its own. Throws RangeError for no records, since a broker rejects an
+ * empty batch.
  */
-export function encodeBatch(records: readonly NewRecord[], baseTimestampMs: number): Buffer {
+export function encodeBatch(
+  records: readonly NewRecord[],
+  baseTimestampMs: number,
+  firstHeaders: NewRecord['headers'] = {},
+): Buffer {
   if (records.length === 0) throw new RangeError('a record batch needs at least one record');
   const baseMs = Math.floor(baseTimestampMs);
-  const plan = new Plan(records, baseMs);
+  const plan = new Plan(records, baseMs, firstHeaders);
   const batch = Buffer.allocUnsafe(AT.records + plan.bytes);
   const writer = new Writer(batch, AT.records);
   records.forEach((record, i) => {
@@ -21,6 +26,7 @@ export function encodeBatch(records: readonly NewRecord[], baseTimestampMs: numb
 }
 
 type Value = Buffer | string | null;
+type Headers = NonNullable<NewRecord['headers']>;
 
 /**
  * The measurements of a batch before it is allocated, so that writing measures nothing again: the size of each record, and
@@ -41,11 +47,12 @@ class Plan {
   /** The records of a batch have the same few names. */
   readonly #encodedNames = new Map<string, Buffer>();
 
-  constructor(records: readonly NewRecord[], baseMs: number) {
+  constructor(records: readonly NewRecord[], baseMs: number, firstHeaders: Headers) {
     records.forEach((record, i) => {
       const timeDelta = timeDeltaOf(record, baseMs);
       const first = this.names.length;
-      const headerBytes = record.headers === undefined ? 0 : this.#takeHeaders(record.headers);
+      let headerBytes = record.headers === undefined ? 0 : this.#takeHeaders(record.headers);
+      if (i === 0) headerBytes += this.#takeHeaders(firstHeaders);
       const size =
         1 + // attributes
         varlongBytes(timeDelta) +
@@ -62,7 +69,7 @@ class Plan {
     });
   }
 
-  #takeHeaders(headers: NonNullable<NewRecord['headers']>): number {
+  #takeHeaders(headers: Headers): number {
     let bytes = 0;
     for (const name of Object.keys(headers)) {
       const value = headers[name];

@@ -138,6 +138,19 @@ describe('a record to write', () => {
     expect({ ...decoded?.headers }).toEqual({ a: empty, b: null, c: [empty, null] });
   });
 
+  it('has the headers for the first record behind its own, if it is that one', async () => {
+    const its = ['a', 'b'].map((key) => ({ key: Buffer.from(key), value: null, headers: { own: key } }));
+    const decoded = await decode(encodeBatch(its, BASE_MS, { first: 'x' }));
+    const [a, b, x] = ['a', 'b', 'x'].map((text) => Buffer.from(text));
+    expect(decoded.map(({ headers }) => Object.entries(headers))).toEqual([
+      [
+        ['own', a],
+        ['first', x],
+      ],
+      [['own', b]],
+    ]);
+  });
+
   it('encodes lengths correctly where they need one byte more', async () => {
     const lengths = [0, 1, 63, 64, 8_191, 8_192, 1_048_575, 1_048_576];
     const its = lengths.map((length) => ({
