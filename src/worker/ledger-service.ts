@@ -2,7 +2,6 @@ import type { IndexBinding } from '../adapters/index/sqlite-index.ts';
 import { KafkaLedgerEntries } from '../adapters/kafka/ledger-entries.ts';
 import { KafkaLedgerLog } from '../adapters/kafka/ledger-log.ts';
 import { LedgerReading } from '../adapters/kafka/ledger-reading.ts';
-import type { TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
@@ -30,6 +29,14 @@ const EXPIRE_INTERVAL_MS = 10_000;
  */
 const SAVE_INTERVAL_MS = 1_000;
 
+/** The dependencies of the ledger, besides the context. */
+export interface LedgerParts {
+  readonly clusterId: string;
+  readonly tail: Tail;
+  /** What this worker has answered of a request partition, which each append says; undefined while it does not know. */
+  readonly answered: (partition: number) => CommittedPosition | undefined;
+}
+
 /**
  * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
  * the log.
@@ -39,8 +46,6 @@ export class LedgerService implements Disposable {
   readonly ledger: Ledger;
   readonly log: KafkaLedgerLog;
   readonly partitions: number;
-  /** What this worker has answered of a request partition, which each append says. Set by whoever serves requests. */
-  answered: (partition: number) => CommittedPosition | undefined = () => undefined;
   readonly #context: WorkerContext;
   /** Resolves when the copies on disk are open. */
   readonly #opened: Promise<void>;
@@ -54,7 +59,7 @@ export class LedgerService implements Disposable {
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
-  constructor(context: WorkerContext, { clusterId }: TopicsReport, tail: Tail) {
+  constructor(context: WorkerContext, { clusterId, tail, answered }: LedgerParts) {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
     this.#context = context;
@@ -95,7 +100,7 @@ export class LedgerService implements Disposable {
       requestTopic,
       readClock: () => clock.read().reading,
       onDriftSample: (sample) => clock.recordDrift(sample),
-      answered: (partition) => this.answered(partition),
+      answered,
     });
     this.ledger = new Ledger({
       log: this.log,

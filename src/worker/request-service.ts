@@ -1,4 +1,5 @@
 import { every } from '../async/every.ts';
+import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
@@ -58,7 +59,6 @@ export class RequestService implements AsyncDisposable {
     });
     context.gate.onChange(() => this.#announce());
     ledger.onChange((partition) => this.#copyChanged(partition));
-    ledger.answered = (partition) => this.#group?.answered(partition);
     this.#markers = every(context.runtime, MARKER_INTERVAL_MS, () => {
       for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
     });
@@ -102,6 +102,11 @@ export class RequestService implements AsyncDisposable {
 
   get quotaUses(): readonly QuotaUse[] {
     return this.#pipeline.quotas?.uses() ?? [];
+  }
+
+  /** What is answered of a partition; undefined while this worker does not know. */
+  answered(partition: number): CommittedPosition | undefined {
+    return this.#group?.answered(partition);
   }
 
   get oldestUnread(): RequestGroup['oldestUnread'] {

@@ -260,10 +260,11 @@ export class Worker implements AsyncDisposable {
     stack.defer(closeApi);
     stack.defer(() => cluster.close());
     const { etcd } = environment;
-    const report = await waitForTopics({ cluster, etcd, config, gate, runtime, log, stop: this.#stop.signal });
+    const { clusterId } = await waitForTopics({ cluster, etcd, config, gate, runtime, log, stop: this.#stop.signal });
 
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
-    const ledger = stack.use(new LedgerService(this.#context, report, tail));
+    const answered = (partition: number) => this.#requests?.answered(partition);
+    const ledger = stack.use(new LedgerService(this.#context, { clusterId, tail, answered }));
     this.#ledger = ledger;
     const onAdded = () => this.#requests?.grown();
     const topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, onAdded, fail }));
