@@ -145,7 +145,7 @@ function memberArgs(name: string, dataDir: string, peer: string): string[] {
     ...['--name', name, '--data-dir', dataDir],
     ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
     ...['--heartbeat-interval', '50', '--election-timeout', '500'],
-    ...['--auto-compaction-mode', 'periodic', '--auto-compaction-retention', '1h'],
+    ...['--auto-compaction-mode', 'periodic', '--auto-compaction-retention', '5m'],
     ...['--log-level', 'warn'],
   ];
 }

@@ -4,6 +4,8 @@
  *   <prefix>/datacenter/<dc>/workers/<id>    the owner: a lease record, under the owner's lease
  *   <prefix>/datacenter/<dc>/ceilings/<id>   the ceiling, under no lease, never falling
  *   <prefix>/datacenter/<dc>/descriptor      says that all ceilings exist, and what they count
+ *
+ * Beside it, since each acquire reads the namespace as a whole: <prefix>/ledger/<dc>/, what etcd remembers of the ledgers.
  */
 export interface NamespaceKeys {
   /** The common prefix of everything above, and of nothing else. */
@@ -30,4 +32,9 @@ export function namespaceKeys(prefix: string, datacenterId: number): NamespaceKe
       return match ? { kind: match[1] === 'workers' ? 'owner' : 'ceiling', workerId: Number(match[2]) } : undefined;
     },
   };
+}
+
+/** The common prefix of everything that etcd remembers of a datacenter's ledgers. */
+export function ledgersRoot(prefix: string, datacenterId: number): string {
+  return `${prefix}/ledger/${datacenterId}/`;
 }

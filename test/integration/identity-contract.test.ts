@@ -39,7 +39,7 @@ async function openSmall(context: Pick<TestContext, 'skip'>): Promise<LimitedSub
 
 fullEtcdContract('etcd', openSmall);
 
-test('the adapter shows why the last write failed while reads succeed, and the alarm, until etcd takes writes again', async (context) => {
+test('the adapter shows why the last write failed while reads succeed, the alarm, and the past that it keeps, until it is compacted and takes writes again', async (context) => {
   requireOwnEtcd(context);
   await using etcd = await OwnEtcd.small();
   const port = connectEtcd({ endpoints: etcd.endpoints });
@@ -50,7 +50,9 @@ test('the adapter shows why the last write failed while reads succeed, and the a
     expect(port.lastError?.message).toMatch(/^etcd refused a lease grant .*NOSPACE/);
     const [endpoint = ''] = etcd.endpoints;
     expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: ['NOSPACE'], hasLeader: true });
+    expect(await port.keeps('/filling', 2n)).toBe(true);
     await etcd.free();
+    expect(await port.keeps('/filling', 2n)).toBe(false);
     await port.grantLease(1n, 60);
     expect(port.lastError).toBeUndefined();
     expect((await port.statuses()).get(endpoint)).toMatchObject({ alarms: [] });

@@ -9,6 +9,7 @@ import { type EtcdStatus, statusOf } from './status.ts';
 
 /** Maximum number of operations that etcd accepts in one transaction. */
 const MAX_OPERATIONS = 128;
+const COMPACTED = /required revision has been compacted/;
 
 export interface EtcdOptions extends EtcdAccess {
   /** host:port, optionally with http:// or https://. */
@@ -27,8 +28,14 @@ export interface ClosableEtcd extends EtcdPort {
   close(): void;
 }
 
+/** What commands ask besides. */
+export interface EtcdClient extends ClosableEtcd {
+  /** Whether etcd still has the past of a key as of this revision; it does not if it was compacted since. */
+  keeps(key: string, revision: bigint): Promise<boolean>;
+}
+
 /** EtcdPort over etcd3. Rotation decides which endpoint is called, and for how long. */
-export function connectEtcd(options: EtcdOptions): ClosableEtcd {
+export function connectEtcd(options: EtcdOptions): EtcdClient {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;
   const members = options.endpoints.map((endpoint) => new EtcdMember(endpoint, options, timing));
   const rotation = new Rotation(members, timing, { isFinal, isRefusal, remedyOf }, options.onError ?? (() => {}));
@@ -89,6 +96,19 @@ export function connectEtcd(options: EtcdOptions): ClosableEtcd {
         client.leaseClient.leaseRevoke({ ID: String(leaseId) }, limits()).catch((error: unknown) => {
           if (!(error instanceof EtcdLeaseInvalidError)) throw error;
         }),
+      );
+    },
+
+    keeps(key, revision) {
+      const request = { key: Buffer.from(key, 'utf8'), revision: String(revision), count_only: true };
+      return run(`a read of the past of ${key}`, (client) =>
+        client.kv.range(request, limits()).then(
+          () => true,
+          (error: unknown) => {
+            if (error instanceof Error && COMPACTED.test(error.message)) return false;
+            throw error;
+          },
+        ),
       );
     },
 

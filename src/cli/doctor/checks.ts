@@ -108,6 +108,22 @@ export function judgeEtcd(endpoint: string, facts: EtcdStatus, quotaBytes: numbe
   return ok(name, detail);
 }
 
+/** So few revisions may be all that there ever were, and cost nothing. */
+export const FEW_REVISIONS = 10_000n;
+/** Sequences in use make up to a hundred revisions a second; this many are some hours of them. */
+export const MANY_REVISIONS = 1_000_000n;
+const COMPACT = 'run each etcd member with --auto-compaction-mode=periodic --auto-compaction-retention=5m';
+
+/** Whether etcd compacts by itself, judged by what it still has of the past: its API does not show its settings. */
+export function judgeCompaction(revision: bigint, keeps: { readonly first: boolean; readonly many: boolean }): Check {
+  const name = 'etcd compaction';
+  if (revision <= FEW_REVISIONS) return ok(name, `only ${revision} revisions so far: too few to judge`);
+  if (keeps.first)
+    return warn(name, `etcd keeps all of its ${revision} revisions: nothing was ever compacted`, COMPACT);
+  if (!keeps.many) return ok(name, `at revision ${revision}, of which the old ones are compacted`);
+  return warn(name, `etcd keeps more than ${MANY_REVISIONS} old revisions`, COMPACT);
+}
+
 /** A cluster of fewer than three members can't lose one. */
 export function judgeEtcdSize(endpoints: number): Check {
   if (endpoints >= 3) return ok('etcd size', counted(endpoints, 'endpoint'));

@@ -1,3 +1,4 @@
+import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
 import { isDenied } from '../../adapters/etcd/refusal.ts';
 import { etcdStatus } from '../../adapters/etcd/status.ts';
 import { committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
@@ -9,7 +10,7 @@ import type { Config } from '../../config/config.ts';
 import { parseHostPort } from '../../core/host-port.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
-import { namespaceKeys } from '../../identity/keys.ts';
+import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { probeBroker } from '../../kafka/wire/broker-probe.ts';
@@ -19,11 +20,14 @@ import { withEtcd } from '../etcd-session.ts';
 import { withCluster } from '../kafka-session.ts';
 import {
   type Check,
+  FEW_REVISIONS,
   fault,
   judgeBroker,
+  judgeCompaction,
   judgeEtcd,
   judgeEtcdSize,
   judgeTopicReport,
+  MANY_REVISIONS,
   ok,
   unreachableServer,
   warn,
@@ -148,6 +152,7 @@ export async function checkEtcd(
   return await withEtcd(config, async (etcd) => [
     ...checks,
     await checkWrites(etcd, config),
+    await checkCompaction(etcd, config),
     await checkNamespace(etcd, config, view, now()),
   ]);
 }
@@ -158,17 +163,33 @@ const NO_REVISION = 2n ** 63n - 1n;
 /** Sends a write that never takes effect: etcd looks for space and for the user's rights before it compares. */
 async function checkWrites(etcd: EtcdPort, config: Config): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-  const written = [keys.descriptor, bindingsOf(keys, config).claim.key];
+  const ledgers = ledgersRoot(config.etcd.prefix, config.datacenterId);
+  const written = [keys.descriptor, ledgers, bindingsOf(keys, config).claim.key];
   const puts = written.map((key) => ({ put: key, value: Buffer.alloc(0) }));
   try {
     await etcd.transact([{ key: keys.descriptor, modRevision: NO_REVISION }], puts);
-    return ok('etcd writes', `a worker may write below ${keys.root}`);
+    return ok('etcd writes', `a worker may write below ${keys.root} and ${ledgers}`);
   } catch (error) {
     if (isDenied(error)) {
       const unknown = "whether etcd takes writes can't be known: this login may not write";
       return warn('etcd writes', unknown, "run doctor with the workers' login");
     }
     return fault('etcd writes', describeError(error), 'see the message; no worker gets a reservation in this state');
+  }
+}
+
+/** Each draft of a sequence makes a revision, whose keys etcd keeps until it is compacted. */
+async function checkCompaction(etcd: EtcdClient, config: Config): Promise<Check> {
+  const { descriptor } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  try {
+    const { revision } = await etcd.range(descriptor);
+    const [first, many] = await Promise.all([
+      revision > FEW_REVISIONS && etcd.keeps(descriptor, 2n),
+      revision > MANY_REVISIONS && etcd.keeps(descriptor, revision - MANY_REVISIONS),
+    ]);
+    return judgeCompaction(revision, { first, many });
+  } catch (error) {
+    return fault('etcd compaction', describeError(error), 'see the message');
   }
 }
 

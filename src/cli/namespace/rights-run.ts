@@ -1,7 +1,7 @@
 import { quoted } from '../../adapters/kafka/topics/rights.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { claimKey } from '../../identity/bindings.ts';
-import { namespaceKeys } from '../../identity/keys.ts';
+import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
 
@@ -20,12 +20,16 @@ export interface EtcdRight {
   readonly isPrefix: boolean;
 }
 
-/** The least rights of each role: on the datacenter's keys, and on the key that all namespaces of the ID space share. */
+/**
+ * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, and on the key that all namespaces of
+ * the ID space share.
+ */
 export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
   const permission = role === 'operator' ? 'read' : 'readwrite';
   const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
   return [
     { permission, key: root, isPrefix: true },
+    { permission, key: ledgersRoot(config.etcd.prefix, config.datacenterId), isPrefix: true },
     { permission, key: claimKey(config.idSpace, config.datacenterId), isPrefix: false },
   ];
 }

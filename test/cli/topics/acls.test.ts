@@ -68,6 +68,7 @@ describe('namespace rights', () => {
     expect(out.split('\n')).toEqual([
       'etcdctl role add id-worker',
       'etcdctl role grant-permission --prefix id-worker readwrite /ids/datacenter/3/',
+      'etcdctl role grant-permission --prefix id-worker readwrite /ids/ledger/3/',
       'etcdctl role grant-permission id-worker readwrite /idalloc/id/datacenter/3',
       'etcdctl user add id-worker',
       'etcdctl user grant-role id-worker id-worker',
@@ -78,7 +79,7 @@ describe('namespace rights', () => {
   test('an operator only reads', async () => {
     const { out } = await rights('--user', 'op', '--role', 'operator', '--json');
     const { rights: found } = JSON.parse(out) as { rights: { permission: string }[] };
-    expect(found.map(({ permission }) => permission)).toEqual(['read', 'read']);
+    expect(found.map(({ permission }) => permission)).toEqual(['read', 'read', 'read']);
   });
 
   test.each([
