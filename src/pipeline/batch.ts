@@ -1,8 +1,8 @@
 import { withSchemas } from './confluent.ts';
-import type { Deferrals } from './deferred.ts';
+import type { Deferrals, LaneName } from './deferred.ts';
 import type { Prepared } from './drafts.ts';
 import { type Intake, receive } from './intake.ts';
-import { idsFor, type PipelineDeps, processPart } from './part.ts';
+import { idsFor, isForNumbers, type PipelineDeps, processPart } from './part.ts';
 import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN } from './record-turns.ts';
@@ -26,9 +26,11 @@ export interface BatchControl {
    * follow. If absent, a part is answered before the next one is begun.
    */
   readonly answer?: (offset: number, answer: () => Promise<void>) => Promise<void>;
-  /** Takes large requests and bulk, so that those after them need not wait; if absent, they are served in their places. */
+  /** The lane whose requests are to be served; `small` by default. */
+  readonly lane?: LaneName;
+  /** Take requests of other lanes, so that those after them need not wait. */
   readonly deferrals?: Deferrals;
-  /** Present if only the large requests and bulk are to be served. Holds the IDs of those that are not decided yet. */
+  /** Holds the IDs of large requests that are not decided yet. */
   readonly prepared?: Prepared;
 }
 
@@ -43,13 +45,17 @@ export async function processBatch(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const deps = control.prepared === undefined ? all : { ...all, publisher: all.largePublisher };
-  const takenBefore = control.deferrals?.taken ?? 0;
+  const deps = isBulkLane(control) ? { ...all, publisher: all.largePublisher } : all;
+  const takenBefore = control.deferrals?.large?.taken ?? 0;
   try {
     await processChunk(deps, partition, records, control);
   } finally {
-    deps.observe.deferred((control.deferrals?.taken ?? 0) - takenBefore);
+    deps.observe.deferred((control.deferrals?.large?.taken ?? 0) - takenBefore);
   }
+}
+
+function isBulkLane({ lane }: BatchControl): boolean {
+  return lane === 'large' || lane === 'bulk numbers';
 }
 
 async function processChunk(
@@ -58,7 +64,7 @@ async function processChunk(
   records: readonly RequestRecord[],
   control: BatchControl,
 ): Promise<void> {
-  const maxStep = control.prepared === undefined ? PART_MAX_REQUESTS : BULK_PART_MAX_RECORDS;
+  const maxStep = isBulkLane(control) ? BULK_PART_MAX_RECORDS : PART_MAX_REQUESTS;
   for (let from = 0; from < records.length && control.isCurrent(); ) {
     const bulk = deferBulk(records, from, control);
     from += bulk;
@@ -74,10 +80,11 @@ async function processChunk(
 
 /** Defers the bulk from an index on, without a look at it; returns how many records that is, of which one may stand for many. */
 function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
-  if (deferrals === undefined) return 0;
+  const place = deferrals?.large;
+  if (place === undefined) return 0;
   let at = from;
-  for (let record = records[at]; record !== undefined && deferrals.defersBulk(record); record = records[at]) {
-    deferrals.take(record);
+  for (let record = records[at]; record !== undefined && place.defersBulk(record); record = records[at]) {
+    place.take(record);
     at += 1;
   }
   const last = at > from ? records[at - 1] : undefined;
@@ -87,7 +94,7 @@ function deferBulk(records: readonly RequestRecord[], from: number, { deferrals,
 
 /** The first records, up to one that is deferred as bulk. */
 function untilBulk(records: readonly RequestRecord[], { deferrals }: BatchControl): readonly RequestRecord[] {
-  const end = deferrals === undefined ? -1 : records.findIndex((record) => deferrals.defersBulk(record));
+  const end = records.findIndex((record) => deferrals?.large?.defersBulk(record));
   return end < 0 ? records : records.slice(0, end);
 }
 
@@ -99,10 +106,11 @@ async function processReadable(
   tracePart: TracePart,
 ): Promise<void> {
   const { layout } = deps;
-  const { deferrals, prepared } = control;
-  const intakes = await receiveAll(deps, records, prepared !== undefined);
+  const { lane = 'small', deferrals, prepared } = control;
+  const intakes = await receiveAll(deps, records, isBulkLane(control));
   let through = -1;
-  const cutting = { layout, idsFor: idsFor(deps, partition), deferrals, onlyLarge: prepared !== undefined };
+  const kinds = { idsFor: idsFor(deps, partition), isForNumbers: isForNumbers(partition) };
+  const cutting = { layout, ...kinds, lane, deferrals };
   for (const part of cutIntoParts(intakes, cutting)) {
     if (!control.isCurrent()) return;
     const last = part.at(-1);
@@ -114,7 +122,7 @@ async function processReadable(
     through = offset;
   }
   const end = records.at(-1)?.offset ?? through;
-  if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to the other lane
+  if (end > through && control.isCurrent()) control.resolved(end); // the last ones are left to other lanes
 }
 
 async function receiveAll(deps: PipelineDeps, records: readonly RequestRecord[], areBulk: boolean): Promise<Intake[]> {

@@ -2,8 +2,18 @@ import type { RecordHeaders } from '../codec/request-headers.ts';
 import { isMarkedBulk } from '../codec/request-origin.ts';
 import type { RequestRecord } from './ports.ts';
 
-/** Where large requests and bulk of one partition wait, so that they do not hold up those after them. */
-export interface Deferrals {
+/**
+ * The lanes of a partition. `large`: requests for many IDs, and bulk. `numbers`: those for numbers of a sequence, which wait for
+ * etcd; `bulk numbers`: those of them that came in bulk, so that the lane `large` has to find them. `small`: all others.
+ */
+export type LaneName = 'small' | DeferredLaneName;
+export type DeferredLaneName = 'large' | 'numbers' | 'bulk numbers';
+
+/** Where requests of other lanes wait, so that they do not hold up those after them. */
+export type Deferrals = { readonly [lane in LaneName]?: Deferral };
+
+/** Where requests of one lane wait. */
+export interface Deferral {
   /** Whether the record is bulk that waits here. */
   defersBulk(record: RequestRecord): boolean;
   /** Takes over a request, or all that the record stands for, in offset order; one that was taken over before is ignored. */
@@ -30,7 +40,7 @@ const OTHERS_EXPECTED_MS = 60_000;
  * others, which are read from the topic when the first ones are answered. So there is room for any number of them, and dense
  * batches, which always wait, need not be read before.
  */
-export class DeferredQueue implements Deferrals {
+export class DeferredQueue implements Deferral {
   readonly #onTaken: () => void;
   readonly #monotonicMs: () => number;
   readonly #held: RequestRecord[] = [];
@@ -39,7 +49,7 @@ export class DeferredQueue implements Deferrals {
   /** Of the unread ones: how many this queue has taken, and when the first was appended, as far as that is known. */
   #notHeld = 0;
   #unreadSinceMs: number | undefined;
-  /** Everything below has been taken over, or is not large. */
+  /** Everything below has been taken over, or is of another lane. */
   #through = -1;
   #taken = 0;
   #othersUntilMs = Number.NEGATIVE_INFINITY;

@@ -69,6 +69,11 @@ export function idsFor({ maxCount }: PipelineDeps, partition: number): (accepted
   };
 }
 
+/** Whether numbers are decided here for a request: the rule of sequences, which needs etcd. Those of another partition are forwarded as any request is. */
+export function isForNumbers(partition: number): (accepted: Accepted) => boolean {
+  return ({ request: { sequence }, home }) => sequence !== undefined && home === partition;
+}
+
 /** Decides a part and publishes what follows, until all of it is acknowledged. Rejects on a retryable error. */
 export async function processPart(
   all: PipelineDeps,

@@ -1,10 +1,11 @@
 import type { Layout } from '../core/layout.ts';
-import { type Deferrals, originalBulk } from './deferred.ts';
+import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
-import type { RequestRecord } from './ports.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
+/** For numbers: what is decided by one swap in etcd, which takes no more records. */
+export const PART_MAX_NUMBERS = 100;
 /** A part keeps the generator busy for at most about this long; others wait for it. */
 const PART_MAX_GENERATOR_MS = 50;
 /** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
@@ -30,27 +31,37 @@ export interface Cutting {
   readonly layout: Layout;
   /** The most IDs that a request may take. */
   readonly idsFor: (accepted: Accepted) => number;
-  /** Where large requests go; if absent, they stay in their places. */
+  /** Whether numbers of a sequence are decided here for the request. */
+  readonly isForNumbers: (accepted: Accepted) => boolean;
+  /** The lane whose requests are wanted. */
+  readonly lane: LaneName;
+  /** Where requests of other lanes go. Without a place, the lane `small` serves them where they are, and every other one leaves them out. */
   readonly deferrals?: Deferrals | undefined;
-  /** Only the large requests are wanted. */
-  readonly onlyLarge?: boolean;
 }
 
-/** Cuts the requests of one partition into parts, in order, without those that are left to the other lane. */
+/**
+ * Cuts the requests of one partition into parts, in order, without those of other lanes. A part has numbers of sequences, or none: its
+ * requests are decided together, and only numbers wait for etcd.
+ */
 export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Generator<Intake[]> {
-  const { layout, onlyLarge = false } = cutting;
+  const { layout, lane, deferrals, idsFor } = cutting;
   let part: Intake[] = [];
   let ids = 0;
+  let areNumbers: boolean | undefined; // of the part; undefined while it may have either
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
-  const maxIds = partMaxIds(layout) * (onlyLarge ? LARGE_PART_SHARE : 1);
+  const maxIds = partMaxIds(layout) * (lane === 'large' ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
-    const asked = intake.kind === 'accepted' ? cutting.idsFor(intake) : 0;
-    const isAskingMuch = isLarge(layout, asked);
-    const isForLater = isAskingMuch || (onlyLarge && originalBulk(intake.record) !== undefined);
-    const name = intake.kind === 'accepted' && isAskingMuch ? intake.name : undefined;
-    if (isForLater ? defer(intake.record, cutting) : onlyLarge && isCertain(intake)) continue;
+    const own = laneOf(intake, cutting);
+    const place = own === lane ? undefined : deferrals?.[own];
+    place?.take(intake.record);
+    if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake))) continue;
+    const asked = intake.kind === 'accepted' ? idsFor(intake) : 0;
+    const name = intake.kind === 'accepted' && isLarge(layout, asked) ? intake.name : undefined;
+    const isNumbers = intake.kind === 'accepted' ? cutting.isForNumbers(intake) : areNumbers;
     let taken = name !== undefined && large.has(name) ? 0 : asked;
-    const isFull = part.length === PART_MAX_REQUESTS || ids + taken > maxIds;
+    const isOther = areNumbers !== undefined && isNumbers !== areNumbers;
+    const maxRequests = areNumbers === true ? PART_MAX_NUMBERS : PART_MAX_REQUESTS;
+    const isFull = part.length >= maxRequests || ids + taken > maxIds || isOther;
     if (isFull && part.length > 0) {
       yield part;
       part = [];
@@ -59,18 +70,22 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
       taken = asked;
     }
     part.push(intake);
+    areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
   }
   yield part;
 }
 
-/** Whether a request that is not large here was not large for the other lane either: a registry may have failed since. */
-function isCertain(intake: Intake): boolean {
-  return intake.kind === 'accepted' || intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
+/** The lane of a request. The same at every reading, but for bulk that is not large: `small` serves it where nobody waits for that. */
+function laneOf(intake: Intake, { layout, idsFor, isForNumbers, lane }: Cutting): LaneName {
+  const isBulk = originalBulk(intake.record) !== undefined;
+  if (intake.kind === 'accepted' && isForNumbers(intake)) return isBulk ? 'bulk numbers' : 'numbers';
+  const isAskingMuch = intake.kind === 'accepted' && isLarge(layout, idsFor(intake));
+  return isAskingMuch || (isBulk && lane !== 'small') ? 'large' : 'small';
 }
 
-function defer(record: RequestRecord, { deferrals }: Cutting): boolean {
-  deferrals?.take(record);
-  return deferrals !== undefined;
+/** Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed since. */
+function isCertain(intake: Intake): boolean {
+  return intake.kind === 'accepted' || intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
 }

@@ -1,10 +1,12 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
-import { DeferredQueue, type OffsetRange } from './deferred.ts';
+import type { Deferrals, DeferredQueue, OffsetRange } from './deferred.ts';
+import { DeferredLane, type DeferredLaneOptions } from './deferred-lane.ts';
 import { InOrder } from './in-order.ts';
 import { type LaneOptions, RetryingLane } from './lane.ts';
 import { PartLanes } from './part-lanes.ts';
+import { PART_MAX_NUMBERS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 
 /** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
@@ -28,16 +30,16 @@ export interface RequestSessionOptions extends LaneOptions {
   readonly handler: RequestHandler;
   readonly runtime: Pick<Runtime, 'schedule' | 'monotonicMs'>;
   readonly onProgress: (position: RequestPosition) => void;
-  /** Reads the partition again from an offset, for the large requests there, until it is stopped. */
-  readonly readAgain: (from: number, deliver: (chunk: RequestChunk) => Promise<void>) => Reading;
+  /** Reads the partition again from an offset, for the requests of a lane, until it is stopped. */
+  readonly readAgain: DeferredLaneOptions['readAgain'];
   /** Where reading begins: what is answered already. Undefined if nothing was ever committed. */
   readonly position?: RequestPosition | undefined;
 }
 
-/** A partition that is being read. */
-interface Reading {
-  /** Delivers nothing more. */
-  stop(): void;
+/** How many requests wait, and the append time of the oldest (wall ms). */
+export interface Waiting {
+  readonly waiting: number;
+  readonly sinceMs: number;
 }
 
 /**
@@ -53,18 +55,18 @@ interface Reading {
  * or the session ends is completed, since it may be decided already; no further part starts. Unanswered requests are
  * retried from memory, so an error never moves the read position, which passes a part when all before it are answered, too.
  *
- * Large requests and bulk are deferred to a second lane that runs in parallel, so they do not hold up the requests after them, in
- * later chunks as well. That is safe, because the order of the ledger decides, not that of the requests. The first ones wait
- * in memory; when there are too many, the lane reads the partition again from the first that is not there, and serves
- * only large ones. So the lanes are two cursors over one partition, and the position has both.
+ * Large requests and bulk, and requests for numbers, are deferred to lanes that run in parallel, so they do not hold up the requests
+ * after them, in later chunks as well: the former take their time, and the latter wait for etcd. That is safe, because the order of
+ * the ledger decides, not that of the requests. Each lane is a cursor over the partition. The position has the lowest of those of the
+ * deferred ones: whoever continues from it answers some of their requests again, with the same replies.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
   readonly #lane: RetryingLane;
   readonly #partLanes: PartLanes;
-  readonly #largeLane: RetryingLane;
-  readonly #deferred: DeferredQueue;
-  readonly #largeControl: BatchControl;
+  readonly #large: DeferredLane;
+  readonly #numbers: readonly DeferredLane[];
+  readonly #deferrals: Deferrals;
   #ended = false;
   /** Everything below has been begun or deferred. */
   #begun: number | undefined;
@@ -72,27 +74,44 @@ export class RequestSession {
   /** Everything below has been answered or deferred. */
   #through: number | undefined;
   #position: RequestPosition | undefined;
-  #isServingLarge = false;
-  #reading: Reading | undefined;
 
   constructor(options: RequestSessionOptions) {
     const { position } = options;
     this.#options = options;
     this.#lane = new RetryingLane(options);
     this.#partLanes = new PartLanes(options);
-    this.#largeLane = new RetryingLane(options);
     this.#begun = position?.small;
     this.#through = position?.small;
     this.#position = position;
     const unread =
       position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
-    this.#deferred = new DeferredQueue(() => void this.#serveLarge(), options.runtime.monotonicMs, unread);
-    this.#largeControl = {
-      isCurrent: () => this.#largeLane.isCurrent,
-      resolved: (offset) => this.#largeAnswered(offset + 1),
-      prepared: new Map(),
-    };
-    void this.#serveLarge();
+    const bulkNumbers = this.#deferredLane('bulk numbers', PART_MAX_NUMBERS, undefined);
+    const numbers = this.#deferredLane('numbers', PART_MAX_NUMBERS, unread);
+    const deferrals = { 'bulk numbers': bulkNumbers.queue };
+    this.#large = this.#deferredLane('large', Number.POSITIVE_INFINITY, unread, deferrals);
+    this.#numbers = [numbers, bulkNumbers];
+    this.#deferrals = { large: this.#large.queue, numbers: numbers.queue, 'bulk numbers': this.#large.queue };
+    for (const lane of this.#deferred) void lane.serve();
+  }
+
+  #deferredLane(
+    name: DeferredLaneOptions['name'],
+    maxRecords: number,
+    unread: OffsetRange | undefined,
+    deferrals?: Deferrals,
+  ): DeferredLane {
+    const { handler, runtime, partition } = this.#options;
+    return new DeferredLane({
+      ...this.#options,
+      ...{ name, maxRecords, unread, deferrals },
+      monotonicMs: runtime.monotonicMs,
+      serve: (records, control) => handler(partition, records, control),
+      onAnswered: () => this.#advance(),
+    });
+  }
+
+  get #deferred(): readonly DeferredLane[] {
+    return [this.#large, ...this.#numbers];
   }
 
   get partition(): number {
@@ -104,38 +123,47 @@ export class RequestSession {
     return this.#position;
   }
 
-  /** The unanswered large requests: how many, and the append time of the oldest (wall ms); undefined for none. */
-  oldestLarge(): { readonly waiting: number; readonly sinceMs: number } | undefined {
-    return this.#deferred.oldest;
+  /** The unanswered large requests; undefined for none. */
+  oldestLarge(): Waiting | undefined {
+    return this.#large.queue.oldest;
+  }
+
+  /** The unanswered requests for numbers, which may wait for etcd; undefined for none. */
+  oldestNumbers(): Waiting | undefined {
+    const all = this.#numbers.flatMap(({ queue }) => queue.oldest ?? []);
+    if (all.length === 0) return undefined;
+    const waiting = all.reduce((sum, one) => sum + one.waiting, 0);
+    return { waiting, sinceMs: Math.min(...all.map(({ sinceMs }) => sinceMs)) };
   }
 
   /** Resolves when the parts in progress have ended. */
   get settled(): Promise<void> {
-    const lanes = [this.#lane, this.#partLanes, this.#largeLane];
-    return Promise.all(lanes.map(({ settled }) => settled)).then(() => undefined);
+    return Promise.all(this.#lanes.map(({ settled }) => settled)).then(() => undefined);
   }
 
   /** Resolves when every record has been begun or deferred, and there is room for another part, or the session has ended. */
   async deliver({ records, next, answered }: RequestChunk): Promise<void> {
-    this.#deferred.saw(records);
-    await this.#finish(this.#lane, () => records.slice(this.#firstDue(records)), {
+    this.#large.queue.saw(records);
+    const due = () => records.slice(this.#firstDue(records));
+    const control: BatchControl = {
       isCurrent: () => this.#lane.isCurrent,
       resolved: (offset) => this.#begins(offset + 1)(),
       answer: async (offset, work) => {
         const done = this.#begins(offset + 1);
         await this.#partLanes.begin(() => work().then(done));
       },
-      deferrals: this.#deferred,
-    });
-    if (!this.#ended) this.#begins(next, answered)();
-  }
-
-  #finish(lane: RetryingLane, due: () => readonly RequestRecord[], control: BatchControl): Promise<void> {
+      deferrals: this.#deferrals,
+    };
     const { partition, handler } = this.#options;
-    return lane.finish(
+    await this.#lane.finish(
       () => due().length > 0,
       () => handler(partition, due(), control),
     );
+    if (!this.#ended) this.#begins(next, answered)();
+  }
+
+  get #lanes() {
+    return [this.#lane, this.#partLanes, ...this.#deferred];
   }
 
   /** Returns what to call when everything from the last such offset up to this one is answered. */
@@ -146,18 +174,17 @@ export class RequestSession {
 
   /** Starts no further part. */
   pause(): void {
-    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.pause();
+    for (const lane of this.#lanes) lane.pause();
   }
 
   /** Resumes, and cuts short the pause after an error. */
   resume(): void {
-    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.resume();
+    for (const lane of this.#lanes) lane.resume();
   }
 
   end(): void {
     this.#ended = true;
-    for (const lane of [this.#lane, this.#partLanes, this.#largeLane]) lane.end();
-    this.#reading?.stop();
+    for (const lane of this.#lanes) lane.end();
   }
 
   #firstDue(records: readonly RequestRecord[]): number {
@@ -173,52 +200,13 @@ export class RequestSession {
     this.#advance();
   }
 
-  #largeAnswered(next: number): void {
-    this.#deferred.answered(next);
-    this.#advance();
-  }
-
-  /** Serves what is in memory, then reads the rest again; ends when nothing waits. */
-  async #serveLarge(): Promise<void> {
-    if (this.#isServingLarge) return;
-    this.#isServingLarge = true;
-    while (!this.#ended && this.#deferred.first !== undefined) {
-      const { held, unread } = this.#deferred;
-      if (held.length > 0) await this.#finish(this.#largeLane, () => [...held], this.#largeControl);
-      else if (unread !== undefined) await this.#readAgain(unread.from);
-    }
-    this.#isServingLarge = false;
-  }
-
-  /** Resolves when the requests that are not in memory are answered, or the session has ended. */
-  #readAgain(from: number): Promise<void> {
-    return new Promise((resolve) => {
-      const reading = this.#options.readAgain(from, async ({ records, next }) => {
-        const due = () => records.filter(({ offset }) => isWithin(this.#deferred.unread, offset));
-        const [first] = due();
-        if (first !== undefined) this.#deferred.sawFirstUnread(first);
-        // Others may be deferred while the last ones are served.
-        while (!this.#ended && due().length > 0) await this.#finish(this.#largeLane, due, this.#largeControl);
-        if (!this.#ended) this.#largeAnswered(next);
-        if (!this.#ended && this.#deferred.unread !== undefined) return;
-        reading.stop();
-        resolve();
-      });
-      this.#reading = reading;
-    });
-  }
-
   #advance(): void {
     const small = this.#through;
     if (this.#ended || small === undefined) return;
-    const next = Math.min(small, this.#deferred.first ?? small);
+    const next = Math.min(small, ...this.#deferred.map(({ queue }) => queue.first ?? small));
     const before = this.#position;
     if (before !== undefined && next <= before.next && small <= before.small) return;
     this.#position = { next, small };
     this.#options.onProgress(this.#position);
   }
-}
-
-function isWithin(range: OffsetRange | undefined, offset: number): boolean {
-  return range !== undefined && offset >= range.from && offset < range.until;
 }

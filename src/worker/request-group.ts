@@ -91,10 +91,16 @@ export class RequestGroup implements GroupMember {
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
       log,
     } as const;
+    // A tail follows a partition once, and the lanes of a partition are at different places.
+    const againTail = (lane: string) => new Tail({ ...tail, lane, maxChunkItems: LARGE_CHUNK_ITEMS });
     this.#serving = {
       context,
       tail: new Tail({ ...tail, lane: 'requests', skipsDense: true, busyGapMs: BUSY_GAP_MS }),
-      largeTail: new Tail({ ...tail, lane: 'large requests', maxChunkItems: LARGE_CHUNK_ITEMS }),
+      againTails: {
+        large: againTail('large requests'),
+        numbers: againTail('requests for numbers'),
+        'bulk numbers': againTail('bulk requests for numbers'),
+      },
       throttle: new Throttle(runtime, SAME_CAUSE_MS),
       handler,
       isOpen: (partition) => this.#open && options.isReady(partition),
@@ -165,7 +171,8 @@ export class RequestGroup implements GroupMember {
     await this.#commit();
     this.#endAll();
     await this.#member.leave();
-    await Promise.all([this.#serving.tail.close(), this.#serving.largeTail.close()]);
+    const { tail, againTails } = this.#serving;
+    await Promise.all([tail, ...Object.values(againTails)].map((one) => one.close()));
   }
 
   /** Starts no more requests; the parts in progress are completed. */

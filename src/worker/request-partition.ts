@@ -6,6 +6,7 @@ import type { PartitionBounds } from '../kafka/loops/leader-calls.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../kafka/loops/tail-port.ts';
 import { KafkaError } from '../kafka/wire/kafka-error.ts';
+import type { DeferredLaneName } from '../pipeline/deferred.ts';
 import { type RequestChunk, type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
 import type { WorkerContext } from './context.ts';
 import { LostRequests } from './lost-requests.ts';
@@ -14,8 +15,8 @@ import { RequestLag } from './request-lag.ts';
 export interface RequestPartitionOptions {
   readonly context: WorkerContext;
   readonly tail: Tail;
-  /** Reads partitions again, for large requests that do not fit into memory. */
-  readonly largeTail: Tail;
+  /** Read partitions again, each for the requests of a lane that do not fit into memory. */
+  readonly againTails: Readonly<Record<DeferredLaneName, Tail>>;
   /** Each partition is retried five times a second: a cause is logged only once in a while. */
   readonly throttle: Throttle;
   readonly handler: RequestHandler;
@@ -70,7 +71,7 @@ export class RequestPartition {
       isOpen: options.isOpen(partition),
       position: start,
       onProgress: ({ next }) => this.#lag.progressed(next),
-      readAgain: (from, deliver) => this.#readAgain(from, deliver),
+      readAgain: (lane, from, deliver) => this.#readAgain(lane, from, deliver),
       onError: (error, lasting) => this.#failed(error, lasting),
     });
     const offset = start?.last?.offset ?? start?.small ?? 0;
@@ -164,14 +165,17 @@ export class RequestPartition {
   }
 
   /** Requests below the log's start are gone; a log that ends below is what the first reader finds, and ends the session. */
-  #readAgain(offset: number, deliver: (chunk: RequestChunk) => Promise<void>): Followed {
+  #readAgain(lane: DeferredLaneName, offset: number, deliver: (chunk: RequestChunk) => Promise<void>): Followed {
     const { partition } = this;
     const outOfRange = async ({ logStart, end }: PartitionBounds, position: number) => {
       if (position <= end) return logStart;
       throw new KafkaError('OFFSET_OUT_OF_RANGE', `requests ${partition} end at ${end}, below offset ${position}`);
     };
-    const { largeTail, context } = this.#options;
-    return largeTail.follow({ topic: context.config.topics.requests, partition, offset }, { deliver, outOfRange });
+    const { againTails, context } = this.#options;
+    return againTails[lane].follow(
+      { topic: context.config.topics.requests, partition, offset },
+      { deliver, outOfRange },
+    );
   }
 
   /** The partition has lost records that were read. Rejects as `continueAt` does. */

@@ -219,8 +219,10 @@ describe('large requests', () => {
     const prepared = new Map();
     const resolved: number[] = [];
     const control = { isCurrent: () => true, resolved: (offset: number) => resolved.push(offset) };
-    const serve = (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, { ...control, deferrals });
-    const serveLarge = (batch: RequestRecord[]) => processBatch(worker.deps, 0, batch, { ...control, prepared });
+    const serve = (batch: RequestRecord[]) =>
+      processBatch(worker.deps, 0, batch, { ...control, deferrals: { large: deferrals } });
+    const serveLarge = (batch: RequestRecord[]) =>
+      processBatch(worker.deps, 0, batch, { ...control, lane: 'large', prepared });
     return { deferrals, prepared, resolved, serve, serveLarge, held: () => deferrals.held.map(({ offset }) => offset) };
   };
 

@@ -181,7 +181,7 @@ function served(text: string, link?: Link) {
   );
   const deps = { ...worker.deps, quotas, replyTopics };
   const serve = (...records: Parameters<typeof processBatch>[2]) =>
-    processBatch(deps, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals });
+    processBatch(deps, 0, records, { isCurrent: () => true, resolved: () => {}, deferrals: { large: deferrals } });
   const appends = () => worker.events.filter((event) => /^append \d/.test(event));
   return { its, quotas, deps, worker, deferrals, serve, appends };
 }

@@ -17,8 +17,9 @@ interface Call {
   end(error?: unknown): Promise<void>;
 }
 
-/** The partition is read again for large requests. */
+/** The partition is read again for the requests of a lane. */
 interface Reading {
+  readonly lane: string;
   readonly from: number;
   readonly deliver: (chunk: RequestChunk) => Promise<void>;
   stopped: boolean;
@@ -40,14 +41,16 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
   const faults: boolean[] = [];
   const timers: Array<{ readonly delayMs: number; readonly run: () => void; cancelled: boolean }> = [];
   const readings: Reading[] = [];
+  /** Those for numbers. */
+  const numberReadings: Reading[] = [];
   const clock = { nowMs: 0 };
   const session = new RequestSession({
     partition: PARTITION,
     isOpen,
     position,
-    readAgain: (from, deliver) => {
-      const reading: Reading = { from, deliver, stopped: false };
-      readings.push(reading);
+    readAgain: (lane, from, deliver) => {
+      const reading: Reading = { lane, from, deliver, stopped: false };
+      (lane === 'large' ? readings : numberReadings).push(reading);
       return { stop: () => (reading.stopped = true) };
     },
     handler:
@@ -77,7 +80,7 @@ function scene({ isOpen = true, position, handler }: Given = {}) {
     onError: (_error, lasting) => faults.push(lasting),
   });
   const due = () => timers.filter(({ cancelled }) => !cancelled);
-  return { session, calls, progress, faults, due, readings, clock };
+  return { session, calls, progress, faults, due, readings, numberReadings, clock };
 }
 
 const passing = new IdallocError('APPEND_UNANSWERED', 'no answer');
@@ -126,7 +129,7 @@ describe('a request session', () => {
     const many = (...offsets: number[]) =>
       recordsAt(...offsets).map((record) => ({ ...record, bulk: 'many' as const }));
     const deferred = (call: Call | undefined) =>
-      [...many(0), ...recordsAt(0)].map((one) => call?.control.deferrals?.defersBulk(one));
+      [...many(0), ...recordsAt(0)].map((one) => call?.control.deferrals?.large?.defersBulk(one));
     void session.deliver({ records: many(1, 2), next: 3 });
     expect(deferred(calls[0])).toEqual([false, false]);
     calls[0]?.control.resolved(2);
@@ -331,23 +334,23 @@ describe('deferred requests', () => {
   it('are served in parallel with those after them, in the next chunk as well', async () => {
     const { session, calls } = scene();
     const delivered = session.deliver({ records: recordsAt(1, 2), next: 3 });
-    calls[0]?.control.deferrals?.take(large(1));
+    calls[0]?.control.deferrals?.large?.take(large(1));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     await delivered;
     void session.deliver({ records: recordsAt(3), next: 4 });
     expect(calls.map(({ offsets }) => offsets)).toEqual([[1, 2], [1], [3]]);
-    expect(calls.map(({ control }) => [control.deferrals !== undefined, control.prepared !== undefined])).toEqual([
-      [true, false],
-      [false, true],
-      [true, false],
+    expect(calls.map(({ control }) => [control.deferrals?.large !== undefined, control.lane])).toEqual([
+      [true, undefined],
+      [false, 'large'],
+      [true, undefined],
     ]);
   });
 
   it('hold back the offset to commit, and not the position of the small ones, until they are answered', async () => {
     const { session, calls, progress } = scene();
     void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
-    calls[0]?.control.deferrals?.take(large(2));
+    calls[0]?.control.deferrals?.large?.take(large(2));
     calls[0]?.control.resolved(3);
     expect(session.position).toEqual({ next: 2, small: 4 });
     await calls[0]?.end();
@@ -358,8 +361,8 @@ describe('deferred requests', () => {
   it('are retried after an error, and then the next of them', async () => {
     const { session, calls, due } = scene();
     void session.deliver({ records: recordsAt(1, 2), next: 3 });
-    calls[0]?.control.deferrals?.take(large(1));
-    calls[0]?.control.deferrals?.take(large(2));
+    calls[0]?.control.deferrals?.large?.take(large(1));
+    calls[0]?.control.deferrals?.large?.take(large(2));
     calls[0]?.control.resolved(2);
     await calls[0]?.end();
     calls[1]?.control.resolved(1);
@@ -376,7 +379,7 @@ describe('deferred requests', () => {
     const { session, calls } = scene();
     void session.deliver({ records: recordsAt(1), next: 2 });
     session.pause();
-    calls[0]?.control.deferrals?.take(large(1));
+    calls[0]?.control.deferrals?.large?.take(large(1));
     calls[0]?.control.resolved(1);
     await calls[0]?.end();
     expect(calls.length).toBe(1);
@@ -396,17 +399,85 @@ describe('deferred requests', () => {
     for (let microtasks = 0; microtasks <= 12; microtasks += 1) {
       const { session, calls } = scene();
       void session.deliver({ records: recordsAt(1), next: 2 });
-      calls[0]?.control.deferrals?.take(large(1));
+      calls[0]?.control.deferrals?.large?.take(large(1));
       calls[0]?.control.resolved(1);
       await calls[0]?.end();
       void session.deliver({ records: recordsAt(2), next: 3 });
       calls[1]?.control.resolved(1);
       const answered = calls[1]?.end();
       for (let i = 0; i < microtasks; i += 1) await Promise.resolve();
-      calls[2]?.control.deferrals?.take(large(2));
+      calls[2]?.control.deferrals?.large?.take(large(2));
       await answered;
       expect(calls.slice(3).map(({ offsets }) => offsets)).toEqual([[2]]);
     }
+  });
+});
+
+describe('requests for numbers', () => {
+  const deferNumbers = (call: Call | undefined, ...offsets: number[]) => {
+    for (const offset of offsets) call?.control.deferrals?.numbers?.take(large(offset));
+  };
+
+  it('are served beside all others and beside large ones, whose answers do not wait for theirs', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
+    deferNumbers(calls[0], 1);
+    calls[0]?.control.deferrals?.large?.take(large(2));
+    calls[0]?.control.resolved(3);
+    await calls[0]?.end();
+    void session.deliver({ records: recordsAt(4), next: 5 });
+    expect(calls.map(({ offsets, control }) => [offsets, control.lane])).toEqual([
+      [[1, 2, 3], undefined],
+      [[1], 'numbers'],
+      [[2], 'large'],
+      [[4], undefined],
+    ]);
+    calls[3]?.control.resolved(4);
+    calls[2]?.control.resolved(2);
+    expect(session.position).toEqual({ next: 1, small: 5 });
+    calls[1]?.control.resolved(1);
+    expect(session.position).toEqual({ next: 5, small: 5 });
+  });
+
+  it('that come while others are decided are served together afterwards, as many as one swap takes', async () => {
+    const { session, calls } = scene();
+    const offsets = Array.from({ length: 151 }, (_, i) => i);
+    void session.deliver({ records: recordsAt(...offsets), next: 151 });
+    deferNumbers(calls[0], 0);
+    deferNumbers(calls[0], ...offsets.slice(1));
+    calls[0]?.control.resolved(150);
+    calls[1]?.control.resolved(0);
+    await calls[1]?.end();
+    calls[2]?.control.resolved(100);
+    await calls[2]?.end();
+    expect(calls.slice(1).map(({ offsets: some }) => [some[0], some.length])).toEqual([
+      [0, 1],
+      [1, 100],
+      [101, 50],
+    ]);
+    expect(session.oldestNumbers()).toEqual({ waiting: 50, sinceMs: 0 });
+  });
+
+  it('that came in bulk wait with it, and hold back the position when it has passed them', async () => {
+    const { session, calls } = scene();
+    void session.deliver({ records: recordsAt(1, 2, 3), next: 4 });
+    expect(calls[0]?.control.deferrals?.['bulk numbers']).toBe(calls[0]?.control.deferrals?.large);
+    deferNumbers(calls[0], 3);
+    for (const offset of [1, 2]) calls[0]?.control.deferrals?.large?.take(large(offset));
+    calls[0]?.control.resolved(3);
+    await calls[0]?.end();
+    calls[2]?.control.deferrals?.['bulk numbers']?.take(large(1));
+    calls[2]?.control.resolved(1);
+    expect(calls.map(({ offsets, control }) => [offsets, control.lane])).toEqual([
+      [[1, 2, 3], undefined],
+      [[3], 'numbers'],
+      [[1], 'large'],
+      [[1], 'bulk numbers'],
+    ]);
+    calls[1]?.control.resolved(3);
+    expect([session.position, session.oldestNumbers()?.waiting]).toEqual([{ next: 1, small: 4 }, 1]);
+    calls[3]?.control.resolved(1);
+    expect([session.position?.next, session.oldestNumbers()]).toEqual([2, undefined]);
   });
 });
 
@@ -414,8 +485,15 @@ describe('deferred requests that are not in memory', () => {
   /** Everything below 3 is answered; below 8, everything but large requests. */
   const position = { next: 3, small: 8 };
 
+  /** A scene in which the earlier session left no request for numbers. */
+  async function largeScene(at: RequestPosition = position) {
+    const parts = scene({ position: at });
+    await parts.numberReadings[0]?.deliver({ records: [], next: at.small });
+    return parts;
+  }
+
   it('are read again from the first of them, as are those of an earlier session', async () => {
-    const { session, calls, readings } = scene({ position });
+    const { session, calls, readings } = await largeScene();
     expect(readings.map(({ from }) => from)).toEqual([3]);
     void readings[0]?.deliver({ records: recordsAt(3, 4, 5), next: 6 });
     expect(calls.map(({ offsets, control }) => [offsets, control.prepared !== undefined])).toEqual([[[3, 4, 5], true]]);
@@ -440,20 +518,37 @@ describe('deferred requests that are not in memory', () => {
   });
 
   it('include one that is deferred while the last of them is served', async () => {
-    const { session, calls, readings } = scene({ position: { next: 3, small: 4 } });
+    const { session, calls, readings } = await largeScene({ next: 3, small: 4 });
     void session.deliver({ records: recordsAt(4), next: 5 });
     void readings[0]?.deliver({ records: recordsAt(3, 4), next: 5 });
     expect(calls.map(({ offsets }) => offsets)).toEqual([[4], [3]]);
-    calls[0]?.control.deferrals?.take(large(4));
+    calls[0]?.control.deferrals?.large?.take(large(4));
     calls[0]?.control.resolved(4);
     calls[1]?.control.resolved(3);
     await calls[1]?.end();
     expect([session.position, calls[2]?.offsets]).toEqual([{ next: 4, small: 5 }, [4]]);
   });
 
+  it('are read for each lane by itself, and the position has the lowest of what is left', async () => {
+    const { session, calls, readings, numberReadings } = scene({ position });
+    expect([...readings, ...numberReadings].map(({ lane, from }) => [lane, from])).toEqual([
+      ['large', 3],
+      ['numbers', 3],
+    ]);
+    void numberReadings[0]?.deliver({ records: recordsAt(3, 5, 7), next: 8 });
+    expect(calls.map(({ offsets, control }) => [offsets, control.lane])).toEqual([[[3, 5, 7], 'numbers']]);
+    await readings[0]?.deliver({ records: [], next: 8 });
+    expect(session.position).toEqual(position);
+    calls[0]?.control.resolved(5);
+    expect(session.position).toEqual({ next: 6, small: 8 });
+    calls[0]?.control.resolved(7);
+    await calls[0]?.end();
+    expect([session.position, numberReadings[0]?.stopped]).toEqual([{ next: 8, small: 8 }, true]);
+  });
+
   it('are read no further once the session has ended', async () => {
-    const { session, readings } = scene({ position });
+    const { session, readings, numberReadings } = scene({ position });
     session.end();
-    expect(readings[0]?.stopped).toBe(true);
+    expect([...readings, ...numberReadings].map(({ stopped }) => stopped)).toEqual([true, true]);
   });
 });
