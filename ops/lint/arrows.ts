@@ -58,7 +58,7 @@ export const ROOMS: readonly Room[] = [
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
   { room: 'identity', lines: 1950, imports: WAITING },
-  { room: 'ledger', lines: 1170, imports: WAITING },
+  { room: 'ledger', lines: 1170, imports: [...WAITING, 'identity/ports.ts'] },
   { room: 'pipeline', lines: 2690, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',

@@ -35,3 +35,9 @@ export function requireText(object: Readonly<Record<string, unknown>>, field: st
   if (typeof value === 'string' && pattern.test(value)) return value;
   throw new TypeError(`${field} is not a string of the form ${pattern.source}`);
 }
+
+/** Parses JSON of at most so many bytes. Throws SyntaxError, TypeError or RangeError with the reason. */
+export function parseBounded(bytes: Buffer, maxBytes: number): unknown {
+  if (bytes.length > maxBytes) throw new RangeError(`${bytes.length} bytes; at most ${maxBytes} are allowed`);
+  return JSON.parse(utf8.decode(bytes));
+}

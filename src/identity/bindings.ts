@@ -43,6 +43,32 @@ export function sequenceKey(root: string, ledger: string, name: string): string 
   return `${root}sequences/${ledger}/${name}`;
 }
 
+/**
+ * What etcd remembers of a ledger partition. The keys lie outside the namespace, which is read as a whole at each acquire:
+ *
+ *   <prefix>/ledger/<dc>/<ledger>/<partition>/end                the partition head: how far the log had gone
+ *   <prefix>/ledger/<dc>/<ledger>/<partition>/pending            the last draft of numbers and orders
+ *   <prefix>/ledger/<dc>/<ledger>/<partition>/sequences/<name>   the head of a sequence
+ */
+export interface LedgerHeadKeys {
+  readonly end: string;
+  readonly pending: string;
+  /** The prefix of the heads of all sequences. */
+  readonly sequences: string;
+  sequence(name: string): string;
+}
+
+export function ledgerHeadKeys(
+  prefix: string,
+  datacenterId: number,
+  ledger: string,
+  partition: number,
+): LedgerHeadKeys {
+  const root = `${prefix}/ledger/${datacenterId}/${ledger}/${partition}/`;
+  const sequences = `${root}sequences/`;
+  return { end: `${root}end`, pending: `${root}pending`, sequences, sequence: (name) => `${sequences}${name}` };
+}
+
 /** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
 /** Most characters shown of a foreign value. */

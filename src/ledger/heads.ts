@@ -1,0 +1,161 @@
+import {
+  decodePending,
+  decodeSequenceHead,
+  encodePending,
+  encodeSequenceHead,
+  type Pending,
+  type PendingValue,
+  type SequenceHead,
+} from '../codec/sequence-head.ts';
+import { IdallocError } from '../errors.ts';
+import type { EtcdPort, KeyValue } from '../identity/ports.ts';
+
+/** What etcd holds of the sequences of a ledger partition, as it was at one revision. */
+export interface Head extends Omit<PendingValue, 'records'> {
+  /** Of `pending`; 0n while nothing was ever swapped in. */
+  readonly revision: bigint;
+  readonly pending: readonly Pending[];
+  /** Of the sequences that were read, those that etcd knows. */
+  readonly sequences: ReadonlyMap<string, SequenceHead>;
+  /** The sequences that were read. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** What a swap writes. */
+export interface HeadChange extends Omit<PendingValue, 'records'> {
+  readonly pending: readonly Pending[];
+  /** Those that change. */
+  readonly sequences: ReadonlyMap<string, SequenceHead>;
+}
+
+/**
+ * The heads in etcd: which numbers were given out, and which decisions the log may not show yet. All that is written of a
+ * partition is written together with its `pending`, whose revision tells whether anything changed.
+ */
+export interface LedgerHeads {
+  /**
+   * Linearizable: what is pending in a partition, and the heads of these sequences and of all that are pending, at one revision.
+   * Rejects with ETCD_UNAVAILABLE, ETCD_REFUSED or NAMESPACE_DAMAGED.
+   */
+  read(partition: number, names: Iterable<string>): Promise<Head>;
+  /**
+   * Writes the change if nothing was swapped in since `head` was read. Resolves the new head, or undefined if something was: or
+   * this change itself, when the call was sent twice. Rejects with ETCD_UNAVAILABLE when it is unknown whether it was written, or
+   * will be; with ETCD_REFUSED when it will not be later. In all cases but a new head, the head is read again.
+   */
+  swap(partition: number, head: Head, change: HeadChange): Promise<Head | undefined>;
+}
+
+/** The keys of one partition. */
+interface Keys {
+  readonly pending: string;
+  sequence(name: string): string;
+}
+
+export interface EtcdHeadsOptions {
+  readonly etcd: Pick<EtcdPort, 'get' | 'transact'>;
+  readonly keysOf: (partition: number) => Keys;
+}
+
+/** Keys in one read of etcd, without `pending`. */
+const NAMES_AT_ONCE = 127;
+/** More swaps of other workers than ever come between the reads of one look. */
+const MAX_READS = 10;
+
+export class EtcdHeads implements LedgerHeads {
+  readonly #etcd: EtcdHeadsOptions['etcd'];
+  readonly #keysOf: EtcdHeadsOptions['keysOf'];
+
+  constructor({ etcd, keysOf }: EtcdHeadsOptions) {
+    this.#etcd = etcd;
+    this.#keysOf = keysOf;
+  }
+
+  async read(partition: number, names: Iterable<string>): Promise<Head> {
+    const keys = this.#keysOf(partition);
+    const wanted = new Set(names);
+    let all = wanted;
+    for (let reads = 0; reads < MAX_READS; reads += 1) {
+      const found = await this.#readTogether(keys, all);
+      if (found === undefined) continue;
+      const head = headOf(keys, found, all);
+      const lacking = head.pending.some(({ sequence }) => !all.has(sequence));
+      if (!lacking) return head;
+      all = new Set([...wanted, ...head.pending.map(({ sequence }) => sequence)]);
+    }
+    const message = `the heads of ledger partition ${partition} changed during each of ${MAX_READS} reads: another worker serves it as well`;
+    throw new IdallocError('ETCD_UNAVAILABLE', message);
+  }
+
+  /** These keys at one revision of `pending`, without which none of them changes; undefined if it changed meanwhile. */
+  async #readTogether(keys: Keys, names: ReadonlySet<string>): Promise<ReadonlyMap<string, KeyValue> | undefined> {
+    const all = [...names].map(keys.sequence);
+    const found = new Map<string, KeyValue>();
+    let first: KeyValue | undefined;
+    for (let from = 0; from === 0 || from < all.length; from += NAMES_AT_ONCE) {
+      const part = await this.#etcd.get([keys.pending, ...all.slice(from, from + NAMES_AT_ONCE)]);
+      const pending = part.get(keys.pending);
+      if (from > 0 && !isSame(pending, first)) return undefined;
+      first = pending;
+      for (const [key, kv] of part) found.set(key, kv);
+    }
+    return found;
+  }
+
+  async swap(partition: number, head: Head, change: HeadChange): Promise<Head | undefined> {
+    const keys = this.#keysOf(partition);
+    const { namespace, through, pending, sequences } = change;
+    const puts = [...sequences].map(([name, known]) => ({
+      put: keys.sequence(name),
+      value: encodeSequenceHead(known),
+    }));
+    const { succeeded, revision } = await this.#etcd.transact(
+      [{ key: keys.pending, modRevision: head.revision }],
+      [{ put: keys.pending, value: encodePending({ namespace, through, records: pending }) }, ...puts],
+    );
+    if (!succeeded) return undefined;
+    return {
+      revision,
+      namespace,
+      through,
+      pending,
+      sequences: new Map([...head.sequences, ...sequences]),
+      names: new Set([...head.names, ...sequences.keys()]),
+    };
+  }
+}
+
+/** All that is known of a partition: the heads of other sequences stay known while nothing was swapped in. */
+export function joined(known: Head | undefined, read: Head): Head {
+  if (known?.revision !== read.revision) return read;
+  return {
+    ...read,
+    sequences: new Map([...known.sequences, ...read.sequences]),
+    names: new Set([...known.names, ...read.names]),
+  };
+}
+
+/** A restored etcd repeats revisions, so the value is compared as well. */
+function isSame(one: KeyValue | undefined, other: KeyValue | undefined): boolean {
+  if (one === undefined || other === undefined) return one === other;
+  return one.modRevision === other.modRevision && one.value.equals(other.value);
+}
+
+function headOf(keys: Keys, found: ReadonlyMap<string, KeyValue>, names: ReadonlySet<string>): Head {
+  const stored = found.get(keys.pending);
+  const value = stored && decodePending(stored.value, keys.pending);
+  const sequences = new Map<string, SequenceHead>();
+  for (const name of names) {
+    const key = keys.sequence(name);
+    const kv = found.get(key);
+    if (kv !== undefined) sequences.set(name, decodeSequenceHead(kv.value, key));
+  }
+  return {
+    revision: stored?.modRevision ?? 0n,
+    namespace: value?.namespace ?? '',
+    through: value?.through ?? -1,
+    pending: value?.records ?? [],
+    sequences,
+    names,
+  };
+}
