@@ -2,7 +2,7 @@ import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import { ALARM_REMEDIES, type EtcdAlarm } from '../adapters/etcd/refusal.ts';
 import type { EtcdStatus } from '../adapters/etcd/status.ts';
 import { every } from '../async/every.ts';
-import type { Runtime, Timer } from '../async/runtime.ts';
+import type { Runtime } from '../async/runtime.ts';
 import type { Log } from '../log.ts';
 import type { Vitals } from '../metrics/vitals.ts';
 
@@ -15,8 +15,6 @@ export interface EtcdWatchOptions {
 
 /** One call to each member a minute, by each worker. */
 const LOOK_MS = 60_000;
-/** Not at once: why a connection fails is in the first error alone, and the call that needs it has to report that. */
-const FIRST_LOOK_MS = 2_000;
 /** The share of its quota above which a database is reported. The alert IdallocEtcdDatabaseLarge uses the same. */
 const LARGE_SHARE = 0.75;
 
@@ -26,7 +24,6 @@ const LARGE_SHARE = 0.75;
  */
 export class EtcdWatch implements Disposable {
   readonly #options: EtcdWatchOptions;
-  readonly #first: Timer;
   readonly #looking: Disposable;
   #statuses: ReadonlyMap<string, EtcdStatus> = new Map();
   /** The most members that have answered one look. */
@@ -36,12 +33,11 @@ export class EtcdWatch implements Disposable {
 
   constructor(options: EtcdWatchOptions) {
     this.#options = options;
-    this.#first = options.runtime.schedule(FIRST_LOOK_MS, () => void this.#look());
     this.#looking = every(options.runtime, LOOK_MS, () => this.#look());
+    void this.#look();
   }
 
   [Symbol.dispose](): void {
-    this.#first.cancel();
     this.#looking[Symbol.dispose]();
   }
 

@@ -80,6 +80,13 @@ test.each([
   },
 );
 
+test('an alarm that is there before is reported as soon as a worker starts', async () => {
+  tell({ alarms: ['NOSPACE'] });
+  const worker = stage.start();
+  await stage.pass(100);
+  expect(worker.warning?.detail).toMatch(/alarm NOSPACE/);
+});
+
 test('a database above three quarters of the quota is reported while writes still succeed', async () => {
   const { quotaBytes } = config.etcd;
   tell({ dbBytes: 0.75 * quotaBytes });

@@ -22,7 +22,7 @@ export interface EtcdOptions extends EtcdAccess {
 export interface ClosableEtcd extends EtcdPort {
   /** Why the last call, or else the last write, failed; undefined when both succeeded. etcd may serve reads and refuse writes. */
   readonly lastError: IdallocError | undefined;
-  /** The status of each endpoint that answers. */
+  /** The status of each endpoint that answers. The errors of the others are reported as those of calls are. */
   statuses(): Promise<ReadonlyMap<string, EtcdStatus>>;
   /** Closes all connections; open calls fail. */
   close(): void;
@@ -116,10 +116,8 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
       return rotation.lastError ?? failedWrite;
     },
 
-    async statuses() {
-      const read = async (member: EtcdMember) => [member.endpoint, await statusOf(member, timing.callMs)] as const;
-      const settled = await Promise.allSettled(members.map(read));
-      return new Map(settled.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])));
+    statuses() {
+      return rotation.onEach('a status', (member) => statusOf(member, timing.callMs));
     },
 
     close() {

@@ -49,8 +49,11 @@ export class Rotation<P extends Peer> {
   readonly #timing: RotationTiming;
   readonly #classifier: ErrorClassifier;
   readonly #onError: OnError;
-  /** By endpoint, until it answers: a client may report why it cannot connect once, and later only that it is not connected. */
-  readonly #remedies = new Map<string, string>();
+  /**
+   * The last error that has a remedy, by endpoint, until that answers: a client may report why it cannot connect once, and later
+   * only that it is not connected.
+   */
+  readonly #causes = new Map<string, { readonly text: string; readonly remedy: string }>();
   #preferred = 0;
   #lastError: IdallocError | undefined;
 
@@ -64,6 +67,24 @@ export class Rotation<P extends Peer> {
   /** Why the last call failed; undefined when it succeeded. */
   get lastError(): IdallocError | undefined {
     return this.#lastError;
+  }
+
+  /**
+   * Calls every peer at the same time. Resolves with the responses, by endpoint, once each call has settled: a call must have its
+   * own time limit. Errors are reported, and those with a remedy remembered, as those of `run`.
+   */
+  async onEach<R>(what: string, call: (peer: P) => Promise<R>): Promise<ReadonlyMap<string, R>> {
+    const responses = new Map<string, R>();
+    const callOne = async (peer: P) => {
+      try {
+        responses.set(peer.endpoint, await call(peer));
+        this.#causes.delete(peer.endpoint);
+      } catch (error) {
+        this.#failed(what, peer, error);
+      }
+    };
+    await Promise.all(this.#peers.map(callOne));
+    return responses;
   }
 
   /**
@@ -91,7 +112,7 @@ export class Rotation<P extends Peer> {
         close();
         const called = order.slice(0, calls).flatMap((index) => this.#peers[index]?.endpoint ?? []);
         const listed = called.map((endpoint) => `${endpoint}: ${errors.get(endpoint) ?? 'no response'}`);
-        const remedies = new Set(called.flatMap((endpoint) => this.#remedies.get(endpoint) ?? []));
+        const remedies = new Set(called.flatMap((endpoint) => this.#causes.get(endpoint)?.remedy ?? []));
         const isRefused = isAnswered && open === 0 && calls > 0;
         const failure = isRefused ? `refused ${what}` : `did not serve ${what} within ${this.#timing.callMs} ms`;
         const causes = listed.join('; ') || 'no endpoint configured';
@@ -113,18 +134,14 @@ export class Rotation<P extends Peer> {
             if (over.signal.aborted) return;
             this.#preferred = index;
             this.#lastError = undefined;
-            this.#remedies.delete(peer.endpoint);
+            this.#causes.delete(peer.endpoint);
             close();
             resolve(response);
           },
           (error: unknown) => {
             if (over.signal.aborted) return;
             open -= 1;
-            const { endpoint } = peer;
-            const remedy = this.#classifier.remedyOf(error) ?? this.#remedies.get(endpoint);
-            errors.set(endpoint, describeError(error));
-            if (remedy !== undefined) this.#remedies.set(endpoint, remedy);
-            this.#onError({ what, endpoint, error, remedy });
+            errors.set(peer.endpoint, this.#failed(what, peer, error));
             isAnswered &&= this.#classifier.isRefusal(error);
             if (this.#classifier.isFinal(error)) fail(error);
             else if (calls < order.length) callNext();
@@ -134,5 +151,15 @@ export class Rotation<P extends Peer> {
       };
       callNext();
     });
+  }
+
+  /** Reports the error of a call. Returns it as text, with its cause if that was reported before. */
+  #failed(what: string, { endpoint }: P, error: unknown): string {
+    const text = describeError(error);
+    const remedy = this.#classifier.remedyOf(error);
+    const cause = remedy === undefined ? this.#causes.get(endpoint) : { text, remedy };
+    if (cause !== undefined) this.#causes.set(endpoint, cause);
+    this.#onError({ what, endpoint, error, remedy: cause?.remedy });
+    return cause === undefined || cause.text === text ? text : `${text}, after: ${cause.text}`;
   }
 }

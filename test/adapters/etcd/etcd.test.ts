@@ -47,6 +47,21 @@ describe('the etcd adapter', () => {
     });
   });
 
+  it('leaves frozen servers out of the statuses, and reports each within its limit', async () => {
+    const endpoints = [await frozenServer(), await frozenServer()];
+    const failed: string[] = [];
+    const etcd = connectEtcd({
+      endpoints,
+      timing: TIMING,
+      onError: ({ what, endpoint, error }) => failed.push(`${what}, ${endpoint}: ${error}`),
+    });
+    opened.push(() => etcd.close());
+    expect((await etcd.statuses()).size).toBe(0);
+    expect(failed.sort()).toEqual(
+      endpoints.map((endpoint) => `a status, ${endpoint}: Error: no response in 200 ms`).sort(),
+    );
+  });
+
   it.each(['http_proxy', 'https_proxy', 'grpc_proxy'])('connects directly although %s names a proxy', async (name) => {
     for (const exception of ['no_proxy', 'no_grpc_proxy']) vi.stubEnv(exception, '');
     vi.stubEnv(name, 'http://127.0.0.1:1');

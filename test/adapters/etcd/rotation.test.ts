@@ -175,6 +175,38 @@ describe('calling etcd endpoints in rotation', () => {
     await outcome;
   });
 
+  it('asks every endpoint, leaves out those that fail, and reports why', async () => {
+    const { rotation, faults } = stage();
+    const statuses = rotation.onEach('a status', async ({ endpoint }) => {
+      if (endpoint === 'b') throw new Error('down');
+      return endpoint.toUpperCase();
+    });
+    expect([...(await statuses)]).toEqual([
+      ['a', 'A'],
+      ['c', 'C'],
+    ]);
+    expect(faults).toEqual(['b']);
+  });
+
+  it('a call that fails for lack of a connection names the cause that another call was told first, and its remedy', async () => {
+    const remedyOf = (error: unknown) => (String(error).includes('certificate') ? 'check ETCD_CA' : undefined);
+    const { rotation, run, refuse, answer } = stage(() => true, remedyOf);
+    await rotation.onEach('a status', async () => {
+      throw new Error('the certificate has expired');
+    });
+    const refused = run();
+    refuse('a', 'not connected');
+    await expect(refused).rejects.toThrow(
+      'etcd refused a call (a: not connected, after: the certificate has expired): check ETCD_CA',
+    );
+    const answered = run();
+    answer('a');
+    await answered;
+    const later = run();
+    refuse('a', 'not connected');
+    await expect(later).rejects.toThrow(/^etcd refused a call \(a: not connected\): look for the cause in etcd's log$/);
+  });
+
   it('aborts open calls when the call ends, and ignores their late failures', async () => {
     const { run, answer, refuse, signals } = stage();
     const call = run();
