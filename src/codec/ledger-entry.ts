@@ -16,6 +16,7 @@ import {
 import { toSafeNumber } from './long.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
 import { checkCorrelationId } from './request-checks.ts';
+import type { RecordHeaders } from './request-headers.ts';
 import { decodeSequenceEntry, encodeSequenceEntry, type LedgerNumbers, type SequenceEntry } from './sequence-entry.ts';
 
 const HASH_BYTES = 16;
@@ -155,12 +156,17 @@ function encodeBatchEntry(entry: LedgerBatchEntry): Buffer {
 
 const MAX_FIXED_BYTES = HEADER_BYTES + 3 * MAX_BYTES.long + 3 * MAX_BYTES.int + HASH_BYTES + FINGERPRINT_BYTES;
 
-/** Decodes the value of an entry. Throws LEDGER_UNREADABLE for any other schema, and for values out of range. */
-export function decodeLedgerEntry(value: Buffer): LedgerEntry {
+const NO_HEADERS: RecordHeaders = {};
+
+/**
+ * Decodes an entry from its value, and a statement from its record's headers, too. Throws LEDGER_UNREADABLE for any other schema, for
+ * values out of range, and for a statement with a malformed header.
+ */
+export function decodeLedgerEntry(value: Buffer, headers = NO_HEADERS): LedgerEntry {
   try {
     const wire = decodeFramed(schema, value);
     if (wire !== undefined) return fromWire(wire as Wire);
-    const ofSequence = decodeSequenceEntry(value);
+    const ofSequence = decodeSequenceEntry(value, headers);
     if (ofSequence !== undefined) return ofSequence;
     throw new Error('its schema is unknown');
   } catch (error) {

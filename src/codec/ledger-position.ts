@@ -1,6 +1,7 @@
-import type { NumberRun, Statement } from '../core/sequence.ts';
+import type { NumberRun } from '../core/sequence.ts';
 import { decodeLedgerEntry, LEDGER_ENTRY_HEADER } from './ledger-entry.ts';
-import { MAX_FORMAT_CHARS, RENEWAL, SEQUENCE_ENTRY_HEADER } from './sequence-entry.ts';
+import type { RecordHeaders } from './request-headers.ts';
+import { type LedgerStatement, MAX_FORMAT_CHARS, RENEWAL, SEQUENCE_ENTRY_HEADER } from './sequence-entry.ts';
 
 /** The state of the index of an entry's writer. */
 interface WriterPosition {
@@ -20,7 +21,7 @@ export type LedgerPosition = WriterPosition &
   (
     | { readonly kind?: 'batch' | 'marker'; readonly requestOffset?: number | undefined; readonly at?: undefined }
     | ({ readonly kind: 'numbers'; readonly requestOffset: number; readonly at: number } & NumberRun)
-    | ({ readonly kind: 'statement'; readonly requestOffset?: undefined; readonly at: number } & Statement)
+    | ({ readonly requestOffset?: undefined } & Omit<LedgerStatement, keyof WriterPosition>)
   );
 
 /** Whether a record at this offset counts: one of a sequence only where it was written for, every other one anywhere. */
@@ -33,17 +34,22 @@ export function changesSequence({ at }: { readonly at: number }, offset: number)
   return at === offset;
 }
 
+/** Whether an entry at this offset counts and states that decisions up to its `through` are gone. */
+export function statesLossAt(position: LedgerPosition, offset: number): boolean {
+  return position.kind === 'statement' && position.isLoss && changesSequence(position, offset);
+}
+
 /**
- * Reads the position from an entry's value. Throws LEDGER_UNREADABLE for exactly the values for which decodeLedgerEntry
- * does.
+ * Reads the position from an entry's value, and from the headers of a statement. Throws LEDGER_UNREADABLE for exactly the entries for
+ * which decodeLedgerEntry does.
  *
  * A restore reads millions of entries and needs only this. So the fields are scanned without creating objects, several
  * times as fast as decoding; a value with anything unusual is decoded instead.
  */
-export function readLedgerPosition(value: Buffer): LedgerPosition {
+export function readLedgerPosition(value: Buffer, headers?: RecordHeaders): LedgerPosition {
   const walked = new Walk(value).entry();
   if (walked !== undefined) return walked;
-  return decodeLedgerEntry(value);
+  return decodeLedgerEntry(value, headers);
 }
 
 /** Values and numbers with more bytes than these are left to the decoder. */

@@ -1,8 +1,11 @@
 import type { NumberRun, Statement } from '../core/sequence.ts';
+import { describeError } from '../errors.ts';
 import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
 import { toSafeNumber } from './long.ts';
 import { MAX_REQUEST_COUNT } from './request-checks.ts';
+import type { RecordHeaders } from './request-headers.ts';
+import { parseExactObject, requireFlag, requireInteger } from './strict-json.ts';
 
 /** In `at`: a renewal, which counts wherever it lies. */
 export const RENEWAL = -1;
@@ -36,9 +39,16 @@ export interface LedgerNumbers extends SequencePosition, Numbers {
   readonly schemaFingerprint: Buffer;
 }
 
-/** What a sequence is from here on, if the record counts. */
+/**
+ * What a sequence is from here on, if the record counts. Edition, `first` and `isLoss` are in a header of the record, since workers of
+ * 0.3 read its value.
+ */
 export interface LedgerStatement extends SequencePosition, Statement {
   readonly kind: 'statement';
+  /** The next number in its writer's copy; undefined in statements of edition 0, and from a writer that knew nothing of the sequence. */
+  readonly first: number | undefined;
+  /** It states that decisions up to `through` are gone. */
+  readonly isLoss: boolean;
 }
 
 export type SequenceEntry = LedgerNumbers | LedgerStatement;
@@ -51,6 +61,44 @@ const schema = loadSchema('ledger-sequence', MAX_ENTRY_BYTES);
 
 /** The bytes before the body of each record of a sequence. */
 export const SEQUENCE_ENTRY_HEADER: Buffer = schema.header;
+
+/**
+ * The header of a statement: JSON with its edition, and `first` and `loss` where it has them, as in `{"edition":3,"first":17,"loss":true}`.
+ * A statement without it is one of edition 0.
+ */
+export const STATEMENT_HEADER = 'idalloc-statement';
+const UNNUMBERED = { edition: 0, first: undefined, isLoss: false } as const;
+
+/** What a statement says beside its value. */
+type StatementFacts = Pick<LedgerStatement, 'edition' | 'first' | 'isLoss'>;
+
+/** The headers of a record with this statement. */
+export function statementHeaders({ edition, first, isLoss }: StatementFacts): { readonly [STATEMENT_HEADER]: Buffer } {
+  const fields = { edition, ...(first !== undefined && { first }), ...(isLoss && { loss: true }) };
+  const text = Buffer.from(JSON.stringify(fields));
+  readFacts(text);
+  return { [STATEMENT_HEADER]: text };
+}
+
+function factsIn(headers: RecordHeaders): StatementFacts {
+  if (!Object.hasOwn(headers, STATEMENT_HEADER)) return UNNUMBERED;
+  const value = headers[STATEMENT_HEADER];
+  try {
+    if (Buffer.isBuffer(value) || typeof value === 'string') return readFacts(Buffer.from(value));
+    throw new TypeError('it is repeated or has no value');
+  } catch (error) {
+    throw new Error(`its header ${STATEMENT_HEADER} is malformed: ${describeError(error)}`);
+  }
+}
+
+function readFacts(bytes: Buffer): StatementFacts {
+  const fields = parseExactObject(bytes, ['edition'], ['first', 'loss']);
+  return {
+    edition: requireInteger(fields, 'edition', 0),
+    first: Object.hasOwn(fields, 'first') ? requireInteger(fields, 'first', 0) : undefined,
+    isLoss: Object.hasOwn(fields, 'loss') && requireFlag(fields, 'loss'),
+  };
+}
 
 interface WireNumbers {
   readonly request_hash: Buffer;
@@ -92,14 +140,14 @@ export function encodeSequenceEntry(entry: SequenceEntry): Buffer {
         ? { 'idalloc.ledger.SequenceNumbers': toWireNumbers(entry) }
         : { 'idalloc.ledger.SequenceStatement': toWireStatement(entry) },
   };
-  fromWire(wire);
+  fromWire(wire, {});
   return encodeFramed(schema, wire);
 }
 
-/** Decodes the value of a record of a sequence; undefined if it has another schema. Throws Error for a malformed one. */
-export function decodeSequenceEntry(value: Buffer): SequenceEntry | undefined {
+/** Decodes a record of a sequence; undefined if its value has another schema. Throws Error for a malformed one. */
+export function decodeSequenceEntry(value: Buffer, headers: RecordHeaders): SequenceEntry | undefined {
   const wire = decodeFramed(schema, value);
-  return wire === undefined ? undefined : fromWire(wire as Wire);
+  return wire === undefined ? undefined : fromWire(wire as Wire, headers);
 }
 
 /** The numbers, or RangeError if they are not a sequence's. */
@@ -137,7 +185,7 @@ function toWireStatement({ next, step, max, format, closed }: LedgerStatement): 
   return { next: BigInt(next), step: BigInt(step), max: BigInt(max), format, closed };
 }
 
-function fromWire(wire: Wire): SequenceEntry {
+function fromWire(wire: Wire, headers: RecordHeaders): SequenceEntry {
   const position = {
     end: toSafeNumber(wire.end, 'end', 0),
     through: toSafeNumber(wire.through, 'through', -1),
@@ -145,7 +193,7 @@ function fromWire(wire: Wire): SequenceEntry {
   if ('idalloc.ledger.SequenceStatement' in wire.content) {
     const fields = wire.content['idalloc.ledger.SequenceStatement'];
     const at = toSafeNumber(wire.at, 'at', 0); // a statement is never renewed: it is written anew
-    return { kind: 'statement', ...position, at, ...statementOf(fields) };
+    return { kind: 'statement', ...position, at, ...statementOf(fields), ...factsIn(headers) };
   }
   const fields = wire.content['idalloc.ledger.SequenceNumbers'];
   return {
@@ -161,7 +209,7 @@ function fromWire(wire: Wire): SequenceEntry {
   };
 }
 
-function statementOf(fields: WireStatement): Statement {
+function statementOf(fields: WireStatement): Omit<Statement, 'edition'> {
   const step = toSafeNumber(fields.step, 'step', 1);
   const max = toSafeNumber(fields.max, 'max', 0, Number.MAX_SAFE_INTEGER - step);
   const next = toSafeNumber(fields.next, 'next', 0, max + step);

@@ -3,10 +3,8 @@
  * order. `docs/internals/sequences.md` has the whole rule, `test/model/sequence` explores it.
  */
 
-/** The state of a sequence behind a record that counts. */
-export interface Statement {
-  /** The number that the next request gets first: 0..max + step. */
-  readonly next: number;
+/** What operators decide about a sequence. */
+export interface Definition {
   /** The distance between neighbouring numbers, at least 1. */
   readonly step: number;
   /** The largest number that may be given out; max + step is at most 2^53 - 1. */
@@ -15,6 +13,14 @@ export interface Statement {
   readonly format: string;
   /** A closed sequence gives out no more numbers. */
   readonly closed: boolean;
+  /** Each order of an operator makes the next edition; 0 was written before there were editions. A newer one replaces an older one. */
+  readonly edition: number;
+}
+
+/** The state of a sequence behind a record that counts. */
+export interface Statement extends Definition {
+  /** The number that the next request gets first: 0..max + step. */
+  readonly next: number;
 }
 
 /** The numbers of one request. */
@@ -25,61 +31,76 @@ export interface NumberRun {
 }
 
 /** The place of a record in the log. */
-interface Place {
+export interface Place {
   readonly offset: number;
   readonly appendedAtMs: number;
 }
 
-/** A reader's knowledge of one sequence. */
+/** A reader's knowledge of one sequence, once it has read a statement. Next number, edition and gap only grow while it reads on. */
 export interface SequenceRow {
-  /** Undefined until a statement was read: numbers alone don't show the largest one, nor whether the sequence is closed. */
-  readonly known: Statement | undefined;
-  /** The last statement that counts; undefined until one was read. */
-  readonly stated: Place | undefined;
+  readonly known: Statement;
+  /** The last statement that counts and has the newest edition. */
+  readonly stated: Place;
   /**
-   * Set while numbers may have been given out that the log does not show: it lost its tail, or contradicts itself. Nothing of the
-   * sequence is answered until a statement gives this number or a higher one as the next.
+   * Set when a record lies behind a number that is not there: the log lost numbers below this one. Only a loss that states this
+   * number or a higher one ends it; then it is 0 again.
    */
-  readonly floor: number | undefined;
-}
-
-/** The row behind a statement that counts. One below what is known already comes from an operator who knew less, and is doubted. */
-export function afterStatement(row: SequenceRow | undefined, statement: Statement, stated: Place): SequenceRow {
-  const { next, step, max, format, closed } = statement;
-  const least = Math.max(row?.floor ?? 0, row?.known?.next ?? 0);
-  return { known: { next, step, max, format, closed }, stated, floor: next < least ? least : undefined };
-}
-
-/**
- * The row behind numbers that count. Without a statement nothing follows from them. They continue the row, unless the log lost what
- * was between.
- */
-export function afterNumbers(row: SequenceRow, { first, count, step }: NumberRun): SequenceRow {
-  const { known } = row;
-  if (known === undefined) return row;
-  const after = Math.min(first + count * step, Number.MAX_SAFE_INTEGER);
-  const isNext = first === known.next && after <= known.max + known.step;
-  const floor = isNext ? row.floor : Math.max(row.floor ?? 0, known.next, after);
-  return { ...row, known: { ...known, next: after }, floor };
+  readonly gap: number;
 }
 
 /** A record that counts, and is no renewal. */
-type SequenceRecord = ({ readonly kind: 'statement' } & Statement) | ({ readonly kind: 'numbers' } & NumberRun);
+export type SequenceRecord =
+  | ({ readonly kind: 'numbers' } & NumberRun)
+  | ({
+      readonly kind: 'statement';
+      /** The next number in its writer's copy; undefined before there were editions. */
+      readonly first: number | undefined;
+      /** It states that decisions are gone; the sequence goes on at its next number. */
+      readonly isLoss: boolean;
+    } & Statement);
 
-/** The row behind a record; undefined while no statement was read, nor a loss noticed. */
+/**
+ * The row behind a record; undefined while no statement was read. Numbers alone show neither the largest one nor whether the sequence
+ * is closed.
+ */
 export function afterRecord(
   row: SequenceRow | undefined,
   record: SequenceRecord,
   place: Place,
 ): SequenceRow | undefined {
   if (record.kind === 'statement') return afterStatement(row, record, place);
-  return row && afterNumbers(row, record);
+  if (row === undefined) return undefined;
+  const { first, count, step } = record;
+  const known = statementAt(Math.max(row.known.next, first + count * step), row.known);
+  return { ...row, known, gap: gapBefore(row, first) };
 }
 
-/** The row when the log must be read again, since it lost entries or is another one: all that stays is the highest number. */
-export function afterLoss({ known, floor }: SequenceRow): SequenceRow | undefined {
-  const least = Math.max(floor ?? -1, known?.next ?? -1);
-  return least === -1 ? undefined : { known: undefined, stated: undefined, floor: least };
+function afterStatement(
+  row: SequenceRow | undefined,
+  statement: Extract<SequenceRecord, { readonly kind: 'statement' }>,
+  place: Place,
+): SequenceRow {
+  const { next, first, isLoss } = statement;
+  if (row === undefined) return { known: statementAt(next, statement), stated: place, gap: 0 };
+  const isNewest = statement.edition >= row.known.edition;
+  const known = statementAt(Math.max(row.known.next, next), isNewest ? statement : row.known);
+  const left = next >= row.gap ? 0 : row.gap;
+  // Never above the next number, or no loss could end the gap.
+  const gap = isLoss ? left : gapBefore(row, Math.min(first ?? 0, next));
+  return { known, stated: isNewest ? place : row.stated, gap };
+}
+
+function gapBefore({ known, gap }: SequenceRow, first: number): number {
+  return first > known.next ? Math.max(gap, first) : gap;
+}
+
+/**
+ * A sequence with this next number. Should that be above what its largest number allows, as after numbers that another program wrote,
+ * the largest number is raised so far that a statement can say it: the sequence is exhausted either way.
+ */
+export function statementAt(next: number, { step, max, format, closed, edition }: Definition): Statement {
+  const exact = Math.min(next, Number.MAX_SAFE_INTEGER);
+  return { next: exact, step, max: Math.max(max, exact - step), format, closed, edition };
 }
 
 /** Share of the ledger's retention after which a sequence is stated again: three more tries fit before the statement is deleted. */

@@ -170,8 +170,8 @@ function differs(copy: DecidedDeps['copy'], offset: number): IdallocError {
   return new IdallocError('LEDGER_TRUNCATED', `ledger partition ${copy.partition} has lost entries: ${cause}`);
 }
 
-function entryOf({ copy }: DecidedDeps, { offset, key, value }: LedgerRecord): DecidingEntry {
-  const entry = value === null ? undefined : decodeLedgerEntry(value);
+function entryOf({ copy }: DecidedDeps, { offset, key, value, headers }: LedgerRecord): DecidingEntry {
+  const entry = value === null ? undefined : decodeLedgerEntry(value, headers);
   const kind = key?.[0] === LEDGER_KEY_VERSION ? 'batch' : 'numbers';
   if (entry?.kind === kind) {
     if (countsAt(entry, offset)) return entry as DecidingEntry;

@@ -1,12 +1,13 @@
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
-import { MAX_STATEMENTS, type SequenceRow, type Statement } from '../core/sequence.ts';
+import { statementHeaders } from '../codec/sequence-entry.ts';
+import { MAX_STATEMENTS } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
+import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, NewEntry, TimeStep } from './ports.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Appendable {
@@ -15,9 +16,7 @@ export interface Appendable {
   readonly entries: readonly DraftedEntry[];
 }
 
-interface DraftedEntry {
-  readonly key: Buffer | null;
-  readonly value: Buffer;
+interface DraftedEntry extends NewEntry {
   readonly entry: LedgerEntry;
 }
 
@@ -178,7 +177,7 @@ export class Ledger {
     this.#requireSameLog(partition, draft);
     const end = this.#index.end(partition); // the reader may have applied some of the entries already
     const unread = draft.entries
-      .map(({ key, value, entry }, i) => ({ key, value, entry, offset: baseOffset + i, appendedAtMs }))
+      .map((drafted, i) => ({ ...drafted, offset: baseOffset + i, appendedAtMs }))
       .filter(({ offset }) => offset >= end);
     const firsts = new Set<number>();
     this.#index.apply(partition, unread, firsts);
@@ -217,15 +216,18 @@ export class Ledger {
     if (statements.length < MAX_STATEMENTS) this.#markerDue.delete(partition);
   }
 
-  /** Statements of what is known for certain, to be appended from the offset `at` on. */
+  /** Statements of what was stated long ago and has no gap, to be appended from the offset `at` on. */
   #statementsDue(partition: number, view: { end: number; through: number }, at: number): DraftedEntry[] {
     const dueMs = this.#now() - this.#restateAfterMs;
     const drafts: DraftedEntry[] = [];
     for (const [name, row] of this.#index.sequences(partition)) {
       if (drafts.length === MAX_STATEMENTS) break;
-      if (!isCertain(row) || row.stated.appendedAtMs > dueMs) continue;
-      const entry = { kind: 'statement', ...view, at: at + drafts.length, ...row.known } as const;
-      drafts.push({ key: encodeStatementKey(name), value: encodeLedgerEntry(entry), entry });
+      if (row.gap > 0 || row.stated.appendedAtMs > dueMs) continue;
+      const { known } = row;
+      const place = { ...view, at: at + drafts.length };
+      const entry = { kind: 'statement', ...place, ...known, first: known.next, isLoss: false } as const;
+      const headers = statementHeaders(entry);
+      drafts.push({ key: encodeStatementKey(name), value: encodeLedgerEntry(entry), headers, entry });
     }
     return drafts;
   }
@@ -280,11 +282,4 @@ export class Ledger {
 
 function isOfSequence({ kind }: LedgerEntry): boolean {
   return kind === 'numbers' || kind === 'statement';
-}
-
-function isCertain(row: SequenceRow): row is SequenceRow & {
-  readonly known: Statement;
-  readonly stated: NonNullable<SequenceRow['stated']>;
-} {
-  return row.known !== undefined && row.stated !== undefined && row.floor === undefined;
 }

@@ -1,4 +1,5 @@
 import type { LedgerEntry } from '../codec/ledger-entry.ts';
+import type { RecordHeaders } from '../codec/request-headers.ts';
 import type { SequenceRow } from '../core/sequence.ts';
 
 /** The ports of the ledger. Offsets are whole numbers below 2^53; the adapters reject larger ones. */
@@ -8,6 +9,8 @@ export interface LedgerRecord {
   readonly offset: number;
   readonly key: Buffer | null;
   readonly value: Buffer | null;
+  /** Those of a statement are part of it. */
+  readonly headers?: RecordHeaders | undefined;
   /** The broker's clock when it appended the entry (LogAppendTime). */
   readonly appendedAtMs: number;
   /** The decoded value, if the writer is this process; saves decoding. */
@@ -20,13 +23,20 @@ export interface Appended {
   readonly appendedAtMs: number;
 }
 
+/** An entry to append. */
+export interface NewEntry {
+  readonly key: Buffer | null;
+  readonly value: Buffer;
+  readonly headers?: RecordHeaders;
+}
+
 /** The writing side of the ledger topic. */
 export interface LedgerLog {
   /**
    * Appends entries to one partition as one record batch, durably.
    * Rejects with APPEND_UNANSWERED for anything but exactly one good answer: the entries may or may not be in the log.
    */
-  append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended>;
+  append(partition: number, entries: readonly NewEntry[]): Promise<Appended>;
   /** The offset after the last entry of the partition, as the broker reports it now. */
   endOffset(partition: number): Promise<number>;
   /**
@@ -75,8 +85,8 @@ export interface Applied {
  * - Requests up to the horizon may have been decided by unknown entries and are never decided again. After a restore the
  *   horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything that
  *   was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of an
- *   entry whose writer had read what the log has since lost. A wipe never lowers it, because the log may have lost what
- *   was known before.
+ *   entry whose writer had read what the log has since lost, and of a loss. A wipe never lowers it, because the log may
+ *   have lost what was known before.
  *
  * A failed store throws INDEX_RESTORING or INDEX_UNUSABLE; it never returns a wrong answer.
  */
@@ -119,7 +129,7 @@ export interface LedgerIndex {
   since(partition: number): number | undefined;
   /** Everything that the index does not know was appended before this time: `since` is no later from now on. */
   missedBefore(partition: number, timeMs: number): void;
-  /** What the applied entries say of a sequence; undefined if they don't mention it, or only in numbers. */
+  /** What the entries applied since the last wipe say of a sequence; undefined if they don't mention it, or only in numbers. */
   sequence(partition: number, name: string): SequenceRow | undefined;
   /** All such sequences of the partition. */
   sequences(partition: number): Iterable<readonly [name: string, row: SequenceRow]>;

@@ -9,7 +9,7 @@ import { type ChargeDeps, charged, withoutTopic, wouldRefuse } from './charges.t
 import type { Decision } from './decision.ts';
 import { type DraftDeps, type EntryDraft, type Prepared, renewalOf, type Undecided, write } from './drafts.ts';
 import { type Accepted, hasTwins } from './intake.ts';
-import { doubtOf, isRevocable, Numbering } from './numbering.ts';
+import { isRevocable, Numbering } from './numbering.ts';
 
 /** The dependencies of `decide`. */
 export interface DecisionDeps extends AgeDeps, ChargeDeps, DraftDeps {
@@ -101,8 +101,6 @@ async function decideDue(
   for (const { at, accepted } of due) {
     const { name } = accepted;
     const decided = known.get(name);
-    decisions[at] = doubtOf(deps.index, partition, accepted);
-    if (decisions[at] !== undefined) continue;
     const twin = drafted?.get(name);
     if (twin !== undefined) {
       if (twin.accepted.hash.equals(accepted.hash) && isCopy(accepted, twin)) twin.through = accepted.record.offset;
@@ -132,7 +130,6 @@ async function decideDue(
   let next = 0; // of the drafts, which follow the order of their requests
   for (const { at, accepted } of due) {
     const own = drafts[next]?.accepted === accepted ? drafts[next++] : undefined;
-    decisions[at] ??= doubtOf(deps.index, partition, accepted);
     const draft = own ?? drafted?.get(accepted.name);
     // An entry may become readable long after its append: it is known now, and is renewed at the next try.
     const winner = winners.get(accepted.name);

@@ -1,4 +1,4 @@
-import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow } from '../core/sequence.ts';
+import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow, type Statement } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import type { Refused } from './decision.ts';
@@ -36,35 +36,22 @@ export class Numbering {
   /** The next numbers. Only for a request that was not refused. */
   take(sequence: string, count: number): Drafted {
     const row = this.#rows.get(sequence);
-    if (row?.known === undefined) throw new RangeError(`numbers of the unknown sequence ${sequence}`);
+    if (row === undefined) throw new RangeError(`numbers of the unknown sequence ${sequence}`);
     const { next, step, format } = row.known;
     this.#rows.set(sequence, { ...row, known: { ...row.known, next: next + count * step } });
     return { first: next, count, step, format };
   }
 }
 
-/** The refusal of everything of a sequence whose numbers are in doubt; undefined if they are not. */
-export function doubtOf(index: Rows, partition: number, { request }: Accepted): Refused | undefined {
-  const { sequence } = request;
-  const floor = sequence === undefined ? undefined : index.sequence(partition, sequence)?.floor;
-  if (floor === undefined) return undefined;
-  const message = `the ledger has lost entries of the sequence ${sequence}, of which numbers up to ${floor - 1} may have been given out: an operator continues it with 'idalloc sequence restart ${sequence} --at ${floor}', or a higher number`;
-  return { kind: 'refused', code: 'SEQUENCE_STOPPED', message };
-}
-
 /** The refusals that last until a statement. A closed sequence stays closed. */
-const REVOCABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  'UNKNOWN_SEQUENCE',
-  'SEQUENCE_EXHAUSTED',
-  'SEQUENCE_STOPPED',
-]);
+const REVOCABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['UNKNOWN_SEQUENCE', 'SEQUENCE_EXHAUSTED']);
 
 /** Whether a decision is a refusal that a statement of the sequence ends: one that the index has not read yet may have done so. */
 export function isRevocable(decision: Refused | { readonly kind: string } | undefined): boolean {
   return decision !== undefined && 'code' in decision && REVOCABLE.has(decision.code);
 }
 
-function messageOf(code: SequenceRefusal, sequence: string, known: SequenceRow['known']): string {
+function messageOf(code: SequenceRefusal, sequence: string, known: Statement | undefined): string {
   switch (code) {
     case 'UNKNOWN_SEQUENCE':
       return `there is no sequence ${sequence}: create it with 'idalloc sequence create ${sequence}'`;

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { IdClient } from '../../src/client/index.ts';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
@@ -91,9 +92,13 @@ async function createSequences(realm: Realm): Promise<void> {
     const partition = partitionFor(Buffer.from(name), PARTITIONS, () => 0);
     const at = ends[partition] ?? 0;
     ends[partition] = at + 1;
-    const what = { next: 1, step: 1, max: Number.MAX_SAFE_INTEGER - 1, format: '', closed: false };
-    const value = encodeLedgerEntry({ kind: 'statement', end: 0, through: -1, at, ...what });
-    return { partition, key: encodeStatementKey(name), value };
+    const what = { next: 1, step: 1, max: Number.MAX_SAFE_INTEGER - 1, format: '', closed: false, edition: 1 };
+    const place = { end: 0, through: -1, at, first: undefined, isLoss: false };
+    const entry = { kind: 'statement', ...place, ...what } as const;
+    return {
+      ...{ partition, key: encodeStatementKey(name), value: encodeLedgerEntry(entry) },
+      headers: statementHeaders(entry),
+    };
   });
   await realm.sendRaw(records, realm.ledgerTopic);
 }

@@ -81,6 +81,9 @@ const STATEMENT = {
   max: 2 ** 53 - 2,
   format: 'INV-{number:6}',
   closed: false,
+  edition: 0,
+  first: undefined,
+  isLoss: false,
 };
 const REQUEST_ID = Buffer.from('order-42');
 const ERROR = { code: 'CONFLICT', message: 'the count differs (was 5, is 6) — use a new correlation ID' };

@@ -87,6 +87,9 @@ export const anyStatement: fc.Arbitrary<LedgerStatement> = fc
     step,
     format,
     closed: fc.boolean(),
+    edition: fc.constant(0),
+    first: fc.constant(undefined),
+    isLoss: fc.constant(false),
   })
   .chain((entry) => {
     return fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER - entry.step }).chain((max) => {

@@ -40,6 +40,9 @@ const STATEMENT: LedgerStatement = {
   max: 100,
   format: '',
   closed: false,
+  edition: 0,
+  first: undefined,
+  isLoss: false,
 };
 
 describe('a record of a sequence', () => {
@@ -47,7 +50,7 @@ describe('a record of a sequence', () => {
     fc.assert(
       fc.property(fc.oneof(anyNumbers, anyStatement), (entry) => {
         const value = encodeSequenceEntry(entry);
-        expect(decodeSequenceEntry(value)).toEqual(entry);
+        expect(decodeSequenceEntry(value, {})).toEqual(entry);
         expect(decodeLedgerEntry(value)).toEqual(entry);
         const fields = plain.fromBuffer(value.subarray(HEADER_BYTES));
         expect([fields.end, fields.through, fields.at].map(Number)).toEqual([entry.end, entry.through, entry.at]);

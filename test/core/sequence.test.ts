@@ -1,55 +1,83 @@
 import { describe, expect, it } from 'vitest';
 import {
-  afterLoss,
-  afterNumbers,
-  afterStatement,
+  afterRecord,
   refusalOf,
   restatedAfterMs,
+  type SequenceRecord,
   type SequenceRow,
+  type Statement,
+  statementAt,
 } from '../../src/core/sequence.ts';
 
+const MAX = Number.MAX_SAFE_INTEGER;
 const PLACE = { offset: 4, appendedAtMs: 1_000 };
-const STATEMENT = { next: 10, step: 1, max: 99, format: '', closed: false };
-const row = afterStatement(undefined, STATEMENT, PLACE);
-const next = (of: SequenceRow | undefined) => of?.known?.next;
+const LATER = { offset: 9, appendedAtMs: 2_000 };
+const STATEMENT: Statement = { next: 10, step: 1, max: 99, format: '', closed: false, edition: 2 };
+const ROW: SequenceRow = { known: STATEMENT, stated: PLACE, gap: 0 };
+
+type Said = Partial<Extract<SequenceRecord, { readonly kind: 'statement' }>>;
+
+function stated(row: SequenceRow | undefined, said: Said): SequenceRow {
+  const record = { kind: 'statement', first: undefined, isLoss: false, ...STATEMENT, ...said } as const;
+  return afterRecord(row, record, LATER) as SequenceRow;
+}
+
+function numbered(row: SequenceRow, first: number, count: number, step = 1): SequenceRow {
+  return afterRecord(row, { kind: 'numbers', first, count, step }, LATER) as SequenceRow;
+}
 
 describe('what is known of a sequence', () => {
-  it('is what its statement says, and moves with numbers that count', () => {
-    expect(row).toEqual({ known: STATEMENT, stated: PLACE, floor: undefined });
-    const moved = afterNumbers(row, { first: 10, count: 5, step: 1 });
-    expect(moved).toEqual({ known: { ...STATEMENT, next: 15 }, stated: PLACE, floor: undefined });
+  it('is what its first statement says, and moves with numbers that count', () => {
+    const row = stated(undefined, { next: 10, first: 7 });
+    expect(row).toEqual({ known: STATEMENT, stated: LATER, gap: 0 });
+    expect(numbered(row, 10, 5)).toEqual({ known: { ...STATEMENT, next: 15 }, stated: LATER, gap: 0 });
   });
 
   it('follows from no numbers without a statement', () => {
-    const lost = afterLoss(row) as SequenceRow;
-    expect(afterNumbers(lost, { first: 10, count: 5, step: 1 })).toBe(lost);
+    expect(afterRecord(undefined, { kind: 'numbers', first: 10, count: 5, step: 1 }, PLACE)).toBeUndefined();
   });
 
-  it('is in doubt after numbers that do not continue it, until a statement of the highest number or above', () => {
-    const damaged = afterNumbers(row, { first: 30, count: 5, step: 1 });
-    expect([next(damaged), damaged.floor]).toEqual([35, 35]);
-    const back = afterNumbers(row, { first: 3, count: 2, step: 1 });
-    expect([next(back), back.floor]).toEqual([5, 10]);
-    const on = afterNumbers(back, { first: 5, count: 9, step: 1 });
-    expect([next(on), on.floor]).toEqual([14, 10]);
-    expect(afterStatement(on, { ...STATEMENT, next: 13 }, PLACE).floor).toBe(14);
-    expect(afterStatement(on, { ...STATEMENT, next: 14 }, PLACE).floor).toBeUndefined();
+  it('never falls back: neither behind numbers nor behind statements below it', () => {
+    expect(numbered(ROW, 3, 2)).toEqual(ROW);
+    expect(stated(ROW, { next: 1 }).known.next).toBe(10);
+    expect(stated(ROW, { next: 1, isLoss: true }).known.next).toBe(10);
   });
 
-  it('is in doubt after numbers beyond the largest one', () => {
-    expect(afterNumbers(row, { first: 10, count: 200, step: 1 }).floor).toBe(210);
-    expect(afterNumbers(row, { first: 10, count: 90, step: 1 }).floor).toBeUndefined();
+  it('gets a new definition from the same edition or a newer one, never from an older one', () => {
+    const closed = { closed: true, step: 5, max: 50, format: 'A{number}' };
+    expect(stated(ROW, { ...closed, edition: 3 })).toMatchObject({ known: { ...closed, edition: 3 }, stated: LATER });
+    expect(stated(ROW, { ...closed })).toMatchObject({ known: closed, stated: LATER });
+    expect(stated(ROW, { ...closed, next: 30, edition: 1 })).toEqual({ ...ROW, known: { ...STATEMENT, next: 30 } });
   });
 
-  it('is in doubt after a statement below it', () => {
-    const back = afterStatement(afterNumbers(row, { first: 10, count: 5, step: 1 }), STATEMENT, PLACE);
-    expect([next(back), back.floor]).toEqual([10, 15]);
+  it('has a gap behind numbers that skip some, and behind a statement whose writer knew more', () => {
+    expect(numbered(ROW, 30, 5)).toMatchObject({ known: { next: 35 }, gap: 30 });
+    expect(stated(ROW, { next: 25, first: 20 })).toMatchObject({ known: { next: 25 }, gap: 20 });
+    expect(numbered(numbered(ROW, 30, 5), 50, 1).gap).toBe(50);
   });
 
-  it('leaves the highest number when the log must be read again, and nothing of what was never stated', () => {
-    expect(afterLoss(row)).toEqual({ known: undefined, stated: undefined, floor: 10 });
-    expect(afterLoss({ ...row, floor: 40 })?.floor).toBe(40);
-    expect(afterLoss({ known: undefined, stated: undefined, floor: undefined })).toBeUndefined();
+  it('has no gap behind an announced one, nor behind a statement that does not say what its writer knew', () => {
+    expect(stated(ROW, { next: 25, first: 10 })).toMatchObject({ known: { next: 25 }, gap: 0 });
+    expect(stated(ROW, { next: 25 }).gap).toBe(0);
+  });
+
+  it('keeps its gap until a loss states it or more', () => {
+    const gap = numbered(ROW, 30, 5);
+    expect(numbered(gap, 35, 1).gap).toBe(30);
+    expect(stated(gap, { next: 40, first: 35 }).gap).toBe(30);
+    expect(stated(gap, { next: 29, first: 29, isLoss: true }).gap).toBe(30);
+    expect(stated(gap, { next: 30, first: 30, isLoss: true }).gap).toBe(0);
+  });
+
+  it('has no gap that its next number does not reach, so that a loss can end it', () => {
+    expect(stated(ROW, { next: 25, first: MAX })).toMatchObject({ known: { next: 25 }, gap: 25 });
+  });
+
+  it('can be stated again even behind numbers that another program wrote beyond the largest one', () => {
+    expect(numbered(ROW, 10, 200).known).toEqual({ ...STATEMENT, next: 210, max: 209 });
+    expect(numbered(ROW, MAX, 1).known).toEqual({ ...STATEMENT, next: MAX, max: MAX - 1 });
+    expect(refusalOf(numbered(ROW, 10, 200).known, 1)).toBe('SEQUENCE_EXHAUSTED');
+    expect(statementAt(100, STATEMENT)).toEqual({ ...STATEMENT, next: 100 });
   });
 });
 

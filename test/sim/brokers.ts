@@ -2,6 +2,7 @@ import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { BULK } from '../../src/codec/request-origin.ts';
+import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
@@ -249,15 +250,16 @@ export class Brokers {
     if (row === undefined) return;
     const next = Math.min(row.next + 1 + rng.below(20), row.max + row.step);
     const change = rng.chance(0.5) ? { next } : { step: row.step + rng.below(3) };
-    this.#state(name, { ...SEQUENCE, ...row, ...change });
+    this.#state(name, { ...SEQUENCE, ...row, ...change, edition: row.edition + 1 }, row.next);
   }
 
   /** Appends a statement for the end of the log, as the command does that reads the log to its end. */
-  #state(name: string, what: Statement): void {
+  #state(name: string, what: Statement, first?: number): void {
     const at = this.#partition('ledger', homeOf(name, FIRST));
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
-    const entry = { kind: 'statement', end: 0, through: -1, at: at.log.end, ...what } as const;
-    const record = { key: encodeStatementKey(name), value: encodeLedgerEntry(entry) };
+    const place = { end: 0, through: -1, at: at.log.end, first, isLoss: false };
+    const entry = { kind: 'statement', ...place, ...what } as const;
+    const record = { key: encodeStatementKey(name), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
     this.cluster.sendBatch(at.topic, at.number, batchOf([record], { timestampMs: this.nowMs() }));
   }
 

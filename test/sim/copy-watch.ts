@@ -125,8 +125,8 @@ export class CopyWatch {
     }
   }
 
-  #learned(partition: number, { offset, key, value }: LedgerRecord): void {
-    const entry = decodeLedgerEntry(value as Buffer);
+  #learned(partition: number, { offset, key, value, headers }: LedgerRecord): void {
+    const entry = decodeLedgerEntry(value as Buffer, headers);
     if (entry.kind === 'numbers' || entry.kind === 'statement') this.#learnedNumbers(partition, offset, key, entry);
     const [first] = entry.kind === 'batch' ? entry.batch.ranges : [];
     if (entry.kind !== 'batch' || first === undefined) return;

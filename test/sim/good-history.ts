@@ -44,7 +44,7 @@ const HOME = homeOf(SEQUENCE_NAME, FIRST);
 /** A statement that counts, unless the fields say otherwise. */
 export function statementOf(fields: Partial<StatementEntry> = {}): StatementEntry {
   const place = { order: 30, partition: HOME, offset: 20, at: fields.offset ?? 20, end: 0, through: -1 };
-  return { ...place, appendedAtMs: DECIDED_MS, sequence: SEQUENCE_NAME, ...SEQUENCE, ...fields };
+  return { ...place, appendedAtMs: DECIDED_MS, sequence: SEQUENCE_NAME, ...SEQUENCE, isLoss: false, ...fields };
 }
 
 /** Numbers that count, unless the fields say otherwise. */

@@ -250,7 +250,9 @@ export interface NumbersEntry extends Mark, Pick<LedgerNumbers, 'at' | 'first' |
 }
 
 /** A statement of a sequence in the ledger. */
-export interface StatementEntry extends Mark, Pick<LedgerStatement, 'at' | 'next' | 'step' | 'max' | 'closed'> {
+export interface StatementEntry
+  extends Mark,
+    Pick<LedgerStatement, 'at' | 'next' | 'step' | 'max' | 'closed' | 'edition' | 'isLoss'> {
   readonly sequence: string;
 }
 

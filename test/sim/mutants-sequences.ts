@@ -55,36 +55,4 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
       ),
     ],
   },
-  {
-    name: 'a lost tail leaves no floor',
-    scenario: 'lost-tail',
-    firstSeed: 13,
-    patches: [
-      patch(
-        'src/core/sequence.ts',
-        'return least === -1 ? undefined : { known: undefined, stated: undefined, floor: least };',
-        'return undefined;',
-      ),
-    ],
-  },
-  {
-    name: 'a floor is not applied',
-    scenario: 'lost-tail',
-    firstSeed: 13,
-    patches: [
-      patch(
-        'src/pipeline/numbering.ts',
-        'const floor = sequence === undefined ? undefined : index.sequence(partition, sequence)?.floor;',
-        'const floor: number | undefined = undefined;',
-      ),
-    ],
-  },
-  {
-    name: 'any statement ends a floor',
-    scenario: 'lost-tail',
-    firstSeed: 13,
-    patches: [
-      patch('src/core/sequence.ts', 'stated, floor: next < least ? least : undefined }', 'stated, floor: undefined }'),
-    ],
-  },
 ];

@@ -263,8 +263,8 @@ export class Recorder implements PartitionObserver {
   }
 
   #decided(partition: number, record: ReturnType<typeof recordsOf>[number], sent: Sent): void {
-    const { offset, key, value, timestampMs } = record;
-    const entry = decodeLedgerEntry(value as Buffer);
+    const { offset, key, value, headers, timestampMs } = record;
+    const entry = decodeLedgerEntry(value as Buffer, headers);
     const { end, through } = entry;
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);

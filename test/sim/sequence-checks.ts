@@ -7,9 +7,9 @@ import { FIRST, homeOf, pairAt } from './pairs.ts';
 import { LIMITED_TOPICS } from './setting.ts';
 
 /** The next number of a sequence, and its limits. */
-type Row = Pick<StatementEntry, 'next' | 'step' | 'max' | 'closed'>;
+type Row = Pick<StatementEntry, 'next' | 'step' | 'max' | 'closed' | 'edition'>;
 
-const isNumbers = (record: NumbersEntry | StatementEntry): record is NumbersEntry => 'first' in record;
+const isNumbers = (record: NumbersEntry | StatementEntry): record is NumbersEntry => 'count' in record;
 
 /** The records of sequences that count: those at the offset for which they were written. Renewals are not among them. */
 function countingIn({ numbers, statements }: History): readonly (NumbersEntry | StatementEntry)[] {

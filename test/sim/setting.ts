@@ -23,7 +23,7 @@ export const TAG = 'traceparent';
 /** The sequences of some simulations: named so that both partitions are the home of one. */
 export const SEQUENCES = ['invoices', 'tickets'] as const;
 /** The numbers end within reach. */
-export const SEQUENCE = { next: 1, step: 1, max: 600, format: '', closed: false } as const;
+export const SEQUENCE = { next: 1, step: 1, max: 600, format: '', closed: false, edition: 1 } as const;
 const SEEDS_WITH_SEQUENCES = 5;
 export function hasSequences(seed: number): boolean {
   return seed % SEEDS_WITH_SEQUENCES === 3;

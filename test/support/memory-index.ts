@@ -1,8 +1,8 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
-import { afterLoss, afterRecord, type SequenceRow } from '../../src/core/sequence.ts';
+import { changesSequence, countsAt, statesLossAt } from '../../src/codec/ledger-position.ts';
+import { afterRecord, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
 
@@ -126,7 +126,7 @@ export class MemoryIndex implements LedgerCopies {
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
-    for (const { record, key, end, requestOffset, through, generatedAtMs } of fresh) {
+    for (const { record, key, end, requestOffset, through, generatedAtMs, isLoss } of fresh) {
       readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
@@ -137,7 +137,8 @@ export class MemoryIndex implements LedgerCopies {
         known.push({ offset, appendedAtMs: Math.max(appendedAtMs, generatedAtMs ?? 0), end, requestOffset });
       }
       const timeMs = Math.max(appendedAtMs, generatedAtMs ?? 0);
-      if (at.since === undefined || end > offset) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
+      if (isLoss) at.horizon = Math.max(at.horizon, through);
+      if (at.since === undefined || end > offset || isLoss) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
       else if (isAgreed(appendedAtMs, generatedAtMs) && end === offset && at.floorMs !== undefined)
         at.since = Math.min(at.since, Math.max(timeMs, at.floorMs));
       at.appendedAtMs = timeMs;
@@ -156,11 +157,6 @@ export class MemoryIndex implements LedgerCopies {
   wipe(partition: number, from: number): void {
     if (!this.#loaded.has(partition)) throw notLoaded(partition);
     const through = this.#partitions.get(partition)?.through ?? -1;
-    const sequences = new Map<string, SequenceRow>();
-    for (const [name, row] of this.#partitions.get(partition)?.sequences ?? []) {
-      const left = afterLoss(row);
-      if (left !== undefined) sequences.set(name, left);
-    }
     const floorMs = this.#partitions.get(partition)?.appendedAtMs ?? 0;
     this.#partitions.set(partition, {
       entries: new Map(),
@@ -173,7 +169,7 @@ export class MemoryIndex implements LedgerCopies {
       appendedAtMs: floorMs,
       floorMs: from === 0 ? undefined : floorMs,
       last: undefined,
-      sequences,
+      sequences: new Map(),
     });
   }
 
@@ -214,11 +210,15 @@ interface Read {
   readonly requestOffset: number;
   /** When the IDs of a batch were allocated. */
   readonly generatedAtMs?: number | undefined;
+  readonly isLoss: boolean;
 }
 
 /** Applies a record of a sequence, if it counts. */
-function readSequence(rows: Map<string, SequenceRow>, { key, value, offset, appendedAtMs }: LedgerRecord): void {
-  const entry = value === null ? undefined : decodeLedgerEntry(value);
+function readSequence(
+  rows: Map<string, SequenceRow>,
+  { key, value, headers, offset, appendedAtMs }: LedgerRecord,
+): void {
+  const entry = value === null ? undefined : decodeLedgerEntry(value, headers);
   if (entry?.kind !== 'numbers' && entry?.kind !== 'statement') return;
   const read = key === null ? undefined : readLedgerKey(key);
   if (read === undefined || read.kind === 'batch' || !changesSequence(entry, offset)) return;
@@ -226,8 +226,8 @@ function readSequence(rows: Map<string, SequenceRow>, { key, value, offset, appe
   if (row !== undefined) rows.set(read.sequence, row);
 }
 
-function readEntry({ key, value, offset }: LedgerRecord): Read {
-  const entry = value === null ? undefined : decodeLedgerEntry(value);
+function readEntry({ key, value, headers, offset }: LedgerRecord): Read {
+  const entry = value === null ? undefined : decodeLedgerEntry(value, headers);
   const isForRequest = entry?.kind === 'batch' || entry?.kind === 'numbers';
   if (entry === undefined || (isForRequest && key === null)) {
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} is not an idalloc entry`);
@@ -237,7 +237,8 @@ function readEntry({ key, value, offset }: LedgerRecord): Read {
   if (isOfSequence && readLedgerKey(key ?? Buffer.alloc(0)).kind !== entry.kind)
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
   const isDecision = isForRequest && countsAt(entry, offset);
-  if (!isDecision) return { end, through, requestOffset: -1 };
+  const isLoss = statesLossAt(entry, offset);
+  if (!isDecision) return { end, through, requestOffset: -1, isLoss };
   const generatedAtMs = entry.kind === 'batch' ? entry.batch.generatedAtMs : undefined;
-  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs };
+  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs, isLoss };
 }

@@ -1,6 +1,6 @@
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerPartition } from '../../src/ledger/partition.ts';
-import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds } from '../../src/ledger/ports.ts';
+import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds, NewEntry } from '../../src/ledger/ports.ts';
 
 /**
  * What the network does to one append:
@@ -24,8 +24,7 @@ export function linkOf(...fates: Fate[]): Link {
   return async () => ({ fate: fates.shift() ?? 'pass' });
 }
 
-export interface LedgerDraft {
-  readonly key: Buffer | null;
+export interface LedgerDraft extends Omit<NewEntry, 'value'> {
   readonly value: Buffer | null;
 }
 
@@ -83,7 +82,9 @@ export class MemoryLedger {
   land(partition: number, entries: readonly LedgerDraft[]): Appended {
     const { high } = this.bounds(partition);
     const appendedAtMs = this.#nowMs();
-    const records = entries.map(({ key, value }, i) => ({ offset: high + i, key, value, appendedAtMs }));
+    const records = entries.map(({ key, value, headers }, i) => {
+      return { offset: high + i, key, value, headers, appendedAtMs };
+    });
     this.#of(partition).records.push(...records);
     return { baseOffset: high, appendedAtMs };
   }

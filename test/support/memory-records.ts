@@ -7,7 +7,7 @@ import {
   requestHash,
 } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
-import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
+import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 
@@ -94,9 +94,10 @@ export function numbers(
   return { key: encodeNumbersKey('invoices', Buffer.from(id)), value };
 }
 
-/** A statement of the sequence `invoices`. */
+/** A statement of the sequence `invoices`: an operator's, of the first edition, unless the fields say otherwise. */
 export function statement(at: number, fields: Partial<Omit<LedgerStatement, 'kind' | 'at'>> = {}) {
-  const what = { next: 1, step: 1, max: 1_000, format: '', closed: false };
-  const value = encodeLedgerEntry({ kind: 'statement', end: 0, through: -1, at, ...what, ...fields });
-  return { key: encodeStatementKey('invoices'), value };
+  const definition = { step: 1, max: 1_000, format: '', closed: false, edition: 1 };
+  const place = { end: 0, through: -1, at, next: 1, first: undefined, isLoss: false };
+  const entry: LedgerStatement = { kind: 'statement', ...place, ...definition, ...fields };
+  return { key: encodeStatementKey('invoices'), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
 }

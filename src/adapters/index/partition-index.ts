@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
-import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
-import { afterLoss, afterRecord } from '../../core/sequence.ts';
+import { countsAt, type LedgerPosition, readLedgerPosition, statesLossAt } from '../../codec/ledger-position.ts';
+import { afterRecord } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
@@ -145,13 +145,14 @@ export class PartitionIndex {
       // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
       const isDecision = position.requestOffset !== undefined && countsAt(position, record.offset);
       const requestOffset = isDecision ? position.requestOffset : -1;
-      if (coversLoss(position, record.offset, anchored)) {
-        horizon = Math.max(horizon, position.through);
-        anchored = true;
-      }
+      const isLoss = statesLossAt(position, record.offset);
+      const isCovered = coversLoss(position, record.offset, anchored);
+      if (isLoss || isCovered) horizon = Math.max(horizon, position.through);
+      anchored ||= isCovered;
       // Lost entries were appended before this one, and after the last known one at the latest.
       const timeMs = shownMs(position, record);
-      if (since === undefined || position.end > record.offset) since = Math.max(since ?? this.#state.appended, timeMs);
+      const isGone = isLoss || position.end > record.offset;
+      if (since === undefined || isGone) since = Math.max(since ?? this.#state.appended, timeMs);
       else since = this.#lowered(since, position, record);
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
@@ -220,7 +221,7 @@ export class PartitionIndex {
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
-      this.#sequences.replaceAll(afterLoss);
+      this.#sequences.clear();
       const since = from === 0 && through === -1 ? 0 : undefined;
       const known = { through, horizon: through, anchored: from === 0, since, appended };
       this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
@@ -280,7 +281,7 @@ function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean):
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
   if (record.value === null) throw foreign(partition, record, 'no value');
-  const position: LedgerPosition = record.entry ?? readLedgerPosition(record.value);
+  const position: LedgerPosition = record.entry ?? readLedgerPosition(record.value, record.headers);
   if (position.requestOffset !== undefined && record.key === null) throw foreign(partition, record, 'no key');
   return position;
 }

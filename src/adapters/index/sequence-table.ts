@@ -9,9 +9,10 @@ const FIELDS = [
   'max INTEGER',
   'format TEXT',
   'closed INTEGER',
+  'edition INTEGER',
   'stated INTEGER',
   'appended REAL',
-  'floor INTEGER',
+  'gap INTEGER',
 ] as const;
 
 /** The columns of the table of a partition. */
@@ -36,7 +37,7 @@ export class SequenceTable {
     this.#name = sequenceTableOf(partition);
     this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
     this.#all.setReturnArrays(true);
-    this.#put = db.prepare(`INSERT OR REPLACE INTO ${this.#name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`);
+    this.#put = db.prepare(`INSERT OR REPLACE INTO ${this.#name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`);
     this.#clear = db.prepare(`DELETE FROM ${this.#name}`);
   }
 
@@ -47,13 +48,14 @@ export class SequenceTable {
   /** Reads the disk, which must have so many rows. Throws StoreError if one is missing or damaged. */
   load(size: number): void {
     for (const stored of this.#all.all()) {
-      const [id, name, next, step, max, format, closed, stated, appended, floor] = requireSum(stored, this.#name);
-      const known = { next: Number(next), step: Number(step), max: Number(max), format: String(format) };
+      const [id, name, next, step, max, format, closed, edition, ...rest] = requireSum(stored, this.#name);
+      const [offset, appended, gap] = rest;
+      const range = { next: Number(next), step: Number(step), max: Number(max) };
       this.#ids.set(String(name), Number(id));
       this.#rows.set(String(name), {
-        known: next === null ? undefined : { ...known, closed: closed === 1 },
-        stated: stated === null ? undefined : { offset: Number(stated), appendedAtMs: Number(appended) },
-        floor: floor === null ? undefined : Number(floor),
+        known: { ...range, format: String(format), closed: closed === 1, edition: Number(edition) },
+        stated: { offset: Number(offset), appendedAtMs: Number(appended) },
+        gap: Number(gap),
       });
     }
     requireIntact(this.#rows.size === size, `the number of rows in ${this.#name}`);
@@ -72,15 +74,9 @@ export class SequenceTable {
     this.#changed.add(name);
   }
 
-  /** Replaces each row by what `change` returns, and drops those for which that is undefined. */
-  replaceAll(change: (row: SequenceRow) => SequenceRow | undefined): void {
-    const before = [...this.#rows];
+  clear(): void {
     this.#clear.run();
     for (const map of [this.#rows, this.#ids, this.#changed]) map.clear();
-    for (const [name, row] of before) {
-      const after = change(row);
-      if (after !== undefined) this.set(name, after);
-    }
   }
 
   /** Writes what has changed; call within the transaction that moves the end. */
@@ -88,10 +84,10 @@ export class SequenceTable {
     for (const name of this.#changed) {
       const id = this.#ids.get(name) ?? this.#ids.size;
       this.#ids.set(name, id);
-      const { known, stated, floor } = this.#rows.get(name) as SequenceRow;
-      const closed = known === undefined ? null : Number(known.closed);
-      const numbers = [known?.next ?? null, known?.step ?? null, known?.max ?? null, known?.format ?? null, closed];
-      const fields = [id, name, ...numbers, stated?.offset ?? null, stated?.appendedAtMs ?? null, floor ?? null];
+      const { known, stated, gap } = this.#rows.get(name) as SequenceRow;
+      const { next, step, max, format, closed, edition } = known;
+      const said = [next, step, max, format, Number(closed), edition];
+      const fields = [id, name, ...said, stated.offset, stated.appendedAtMs, gap];
       this.#put.run(...fields, checksumOf(...fields));
     }
     this.#changed.clear();

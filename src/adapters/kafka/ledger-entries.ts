@@ -159,7 +159,7 @@ function entryAt({ records }: Chunk, offset: number): FetchedRecord | undefined 
 /** Throws LEDGER_UNREADABLE for the placeholder of an unreadable batch. */
 function toEntry(partition: number, { offset, key, value, headers, timestampMs }: FetchedRecord): LedgerRecord {
   const why = headers[UNREADABLE];
-  if (why === undefined) return { offset, key, value, appendedAtMs: timestampMs };
+  if (why === undefined) return { offset, key, value, headers, appendedAtMs: timestampMs };
   const message = `the entry at offset ${offset} of ledger partition ${partition} can't be read: ${why}`;
   throw new IdallocError('LEDGER_UNREADABLE', message);
 }

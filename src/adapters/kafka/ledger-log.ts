@@ -9,7 +9,7 @@ import { append, END, offsetAt } from '../../kafka/loops/leader-calls.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { Appended, LedgerLog } from '../../ledger/ports.ts';
+import type { Appended, LedgerLog, NewEntry } from '../../ledger/ports.ts';
 import { isTransient, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
@@ -58,7 +58,7 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   /** The first entry also says what is answered, should the group's committed offset be lost or moved by another program. */
-  async append(partition: number, entries: readonly { key: Buffer | null; value: Buffer }[]): Promise<Appended> {
+  async append(partition: number, entries: readonly NewEntry[]): Promise<Appended> {
     const { answered, onDriftSample } = this.#options;
     const position = answered(partition);
     const firstHeaders = position && { [ANSWERED_HEADER]: encodeAnswered(position) };

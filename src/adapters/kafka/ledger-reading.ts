@@ -190,6 +190,6 @@ export class LedgerReading {
   }
 }
 
-function toLedgerRecord({ offset, key, value, timestampMs }: FetchedRecord): LedgerRecord {
-  return { offset, key, value, appendedAtMs: timestampMs };
+function toLedgerRecord({ offset, key, value, headers, timestampMs }: FetchedRecord): LedgerRecord {
+  return { offset, key, value, headers, appendedAtMs: timestampMs };
 }

@@ -89,12 +89,12 @@ export class AuditReader {
   }
 
   ledgerRecord(record: TopicRecord): void {
-    const { offset, key, value, timestampMs: timeMs } = record;
+    const { offset, key, value, headers, timestampMs: timeMs } = record;
     const log = logOf(record);
     if (!this.#oldest.has(log)) this.#oldest.set(log, timeMs);
     this.#attempt('ledger', record, () => {
       if (value === null) throw new TypeError('it has no value');
-      const entry = decodeLedgerEntry(value);
+      const entry = decodeLedgerEntry(value, headers);
       if (entry.kind === 'marker') {
         this.counts.markers += 1;
         return;

@@ -12,7 +12,7 @@ import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
-import type { LedgerNumbers, LedgerStatement } from '../../codec/sequence-entry.ts';
+import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../codec/sequence-entry.ts';
 import { afterRecord, type SequenceRow, type Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
@@ -35,11 +35,11 @@ type SequenceRecord =
   | { readonly sequence: string; readonly requestId?: undefined; readonly entry: LedgerStatement };
 
 /** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
-export function sequenceRecord({ key, value }: TopicRecord): SequenceRecord | undefined {
+export function sequenceRecord({ key, value, headers }: TopicRecord): SequenceRecord | undefined {
   if (key === null || value === null || !isOfSequence(key)) return undefined;
   return unlessInvalid(() => {
     const read = readLedgerKey(key);
-    const entry = decodeLedgerEntry(value);
+    const entry = decodeLedgerEntry(value, headers);
     if (read.kind === 'numbers' && entry.kind === 'numbers') return { ...read, entry };
     return read.kind === 'statement' && entry.kind === 'statement' ? { ...read, entry } : undefined;
   });
@@ -104,7 +104,7 @@ export class SequenceLog {
   /**
    * Reads the partition of a sequence to its end, and returns which one that is. At first only the part in which each sequence that is
    * served was stated again; if that does not have this one, all of it. Of a name that should be new, that is also enough if the part
-   * has all that are served: if the ledger has it all the same, workers refuse a statement below what they know.
+   * has all that are served: if the ledger has it all the same, no reader sets it back.
    */
   async readHome(name: string, isNew = false): Promise<number> {
     const { source } = this.#session;
@@ -134,8 +134,9 @@ export class SequenceLog {
   async state(name: string, partition: number, change: (row: SequenceRow | undefined) => Statement): Promise<void> {
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
       const at = await this.#readOn(partition);
-      const entry = { kind: 'statement', end: 0, through: -1, at, ...change(this.rows.get(name)?.row) } as const;
-      const baseOffset = await this.#append(partition, encodeStatementKey(name), encodeLedgerEntry(entry));
+      const row = this.rows.get(name)?.row;
+      const place = { end: 0, through: -1, at, first: row?.known.next, isLoss: false };
+      const baseOffset = await this.#append(partition, name, { kind: 'statement', ...place, ...change(row) });
       if (baseOffset !== at) continue;
       await this.#readOn(partition);
       return;
@@ -144,12 +145,13 @@ export class SequenceLog {
     throw new IdallocError('OVERTAKEN', message);
   }
 
-  async #append(partition: number, key: Buffer, value: Buffer): Promise<number> {
+  async #append(partition: number, name: string, entry: LedgerStatement): Promise<number> {
+    const record = { key: encodeStatementKey(name), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
     const { cluster, runtime } = this.#session.source;
     const limits = { timeoutMs: APPEND_TIMEOUT_MS, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     try {
       const appending = { topic: this.#topic, partition, lane: 'append', ...limits } as const;
-      return (await append(cluster, runtime, { ...appending, records: [{ key, value }] })).baseOffset;
+      return (await append(cluster, runtime, { ...appending, records: [record] })).baseOffset;
     } catch (error) {
       if (kafkaErrorCode(error) === 'TOPIC_AUTHORIZATION_FAILED') {
         const remedy = 'the role admin may: see idalloc topics acls';

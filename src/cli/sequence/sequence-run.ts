@@ -46,8 +46,6 @@ interface SequenceView extends Statement {
   readonly sequence: string;
   readonly partition: number;
   readonly stated_at: string;
-  /** Set while workers answer SEQUENCE_STOPPED: the lowest number at which it may go on. */
-  readonly forgotten_below?: number | undefined;
 }
 
 /** Sequences of a partition that workers keep in memory. */
@@ -56,7 +54,7 @@ const MAX_SEQUENCES = 10_000;
 /** Creates a sequence. */
 export async function createSequence(context: CliContext, name: string, flags: CreateFlags): Promise<void> {
   const config = loadWorkerConfig(context.env);
-  const plain = { next: flags.start, step: 1, max: Number.MAX_SAFE_INTEGER, format: '', closed: false };
+  const plain = { next: flags.start, step: 1, max: Number.MAX_SAFE_INTEGER, format: '', closed: false, edition: 1 };
   const created = definition(name, plain, flags);
   await withEtcd(config, (etcd) => remember(etcd, config, name, flags.again === true));
   await inLog(context, async (log) => {
@@ -66,11 +64,10 @@ export async function createSequence(context: CliContext, name: string, flags: C
       throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
     }
     await log.state(name, partition, (row) => {
-      const least = leastOf(row);
-      if (least === undefined) return created;
+      if (row === undefined) return created;
       if (flags.again !== true) throw exists(name, row);
-      if (created.next < least) throw tooLow(name, least);
-      return created;
+      requireAbove(name, created.next, row);
+      return { ...created, edition: row.known.edition + 1 };
     });
     print(context, flags, viewOf(log, name));
   });
@@ -113,8 +110,8 @@ export async function showSequence(context: CliContext, name: string, flags: Jso
 
 /** Continues a sequence at a higher number. */
 export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
-  const changed = (known: Statement, least: number): Statement => {
-    if (flags.at < least) throw tooLow(name, least);
+  const changed = (known: Statement, row: SequenceRow): Statement => {
+    requireAbove(name, flags.at, row);
     return definition(name, { ...known, next: flags.at }, {});
   };
   await change(context, name, flags, { changed, missing: () => gone(name, flags.at) });
@@ -132,8 +129,8 @@ export async function closeSequence(context: CliContext, name: string, flags: Cl
 }
 
 interface Change {
-  /** What the sequence becomes; `least` is the lowest number that does not repeat one. */
-  readonly changed: (known: Statement, least: number) => Statement;
+  /** What the sequence becomes, in its next edition. */
+  readonly changed: (known: Statement, row: SequenceRow) => Statement;
   /** The error if the ledger has no statement of it. */
   readonly missing?: () => IdallocError;
 }
@@ -147,18 +144,21 @@ async function change(
   await inLog(context, async (log) => {
     const partition = await log.readHome(name);
     await log.state(name, partition, (row) => {
-      if (row?.known === undefined) throw missing();
+      if (row === undefined) throw missing();
       if (row.known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
-      return changed(row.known, leastOf(row) ?? 0);
+      return changed({ ...row.known, edition: row.known.edition + 1 }, row);
     });
     print(context, flags, viewOf(log, name));
   });
 }
 
-/** The lowest number that does not repeat one; undefined if nothing of the sequence is known. */
-function leastOf(row: SequenceRow | undefined): number | undefined {
-  if (row?.known === undefined) return row?.floor;
-  return Math.max(row.floor ?? 0, row.known.next);
+/** @throws IdallocError CONFIG_INVALID for a next number that repeats one. */
+function requireAbove(name: string, next: number, { known }: SequenceRow): void {
+  if (next >= known.next) return;
+  throw new IdallocError(
+    'CONFIG_INVALID',
+    `numbers of ${name} below ${known.next} may have been given out: use ${known.next} or more`,
+  );
 }
 
 /**
@@ -191,15 +191,9 @@ async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<voi
 
 function viewOf(log: SequenceLog, name: string): SequenceView {
   const found = log.rows.get(name);
-  const { known, stated, floor } = found?.row ?? {};
-  if (found === undefined || known === undefined || stated === undefined) throw unknown(name);
-  return {
-    sequence: name,
-    partition: found.partition,
-    ...known,
-    stated_at: timeText(stated.appendedAtMs),
-    forgotten_below: floor,
-  };
+  if (found === undefined) throw unknown(name);
+  const { known, stated } = found.row;
+  return { sequence: name, partition: found.partition, ...known, stated_at: timeText(stated.appendedAtMs) };
 }
 
 function print(context: CliContext, { json }: JsonFlag, view: SequenceView): void {
@@ -216,14 +210,14 @@ function tableOf(views: readonly SequenceView[]): string {
     { title: 'written as' },
     { title: 'state' },
   ];
-  const rows = views.map(({ sequence, partition, next, step, max, format, closed, forgotten_below: floor }) => [
+  const rows = views.map(({ sequence, partition, next, step, max, format, closed }) => [
     sequence,
     String(partition),
     String(next),
     String(step),
     String(max),
     formatNumber(format, next),
-    floor === undefined ? (closed ? 'closed' : 'open') : `forgotten: restart it at ${floor} or above`,
+    closed ? 'closed' : 'open',
   ]);
   return table(columns, rows);
 }
@@ -243,14 +237,7 @@ function gone(name: string, at: number): IdallocError {
   );
 }
 
-function exists(name: string, row: SequenceRow | undefined): IdallocError {
-  const state = row?.known?.closed === true ? 'is closed' : `continues at ${row?.known?.next ?? row?.floor}`;
+function exists(name: string, { known }: SequenceRow): IdallocError {
+  const state = known.closed ? 'is closed' : `continues at ${known.next}`;
   return new IdallocError('CONFLICT', `there is a sequence ${name} already, which ${state}`);
-}
-
-function tooLow(name: string, least: number): IdallocError {
-  return new IdallocError(
-    'CONFIG_INVALID',
-    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
-  );
 }

@@ -94,7 +94,7 @@ export function sequenceCommand(context: CliContext): Command {
     .argument('<name>', NAME_HELP, sequenceName)
     .option(
       '--json',
-      'print one line of JSON: {"sequence","partition","next","step","max","format","closed","stated_at"}',
+      'print one line of JSON: {"sequence","partition","next","step","max","format","closed","edition","stated_at"}',
     )
     .addHelpText('after', SHOW_HELP)
     .action(async (name: string, flags: JsonFlag) => (await run()).showSequence(context, name, flags));

@@ -154,7 +154,7 @@ function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint)
 }
 
 /** A batch; undefined for a marker, and for an unreadable record, which an audit reports. */
-function batchEntry({ value }: TopicRecord): LedgerBatchEntry | undefined {
-  const entry = unlessInvalid(() => decodeLedgerEntry(value ?? Buffer.alloc(0)));
+function batchEntry({ value, headers }: TopicRecord): LedgerBatchEntry | undefined {
+  const entry = unlessInvalid(() => decodeLedgerEntry(value ?? Buffer.alloc(0), headers));
   return entry?.kind === 'batch' ? entry : undefined;
 }

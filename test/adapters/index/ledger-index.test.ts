@@ -154,7 +154,8 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     index.apply(0, [at(0, numbers('early', { at: 0, first: 40 }))]);
     expect(known()).toBeUndefined();
     index.apply(0, [at(1, statement(1, { next: 7, step: 2, format: 'INV-{number:6}' }))]);
-    expect(known()?.known).toEqual({ next: 7, step: 2, max: 1_000, format: 'INV-{number:6}', closed: false });
+    const definition = { step: 2, max: 1_000, format: 'INV-{number:6}', closed: false, edition: 1 };
+    expect(known()?.known).toEqual({ next: 7, ...definition });
     expect(known()?.stated).toEqual({ offset: 1, appendedAtMs: expect.any(Number) });
     index.apply(0, [
       at(2, numbers('a', { at: 2, first: 7, count: 3, step: 2 })),
@@ -162,19 +163,32 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
       at(4, numbers('a', { at: RENEWAL, first: 7, count: 3, step: 2 })),
       at(5, statement(4, { next: 500 })),
     ]);
-    expect(known()).toMatchObject({ known: { next: 13 }, stated: { offset: 1 }, floor: undefined });
+    expect(known()).toMatchObject({ known: { next: 13 }, stated: { offset: 1 }, gap: 0 });
     expect([...index.sequences(0)].map(([name]) => name)).toEqual(['invoices']);
   });
 
-  it('keeps the highest number of a sequence as its floor when the log has to be read again', () => {
+  it('forgets all sequences in a wipe, and knows them again from the log that is left', () => {
     const index = make();
     index.apply(0, [at(0, statement(0)), at(1, numbers('a', { at: 1, count: 30 }))]);
     index.wipe(0, 0);
-    expect(index.sequence(0, 'invoices')).toEqual({ known: undefined, stated: undefined, floor: 31 });
+    expect([...index.sequences(0)]).toEqual([]);
     index.apply(0, [at(0, statement(0))]);
-    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 1 }, floor: 31 });
-    index.apply(0, [at(1, statement(1, { next: 31 }))]);
-    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 31 }, floor: undefined });
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 1 }, gap: 0 });
+  });
+
+  it('forgets, from a loss that counts on, what was sent before it; a loss elsewhere changes nothing', () => {
+    const index = make();
+    index.apply(0, [at(0, statement(0)), at(1, numbers('a', { at: 1, count: 30, requestOffset: 5 }))]);
+    const loss = { next: 40, first: 40, isLoss: true };
+    const applied = index.apply(0, [at(2, statement(3, { ...loss, end: 1, through: 90 }))]);
+    expect([applied, index.horizon(0), index.since(0)]).toEqual([{}, -1, 0]);
+    const counting = at(3, statement(3, { ...loss, end: 3, through: 70 }));
+    expect(index.apply(0, [counting])).toEqual({});
+    expect([index.horizon(0), index.since(0)]).toEqual([70, counting.appendedAtMs]);
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 40 }, gap: 0 });
+    expect([index.placesOf(0, numbers('a').key), index.end(0)]).toEqual([[1], 4]);
+    index.apply(0, [at(4, statement(4, { next: 40, first: 40, end: 4, through: 80 }))]);
+    expect([index.horizon(0), index.since(0)]).toEqual([70, counting.appendedAtMs]);
   });
 
   it('keeps what it knows of sequences when their records expire', () => {

@@ -64,7 +64,7 @@ describe('an index on disk', () => {
     expect(world.directory.open().since(0)).toBe(1_700_000_000_500);
   });
 
-  it('keeps what it knows of sequences across a restart, and below which number it knows nothing', () => {
+  it('keeps what it knows of sequences across a restart, with editions and gaps, and that a wipe forgot them', () => {
     const restarted = (index: SqliteIndex) => {
       const rows = [0, 1].map((partition) => index.sequence(partition, 'invoices'));
       world.directory.close(index);
@@ -75,16 +75,20 @@ describe('an index on disk', () => {
     const stated = at(0, statement(0, { next: 7, step: 2, format: 'INV-{number:6}' }));
     const before = world.directory.open();
     before.apply(0, [stated, at(1, numbers('a', { at: 1, first: 7, count: 4, step: 2 }))]);
-    before.apply(1, [at(0, statement(0, { next: 99, closed: true }))]);
+    before.apply(1, [
+      at(0, statement(0, { next: 99, closed: true, edition: 7 })),
+      at(1, numbers('b', { at: 1, first: 200 })),
+    ]);
     const { after, rows } = restarted(before);
-    expect(rows).toMatchObject([{ known: { next: 15 }, stated: { offset: 0 } }, { known: { closed: true } }]);
+    expect(rows).toMatchObject([
+      { known: { next: 15, edition: 1 }, stated: { offset: 0 }, gap: 0 },
+      { known: { next: 201, closed: true, edition: 7 }, gap: 200 },
+    ]);
     for (const partition of [0, 1]) after.wipe(partition, 0);
     after.apply(0, [stated]);
-    const doubted = [
-      { known: { next: 7 }, floor: 15 },
-      { known: undefined, stated: undefined, floor: 99 },
-    ];
-    expect(restarted(after).rows).toMatchObject(doubted);
+    const again = restarted(after).rows;
+    expect(again[0]).toMatchObject({ known: { next: 7 }, gap: 0 });
+    expect(again[1]).toBeUndefined();
     expect(world.directory.wiped).toEqual([]);
   });
 

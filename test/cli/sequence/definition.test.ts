@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { definition } from '../../../src/cli/sequence/sequence-run.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
-const PLAIN = { next: 1, step: 1, max: MAX, format: '', closed: false };
+const PLAIN = { next: 1, step: 1, max: MAX, format: '', closed: false, edition: 1 };
 
 test('the largest number is the largest possible one by default, and leaves room for a step', () => {
   expect(definition('invoices', PLAIN, {}).max).toBe(MAX - 1);
@@ -16,7 +16,7 @@ test('a longer step needs no other largest number', () => {
 });
 
 test('what is not changed stays', () => {
-  const before = { next: 7, step: 2, max: 99, format: 'A{number}', closed: false };
+  const before = { next: 7, step: 2, max: 99, format: 'A{number}', closed: false, edition: 3 };
   expect(definition('invoices', before, {})).toEqual(before);
   expect(definition('invoices', before, { format: 'B{number}' })).toEqual({ ...before, format: 'B{number}' });
 });
