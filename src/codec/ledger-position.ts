@@ -34,11 +34,6 @@ export function changesSequence({ at }: { readonly at: number }, offset: number)
   return at === offset;
 }
 
-/** Whether an entry at this offset counts and states that decisions up to its `through` are gone. */
-export function statesLossAt(position: LedgerPosition, offset: number): boolean {
-  return position.kind === 'statement' && position.isLoss && changesSequence(position, offset);
-}
-
 /**
  * Reads the position from an entry's value, and from the headers of a statement. Throws LEDGER_UNREADABLE for exactly the entries for
  * which decodeLedgerEntry does.

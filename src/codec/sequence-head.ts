@@ -1,4 +1,4 @@
-import type { Statement as Stated } from '../core/sequence.ts';
+import type { Statement } from '../core/sequence.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { encodeStatementKey, readLedgerKey } from './ledger-key.ts';
 import {
@@ -21,9 +21,6 @@ import { parseBounded, parseExactObject, requireExactObject, requireInteger, req
  * `key` and `value` are the key and the value of the ledger record, in base64. The value has no place yet: its `end` is 0, its
  * `through` -1, and its `at` that of a renewal, or 0 in an order.
  */
-
-/** Until core/sequence has it. */
-export type Statement = Stated & { readonly edition: number };
 
 /** What is known of a sequence behind its last draft. */
 export type SequenceHead = Statement;
@@ -124,7 +121,7 @@ function fromWire(wire: unknown): Pending {
   const fields = requireExactObject(wire, isOrder ? ORDER_KEYS : NUMBERS_KEYS);
   const [key, value] = [bytesOf(fields, 'key'), bytesOf(fields, 'value')];
   const known = readLedgerKey(key);
-  const record = decodeSequenceEntry(value);
+  const record = decodeSequenceEntry(value, {});
   if (isOrder && known.kind === 'statement' && record?.kind === 'statement') {
     const { next, step, max, format, closed } = record;
     const statement = { next, step, max, format, closed, edition: requireInteger(fields, 'edition', 1) };
@@ -138,8 +135,9 @@ function fromWire(wire: unknown): Pending {
   throw new TypeError('a record is neither numbers nor an order');
 }
 
-function entryOf({ next, step, max, format, closed }: Statement): LedgerStatement {
-  return { kind: 'statement', ...NOWHERE, at: 0, next, step, max, format, closed };
+function entryOf({ next, step, max, format, closed, edition }: Statement): LedgerStatement {
+  const known = { next, step, max, format, closed, edition };
+  return { kind: 'statement', ...NOWHERE, at: 0, ...known, first: undefined, isLoss: false };
 }
 
 function texts(key: Buffer, value: Buffer): { readonly key: string; readonly value: string } {

@@ -36,10 +36,13 @@ export interface Place {
   readonly appendedAtMs: number;
 }
 
-/** A reader's knowledge of one sequence, once it has read a statement. Next number, edition and gap only grow while it reads on. */
+/** The edition of a row of which no statement was read: numbers alone show neither the largest one nor whether the sequence is closed. */
+export const UNSTATED = -1;
+
+/** A reader's knowledge of one sequence. Next number, edition and gap only grow while it reads on. */
 export interface SequenceRow {
   readonly known: Statement;
-  /** The last statement that counts and has the newest edition. */
+  /** The last statement that counts and has the newest edition; of an unstated row, the first record. */
   readonly stated: Place;
   /**
    * Set when a record lies behind a number that is not there: the log lost numbers below this one. Only a loss that states this
@@ -59,20 +62,30 @@ export type SequenceRecord =
       readonly isLoss: boolean;
     } & Statement);
 
-/**
- * The row behind a record; undefined while no statement was read. Numbers alone show neither the largest one nor whether the sequence
- * is closed.
- */
-export function afterRecord(
-  row: SequenceRow | undefined,
-  record: SequenceRecord,
-  place: Place,
-): SequenceRow | undefined {
+/** What was stated of a sequence; undefined if nothing was. */
+export function statedOf(row: SequenceRow | undefined): Statement | undefined {
+  return row === undefined || row.known.edition === UNSTATED ? undefined : row.known;
+}
+
+/** The row behind a record. */
+export function afterRecord(row: SequenceRow | undefined, record: SequenceRecord, place: Place): SequenceRow {
   if (record.kind === 'statement') return afterStatement(row, record, place);
-  if (row === undefined) return undefined;
   const { first, count, step } = record;
-  const known = statementAt(Math.max(row.known.next, first + count * step), row.known);
-  return { ...row, known, gap: gapBefore(row, first) };
+  const next = first + count * step;
+  if (row === undefined) {
+    const unknown = { step, max: Number.MAX_SAFE_INTEGER - step, format: '', closed: true, edition: UNSTATED };
+    return { known: statementAt(next, unknown), stated: place, gap: 0 };
+  }
+  return { ...row, known: statementAt(Math.max(row.known.next, next), row.known), gap: gapBefore(row, first) };
+}
+
+/**
+ * Whether unknown requests up to the record's `through`, and those first sent before it, may have been decided by records that the
+ * log does not have. A loss says so. So does a record that begins a row, since its writer knew more; an operator's has no `through`,
+ * as it is behind no request.
+ */
+export function hidesDecisions(row: SequenceRow | undefined, record: SequenceRecord, through: number): boolean {
+  return (record.kind === 'statement' && record.isLoss) || (row === undefined && through >= 0);
 }
 
 function afterStatement(

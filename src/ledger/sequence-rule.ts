@@ -1,4 +1,5 @@
-import type { Pending, PendingNumbers, SequenceHead, Statement } from '../codec/sequence-head.ts';
+import type { Pending, PendingNumbers, SequenceHead } from '../codec/sequence-head.ts';
+import { type Definition, type SequenceRow, type Statement, UNSTATED } from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange } from './heads.ts';
 
@@ -8,25 +9,17 @@ import type { Head, HeadChange } from './heads.ts';
  * file in all its worlds.
  */
 
-// Until core/sequence has them.
-type Definition = Omit<Statement, 'next'>;
-interface SequenceRow {
-  readonly known: Statement;
-  readonly gap: number;
-}
-
-/** The edition of a row of which no statement was read, and of a row that is not there. */
-const UNSTATED = -1;
-
 /** Records in one draft. Each has its own sequence at most, so a swap has less than the 128 operations that etcd allows. */
 export const MAX_DRAFT = 100;
 /** Records that are pending in a partition, those of stopped sequences included: together less than etcd takes in one request. */
 export const MAX_PENDING = 500;
 
+type Row = Pick<SequenceRow, 'known' | 'gap'>;
+
 /** Everything on which the decision depends. */
 export interface HeadsView {
   /** What the copy of the log shows of a sequence. */
-  row(name: string): SequenceRow | undefined;
+  row(name: string): Row | undefined;
   readonly head: Head;
   /** The UUID of the namespace, as it is now. */
   readonly namespace: string;
@@ -54,7 +47,7 @@ export type SequenceDue =
 /** A sequence, as log and head show it. */
 interface Sight {
   readonly name: string;
-  readonly row: SequenceRow | undefined;
+  readonly row: Row | undefined;
   /** The next number that the log shows; -1 without a row. */
   readonly next: number;
   /** The edition that the log shows; UNSTATED without a row. */
@@ -189,7 +182,7 @@ function lossOf({ name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head
 
 /** While an order is pending, the definition before it: of one that no log shows, the order itself stands in, as no edition. */
 function lostDefinition(
-  row: SequenceRow | undefined,
+  row: Row | undefined,
   head: SequenceHead | undefined,
   pending: readonly Pending[],
 ): Definition | undefined {
@@ -242,7 +235,7 @@ function headAfter(record: Pending, definition: Definition | undefined): Sequenc
 }
 
 /** The newer of what log and head say of a sequence; undefined if neither says what it is. */
-function newerOf(row: SequenceRow | undefined, head: SequenceHead | undefined): Definition | undefined {
+function newerOf(row: Row | undefined, head: SequenceHead | undefined): Definition | undefined {
   const stated = row === undefined || row.known.edition === UNSTATED ? undefined : row.known;
   return head !== undefined && head.edition > (stated?.edition ?? UNSTATED) ? head : stated;
 }

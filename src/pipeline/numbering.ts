@@ -1,4 +1,4 @@
-import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow, type Statement } from '../core/sequence.ts';
+import { type NumberRun, refusalOf, type SequenceRefusal, type SequenceRow, type Statement, statedOf } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import type { Refused } from './decision.ts';
@@ -27,7 +27,7 @@ export class Numbering {
 
   /** Why a new request gets no numbers; undefined if it gets some. Takes none. */
   refuse(sequence: string, count: number): Refused | undefined {
-    const known = this.#rows.get(sequence)?.known;
+    const known = statedOf(this.#rows.get(sequence));
     const code = refusalOf(known, count);
     if (code === undefined) return undefined;
     return { kind: 'refused', code, message: messageOf(code, sequence, known) };

@@ -1,12 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import {
   afterRecord,
+  hidesDecisions,
   refusalOf,
   restatedAfterMs,
   type SequenceRecord,
   type SequenceRow,
   type Statement,
+  statedOf,
   statementAt,
+  UNSTATED,
 } from '../../src/core/sequence.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;
@@ -33,8 +36,15 @@ describe('what is known of a sequence', () => {
     expect(numbered(row, 10, 5)).toEqual({ known: { ...STATEMENT, next: 15 }, stated: LATER, gap: 0 });
   });
 
-  it('follows from no numbers without a statement', () => {
-    expect(afterRecord(undefined, { kind: 'numbers', first: 10, count: 5, step: 1 }, PLACE)).toBeUndefined();
+  it('is only where it continues, behind numbers without a statement', () => {
+    const row = afterRecord(undefined, { kind: 'numbers', first: 10, count: 5, step: 2 }, PLACE);
+    expect(row).toMatchObject({ known: { next: 20, step: 2, closed: true, edition: UNSTATED }, stated: PLACE, gap: 0 });
+    expect(numbered(row, 20, 1, 2)).toMatchObject({ known: { next: 22, edition: UNSTATED }, gap: 0 });
+    expect(statedOf(row)).toBeUndefined();
+    expect(stated(row, { next: 30, first: 25, edition: 0 })).toMatchObject({
+      known: { next: 30, edition: 0 },
+      gap: 25,
+    });
   });
 
   it('never falls back: neither behind numbers nor behind statements below it', () => {
@@ -78,6 +88,18 @@ describe('what is known of a sequence', () => {
     expect(numbered(ROW, MAX, 1).known).toEqual({ ...STATEMENT, next: MAX, max: MAX - 1 });
     expect(refusalOf(numbered(ROW, 10, 200).known, 1)).toBe('SEQUENCE_EXHAUSTED');
     expect(statementAt(100, STATEMENT)).toEqual({ ...STATEMENT, next: 100 });
+  });
+});
+
+describe('earlier decisions', () => {
+  const said = { kind: 'statement', first: 10, isLoss: false, ...STATEMENT } as const;
+
+  it('may be gone behind a loss, and behind what begins a row, unless an operator wrote it', () => {
+    expect(hidesDecisions(ROW, { ...said, isLoss: true }, 5)).toBe(true);
+    expect(hidesDecisions(undefined, said, 5)).toBe(true);
+    expect(hidesDecisions(undefined, { kind: 'numbers', first: 1, count: 1, step: 1 }, 0)).toBe(true);
+    expect(hidesDecisions(undefined, said, -1)).toBe(false);
+    expect(hidesDecisions(ROW, said, 5)).toBe(false);
   });
 });
 

@@ -1,8 +1,8 @@
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { changesSequence, countsAt, statesLossAt } from '../../src/codec/ledger-position.ts';
-import { afterRecord, type SequenceRow } from '../../src/core/sequence.ts';
+import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
+import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
 
@@ -126,8 +126,8 @@ export class MemoryIndex implements LedgerCopies {
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
-    for (const { record, key, end, requestOffset, through, generatedAtMs, isLoss } of fresh) {
-      readSequence(at.sequences, record);
+    for (const { record, key, end, requestOffset, through, generatedAtMs } of fresh) {
+      const isHiding = readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
         const hash = this.#hashOf(key);
@@ -137,8 +137,8 @@ export class MemoryIndex implements LedgerCopies {
         known.push({ offset, appendedAtMs: Math.max(appendedAtMs, generatedAtMs ?? 0), end, requestOffset });
       }
       const timeMs = Math.max(appendedAtMs, generatedAtMs ?? 0);
-      if (isLoss) at.horizon = Math.max(at.horizon, through);
-      if (at.since === undefined || end > offset || isLoss) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
+      if (isHiding) at.horizon = Math.max(at.horizon, through);
+      if (at.since === undefined || end > offset || isHiding) at.since = Math.max(at.since ?? at.appendedAtMs, timeMs);
       else if (isAgreed(appendedAtMs, generatedAtMs) && end === offset && at.floorMs !== undefined)
         at.since = Math.min(at.since, Math.max(timeMs, at.floorMs));
       at.appendedAtMs = timeMs;
@@ -210,20 +210,20 @@ interface Read {
   readonly requestOffset: number;
   /** When the IDs of a batch were allocated. */
   readonly generatedAtMs?: number | undefined;
-  readonly isLoss: boolean;
 }
 
-/** Applies a record of a sequence, if it counts. */
+/** Applies a record of a sequence, if it counts. Returns whether earlier decisions may be gone. */
 function readSequence(
   rows: Map<string, SequenceRow>,
   { key, value, headers, offset, appendedAtMs }: LedgerRecord,
-): void {
+): boolean {
   const entry = value === null ? undefined : decodeLedgerEntry(value, headers);
-  if (entry?.kind !== 'numbers' && entry?.kind !== 'statement') return;
+  if (entry?.kind !== 'numbers' && entry?.kind !== 'statement') return false;
   const read = key === null ? undefined : readLedgerKey(key);
-  if (read === undefined || read.kind === 'batch' || !changesSequence(entry, offset)) return;
-  const row = afterRecord(rows.get(read.sequence), entry, { offset, appendedAtMs });
-  if (row !== undefined) rows.set(read.sequence, row);
+  if (read === undefined || read.kind === 'batch' || !changesSequence(entry, offset)) return false;
+  const row = rows.get(read.sequence);
+  rows.set(read.sequence, afterRecord(row, entry, { offset, appendedAtMs }));
+  return hidesDecisions(row, entry, entry.through);
 }
 
 function readEntry({ key, value, headers, offset }: LedgerRecord): Read {
@@ -237,8 +237,7 @@ function readEntry({ key, value, headers, offset }: LedgerRecord): Read {
   if (isOfSequence && readLedgerKey(key ?? Buffer.alloc(0)).kind !== entry.kind)
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
   const isDecision = isForRequest && countsAt(entry, offset);
-  const isLoss = statesLossAt(entry, offset);
-  if (!isDecision) return { end, through, requestOffset: -1, isLoss };
+  if (!isDecision) return { end, through, requestOffset: -1 };
   const generatedAtMs = entry.kind === 'batch' ? entry.batch.generatedAtMs : undefined;
-  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs, isLoss };
+  return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs };
 }

@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
-import { countsAt, type LedgerPosition, readLedgerPosition, statesLossAt } from '../../codec/ledger-position.ts';
-import { afterRecord } from '../../core/sequence.ts';
+import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { afterRecord, hidesDecisions } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
@@ -21,6 +21,15 @@ export interface PartitionParts {
   /** From the origin on. */
   readonly runs: SealedRuns;
   readonly sequences: SequenceTable;
+}
+
+/** Some records that follow each other, with what was read of them. */
+interface Readings {
+  readonly records: readonly LedgerRecord[];
+  readonly positions: readonly LedgerPosition[];
+  /** By offset. */
+  readonly changes: ReadonlyMap<number, SequenceChange>;
+  readonly firsts: Set<number> | undefined;
 }
 
 /** IDs are allocated so shortly before their entry is appended: the clocks of the worker and of the broker agreed. */
@@ -110,10 +119,9 @@ export class PartitionIndex {
     const add = () => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
-        this.#fill(fresh.slice(at, at + left), positions.slice(at, at + left), firsts);
+        this.#fill({ records: fresh.slice(at, at + left), positions: positions.slice(at, at + left), changes, firsts });
         at += left;
       }
-      for (const change of changes) this.#change(change);
       const appended = shownMs(positions.at(-1) as LedgerPosition, last);
       this.#state = { ...this.#state, digest: digestEntry(last), appended };
     };
@@ -131,13 +139,13 @@ export class PartitionIndex {
   }
 
   /** Adds records to the open run, which has room for them, and seals it when it is full. */
-  #fill(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
-    this.#read(records, positions, firsts);
+  #fill(some: Readings): void {
+    this.#read(some);
     if (this.end === this.#open.limit) this.#seal();
   }
 
   /** Updates the state in memory from these entries. */
-  #read(records: readonly LedgerRecord[], positions: readonly LedgerPosition[], firsts: Set<number> | undefined): void {
+  #read({ records, positions, changes, firsts }: Readings): void {
     const { origin } = this;
     let { end, through, horizon, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
@@ -145,14 +153,15 @@ export class PartitionIndex {
       // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
       const isDecision = position.requestOffset !== undefined && countsAt(position, record.offset);
       const requestOffset = isDecision ? position.requestOffset : -1;
-      const isLoss = statesLossAt(position, record.offset);
+      const change = changes.get(record.offset);
+      const isHiding = change !== undefined && this.#change(change);
       const isCovered = coversLoss(position, record.offset, anchored);
-      if (isLoss || isCovered) horizon = Math.max(horizon, position.through);
+      if (isHiding || isCovered) horizon = Math.max(horizon, position.through);
       anchored ||= isCovered;
       // Lost entries were appended before this one, and after the last known one at the latest.
       const timeMs = shownMs(position, record);
-      const isGone = isLoss || position.end > record.offset;
-      if (since === undefined || isGone) since = Math.max(since ?? this.#state.appended, timeMs);
+      if (since === undefined || isHiding || position.end > record.offset)
+        since = Math.max(since ?? this.#state.appended, timeMs);
       else since = this.#lowered(since, position, record);
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
@@ -203,9 +212,11 @@ export class PartitionIndex {
     this.#runs.merge(unsaved);
   }
 
-  #change({ name, position, place }: SequenceChange): void {
-    const row = afterRecord(this.#sequences.get(name), position, place);
-    if (row !== undefined) this.#sequences.set(name, row);
+  /** Returns whether earlier decisions may be gone. */
+  #change({ name, position, place }: SequenceChange): boolean {
+    const row = this.#sequences.get(name);
+    this.#sequences.set(name, afterRecord(row, position, place));
+    return hidesDecisions(row, position, position.through);
   }
 
   /** Writes what is in memory alone; returns whether there was anything. */

@@ -10,20 +10,23 @@ export interface SequenceChange {
   readonly place: { readonly offset: number; readonly appendedAtMs: number };
 }
 
-/** The changes by records that count, in order. */
+/** The changes by records that count, by offset. */
 export function changesBy(
   positions: readonly LedgerPosition[],
   records: readonly LedgerRecord[],
-): readonly SequenceChange[] {
-  const changes: SequenceChange[] = [];
+): ReadonlyMap<number, SequenceChange> {
+  const changes = new Map<number, SequenceChange>();
   for (const [i, record] of records.entries()) {
     const change = changeBy(positions[i] as LedgerPosition, record);
-    if (change !== undefined) changes.push(change);
+    if (change !== undefined) changes.set(record.offset, change);
   }
   return changes;
 }
 
-/** Undefined for entries of IDs, void records and renewals. Throws LEDGER_UNREADABLE for a key that fits no record of a sequence. */
+/**
+ * What a record changes; undefined for entries of IDs, void records and renewals. Throws LEDGER_UNREADABLE for a key that fits no
+ * record of a sequence.
+ */
 function changeBy(position: LedgerPosition, { key, offset, appendedAtMs }: LedgerRecord): SequenceChange | undefined {
   if (position.kind !== 'numbers' && position.kind !== 'statement') return undefined;
   const read = key === null ? undefined : readLedgerKey(key);

@@ -13,7 +13,7 @@ import { decodeLedgerEntry, encodeLedgerEntry } from '../../codec/ledger-entry.t
 import { encodeStatementKey, isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
 import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../codec/sequence-entry.ts';
-import { afterRecord, type SequenceRow, type Statement } from '../../core/sequence.ts';
+import { afterRecord, type SequenceRow, type Statement, statedOf } from '../../core/sequence.ts';
 import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
@@ -53,6 +53,7 @@ export async function homePartition(source: Source, ledger: string, name: string
 /** What the ledger says of its sequences, in some or all partitions, and up to where it was read. */
 export class SequenceLog {
   readonly #session: KafkaSession;
+  /** Those of which only numbers were read are unstated. */
   readonly rows: Rows = new Map();
   /** The next offset to read, by partition. */
   readonly #ends = new Map<number, number>();
@@ -113,7 +114,8 @@ export class SequenceLog {
     const whole = await wholePartition(source, this.#topic, partition);
     const from = Math.max(whole.from, await offsetAtTime(source, this.#topic, partition, sinceMs));
     await this.#readSpans([{ ...whole, from }], stated);
-    if (from === whole.from || this.rows.has(name) || (isNew && stated.has(partition))) return partition;
+    const isFound = statedOf(this.rows.get(name)?.row) !== undefined;
+    if (from === whole.from || isFound || (isNew && stated.has(partition))) return partition;
     this.rows.clear();
     await this.#readSpans([whole]);
     return partition;
@@ -177,7 +179,7 @@ export class SequenceLog {
     if (read.entry.kind === 'statement') stated?.statement(partition, read.entry);
     const before = this.rows.get(read.sequence)?.row;
     const row = afterRecord(before, read.entry, { offset, appendedAtMs: timestampMs });
-    if (row === undefined) stated?.lacks(partition);
-    else this.rows.set(read.sequence, { partition, row });
+    if (statedOf(row) === undefined) stated?.lacks(partition);
+    this.rows.set(read.sequence, { partition, row });
   }
 }

@@ -1,6 +1,6 @@
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
-import type { SequenceRow, Statement } from '../../core/sequence.ts';
+import { type SequenceRow, type Statement, statedOf } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import { sequenceKey } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
@@ -66,8 +66,8 @@ export async function createSequence(context: CliContext, name: string, flags: C
     await log.state(name, partition, (row) => {
       if (row === undefined) return created;
       if (flags.again !== true) throw exists(name, row);
-      requireAbove(name, created.next, row);
-      return { ...created, edition: row.known.edition + 1 };
+      requireAbove(name, created.next, row.known.next);
+      return { ...created, edition: Math.max(0, row.known.edition) + 1 };
     });
     print(context, flags, viewOf(log, name));
   });
@@ -93,7 +93,8 @@ export async function listSequences(context: CliContext, flags: ListFlags): Prom
   await inLog(context, async (log) => {
     const sinceMs = flags.all === true ? undefined : await log.readStated();
     if (sinceMs === undefined) await log.readAll();
-    const names = [...log.rows.keys()].sort();
+    const stated = [...log.rows].filter(([, { row }]) => statedOf(row) !== undefined);
+    const names = stated.map(([name]) => name).sort();
     const views = names.map((name) => viewOf(log, name));
     const text = () => (views.length === 0 ? 'no sequences\n' : tableOf(views));
     present(context, flags.json, { sequences: views, since: sinceMs === undefined ? null : timeText(sinceMs) }, text);
@@ -110,8 +111,8 @@ export async function showSequence(context: CliContext, name: string, flags: Jso
 
 /** Continues a sequence at a higher number. */
 export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
-  const changed = (known: Statement, row: SequenceRow): Statement => {
-    requireAbove(name, flags.at, row);
+  const changed = (known: Statement, least: number): Statement => {
+    requireAbove(name, flags.at, least);
     return definition(name, { ...known, next: flags.at }, {});
   };
   await change(context, name, flags, { changed, missing: () => gone(name, flags.at) });
@@ -129,8 +130,8 @@ export async function closeSequence(context: CliContext, name: string, flags: Cl
 }
 
 interface Change {
-  /** What the sequence becomes, in its next edition. */
-  readonly changed: (known: Statement, row: SequenceRow) => Statement;
+  /** What the sequence becomes, in its next edition; `least` is the lowest number that does not repeat one. */
+  readonly changed: (known: Statement, least: number) => Statement;
   /** The error if the ledger has no statement of it. */
   readonly missing?: () => IdallocError;
 }
@@ -144,20 +145,21 @@ async function change(
   await inLog(context, async (log) => {
     const partition = await log.readHome(name);
     await log.state(name, partition, (row) => {
-      if (row === undefined) throw missing();
-      if (row.known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
-      return changed({ ...row.known, edition: row.known.edition + 1 }, row);
+      const known = statedOf(row);
+      if (known === undefined) throw missing();
+      if (known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
+      return changed({ ...known, edition: known.edition + 1 }, known.next);
     });
     print(context, flags, viewOf(log, name));
   });
 }
 
 /** @throws IdallocError CONFIG_INVALID for a next number that repeats one. */
-function requireAbove(name: string, next: number, { known }: SequenceRow): void {
-  if (next >= known.next) return;
+function requireAbove(name: string, next: number, least: number): void {
+  if (next >= least) return;
   throw new IdallocError(
     'CONFIG_INVALID',
-    `numbers of ${name} below ${known.next} may have been given out: use ${known.next} or more`,
+    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
   );
 }
 
@@ -191,8 +193,9 @@ async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<voi
 
 function viewOf(log: SequenceLog, name: string): SequenceView {
   const found = log.rows.get(name);
-  if (found === undefined) throw unknown(name);
-  const { known, stated } = found.row;
+  const known = statedOf(found?.row);
+  if (found === undefined || known === undefined) throw unknown(name);
+  const { stated } = found.row;
   return { sequence: name, partition: found.partition, ...known, stated_at: timeText(stated.appendedAtMs) };
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
+import { UNSTATED } from '../../../src/core/sequence.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';
 import { entry, numbers, statement } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
@@ -151,9 +152,7 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
   it('knows of a sequence what its statements and numbers that count say', () => {
     const index = make();
     const known = () => index.sequence(0, 'invoices');
-    index.apply(0, [at(0, numbers('early', { at: 0, first: 40 }))]);
-    expect(known()).toBeUndefined();
-    index.apply(0, [at(1, statement(1, { next: 7, step: 2, format: 'INV-{number:6}' }))]);
+    index.apply(0, [at(0, marker(0)), at(1, statement(1, { next: 7, step: 2, format: 'INV-{number:6}' }))]);
     const definition = { step: 2, max: 1_000, format: 'INV-{number:6}', closed: false, edition: 1 };
     expect(known()?.known).toEqual({ next: 7, ...definition });
     expect(known()?.stated).toEqual({ offset: 1, appendedAtMs: expect.any(Number) });
@@ -174,6 +173,27 @@ describe.each(allIndexes(perTest()))('an index %s', (_, make) => {
     expect([...index.sequences(0)]).toEqual([]);
     index.apply(0, [at(0, statement(0))]);
     expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 1 }, gap: 0 });
+  });
+
+  it('knows only the next number behind numbers without a statement, and forgets what was sent before them', () => {
+    const index = make();
+    const first = at(0, numbers('a', { at: 0, first: 40, count: 2, through: 90 }));
+    index.apply(0, [first]);
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 42, edition: UNSTATED }, gap: 0 });
+    expect([index.horizon(0), index.since(0)]).toEqual([90, first.appendedAtMs]);
+    index.apply(0, [at(1, statement(1, { next: 50, first: 42, through: 95 }))]);
+    expect(index.sequence(0, 'invoices')).toMatchObject({ known: { next: 50, edition: 1 }, gap: 0 });
+    expect([index.horizon(0), index.since(0)]).toEqual([90, first.appendedAtMs]);
+  });
+
+  it('forgets what was sent before a statement that begins a row, unless an operator wrote it', () => {
+    const index = make();
+    index.apply(0, [at(0, statement(0))]);
+    expect([index.horizon(0), index.since(0)]).toEqual([-1, 0]);
+    index.wipe(0, 0);
+    const again = at(0, statement(0, { through: 60 }));
+    index.apply(0, [again]);
+    expect([index.horizon(0), index.since(0)]).toEqual([60, again.appendedAtMs]);
   });
 
   it('forgets, from a loss that counts on, what was sent before it; a loss elsewhere changes nothing', () => {
