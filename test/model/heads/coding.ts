@@ -1,3 +1,4 @@
+import type { Coding } from '../run.ts';
 import type { World } from './rule.ts';
 import type { Copy, Entry, Head, State, Stated, Swap, Truth, Worker } from './state.ts';
 
@@ -5,11 +6,6 @@ import type { Copy, Entry, Head, State, Stated, Swap, Truth, Worker } from './st
  * The encoding of states as short strings, by which they are compared. What occurs in many states (a copy, a list of records) is
  * written down once, and its number stands for it.
  */
-
-export interface Coding {
-  readonly encode: (state: State) => string;
-  readonly decode: (text: string) => State;
-}
 
 /** Gives equal things one number. */
 class Table<T extends object> {
@@ -40,7 +36,7 @@ class Table<T extends object> {
 /** Numbers up to 2^30, in two characters each. */
 const HALF = 15;
 
-export function codingFor(world: World): Coding {
+export function codingFor(world: World): Coding<State> {
   const entries = new Table<readonly Entry[]>();
   const statements = new Table<readonly Stated[]>();
   const copies = new Table<Copy>();

@@ -67,31 +67,51 @@ function hasLost(view: View, s: number): boolean {
   const { next, gap } = rowOf(view, s);
   const { swaps, statesLoss, compareWith } = view.rule;
   if (swaps === 'never' || statesLoss === 'never' || compareWith === 'nothing') return false;
+  if (!isDefined(view, s)) return false;
   if (gap > 0) return true;
   if (compareWith === 'first pending') return next < firstPending(view, s);
   return lacking(view, s).length === 0 && next < statedOf(view, s).next;
 }
 
-function lossOf(view: View, s: number): Entry {
+/** Up to where a loss forgets what it does not know. */
+export function horizonOf(view: View, s: number): number {
   const { rule, arrived } = view;
-  const row = rowOf(view, s);
-  const { next, through } = statedOf(view, s);
+  const { through } = statedOf(view, s);
   const end = arrived - 1 - rule.endLag;
-  const horizon = { end, head: through, nothing: NONE, 'end and head': Math.max(end, through) }[rule.horizonFrom];
+  return { end, head: through, nothing: NONE, 'end and head': Math.max(end, through) }[rule.horizonFrom];
+}
+
+function lossOf(view: View, s: number): Entry {
+  const { rule } = view;
+  const row = rowOf(view, s);
+  const { next } = statedOf(view, s);
   const from = Math.max(row.next, rule.statesLoss === 'next' ? next : firstPending(view, s));
-  const hasOrder = pendingOf(view, s).some(({ kind }) => kind === KIND.order);
-  const definition = hasOrder ? definitionOf(row) : newerOf(row, statedOf(view, s));
-  return { ...BLANK, kind: KIND.loss, sequence: s, first: from, next: from, ...definition, through: horizon };
+  const order = pendingOf(view, s).find(({ kind }) => kind === KIND.order);
+  const definition = order === undefined ? newerOf(row, statedOf(view, s)) : definitionBefore(row, order);
+  return {
+    ...BLANK,
+    kind: KIND.loss,
+    sequence: s,
+    first: from,
+    next: from,
+    ...definition,
+    through: horizonOf(view, s),
+  };
+}
+
+/** Where the log shows none, that of the order stands in, until the order itself follows. */
+function definitionBefore(row: Row, order: Entry): Definition {
+  return row.edition === NONE ? { ...definitionOf(order), edition: 0 } : definitionOf(row);
 }
 
 /** The pending records that the copy does not show. Of what was trimmed since, the key is FORGOTTEN. */
-function lacking(view: View, s: number): readonly Entry[] {
+export function lacking(view: View, s: number): readonly Entry[] {
   const { copy } = view;
   const row = rowOf(view, s);
   return pendingOf(view, s).filter(({ kind, key, first, next, edition }) => {
     if (kind === KIND.order) return row.edition < edition;
     if (at(copy.numbers, key) === first) return false;
-    return next > row.next || !isForgotten(view, firstRequest(view, key));
+    return next > row.next || !isKeyForgotten(view, key);
   });
 }
 
@@ -117,7 +137,8 @@ function unshown(view: View, s: number): Definition | undefined {
   const row = rowOf(view, s);
   const stated = statedOf(view, s);
   const isOrdered = pendingOf(view, s).some(({ kind }) => kind === KIND.order);
-  const isUnshown = row.next > 0 && !isOrdered && row.edition < stated.edition && view.rule.statesDefinition;
+  const isOlder = row.next > 0 && stated.next > 0 && row.edition < stated.edition;
+  const isUnshown = isOlder && !isOrdered && view.rule.statesDefinition;
   return isUnshown ? definitionOf(stated) : undefined;
 }
 
@@ -128,7 +149,13 @@ export function statementOf(view: View, s: number, definition: Definition): Entr
   return { ...BLANK, kind: KIND.again, sequence: s, first: next, next, ...definition, through };
 }
 
+/** Whether log or head show what the sequence is. */
+function isDefined(view: View, s: number): boolean {
+  return rowOf(view, s).edition !== NONE || statedOf(view, s).next > 0;
+}
+
 function isBehind(view: View, s: number): boolean {
+  if (!isDefined(view, s)) return false;
   const row = rowOf(view, s);
   const stated = statedOf(view, s);
   return row.next > stated.next || (row.next > 0 && row.edition > stated.edition);
@@ -142,7 +169,7 @@ export function repairOf(view: View, isOrdered: boolean): Swap {
   const { head } = view;
   const stated = head.stated.map((known, s): Stated => {
     const row = rowOf(view, s);
-    if (row.next === 0 || (!isOrdered && isStopped(view, s))) return known;
+    if (row.next === 0 || !isDefined(view, s) || (!isOrdered && isStopped(view, s))) return known;
     const through = Math.max(row.through, known.through);
     if (isStopped(view, s)) return { next: row.next, through, ...definitionOf(row) };
     return { next: Math.max(row.next, known.next), through, ...definitionNow(view, s) };
@@ -171,7 +198,13 @@ export function fenceOf(view: View): Swap {
   return swapOf(view, view.head.stated, view.head.pending, NONE);
 }
 
-const firstRequest = ({ world }: View, key: number) => world.requests.findIndex((request) => request.key === key);
+/** Whether the first sending of a key is FORGOTTEN. */
+export function isKeyForgotten(view: View, key: number): boolean {
+  return isForgotten(
+    view,
+    view.world.requests.findIndex((request) => request.key === key),
+  );
+}
 
 export function isForgotten(view: View, request: number): boolean {
   const { key, since } = at(view.world.requests, request);
@@ -196,7 +229,7 @@ export function draftable(view: View): readonly number[] {
 
 /** Whether a sequence exists, is open, and is not stopped. */
 function isServed(view: View, s: number): boolean {
-  return rowOf(view, s).next > 0 && !isStopped(view, s) && !definitionNow(view, s).isClosed;
+  return rowOf(view, s).next > 0 && isDefined(view, s) && !isStopped(view, s) && !definitionNow(view, s).isClosed;
 }
 
 /** (c): these requests get the next numbers. */
@@ -226,17 +259,18 @@ function throughOf(view: View, s: number, requests: readonly number[]): number {
   return Math.max(rowOf(view, s).through, statedOf(view, s).through, ...sent);
 }
 
-/** The statement that carries out an order, or undefined where it has nothing to do. */
-export function orderOf(view: View, order: Order, s: number): Entry | undefined {
+/** The statement that carries out an order behind pending numbers, or undefined where it has nothing to do. */
+export function orderOf(view: View, order: Order, s: number, before: readonly Entry[]): Entry | undefined {
   const row = rowOf(view, s);
-  const isMissing = row.next === 0 && (statedOf(view, s).next === 0 || !view.rule.createAsksHead);
+  const next = before.findLast(({ sequence }) => sequence === s)?.next ?? row.next;
+  const isMissing = row.edition === NONE && (statedOf(view, s).next === 0 || !view.rule.createAsksHead);
   if (isMissing !== (order === 'create') || isStopped(view, s)) return undefined;
   const now = definitionNow(view, s);
   if (now.isClosed && !isMissing) return undefined;
-  const said = { ...BLANK, kind: KIND.order, sequence: s, first: row.next, next: row.next, ...now };
+  const said = { ...BLANK, kind: KIND.order, sequence: s, first: next, next, ...now };
   const change = { ...said, edition: isMissing ? 1 : now.edition + 1, through: throughOf(view, s, []) };
-  if (order === 'create') return { ...change, next: 1, step: 1, isClosed: false };
-  if (order === 'restart') return { ...change, next: row.next + 2 };
+  if (order === 'create') return { ...change, next: Math.max(1, next), step: 1, isClosed: false };
+  if (order === 'restart') return { ...change, next: next + 2 };
   return order === 'close' ? { ...change, isClosed: true } : { ...change, step: 2 };
 }
 

@@ -1,7 +1,9 @@
+import { Liveness } from '../run.ts';
 import { at, Violation } from '../search.ts';
 import { codingFor } from './coding.ts';
-import { draftOf, dueNow, isForgotten, isStopped, placedAll, swapIn, type View } from './decide.ts';
+import { draftOf, isForgotten, placedAll, type View } from './decide.ts';
 import { repairedByOrder } from './moves.ts';
+import { dueNow, isStopped, swapIn } from './product.ts';
 import { readOn, restored } from './reading.ts';
 import type { Rule, World } from './rule.ts';
 import { type Entry, NONE, type State, type Swap, withWorker } from './state.ts';
@@ -16,28 +18,16 @@ const STEPS = 60;
  * has. What is under way arrives before any of its steps, in any order, or never. All such continuations are gone through: each
  * ends where no request is left that may be decided, and nothing is due for the log or the head.
  */
-export class Liveness {
-  readonly #rule: Rule;
-  readonly #world: World;
-  readonly #encode: (state: State) => string;
-  readonly #ended = new Set<string>();
-
+export class OneOwner extends Liveness<Rule, World, State> {
   constructor(rule: Rule, world: World) {
-    this.#rule = rule;
-    this.#world = { ...world, workers: 1, entries: Number.POSITIVE_INFINITY };
-    this.#encode = codingFor(this.#world).encode;
+    const alone = { ...world, workers: 1, entries: Number.POSITIVE_INFINITY };
+    super(rule, alone, codingFor(alone));
   }
 
-  /** How many states the continuations had. */
-  get states(): number {
-    return this.#ended.size;
-  }
-
-  /** Throws Violation when some owner leaves some request without an answer. */
   check(state: State): void {
     const strays = [...state.strays, ...state.workers.flatMap(({ append }) => (append.length > 0 ? [append] : []))];
     const lates = [...state.lates, ...state.workers.flatMap(({ swap }) => (swap === undefined ? [] : [swap]))];
-    const owners = this.#world.hasOlder ? state.workers.slice(0, -1) : state.workers;
+    const owners = this.world.hasOlder ? state.workers.slice(0, -1) : state.workers;
     for (const worker of owners) {
       const owner = { ...worker, swap: undefined, append: [], isUnsure: false };
       // With a swap under way it reads the head before it does anything else.
@@ -48,15 +38,13 @@ export class Liveness {
 
   #go(state: State, depth: number): void {
     if (depth > STEPS) throw new Violation('one owner alone does not come to an end');
-    const text = this.#encode(state);
-    if (this.#ended.has(text)) return;
-    this.#ended.add(text);
+    if (!this.isNew(state)) return;
     for (const [s, append] of state.strays.entries()) {
       this.#go(this.#landed({ ...state, strays: state.strays.filter((_, i) => i !== s) }, append), depth + 1);
     }
     for (const [s, swap] of state.lates.entries()) {
       const left = { ...state, lates: state.lates.filter((_, i) => i !== s) };
-      this.#go(swapped(this.#rule, left, swap).state, depth + 1);
+      this.#go(swapped(this.rule, left, swap).state, depth + 1);
     }
     const next = this.#step(state);
     if (next !== undefined) this.#go(next, depth + 1);
@@ -65,7 +53,7 @@ export class Liveness {
   /** The owner's next step, or undefined when everything is answered. */
   #step(state: State): State | undefined {
     const { copy, head } = at(state.workers, 0);
-    const [rule, world] = [this.#rule, this.#world];
+    const [rule, world] = [this.rule, this.world];
     if (copy.end > state.log.length || copy.end < state.low) {
       return withWorker(state, 0, { copy: restored(rule, world, state) });
     }
@@ -91,32 +79,32 @@ export class Liveness {
 
   /** Before it refuses anything, or stops a sequence, the owner reads head and log again. */
   #afterLook(state: State): State {
-    return withWorker(state, 0, { copy: restored(this.#rule, this.#world, state), head: state.head });
+    return withWorker(state, 0, { copy: restored(this.rule, this.world, state), head: state.head });
   }
 
   /** Only a loss of etcd leaves a sequence stopped. */
   #repaired(state: State): State {
-    if (this.#world.wipes === 0) throw new Violation('a sequence stops, though etcd lost nothing');
-    return repairedByOrder(this.#rule, this.#world, state) ?? this.#afterLook(state);
+    if (this.world.wipes === 0) throw new Violation('a sequence stops, though etcd lost nothing');
+    return repairedByOrder(this.rule, this.world, state) ?? this.#afterLook(state);
   }
 
   /** Each request has its numbers, or a refusal for which there is a reason. */
   #requireAnswers(state: State, view: View): void {
-    for (const [request, { key }] of this.#world.requests.slice(0, state.arrived).entries()) {
+    for (const [request, { key }] of this.world.requests.slice(0, state.arrived).entries()) {
       const first = at(view.copy.numbers, key);
-      const { next, isClosed } = at(state.truth.due, at(this.#world.keys, key).sequence);
-      if (first > 0) told(this.#rule, this.#world, state, key, first);
+      const { next, isClosed } = at(state.truth.due, at(this.world.keys, key).sequence);
+      if (first > 0) told(this.rule, this.world, state, key, first);
       const isRefused = isForgotten(view, request) || ((state.refused >> key) & 1) === 1 || isClosed || next === 0;
       if (first === 0 && !isRefused) throw new Violation(`request ${request} is never answered`);
     }
   }
 
   #landed(state: State, append: readonly Entry[]): State {
-    return landed(this.#rule, this.#world, state, append) ?? state;
+    return landed(this.rule, this.world, state, append) ?? state;
   }
 
   #swapped(state: State, swap: Swap): State {
-    const { state: after } = swapped(this.#rule, state, swap);
+    const { state: after } = swapped(this.rule, state, swap);
     return withWorker(after, 0, { head: after.head });
   }
 }

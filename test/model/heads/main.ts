@@ -1,7 +1,9 @@
 import { parseArgs } from 'node:util';
+import type { Mutant, Run } from '../run.ts';
 import { summary } from '../search.ts';
-import { MUTANTS, type Mutant } from './mutants.ts';
-import { exploreExample, type Run } from './run.ts';
+import { MUTANTS } from './mutants.ts';
+import type { Rule, World } from './rule.ts';
+import { exploreExample } from './run.ts';
 import { DEEP, type Example, QUICK } from './worlds.ts';
 
 const HELP = `Explores the model of sequence heads (docs/internals/decisions/the-swap-decides.md): all worlds, then all mistakes.
@@ -41,7 +43,7 @@ function main(): void {
 type Result = ReturnType<typeof exploreExample>['result'];
 
 /** Prints a row, and fails the command when the result is not the expected one. */
-function requireRight<T extends Run & { readonly name: string }>(
+function requireRight<T extends Run<Rule, World> & { readonly name: string }>(
   run: T,
   wrongWith: (run: T, result: Result) => string | undefined,
   isTraced: boolean,
@@ -63,7 +65,7 @@ function faultOf({ sees }: Example, { violation, counts }: Result): string | und
   return unseen.length > 0 ? `TESTS NOTHING: no ${unseen.join(', ')}` : undefined;
 }
 
-function escapeOf({ harm }: Mutant, { violation }: Result): string | undefined {
+function escapeOf({ harm }: Mutant<Rule, World>, { violation }: Result): string | undefined {
   return violation?.at(-1)?.includes(harm) === true ? undefined : `NOT CAUGHT: ${violation?.at(-1) ?? 'holds'}`;
 }
 

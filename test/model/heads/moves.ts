@@ -1,28 +1,13 @@
-import { at, type Model } from '../search.ts';
-import { codingFor } from './coding.ts';
-import { isStopped, repairOf } from './decide.ts';
+import { at, Violation } from '../search.ts';
+import { dueWhenRebuilt, isStopped } from './product.ts';
 import { restored } from './reading.ts';
 import { RULE, type Rule, sinceOf, type World } from './rule.ts';
 import { BLANK, type Entry, type Head, KIND, NONE, type State, type Stated, UNSTATED, type Worker } from './state.ts';
 import { etcdRemembers, landed, logRemembers, swapped } from './truth.ts';
-import { appending, CASES, type Case, idle, type Observer, swapping, viewOf } from './worker.ts';
-
-/** The model of the rule in a world. `check` sees each state. */
-export function modelOf(rule: Rule, world: World, check?: (state: State) => void): Model<State, Case> {
-  return {
-    ...codingFor(world),
-    initial: initialState(world),
-    cases: CASES,
-    describe,
-    moves(state, observer) {
-      check?.(state);
-      moves(rule, world, state, observer);
-    },
-  };
-}
+import { appending, idle, type Observer, swapping, viewOf } from './worker.ts';
 
 /** Every sequence is created, unless that is among the orders; every worker has read so. */
-function initialState(world: World): State {
+export function initialState(world: World): State {
   const created = world.orders.includes('create') ? 0 : world.sequences;
   // The version before has no editions, and no heads.
   const edition = world.isUpgraded ? 0 : 1;
@@ -63,7 +48,7 @@ function unswapped(world: World, place: number): readonly Entry[] {
 }
 
 /** All steps from a state. */
-function moves(rule: Rule, world: World, state: State, observer: Observer): void {
+export function moves(rule: Rule, world: World, state: State, observer: Observer): void {
   for (const [w, { swap, append }] of state.workers.entries()) {
     if (swap !== undefined) swapping(rule, world, state, w, swap, observer);
     else if (append.length > 0) appending(rule, world, state, w, observer);
@@ -151,17 +136,28 @@ function repairByOrder(rule: Rule, world: World, state: State, { step }: Observe
   if (repaired !== undefined) step(repaired, 'an operator repairs the head');
 }
 
+/** More steps than a worker ever needs before it repairs the head. */
+const STEPS = 20;
+
+/** A worker that starts after the rebuild repairs the head, once nothing else is due. Undefined if the world has no place for that. */
 export function repairedByOrder(rule: Rule, world: World, state: State): State | undefined {
-  const { head } = state;
-  const worker = { copy: restored(rule, world, state), head, swap: undefined, append: [], isUnsure: false };
-  const view = viewOf(rule, world, state, worker);
-  if (!head.stated.some((_, s) => isStopped(view, s))) return undefined;
-  return settled({ ...state, ...swapped(rule, state, repairOf(view, true)).state });
+  let now: State = state;
+  for (let steps = 0; steps < STEPS; steps++) {
+    const worker = { copy: restored(rule, world, now), head: now.head, swap: undefined, append: [], isUnsure: false };
+    const view = viewOf(rule, world, now, worker);
+    if (!now.head.stated.some((_, s) => isStopped(view, s))) return undefined;
+    const due = dueWhenRebuilt(view);
+    if (due.kind === 'repair') return settled(swapped(rule, now, due.swap).state);
+    const next = due.kind === 'draft' ? undefined : landed(rule, world, now, due.entries);
+    if (next === undefined) return undefined;
+    now = next;
+  }
+  throw new Violation('a stopped sequence is never repaired');
 }
 
 const LETTERS = ['n', 'o', 'a', 'l', '-'];
 
-function describe({ low, log, head, workers, strays, lates }: State): string {
+export function describe({ low, log, head, workers, strays, lates }: State): string {
   const entry = ({ kind, key, sequence, first, next, at: place }: Entry) => {
     const about = kind === KIND.numbers ? `k${key}` : `#${sequence}`;
     return kind === KIND.others ? '-' : `${LETTERS[kind]}${about}:${first}>${next}${place === NONE ? '' : `@${place}`}`;

@@ -1,32 +1,14 @@
+import { type Mutant, mutantsOf } from '../run.ts';
 import { ALL, type Bounds, ETCD, KEYS, ONE, worldOf } from './bounds.ts';
 import { RULE, type Rule, type World } from './rule.ts';
 
-/** A mistake, or what the rule does not promise, and a small world in which it does harm. */
-export interface Mutant {
-  readonly name: string;
-  /** What the harm is called. */
-  readonly harm: string;
-  readonly rule: Rule;
-  readonly world: World;
-  /** The harm is that a request is never answered, or shows only once one owner goes on alone. */
-  readonly isAnswered?: boolean;
-  /** Too far away for `npm test`. */
-  readonly isDeep?: boolean;
-}
-
-function mutant(name: string, harm: string, change: Partial<Rule>, bounds: Bounds): Mutant {
-  return { name, harm, rule: { ...RULE, ...change }, world: worldOf(bounds) };
-}
-
-function unanswered(name: string, harm: string, change: Partial<Rule>, bounds: Bounds): Mutant {
-  return { ...mutant(name, harm, change, bounds), isAnswered: true };
-}
+const { mutant, unanswered } = mutantsOf(RULE, worldOf);
 
 const LOST: Bounds = { ...ALL, losses: 1, entries: 3 };
 const FOREIGN: Bounds = { ...LOST, foreign: 1 };
 const CLOSED: Bounds = { ...ONE, ...ALL, orders: ['close'] };
 
-const ETCD_FIRST: readonly Mutant[] = [
+const ETCD_FIRST: readonly Mutant<Rule, World>[] = [
   mutant('no swap: the log alone decides, as before heads', 'are both told', { swaps: 'never' }, LOST),
   mutant('records are appended before the swap', 'told', { swaps: 'after' }, { ...LOST, foreign: 1 }),
   mutant('a put instead of a compare-and-swap', 'given twice', { compares: false }, LOST),
@@ -43,7 +25,7 @@ const ETCD_FIRST: readonly Mutant[] = [
   ),
 ];
 
-const LOSSES: readonly Mutant[] = [
+const LOSSES: readonly Mutant<Rule, World>[] = [
   mutant('the head does not count', 'given twice', { compareWith: 'nothing', contradiction: 'drafts on' }, LOST),
   mutant(
     'pending is appended, then the head is compared',
@@ -101,7 +83,7 @@ const LOSSES: readonly Mutant[] = [
   ),
 ];
 
-const RETENTION: readonly Mutant[] = [
+const RETENTION: readonly Mutant<Rule, World>[] = [
   unanswered(
     'a row that retention took is not stated from the head',
     'is never answered',
@@ -110,7 +92,7 @@ const RETENTION: readonly Mutant[] = [
   ),
 ];
 
-const REFUSALS: readonly Mutant[] = [
+const REFUSALS: readonly Mutant<Rule, World>[] = [
   unanswered(
     'UNKNOWN_SEQUENCE after a look at the log alone',
     'is never answered',
@@ -119,7 +101,7 @@ const REFUSALS: readonly Mutant[] = [
   ),
 ];
 
-const PENDING: readonly Mutant[] = [
+const PENDING: readonly Mutant<Rule, World>[] = [
   mutant(
     'pending gets fresh numbers',
     'and gets those from',
@@ -153,7 +135,7 @@ const PENDING: readonly Mutant[] = [
   ),
 ];
 
-const ORDERS: readonly Mutant[] = [
+const ORDERS: readonly Mutant<Rule, World>[] = [
   mutant(
     'orders are appended unswapped: a close is lost',
     'is closed',
@@ -186,7 +168,7 @@ const ORDERS: readonly Mutant[] = [
   ),
 ];
 
-const LIMITS: readonly Mutant[] = [
+const LIMITS: readonly Mutant<Rule, World>[] = [
   mutant(
     'each loses what the other has, while an append of before is under way',
     'given twice',
@@ -214,7 +196,7 @@ const LIMITS: readonly Mutant[] = [
   ),
 ];
 
-export const MUTANTS: readonly Mutant[] = [
+export const MUTANTS: readonly Mutant<Rule, World>[] = [
   ...ETCD_FIRST,
   ...LOSSES,
   ...RETENTION,

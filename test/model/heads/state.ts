@@ -11,7 +11,7 @@ export const NONE = -1;
 export const KIND = { numbers: 0, order: 1, again: 2, loss: 3, others: 4 } as const;
 type Kind = (typeof KIND)[keyof typeof KIND];
 
-/** What operators decide about a sequence. Each order makes the next edition of it; 0 is one of the version before. */
+/** What operators decide about a sequence. Each order makes the next edition of it; 0 is one of the version before, NONE is unknown. */
 export interface Definition {
   readonly edition: number;
   readonly step: number;
@@ -123,14 +123,16 @@ export const BLANK: Entry = {
 };
 
 export const UNSTATED: Stated = { next: 0, through: NONE, edition: 0, step: 1, isClosed: false };
-export const NO_ROW: Row = { ...UNSTATED, gap: 0, horizon: NONE };
+/** Nothing was read yet. Numbers alone leave the edition so: they don't show the definition. */
+export const NO_ROW: Row = { ...UNSTATED, edition: NONE, gap: 0, horizon: NONE };
 
 export function definitionOf({ edition, step, isClosed }: Definition): Definition {
   return { edition, step, isClosed };
 }
 
-export function newerOf(one: Definition, other: Definition): Definition {
-  return definitionOf(other.edition > one.edition ? other : one);
+/** The newer definition of log and head. */
+export function newerOf(row: Row, stated: Stated): Definition {
+  return definitionOf(stated.next > 0 && stated.edition > row.edition ? stated : row);
 }
 
 export function withWorker(state: State, w: number, change: Partial<Worker>): State {

@@ -3,19 +3,17 @@ import {
   definitionNow,
   draftable,
   draftOf,
-  dueNow,
-  fenceOf,
   isForgotten,
-  isStopped,
+  lacking,
   orderOf,
   placedAll,
   statementOf,
-  swapIn,
   type View,
 } from './decide.ts';
+import { dueNow, fenceOf, isStopped, swapIn } from './product.ts';
 import { readOn, restored } from './reading.ts';
 import type { Rule, World } from './rule.ts';
-import { type Entry, NONE, type State, type Swap, type Worker, withWorker } from './state.ts';
+import { type Entry, KIND, NONE, type State, type Swap, type Worker, withWorker } from './state.ts';
 import { landed, swapped, told } from './truth.ts';
 
 /** The steps of a worker, or of an operator's command, which follows the same rule. */
@@ -68,6 +66,7 @@ function act(rule: Rule, world: World, state: State, w: number, observer: Observ
   if (!rule.swapsOrders || !rule.createAsksHead) orders(view, state, w, observer);
   if (due.kind === 'draft' || (due.kind === 'pending' && !rule.waitsForPending)) draft(view, state, w, observer);
   if (due.kind === 'draft') return;
+  if (due.kind === 'pending') ordersBehind(view, state, w, observer);
   observer.saw(due.kind);
   if (due.kind === 'repair') observer.step(withWorker(state, w, { swap: due.swap }), 'swaps the head up', w);
   else send(world, state, w, due.entries, observer, `sends ${due.kind}`);
@@ -82,16 +81,22 @@ function draft(view: View, state: State, w: number, observer: Observer): void {
   if (world.hasRefusals) refuse(view, state, w, requests, observer);
 }
 
+/** A command that leaves it to the worker to append what is pending: its order comes behind that, in the same head. */
+function ordersBehind(view: View, state: State, w: number, observer: Observer): void {
+  const pending = view.head.pending.filter((entry) => lacking(view, entry.sequence).includes(entry));
+  if (pending.every(({ kind }) => kind === KIND.numbers)) orders(view, state, w, observer, pending);
+}
+
 /** An operator's command. */
-function orders(view: View, state: State, w: number, observer: Observer): void {
+function orders(view: View, state: State, w: number, observer: Observer, before: readonly Entry[] = []): void {
   const { world } = view;
   for (const [i, order] of world.orders.entries()) {
     for (let s = 0; s < world.sequences; s++) {
       const bit = i * world.sequences + s;
-      const entry = (state.given >> bit) & 1 ? undefined : orderOf(view, order, s);
+      const entry = (state.given >> bit) & 1 ? undefined : orderOf(view, order, s, before);
       if (entry === undefined) continue;
       observer.saw('ordered');
-      decide(view, state, w, [entry], bit, observer);
+      decide(view, state, w, [...before, entry], bit, observer);
     }
   }
 }

@@ -64,6 +64,12 @@ export const QUICK: readonly Example[] = [
   example('retention takes what it likes', { ...TRIMMED, ...ONE, workers: 1 }, ['loss', 'again', 'forgotten']),
   example('the log is replaced by a copy', { ...ALONE, isCopied: true }, LOSES),
   example('etcd loses the head', { ...ETCD, entries: 3 }, ['repair', 'stopped', 'replied']),
+  safe('retention, and etcd loses the head', { ...ETCD, trims: 1, isRestated: true, workers: 1, entries: 3 }, [
+    'repair',
+    'again',
+    'stopped',
+    'replied',
+  ]),
   example('each loses, never what the other lost', { ...APART, workers: 1, entries: 3 }, ['repair', 'loss', 'replied']),
   example('requests are refused for good', { ...ALL, workers: 1, hasRefusals: true, lates: 1, strays: 1 }, ['replied']),
   example('after the version before', { ...ALL, isUpgraded: true, entries: 3 }, ['again', 'repair', 'replied']),
@@ -89,6 +95,10 @@ export const DEEP: readonly Example[] = [
     'again',
   ]),
   safe('the log is replaced by a copy; late appends', { ...ALONE, isCopied: true, strays: 1, entries: 3 }, LOSES),
+  safe('retention, and etcd loses the head, two owners', { ...ETCD, trims: 1, isRestated: true, entries: 3 }, [
+    'repair',
+    'stopped',
+  ]),
   safe('etcd loses the head; late swaps', { ...ETCD, lates: 1, entries: 3 }, ['repair', 'stopped']),
   safe('etcd loses the head; late appends', { ...ETCD, strays: 1, entries: 3 }, ['repair', 'stopped']),
   safe('etcd loses the head twice', { ...ETCD, wipes: 2, entries: 3 }, ['repair', 'stopped']),

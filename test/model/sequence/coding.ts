@@ -1,3 +1,4 @@
+import type { Coding } from '../run.ts';
 import { at } from '../search.ts';
 import { isByTold, type Rule, type World } from './rule.ts';
 import { BLANK, type Decision, type Entry, type Index, type Kind, type Row, type State, type Worker } from './state.ts';
@@ -7,12 +8,7 @@ import { BLANK, type Decision, type Entry, type Index, type Kind, type Row, type
 /** Lifts every number of the model above zero. */
 const LIFT = 8;
 
-export interface Coding {
-  readonly encode: (state: State) => string;
-  readonly decode: (text: string) => State;
-}
-
-export function codingFor(rule: Rule, world: World): Coding {
+export function codingFor(rule: Rule, world: World): Coding<State> {
   const isChained = rule.counting === 'chained';
   const isTotal = rule.counting === 'total';
   const hasDefinitions = world.orders.length > 0;

@@ -1,3 +1,4 @@
+import { Liveness } from '../run.ts';
 import { at, Violation } from '../search.ts';
 import { codingFor } from './coding.ts';
 import { canShare, draftsOf, isReady, judge, markerOf } from './decide.ts';
@@ -14,24 +15,12 @@ import { type Observer, reply } from './worker.ts';
  * are gone through. Since every append under way can make at most one of the owner's void, the owner needs at most so many
  * appends: a marker, one for the requests, and one for each append under way.
  */
-export class Liveness {
-  readonly #rule: Rule;
-  readonly #world: World;
-  readonly #encode: (state: State) => string;
-  readonly #ended = new Set<string>();
-
+export class OneOwner extends Liveness<Rule, World, State> {
   constructor(rule: Rule, world: World) {
-    this.#rule = rule;
-    this.#world = { ...world, workers: 1, entries: Number.POSITIVE_INFINITY, hasOlder: false };
-    this.#encode = codingFor(rule, this.#world).encode;
+    const alone = { ...world, workers: 1, entries: Number.POSITIVE_INFINITY, hasOlder: false };
+    super(rule, alone, codingFor(rule, alone));
   }
 
-  /** How many states the continuations had. */
-  get states(): number {
-    return this.#ended.size;
-  }
-
-  /** Throws Violation when some owner leaves some request without an answer. */
   check(state: State): void {
     const late = state.workers.flatMap(({ append }) => (append.length > 0 ? [append] : []));
     const strays = [...state.strays, ...late];
@@ -48,16 +37,14 @@ export class Liveness {
   #go(before: State, open: number, left: number, abandoned: number): void {
     if (open === 0) return;
     const state = this.#readOn(before);
-    const text = `${this.#encode(state)} ${open} ${left} ${abandoned}`;
-    if (this.#ended.has(text)) return;
-    this.#ended.add(text);
+    if (!this.isNew(state, open, left, abandoned)) return;
     this.#serve(state, open, left, abandoned);
   }
 
   /** The owner reads to the end. What it then needs no more is left out, so that states with equal continuations are equal. */
   #readOn(state: State): State {
     const { index: known } = at(state.workers, 0);
-    const [rule, world] = [this.#rule, this.#world];
+    const [rule, world] = [this.rule, this.world];
     const isHole = known.end < state.low;
     const index = isHole ? wiped(rule, world, known, state) : read(rule, world, known, state.entries);
     const entries = state.entries.map((entry, offset) => ((index.indexed >> offset) & 1 ? entry : BLANK));
@@ -68,8 +55,8 @@ export class Liveness {
 
   /** The owner answers what it can, and appends. */
   #serve(state: State, open: number, left: number, abandoned: number): void {
-    const rule = this.#rule;
-    const world = this.#world;
+    const rule = this.rule;
+    const world = this.world;
     const { index, isMarkerDue } = at(state.workers, 0);
     if (isMarkerDue || !isReady(index)) {
       this.#send(state, markerOf(world, state, index), open, left, abandoned);
@@ -98,7 +85,7 @@ export class Liveness {
   #send(state: State, append: readonly Entry[], open: number, left: number, abandoned: number): void {
     if (left === 0) throw new Violation('requests have no answer yet after as many appends as may be needed');
     for (const crossed of this.#crossed(state)) {
-      for (const arrived of landed(this.#rule, this.#world, crossed, append)) {
+      for (const arrived of landed(this.rule, this.world, crossed, append)) {
         this.#settle(arrived, append, open, left - 1, abandoned);
       }
     }
@@ -108,18 +95,18 @@ export class Liveness {
   #crossed(state: State): readonly State[] {
     const after = state.strays.flatMap((append, s) => {
       const others = { ...state, strays: state.strays.filter((_, i) => i !== s) };
-      return landed(this.#rule, this.#world, others, append).flatMap((arrived) => this.#crossed(arrived));
+      return landed(this.rule, this.world, others, append).flatMap((arrived) => this.#crossed(arrived));
     });
     return [state, ...after];
   }
 
   #settle(state: State, append: readonly Entry[], open: number, left: number, abandoned: number): void {
-    const rule = this.#rule;
+    const rule = this.rule;
     const { index: before } = at(state.workers, 0);
-    const index = read(rule, this.#world, before, state.entries, state.entries.length - append.length);
+    const index = read(rule, this.world, before, state.entries, state.entries.length - append.length);
     const next = withWorker(state, 0, { index, isMarkerDue: false });
     const lost = append.filter(({ kind, request }) => {
-      return kind === KIND.numbers && judge(rule, this.#world, next, index, request) === 'draft';
+      return kind === KIND.numbers && judge(rule, this.world, next, index, request) === 'draft';
     });
     if (lost.length > 0 && rule.afterVoid === 'sends again') {
       this.#send(next, append, open, left, abandoned);
@@ -132,9 +119,9 @@ export class Liveness {
 
   /** Nothing is refused in a world where nothing gives a reason for it. */
   #requireReason({ truth }: State, request: number, refusal: string): void {
-    const { isTrimmed, orders, tailLosses } = this.#world;
+    const { isTrimmed, orders, tailLosses } = this.world;
     if (isTrimmed || orders.length > 0 || tailLosses > 0) return;
-    const wasDecided = at(truth.decisions, at(this.#world.keys, request)).request !== NONE;
+    const wasDecided = at(truth.decisions, at(this.world.keys, request)).request !== NONE;
     throw new Violation(
       `request ${request}, ${wasDecided ? 'which is decided,' : 'which is new,'} is refused: ${refusal}`,
     );

@@ -1,5 +1,4 @@
-import { at, type Model } from '../search.ts';
-import { codingFor } from './coding.ts';
+import { at } from '../search.ts';
 import { read, restored, wiped } from './knowledge.ts';
 import { isByTold, type Order, RULE, type Rule, type World } from './rule.ts';
 import {
@@ -16,21 +15,7 @@ import {
   type Worker,
 } from './state.ts';
 import { landed, requireStated } from './truth.ts';
-import { CASES, type Case, idle, type Observer, waiting } from './worker.ts';
-
-/** The model of the rule in a world. `check` sees each state. */
-export function modelOf(rule: Rule, world: World, check?: (state: State) => void): Model<State, Case> {
-  return {
-    ...codingFor(rule, world),
-    initial: initialState(world),
-    cases: CASES,
-    describe,
-    moves(state, observer) {
-      check?.(state);
-      moves(rule, world, state, observer);
-    },
-  };
-}
+import { idle, type Observer, waiting } from './worker.ts';
 
 /** Every sequence was created, and every worker has read that. */
 export function initialState(world: World): State {
@@ -58,7 +43,7 @@ export function initialState(world: World): State {
 }
 
 /** All steps from a state. */
-function moves(rule: Rule, world: World, state: State, observer: Observer): void {
+export function moves(rule: Rule, world: World, state: State, observer: Observer): void {
   const { arrived, low, entries, tailLosses } = state;
   for (const { index } of state.workers) requireStated(world, state, index);
   if (arrived < world.requests.length) observer.step({ ...state, arrived: arrived + 1 }, 'request arrives', arrived);
@@ -140,7 +125,7 @@ function tailLost(rule: Rule, world: World, state: State, end: number): State {
 
 const LETTERS = ['i', 'n', 'r', 'm', 's', 'o'];
 
-function describe({ low, entries, workers, strays }: State): string {
+export function describe({ low, entries, workers, strays }: State): string {
   const entry = (e: Entry) => {
     const about = e.sequence > 0 ? `#${e.sequence}` : '';
     const request = e.request === NONE ? '' : e.request;

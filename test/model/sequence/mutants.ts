@@ -1,24 +1,8 @@
+import { type Mutant, mutantsOf } from '../run.ts';
 import { type Bounds, REQUESTS, TRIMMED, worldOf } from './bounds.ts';
 import { RULE, type Rule, type World } from './rule.ts';
 
-/** A mistake, or a rejected design, and a small world in which it does harm. */
-export interface Mutant {
-  readonly name: string;
-  /** What the harm is called. */
-  readonly harm: string;
-  readonly rule: Rule;
-  readonly world: World;
-  /** The harm is that a request is never answered. */
-  readonly isAnswered?: boolean;
-}
-
-function mutant(name: string, harm: string, change: Partial<Rule>, bounds: Bounds): Mutant {
-  return { name, harm, rule: { ...RULE, ...change }, world: worldOf(bounds) };
-}
-
-function unanswered(name: string, harm: string, change: Partial<Rule>, bounds: Bounds): Mutant {
-  return { ...mutant(name, harm, change, bounds), isAnswered: true };
-}
+const { mutant, unanswered } = mutantsOf(RULE, worldOf);
 
 const PAIRS: Bounds = { entries: 4, requests: REQUESTS.three };
 const SINGLES: Bounds = { ...PAIRS, hasPairs: false };
@@ -30,7 +14,7 @@ const REFUSING: Bounds = { ...SINGLES, workers: 1, hasRefusals: true, losesIndex
 const TAIL_LOST: Bounds = { ...SINGLES, workers: 1, tailLosses: 1 };
 const ORDERED_BLINDLY: Bounds = { ...TRIM, workers: 1, isStated: false, orders: ['create unaware'] };
 
-const DESIGNS: readonly Mutant[] = [
+const DESIGNS: readonly Mutant<Rule, World>[] = [
   mutant('numbers count wherever they lie, if their key is new', 'a double', { counting: 'first of its key' }, SINGLES),
   mutant('numbers count where they continue the sequence', 'and gets those from', { counting: 'slot' }, PAIRS),
   mutant(
@@ -47,7 +31,7 @@ const DESIGNS: readonly Mutant[] = [
   ),
 ];
 
-const READING: readonly Mutant[] = [
+const READING: readonly Mutant<Rule, World>[] = [
   mutant('a void record is indexed', 'is not decided', { leavesOutVoid: false }, SINGLES),
   mutant(
     'a void record shows the next number',
@@ -74,7 +58,7 @@ const READING: readonly Mutant[] = [
   ),
 ];
 
-const STATING: readonly Mutant[] = [
+const STATING: readonly Mutant<Rule, World>[] = [
   mutant(
     'a statement of a worker counts wherever it lies',
     'back',
@@ -104,7 +88,7 @@ const STATING: readonly Mutant[] = [
   mutant('the largest number is no limit', 'ends at', { heedsMax: false }, { ...SINGLES, orders: ['max'] }),
 ];
 
-const DECIDING: readonly Mutant[] = [
+const DECIDING: readonly Mutant<Rule, World>[] = [
   mutant(
     'the place is the end of the log, not of the look-up',
     'and gets those from',
@@ -143,19 +127,19 @@ const DECIDING: readonly Mutant[] = [
   mutant('a number is passed when it is sent', 'a row of', { waitsToCount: false }, SINGLES),
 ];
 
-const SETTLING: readonly Mutant[] = [
+const SETTLING: readonly Mutant<Rule, World>[] = [
   mutant('a reply has what was answered', 'is not decided', { repliesFrom: 'answered append' }, SINGLES),
   mutant('a reply does not wait for the answer', 'is not decided', { repliesFrom: 'append' }, SINGLES),
   mutant('a refusal does not wait for a marker', 'was refused', { marksAfterSilence: false }, REFUSING),
 ];
 
-const LOSSES: readonly Mutant[] = [
+const LOSSES: readonly Mutant<Rule, World>[] = [
   mutant('a log that lost its tail is believed', 'both told', { floor: 'none' }, { ...TAIL_LOST, strays: 0 }),
   mutant('a number above the floor ends the doubt', 'both told', { floor: 'while below' }, TAIL_LOST),
   mutant('a statement sets back what is known', 'both told', { setBack: 'taken' }, ORDERED_BLINDLY),
 ];
 
-const ANSWERS: readonly Mutant[] = [
+const ANSWERS: readonly Mutant<Rule, World>[] = [
   unanswered('a void record is not drafted again', 'never answered', { afterVoid: 'leaves' }, SINGLES),
   unanswered('a void record is sent again as it was', 'no answer yet', { afterVoid: 'sends again' }, SINGLES),
   unanswered(
@@ -168,7 +152,7 @@ const ANSWERS: readonly Mutant[] = [
 ];
 
 /** Each breaks an invariant, or leaves a request without an answer. */
-export const MUTANTS: readonly Mutant[] = [
+export const MUTANTS: readonly Mutant<Rule, World>[] = [
   ...DESIGNS,
   ...READING,
   ...STATING,

@@ -1,25 +1,21 @@
-import { explore, type Limits, type Result } from '../search.ts';
-import { Liveness } from './liveness.ts';
-import { modelOf } from './moves.ts';
+import { exploreRun, type Run, type Theory } from '../run.ts';
+import type { Limits } from '../search.ts';
+import { codingFor } from './coding.ts';
+import { OneOwner } from './liveness.ts';
+import { describe, initialState, moves } from './moves.ts';
 import type { Rule, World } from './rule.ts';
-import type { Case } from './worker.ts';
+import type { State } from './state.ts';
+import { CASES, type Case } from './worker.ts';
 
-/** A rule in a world; with `isAnswered` it is also checked from each state that one owner then answers every request. */
-export interface Run {
-  readonly rule: Rule;
-  readonly world: World;
-  readonly isAnswered?: boolean;
-}
+const THEORY: Theory<Rule, World, State, Case> = {
+  cases: CASES,
+  codingFor,
+  initialState,
+  moves,
+  describe,
+  Liveness: OneOwner,
+};
 
-/** Explores a world; `continued` is how many states the continuations had. */
-export function exploreExample(
-  { rule, world, isAnswered = false }: Run,
-  limits: Limits,
-): { readonly result: Result<Case>; readonly continued: number } {
-  const liveness = isAnswered ? new Liveness(rule, world) : undefined;
-  const result = explore(
-    modelOf(rule, world, (state) => liveness?.check(state)),
-    limits,
-  );
-  return { result, continued: liveness?.states ?? 0 };
+export function exploreExample(run: Run<Rule, World>, limits: Limits) {
+  return exploreRun(THEORY, run, limits);
 }
