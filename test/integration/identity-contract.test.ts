@@ -1,6 +1,7 @@
 import { expect, type TestContext, test } from 'vitest';
 import { connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { etcdContract, fullEtcdContract, type LimitedSubject } from '../identity/etcd-contract.ts';
+import { headsContract } from '../ledger/heads-contract.ts';
 import { OwnEtcd, requireOwnEtcd } from '../support/own-etcd.ts';
 import { suiteServers } from '../support/servers.ts';
 import { unique } from '../support/unique.ts';
@@ -18,6 +19,11 @@ etcdContract('three members of etcd', () => {
     outlive: (seconds) => expect.poll(leased, { timeout: seconds * 1_000 + EXPIRY_SLACK_MS, interval: 100 }).toBe(0),
     close: () => port.close(),
   };
+});
+
+headsContract('three members of etcd', () => {
+  const port = connectEtcd({ endpoints: suiteServers().etcdEndpoints });
+  return { port, prefix: `/heads-${unique()}`, close: () => port.close() };
 });
 
 /** The suite's etcd must stay usable, so the one that is filled is this test's own. */
