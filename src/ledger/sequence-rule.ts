@@ -1,5 +1,12 @@
 import type { Pending, PendingNumbers, SequenceHead } from '../codec/sequence-head.ts';
-import { type Definition, type SequenceRow, type Statement, UNSTATED } from '../core/sequence.ts';
+import {
+  type Definition,
+  type SequenceRow,
+  type Statement,
+  statedOf,
+  statementAt,
+  UNSTATED,
+} from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange } from './heads.ts';
 
@@ -14,12 +21,10 @@ export const MAX_DRAFT = 100;
 /** Records that are pending in a partition, those of stopped sequences included: together less than etcd takes in one request. */
 export const MAX_PENDING = 500;
 
-type Row = Pick<SequenceRow, 'known' | 'gap'>;
-
 /** Everything on which the decision depends. */
 export interface HeadsView {
   /** What the copy of the log shows of a sequence. */
-  row(name: string): Row | undefined;
+  row(name: string): SequenceRow | undefined;
   readonly head: Head;
   /** The UUID of the namespace, as it is now. */
   readonly namespace: string;
@@ -47,7 +52,7 @@ export type SequenceDue =
 /** A sequence, as log and head show it. */
 interface Sight {
   readonly name: string;
-  readonly row: Row | undefined;
+  readonly row: SequenceRow | undefined;
   /** The next number that the log shows; -1 without a row. */
   readonly next: number;
   /** The edition that the log shows; UNSTATED without a row. */
@@ -182,13 +187,13 @@ function lossOf({ name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head
 
 /** While an order is pending, the definition before it: of one that no log shows, the order itself stands in, as no edition. */
 function lostDefinition(
-  row: Row | undefined,
+  row: SequenceRow | undefined,
   head: SequenceHead | undefined,
   pending: readonly Pending[],
 ): Definition | undefined {
   const order = orderIn(pending);
   if (order === undefined) return newerOf(row, head);
-  return newerOf(row, undefined) ?? { ...definitionOf(order), edition: 0 };
+  return statedOf(row) ?? { ...definitionOf(order), edition: 0 };
 }
 
 function isContradicted({ lacking, isNext, loss }: Sight): boolean {
@@ -209,9 +214,9 @@ function repairOf(view: HeadsView, sights: readonly Sight[]): HeadChange | undef
   const sequences = new Map<string, SequenceHead>();
   for (const sight of due) {
     const { name, row, head, next } = sight;
-    const definition = isContradicted(sight) ? firstEdition(newerOf(row, undefined) ?? head) : newestOf(sight);
+    const definition = isContradicted(sight) ? firstEdition(statedOf(row) ?? head) : newestOf(sight);
     const from = isContradicted(sight) ? next : Math.max(next, head?.next ?? -1);
-    if (definition !== undefined) sequences.set(name, { ...holding(definition, from), next: from });
+    if (definition !== undefined) sequences.set(name, statementAt(from, definition));
   }
   return changeOf(view, kept, sequences, -1);
 }
@@ -235,8 +240,8 @@ function headAfter(record: Pending, definition: Definition | undefined): Sequenc
 }
 
 /** The newer of what log and head say of a sequence; undefined if neither says what it is. */
-function newerOf(row: Row | undefined, head: SequenceHead | undefined): Definition | undefined {
-  const stated = row === undefined || row.known.edition === UNSTATED ? undefined : row.known;
+function newerOf(row: SequenceRow | undefined, head: SequenceHead | undefined): Definition | undefined {
+  const stated = statedOf(row);
   return head !== undefined && head.edition > (stated?.edition ?? UNSTATED) ? head : stated;
 }
 
@@ -248,10 +253,9 @@ function firstEdition(definition: Definition | undefined): Definition | undefine
   return definition && { ...definitionOf(definition), edition: Math.max(1, definition.edition) };
 }
 
-/** A statement can't give a next number beyond its largest one. Where that has happened, the sequence stays exhausted. */
+/** Exhausted, where the definition does not allow this next number. */
 function holding(definition: Definition, next: number): Definition {
-  const { step, max } = definition;
-  return { ...definitionOf(definition), max: Math.max(max, next - step) };
+  return definitionOf(statementAt(next, definition));
 }
 
 function definitionOf({ step, max, format, closed, edition }: Definition): Definition {
