@@ -63,11 +63,17 @@ const LOSSES: readonly Mutant<Rule, World>[] = [
     ...mutant(
       'a row begins without a horizon',
       'and gets those from',
-      { beginsWithHorizon: false },
+      { beginsWithHorizon: 'never' },
       { ...LOST, trims: 1, foreign: 1, strays: 1, workers: 1, entries: 4 },
     ),
     isDeep: true,
   },
+  mutant(
+    'an order begins a row without a horizon',
+    'and gets those from',
+    { beginsWithHorizon: 'not in orders' },
+    { ...LOST, ...ONE, orders: ['restart'], foreign: 1, strays: 1, workers: 1, entries: 4 },
+  ),
   mutant(
     'a number of before sets the copy back',
     'given twice',

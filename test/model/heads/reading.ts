@@ -56,7 +56,7 @@ function rowAfter(rule: Rule, row: Row, entry: Entry): Row {
   const { kind, first, next, through, edition } = entry;
   const definition = kind !== KIND.numbers && edition >= row.edition ? entry : row;
   const isLoss = kind === KIND.loss;
-  const begins = row.next === 0 && rule.beginsWithHorizon;
+  const begins = row.next === 0 && beginsWithHorizon(rule, kind);
   return {
     next: rule.onlyGrows ? Math.max(row.next, next) : next,
     through: Math.max(row.through, through),
@@ -64,6 +64,10 @@ function rowAfter(rule: Rule, row: Row, entry: Entry): Row {
     gap: isLoss ? leftOf(rule, row, next) : gapBefore(rule, row, first),
     horizon: (isLoss && rule.horizonFrom !== 'nothing') || begins ? Math.max(row.horizon, through) : row.horizon,
   };
+}
+
+function beginsWithHorizon({ beginsWithHorizon: which }: Rule, kind: Entry['kind']): boolean {
+  return which === 'always' || (which === 'not in orders' && kind !== KIND.order);
 }
 
 /** A record behind a number that is not there. Where a row begins, nothing is known of those before. */

@@ -33,8 +33,8 @@ export interface Rule {
   readonly seesJumps: boolean;
   /** A loss ends a gap only if it states a number at or above it. */
   readonly coversGap: boolean;
-  /** A row that begins without its statement forgets what was decided before. */
-  readonly beginsWithHorizon: boolean;
+  /** A row that begins in the middle forgets what was decided before; or only if no order begins it; or never. */
+  readonly beginsWithHorizon: 'always' | 'not in orders' | 'never';
 
   // (b) what is pending
   /** Pending records keep their numbers; or get the next ones of the copy. */
@@ -86,7 +86,7 @@ export const RULE: Rule = {
   repairs: true,
   seesJumps: true,
   coversGap: true,
-  beginsWithHorizon: true,
+  beginsWithHorizon: 'always',
   pendingNumbers: 'kept',
   checksPending: true,
   checksEdition: true,
