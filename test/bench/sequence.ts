@@ -8,13 +8,17 @@ import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SUITE } from '../support/servers.ts';
 import { closedLoop } from './closed-loop.ts';
+import { type EtcdLoad, measureEtcd } from './etcd-load.ts';
 import { type PostgresNumbers, startNumbers } from './postgres.ts';
 import { median } from './stage.ts';
 
 /**
  * What numbers of sequences cost beside IDs, and beside the usual gapless way in a database: requests a second of one worker through
  * the client, and latency at half of that, in one run on the same topics. All numbers of a sequence come from one partition, so one
- * sequence has the rate of a partition.
+ * sequence has the rate of a partition. IDs are also measured while numbers of many sequences are taken from the same partitions, which
+ * must not hold them up.
+ *
+ * Each draft of numbers is a transaction in etcd. So what etcd does is measured with the highest rate, and with half of it.
  *
  * PostgreSQL commits the document with its number, which idalloc leaves to the service, and syncs each commit to its disk, for which
  * Kafka relies on its replicas, here one.
@@ -36,6 +40,7 @@ if (values.help) {
     [
       'Measures requests for numbers of one sequence, and of many over 12 partitions, beside requests for IDs and beside PostgreSQL',
       '(UPDATE … RETURNING in a transaction with the insert of the document), as ratios in one run. Without PostgreSQL, the rest.',
+      'Also what etcd does meanwhile, with the highest rate and with half of it, and IDs while numbers are taken.',
       'npm run bench:sequence -- [--seconds 8] [--rounds 3] [--in-flight 500] [--sequences 1000] [--count 1] [--connections 32] [--json]',
       '  --in-flight     requests that wait for replies at a time, for the highest rate',
       '  --count         IDs or numbers in each request',
@@ -122,17 +127,26 @@ function kindsOf(client: IdClient, database: PostgresNumbers | undefined): Reado
 /** What each kind is compared with: the usual way in a database. */
 const RIVALS: Readonly<Record<string, string>> = { one_sequence: 'postgres_one', many_sequences: 'postgres_many' };
 
+/** The share of their highest rates at which IDs are asked for alone, and then beside numbers at the same share of theirs. */
+const SHARED_LOAD = 0.25;
+
 /** The medians over the rounds, in which the kinds alternate. */
-async function measureAll(kinds: Readonly<Record<string, Ask>>) {
+async function measureAll(kinds: Readonly<Record<string, Ask>>, etcdEndpoints: readonly string[]) {
   const rates: Record<string, number[]> = {};
   const p99s: Record<string, number[]> = {};
   const besides: Record<string, number[]> = {};
+  const etcd: Record<string, { highest: EtcdLoad; half: EtcdLoad }> = {};
+  const [alone, beside]: [number[], number[]] = [[], []];
   for (const ask of Object.values(kinds)) await highestRate(ask); // so that all is compiled
   for (let round = 1; round <= rounds; round += 1) {
     for (const [kind, ask] of Object.entries(kinds)) {
+      const ofHighest = await measureEtcd(etcdEndpoints);
       const perSecond = await highestRate(ask);
+      const highest = await ofHighest();
       rates[kind] = [...(rates[kind] ?? []), perSecond];
+      const ofHalf = await measureEtcd(etcdEndpoints);
       const p99Ms = await p99At(median(rates[kind]) / 2, ask);
+      etcd[kind] = { highest, half: await ofHalf() };
       p99s[kind] = [...(p99s[kind] ?? []), p99Ms];
       say(`${kind}: ${Math.round(perSecond)} requests/s, p99 ${p99Ms.toFixed(1)} ms at half of that`);
     }
@@ -143,13 +157,28 @@ async function measureAll(kinds: Readonly<Record<string, Ask>>) {
       besides[kind] = [...(besides[kind] ?? []), p99Ms];
       say(`${kind}: p99 ${p99Ms.toFixed(1)} ms at half of ${rival}`);
     }
+    const { ids, many_sequences } = kinds;
+    if (ids === undefined || many_sequences === undefined) continue;
+    const shareOf = (kind: string) => SHARED_LOAD * median(rates[kind] ?? []);
+    alone.push(await p99At(shareOf('ids'), ids));
+    const [p99Ms] = await Promise.all([p99At(shareOf('ids'), ids), p99At(shareOf('many_sequences'), many_sequences)]);
+    beside.push(p99Ms);
+    say(`ids: p99 ${alone.at(-1)?.toFixed(1)} ms alone, ${p99Ms.toFixed(1)} ms beside numbers`);
   }
-  return (kind: string) => ({
+  const idsBesideNumbers = {
+    p99_ms_alone: ratio(median(alone)),
+    p99_ms_beside_numbers: ratio(median(beside)),
+    p99_to_alone: ratio(median(beside) / median(alone)),
+  };
+  const of = (kind: string) => ({
     perSecond: median(rates[kind] ?? []),
     p99Ms: median(p99s[kind] ?? []),
     /** At half of the rival's rate. */
     p99BesideMs: median(besides[kind] ?? []),
+    /** In the last round. */
+    etcd: etcd[kind],
   });
+  return { of, idsBesideNumbers };
 }
 
 const ratio = (value: number) => Number(value.toFixed(2));
@@ -168,9 +197,9 @@ try {
   const { replyTopic, requestTopic } = realm;
   await using client = await IdClient.connect({ brokers: servers.brokers, replyTopic, requestTopic, prefetch: false });
   const kinds = kindsOf(client, database);
-  const of = await measureAll(kinds);
+  const { of, idsBesideNumbers } = await measureAll(kinds, servers.etcdEndpoints);
   const result = Object.keys(kinds).map((kind) => {
-    const { perSecond, p99Ms, p99BesideMs } = of(kind);
+    const { perSecond, p99Ms, p99BesideMs, etcd } = of(kind);
     const rival = RIVALS[kind];
     const beside = rival === undefined || database === undefined ? undefined : of(rival);
     const figures = {
@@ -183,6 +212,7 @@ try {
         p99_ms_at_half_load_of_postgres: ratio(p99BesideMs),
         p99_to_postgres: ratio(p99BesideMs / beside.p99Ms),
       }),
+      ...(kind.startsWith('postgres') ? {} : { etcd }),
     };
     return [kind, figures] as const;
   });
@@ -191,7 +221,8 @@ try {
     if (numbers !== documents * count)
       throw new Error(`PostgreSQL gave out ${numbers} numbers for ${documents} documents`);
   }
-  process.stdout.write(`${JSON.stringify(Object.fromEntries(result), null, values.json ? undefined : 2)}\n`);
+  const figures = { ...Object.fromEntries(result), ids_beside_numbers: idsBesideNumbers };
+  process.stdout.write(`${JSON.stringify(figures, null, values.json ? undefined : 2)}\n`);
 } finally {
   await servers.stop();
 }
