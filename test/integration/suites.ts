@@ -317,6 +317,18 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 60,
     shows: 'sequences whose statements retention deletes, with kept and with lost indexes, and after a lost tail',
   },
+  'million-numbers': {
+    project: 'long',
+    seconds: 180,
+    shows:
+      'a million numbers through kills, freezes, a lost tail, a fail-over to a mirror that lags and a wiped etcd; also simulated',
+  },
+  'two-memories': {
+    project: 'long',
+    seconds: 150,
+    shows:
+      'a site on a mirror that lags, a copy at other offsets, an empty cluster, after a lost tail; also simulated: numbers go on, each once',
+  },
   shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {
     project: 'long',

@@ -7,6 +7,7 @@ import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topi
 import { type Ceiling, decodeCeiling } from '../../src/codec/ceiling.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { FIRST_SENT } from '../../src/codec/request-origin.ts';
 import { type Witness, WitnessTable } from '../../src/codec/witness.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
 import { presetLayout } from '../../src/core/presets.ts';
@@ -30,9 +31,15 @@ export interface TestRequest {
   readonly replyTopic?: string;
   readonly partition?: number;
   readonly expiresAtMs?: number;
+  /** The sequence of which numbers are wanted. Its request goes to the home partition of the sequence. */
+  readonly sequence?: string;
+  /** For a resend: when the request was first sent. */
+  readonly firstSentMs?: number;
 }
 
 export interface RealmOptions {
+  /** That of another realm, for the same names on other servers: its copy, or its place after a fail-over. */
+  readonly id?: string;
   readonly partitions?: number;
   /** Replicas of all topics that are created here; 1 by default. With fewer than 3, ALLOW_WEAK_LEDGER is set. */
   readonly replicas?: number;
@@ -71,6 +78,7 @@ const SEND_AT_ONCE = 1_000;
  * clients of the realm serve the test; workers are separate processes.
  */
 export class Realm implements AsyncDisposable {
+  readonly id: string;
   readonly env: Readonly<Record<string, string>>;
   readonly datacenterId: number;
   readonly requestTopic: string;
@@ -90,7 +98,8 @@ export class Realm implements AsyncDisposable {
   #witnesses: Promise<Followed> | undefined;
 
   private constructor(servers: SuiteServers, options: RealmOptions) {
-    const id = unique();
+    const { id = unique() } = options;
+    this.id = id;
     const prefix = `/test-${id}`;
     this.#replicas = options.replicas ?? 1;
     this.groupId = `t${id}`;
@@ -210,15 +219,17 @@ export class Realm implements AsyncDisposable {
 
   /** Sends requests; rejects when the brokers did not accept all of them, of which some may be in the topic. */
   async send(requests: readonly TestRequest[]): Promise<void> {
-    const messages: { key: string; value: Buffer; partition?: number }[] = requests.map((request) => ({
-      key: request.correlationId,
+    const messages: Parameters<Producer['send']>[0]['messages'] = requests.map((request) => ({
+      key: request.sequence ?? request.correlationId,
       value: encodeIdRequest({
         count: request.count,
         correlationId: Buffer.from(request.correlationId),
         replyTopic: request.replyTopic ?? this.replyTopic,
         encoding: request.encoding,
         expiresAtMs: request.expiresAtMs,
+        sequence: request.sequence,
       }),
+      ...(request.firstSentMs === undefined ? {} : { headers: { [FIRST_SENT]: String(request.firstSentMs) } }),
       ...(request.partition === undefined ? {} : { partition: request.partition }),
     }));
     for (let from = 0; from < messages.length; from += SEND_AT_ONCE) {
