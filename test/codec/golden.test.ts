@@ -11,6 +11,7 @@ import {
 import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
 /*
@@ -31,6 +32,7 @@ interface Sample {
   readonly schema: SchemaName;
   readonly bytes: Buffer;
   readonly key?: Buffer;
+  readonly headers?: Readonly<Record<string, Buffer>>;
 }
 
 const REPLY_TOPIC = 'id.replies.orders';
@@ -84,6 +86,15 @@ const STATEMENT = {
   edition: 0,
   first: undefined,
   isLoss: false,
+};
+const LOSS = {
+  ...STATEMENT,
+  end: 2_000_020,
+  through: 1_500_000,
+  at: 2_000_020,
+  edition: 3,
+  first: 1_005,
+  isLoss: true,
 };
 const REQUEST_ID = Buffer.from('order-42');
 const ERROR = { code: 'CONFLICT', message: 'the count differs (was 5, is 6) — use a new correlation ID' };
@@ -153,6 +164,13 @@ const SAMPLES: readonly Sample[] = [
     bytes: encodeLedgerEntry(STATEMENT),
     key: encodeStatementKey(SEQUENCE),
   },
+  {
+    name: 'ledger-statement-of-loss',
+    schema: 'ledger-sequence',
+    bytes: encodeLedgerEntry(LOSS),
+    key: encodeStatementKey(SEQUENCE),
+    headers: statementHeaders(LOSS),
+  },
 ];
 
 const SCHEMAS: readonly SchemaName[] = [
@@ -173,6 +191,12 @@ function toJson(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([field, part]) => [field, toJson(part)]));
 }
 
+/** Headers are text. */
+function recordHeaders(headers: Readonly<Record<string, Buffer>>): object {
+  const texts = Object.entries(headers).map(([name, value]) => [name, value.toString()]);
+  return texts.length === 0 ? {} : { record_headers: Object.fromEntries(texts) };
+}
+
 /** index.json; samples are decoded by unmodified avsc, not by our own decoder. */
 function index(): unknown {
   return {
@@ -188,11 +212,12 @@ function index(): unknown {
         ];
       }),
     ),
-    samples: SAMPLES.map(({ name, schema, bytes, key }) => ({
+    samples: SAMPLES.map(({ name, schema, bytes, key, headers = {} }) => ({
       name,
       file: `${name}.bin`,
       schema: `${schema}.avsc`,
       ...(key === undefined ? {} : { record_key: key.toString('hex') }),
+      ...recordHeaders(headers),
       decoded: toJson(plainAvro(schema).fromBuffer(bytes.subarray(10))),
     })),
   };
@@ -286,6 +311,8 @@ describe('golden bytes', () => {
     expect(decodeLedgerEntry(read('ledger-numbers'))).toEqual(NUMBERS_ENTRY);
     expect(decodeLedgerEntry(read('ledger-numbers-renewed'))).toMatchObject({ ...NUMBERS, at: -1 });
     expect(decodeLedgerEntry(read('ledger-statement'))).toEqual(STATEMENT);
+    const header = { 'idalloc-statement': '{"edition":3,"first":1005,"loss":true}' };
+    expect(decodeLedgerEntry(read('ledger-statement-of-loss'), header)).toEqual(LOSS);
     expect(decodeLedgerEntry(read('ledger-marker'))).toEqual({ kind: 'marker', end: 0, through: -1 });
   });
 });

@@ -1,11 +1,23 @@
 import { expect, test } from 'vitest';
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
+import { STATEMENT_HEADER } from '../../src/codec/sequence-entry.ts';
 
 const marker = { offset: 7, key: null, value: Buffer.from('marker'), appendedAtMs: 1_700_000_000_000 };
 
 test('an entry has one digest, of 16 bytes', () => {
   expect(digestEntry({ ...marker })).toEqual(digestEntry(marker));
   expect(digestEntry(marker)).toHaveLength(16);
+});
+
+test('a statement with another header has another digest, as bytes or as text; of other headers it has the same', () => {
+  const digest = (header: Buffer | string) => digestEntry({ ...marker, headers: { [STATEMENT_HEADER]: header } });
+  const edition = digest('{"edition":1}');
+  expect(digest(Buffer.from('{"edition":1}'))).toEqual(edition);
+  expect(digest('{"edition":2}')).not.toEqual(edition);
+  expect(digestEntry(marker)).not.toEqual(edition);
+  expect(digestEntry({ ...marker, headers: { 'idalloc-answered': '7 {}' } })).toEqual(digestEntry(marker));
+  const moved = { value: Buffer.from('marker{"edition":1}'), headers: {} };
+  expect(digestEntry({ ...marker, ...moved })).not.toEqual(edition);
 });
 
 test.each([

@@ -87,9 +87,9 @@ export const anyStatement: fc.Arbitrary<LedgerStatement> = fc
     step,
     format,
     closed: fc.boolean(),
-    edition: fc.constant(0),
-    first: fc.constant(undefined),
-    isLoss: fc.constant(false),
+    edition: fc.oneof(fc.nat(3), fc.maxSafeNat()),
+    first: fc.option(fc.oneof(fc.nat(300), fc.maxSafeNat()), { nil: undefined }),
+    isLoss: fc.boolean(),
   })
   .chain((entry) => {
     return fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER - entry.step }).chain((max) => {

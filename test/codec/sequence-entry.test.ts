@@ -10,6 +10,9 @@ import {
   type LedgerNumbers,
   type LedgerStatement,
   SEQUENCE_ENTRY_HEADER,
+  type SequenceEntry,
+  STATEMENT_HEADER,
+  statementHeaders,
 } from '../../src/codec/sequence-entry.ts';
 import { anyCorrelationId, anyNumbers, anyStatement, CORRELATION_ID, plainAvro } from './samples.ts';
 
@@ -45,13 +48,17 @@ const STATEMENT: LedgerStatement = {
   isLoss: false,
 };
 
+const headersOf = (entry: SequenceEntry) => (entry.kind === 'statement' ? statementHeaders(entry) : {});
+
 describe('a record of a sequence', () => {
   it('round-trips, and is read by unmodified avsc', () => {
     fc.assert(
       fc.property(fc.oneof(anyNumbers, anyStatement), (entry) => {
         const value = encodeSequenceEntry(entry);
-        expect(decodeSequenceEntry(value, {})).toEqual(entry);
-        expect(decodeLedgerEntry(value)).toEqual(entry);
+        const headers = headersOf(entry);
+        expect(decodeSequenceEntry(value, headers)).toEqual(entry);
+        expect(decodeLedgerEntry(value, headers)).toEqual(entry);
+        expect(readLedgerPosition(value, headers)).toMatchObject(factsOf(entry));
         const fields = plain.fromBuffer(value.subarray(HEADER_BYTES));
         expect([fields.end, fields.through, fields.at].map(Number)).toEqual([entry.end, entry.through, entry.at]);
         expect(frame(SEQUENCE_ENTRY_HEADER, plain.toBuffer(fields)).equals(value)).toBe(true);
@@ -142,6 +149,82 @@ describe('a record of a sequence', () => {
         if (typeof decoded === 'string') expect(decoded).toBe('LEDGER_UNREADABLE');
       }),
     );
+  });
+});
+
+/** What the index needs of a record. */
+function factsOf(entry: SequenceEntry): object {
+  const { kind, end, through, at } = entry;
+  if (entry.kind === 'statement') return entry;
+  const { requestOffset, first, count, step } = entry;
+  return { kind, end, through, at, requestOffset, first, count, step };
+}
+
+describe('the header of a statement', () => {
+  const value = encodeSequenceEntry(STATEMENT);
+  const withHeader = (header: Buffer | string | null | readonly Buffer[]) => ({
+    [STATEMENT_HEADER]: header,
+    other: 'x',
+  });
+  const text = (facts: Pick<LedgerStatement, 'edition' | 'first' | 'isLoss'>) =>
+    statementHeaders(facts)[STATEMENT_HEADER].toString();
+
+  it('has the edition, and the rest only where there is some', () => {
+    expect(text({ edition: 3, first: 17, isLoss: true })).toBe('{"edition":3,"first":17,"loss":true}');
+    expect(text({ edition: 3, first: undefined, isLoss: false })).toBe('{"edition":3}');
+  });
+
+  it('may be missing, as in releases that know no editions', () => {
+    const facts = { edition: 0, first: undefined, isLoss: false };
+    expect(decodeLedgerEntry(value)).toMatchObject(facts);
+    expect(readLedgerPosition(value, { other: 'x' })).toMatchObject(facts);
+  });
+
+  it('is read as bytes and as text, with spaces, and in any order', () => {
+    for (const header of [Buffer.from('{"edition":2}'), '{"edition":2}', ' { "loss" : false, "edition" : 2 }']) {
+      expect(decodeLedgerEntry(value, withHeader(header))).toMatchObject({ edition: 2, isLoss: false });
+    }
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['no value', null],
+    ['a header that is repeated', [Buffer.from('{"edition":1}'), Buffer.from('{"edition":1}')]],
+    ['no JSON', 'edition 3'],
+    ['a list', '[3]'],
+    ['no edition', '{"first":17}'],
+    ['an edition that is text', '{"edition":"3"}'],
+    ['an edition below 0', '{"edition":-1}'],
+    ['an edition with a fraction', '{"edition":1.5}'],
+    ['an edition beyond 2^53', '{"edition":9007199254740993}'],
+    ['a first number below 0', '{"edition":3,"first":-1}'],
+    ['no first number', '{"edition":3,"first":null}'],
+    ['a loss that is a number', '{"edition":3,"loss":1}'],
+    ['a field that is unknown', '{"edition":3,"end":4}'],
+    ['no UTF-8', Buffer.from([0x7b, 0xff, 0x7d])],
+    ['too much', `{"edition":3${' '.repeat(5_000)}}`],
+  ] as const)('with %s makes a statement LEDGER_UNREADABLE, and names the cause', (_, header) => {
+    const headers = withHeader(header);
+    const refusal = expect.objectContaining({
+      code: 'LEDGER_UNREADABLE',
+      message: expect.stringContaining(`its header ${STATEMENT_HEADER} is malformed: `),
+    });
+    expect(() => decodeLedgerEntry(value, headers)).toThrow(refusal);
+    expect(() => readLedgerPosition(value, headers)).toThrow(refusal);
+  });
+
+  it('is not written malformed', () => {
+    expect(() => statementHeaders({ edition: -1, first: undefined, isLoss: false })).toThrow(
+      /edition is not an integer/,
+    );
+    expect(() => statementHeaders({ edition: 1, first: -1, isLoss: false })).toThrow(/first is not an integer/);
+  });
+
+  it('means nothing on other records', () => {
+    const headers = withHeader('rubbish');
+    const numbers = encodeSequenceEntry(NUMBERS);
+    expect(decodeLedgerEntry(numbers, headers)).toEqual(NUMBERS);
+    expect(readLedgerPosition(numbers, headers)).toEqual(readLedgerPosition(numbers));
   });
 });
 

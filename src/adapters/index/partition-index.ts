@@ -1,14 +1,14 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { digestEntry } from '../../codec/ledger-digest.ts';
-import { countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { countsAt, type LedgerPosition } from '../../codec/ledger-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
 import { type HashSeed, hashKey } from './key-hash.ts';
 import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';
+import { type Readings, readRecords, type SequenceChange } from './readings.ts';
 import { highestRequest, type SealedRuns } from './sealed-runs.ts';
-import { changesBy, type SequenceChange } from './sequence-changes.ts';
 import type { SequenceTable } from './sequence-table.ts';
 import { inTransaction, keptWhole } from './store.ts';
 
@@ -21,15 +21,6 @@ export interface PartitionParts {
   /** From the origin on. */
   readonly runs: SealedRuns;
   readonly sequences: SequenceTable;
-}
-
-/** Some records that follow each other, with what was read of them. */
-interface Readings {
-  readonly records: readonly LedgerRecord[];
-  readonly positions: readonly LedgerPosition[];
-  /** By offset. */
-  readonly changes: ReadonlyMap<number, SequenceChange>;
-  readonly firsts: Set<number> | undefined;
 }
 
 /** IDs are allocated so shortly before their entry is appended: the clocks of the worker and of the broker agreed. */
@@ -113,13 +104,13 @@ export class PartitionIndex {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
     if (last === undefined) return {};
-    const positions = fresh.map((record) => positionOf(this.#partition, record));
-    const changes = changesBy(positions, fresh);
+    const { positions, changes } = readRecords(this.#partition, fresh);
     this.#requireWhole(fresh);
     const add = () => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
-        this.#fill({ records: fresh.slice(at, at + left), positions: positions.slice(at, at + left), changes, firsts });
+        const some = { records: fresh.slice(at, at + left), positions: positions.slice(at, at + left), changes };
+        this.#fill(some, firsts);
         at += left;
       }
       const appended = shownMs(positions.at(-1) as LedgerPosition, last);
@@ -139,13 +130,13 @@ export class PartitionIndex {
   }
 
   /** Adds records to the open run, which has room for them, and seals it when it is full. */
-  #fill(some: Readings): void {
-    this.#read(some);
+  #fill(some: Readings, firsts: Set<number> | undefined): void {
+    this.#read(some, firsts);
     if (this.end === this.#open.limit) this.#seal();
   }
 
   /** Updates the state in memory from these entries. */
-  #read({ records, positions, changes, firsts }: Readings): void {
+  #read({ records, positions, changes }: Readings, firsts: Set<number> | undefined): void {
     const { origin } = this;
     let { end, through, horizon, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
@@ -288,18 +279,4 @@ function shownMs({ batch }: LedgerPosition, { appendedAtMs }: LedgerRecord): num
  */
 function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);
-}
-
-function positionOf(partition: number, record: LedgerRecord): LedgerPosition {
-  if (record.value === null) throw foreign(partition, record, 'no value');
-  const position: LedgerPosition = record.entry ?? readLedgerPosition(record.value, record.headers);
-  if (position.requestOffset !== undefined && record.key === null) throw foreign(partition, record, 'no key');
-  return position;
-}
-
-function foreign(partition: number, record: LedgerRecord, what: string): IdallocError {
-  return new IdallocError(
-    'LEDGER_UNREADABLE',
-    `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: another program writes to the ledger topic`,
-  );
 }
