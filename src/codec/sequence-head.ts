@@ -87,9 +87,9 @@ export function decodePending(value: Buffer, key: string): PendingValue {
 
 /** Throws RangeError if decodeSequenceHead would reject it. */
 export function encodeSequenceHead(head: SequenceHead): Buffer {
-  const { next, step, max, format, closed, edition } = head;
+  const { next, step, max, format, closed } = head;
   encodeSequenceEntry(entryOf(head));
-  return Buffer.from(JSON.stringify({ next, step, max, format, closed, edition }));
+  return Buffer.from(JSON.stringify({ next, step, max, format, closed, edition: checkEdition(head.edition) }));
 }
 
 /** `key` is etcd's, for the error. Throws NAMESPACE_DAMAGED for anything that encodeSequenceHead does not write. */
@@ -110,10 +110,10 @@ function toWire(pending: Pending): Readonly<Record<string, unknown>> {
   if (pending.kind === 'order') {
     const { sequence, first, statement } = pending;
     const value = encodeSequenceEntry(entryOf(statement));
-    return { ...texts(encodeStatementKey(sequence), value), edition: statement.edition, first };
+    return { ...texts(encodeStatementKey(sequence), value), edition: checkEdition(statement.edition), first };
   }
   const value = encodeSequenceEntry({ ...pending.entry, ...NOWHERE, at: RENEWAL });
-  return { ...texts(pending.key, value), edition: pending.edition };
+  return { ...texts(pending.key, value), edition: checkEdition(pending.edition) };
 }
 
 function fromWire(wire: unknown): Pending {
@@ -138,6 +138,12 @@ function fromWire(wire: unknown): Pending {
 function entryOf({ next, step, max, format, closed, edition }: Statement): LedgerStatement {
   const known = { next, step, max, format, closed, edition };
   return { kind: 'statement', ...NOWHERE, at: 0, ...known, first: undefined, isLoss: false };
+}
+
+/** What is swapped in has an edition, also of a sequence from before there were any. */
+function checkEdition(edition: number): number {
+  if (edition >= 1) return edition;
+  throw new RangeError(`edition ${edition} is not swapped in: the first one is 1`);
 }
 
 function texts(key: Buffer, value: Buffer): { readonly key: string; readonly value: string } {
