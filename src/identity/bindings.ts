@@ -38,11 +38,6 @@ export interface Bound {
   readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
 }
 
-/** Remembers that a sequence was created, for longer than its ledger does. Only the command line reads it. */
-export function sequenceKey(root: string, ledger: string, name: string): string {
-  return `${root}sequences/${ledger}/${name}`;
-}
-
 /**
  * What etcd remembers of a ledger partition. The keys lie outside the namespace, which is read as a whole at each acquire:
  *

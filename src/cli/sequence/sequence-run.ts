@@ -1,17 +1,17 @@
-import { formatNumber } from '../../codec/sequence-format.ts';
-import { type Config, loadWorkerConfig } from '../../config/config.ts';
-import { type SequenceRow, type Statement, statedOf } from '../../core/sequence.ts';
-import { IdallocError } from '../../errors.ts';
-import { sequenceKey } from '../../identity/bindings.ts';
+import type { Statement } from '../../core/sequence.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
-import type { EtcdPort } from '../../identity/ports.ts';
-import type { CliContext } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
-import { withKafka } from '../kafka-session.ts';
+import { type Change, carryOut } from '../../ledger/sequence-order.ts';
+import { type CliContext, EXIT } from '../context.ts';
 import { present } from '../present.ts';
-import { table, timeText } from '../table.ts';
+import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import { SequenceLog } from './sequence-log.ts';
+import { listed } from './listed.ts';
+import { orderLog } from './order-log.ts';
+import { homePartition } from './sequence-log.ts';
+import { type SequenceSession, withSequences } from './sequence-session.ts';
+import { type SequenceView, sequencesText, viewSequence } from './sequence-view.ts';
 
 export interface JsonFlag {
   readonly json?: true;
@@ -26,7 +26,6 @@ export interface ChangeFlags extends JsonFlag {
 
 export interface CreateFlags extends ChangeFlags {
   readonly start: number;
-  readonly again?: true;
 }
 
 export interface RestartFlags extends JsonFlag {
@@ -41,126 +40,121 @@ export interface CloseFlags extends JsonFlag {
   readonly yes?: true;
 }
 
-/** What --json prints of a sequence. */
-interface SequenceView extends Statement {
-  readonly sequence: string;
-  readonly partition: number;
-  readonly stated_at: string;
-}
+type Stated = Omit<Statement, 'edition'>;
 
 /** Sequences of a partition that workers keep in memory. */
 const MAX_SEQUENCES = 10_000;
 
 /** Creates a sequence. */
 export async function createSequence(context: CliContext, name: string, flags: CreateFlags): Promise<void> {
-  const config = loadWorkerConfig(context.env);
-  const plain = { next: flags.start, step: 1, max: Number.MAX_SAFE_INTEGER, format: '', closed: false, edition: 1 };
+  const plain = { next: flags.start, step: 1, max: Number.MAX_SAFE_INTEGER, format: '', closed: false };
   const created = definition(name, plain, flags);
-  await withEtcd(config, (etcd) => remember(etcd, config, name, flags.again === true));
-  await inLog(context, async (log) => {
-    const partition = await log.readHome(name, flags.again !== true);
-    const others = log.rows.size;
-    if (others >= MAX_SEQUENCES) {
-      throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
-    }
-    await log.state(name, partition, (row) => {
-      if (row === undefined) return created;
-      if (flags.again !== true) throw exists(name, row);
-      requireAbove(name, created.next, row.known.next);
-      return { ...created, edition: Math.max(0, row.known.edition) + 1 };
-    });
-    print(context, flags, viewOf(log, name));
+  const change = (now: Stated | undefined, least: number) => {
+    if (now !== undefined) throw exists(name, now);
+    if (created.next < least) throw tooLow(name, least);
+    return created;
+  };
+  await withSequences(context, async (session) => {
+    await order(session, name, { flags, change, isNew: true });
   });
-}
-
-/** etcd has every name that was ever created, under a key that nothing deletes. */
-async function remember(etcd: EtcdPort, config: Config, name: string, again: boolean): Promise<void> {
-  const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
-  const key = sequenceKey(root, config.topics.ledger, name);
-  const { succeeded } = await etcd.transact(
-    [{ key, createRevision: 0n }],
-    [{ put: key, value: Buffer.from('created') }],
-  );
-  if (succeeded || again) return;
-  throw new IdallocError(
-    'CONFLICT',
-    `the sequence ${name} was created before: 'idalloc sequence show ${name}' shows it; if nothing is left of it, create it with --again --start N, above every number that was received`,
-  );
 }
 
 /** Lists the sequences that workers serve, or all that the ledger has. */
 export async function listSequences(context: CliContext, flags: ListFlags): Promise<void> {
-  await inLog(context, async (log) => {
-    const sinceMs = flags.all === true ? undefined : await log.readStated();
-    if (sinceMs === undefined) await log.readAll();
-    const stated = [...log.rows].filter(([, { row }]) => statedOf(row) !== undefined);
-    const names = stated.map(([name]) => name).sort();
-    const views = names.map((name) => viewOf(log, name));
-    const text = () => (views.length === 0 ? 'no sequences\n' : tableOf(views));
-    present(context, flags.json, { sequences: views, since: sinceMs === undefined ? null : timeText(sinceMs) }, text);
+  await withSequences(context, async (session) => {
+    const { views, sinceMs } = await listed(session, flags.all === true);
+    const text = () => (views.length === 0 ? 'no sequences\n' : sequencesText(views));
+    const since = sinceMs === undefined ? null : timeText(sinceMs);
+    reportStopped(context, views);
+    present(context, flags.json, { sequences: views, since }, text);
   });
 }
 
 /** Shows one sequence. */
 export async function showSequence(context: CliContext, name: string, flags: JsonFlag): Promise<void> {
-  await inLog(context, async (log) => {
-    await log.readHome(name);
-    print(context, flags, viewOf(log, name));
+  await withSequences(context, async (session) => {
+    const { config, source, heads, log } = session;
+    const partition = await homePartition(source, config.topics.ledger, name);
+    const head = await heads.read(partition, [name]);
+    await log.readFor(partition, name, head.pending);
+    print(session, partition, name, { flags, head });
   });
 }
 
 /** Continues a sequence at a higher number. */
 export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
-  const changed = (known: Statement, least: number): Statement => {
-    requireAbove(name, flags.at, least);
-    return definition(name, { ...known, next: flags.at }, {});
+  const changed = (now: Stated): Stated => {
+    if (flags.at < now.next) throw tooLow(name, now.next);
+    return definition(name, { ...now, next: flags.at }, {});
   };
-  await change(context, name, flags, { changed, missing: () => gone(name, flags.at) });
+  await changeSequence(context, name, flags, { changed, missing: () => gone(name, flags.at) });
 }
 
 /** Changes the definition of a sequence. */
 export async function redefineSequence(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
-  await change(context, name, flags, { changed: (known) => definition(name, known, flags) });
+  await changeSequence(context, name, flags, { changed: (now) => definition(name, now, flags) });
 }
 
 /** Closes a sequence. */
 export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
   await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
-  await change(context, name, flags, { changed: (known) => ({ ...known, closed: true }) });
+  await changeSequence(context, name, flags, { changed: (now) => ({ ...now, closed: true }) });
 }
 
-interface Change {
-  /** What the sequence becomes, in its next edition; `least` is the lowest number that does not repeat one. */
-  readonly changed: (known: Statement, least: number) => Statement;
-  /** The error if the ledger has no statement of it. */
+interface Changed {
+  readonly changed: (now: Stated) => Stated;
+  /** The error if neither the ledger nor etcd knows it. */
   readonly missing?: () => IdallocError;
 }
 
-async function change(
+async function changeSequence(
   context: CliContext,
   name: string,
   flags: JsonFlag,
-  { changed, missing = () => unknown(name) }: Change,
+  { changed, missing = () => unknown(name) }: Changed,
 ): Promise<void> {
-  await inLog(context, async (log) => {
-    const partition = await log.readHome(name);
-    await log.state(name, partition, (row) => {
-      const known = statedOf(row);
-      if (known === undefined) throw missing();
-      if (known.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
-      return changed({ ...known, edition: known.edition + 1 }, known.next);
-    });
-    print(context, flags, viewOf(log, name));
-  });
+  const change = (now: Stated | undefined) => {
+    if (now === undefined) throw missing();
+    if (now.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
+    return changed(now);
+  };
+  await withSequences(context, (session) => order(session, name, { flags, change }));
 }
 
-/** @throws IdallocError CONFIG_INVALID for a next number that repeats one. */
-function requireAbove(name: string, next: number, least: number): void {
-  if (next >= least) return;
-  throw new IdallocError(
-    'CONFIG_INVALID',
-    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
+interface OrderOf {
+  readonly flags: JsonFlag;
+  readonly change: Change;
+  readonly isNew?: true;
+}
+
+/** Carries out an order and prints the sequence. */
+async function order(session: SequenceSession, name: string, { flags, change, isNew }: OrderOf): Promise<void> {
+  const { config, source, etcd, heads, log, namespace } = session;
+  const refusals = await bindingConflicts(
+    etcd,
+    bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), config),
   );
+  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+  const partition = await homePartition(source, config.topics.ledger, name);
+  const { sequences } = await heads.read(partition, [name]);
+  const isAdded = isNew === true && !sequences.has(name);
+  await log.readHome(partition, name, isAdded);
+  if (isAdded) await requireRoom(session, partition);
+  const options = { heads, log: orderLog(log, source, config.topics, partition), partition, sequence: name };
+  try {
+    await carryOut({ ...options, namespace, runtime: source.runtime }, change);
+  } catch (error) {
+    throw withHint(error, name);
+  }
+  print(session, partition, name, { flags, head: await heads.read(partition, [name]) });
+}
+
+async function requireRoom({ etcd, keysOf, log }: SequenceSession, partition: number): Promise<void> {
+  const { sequences: prefix } = keysOf(partition);
+  const held = (await etcd.range(prefix)).kvs.map(({ key }) => key.slice(prefix.length));
+  const others = new Set([...held, ...(log.reading(partition)?.rows.keys() ?? [])]).size;
+  if (others < MAX_SEQUENCES) return;
+  throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
 }
 
 /**
@@ -168,7 +162,7 @@ function requireAbove(name: string, next: number, least: number): void {
  *
  * @throws IdallocError CONFIG_INVALID for a largest number above that, and for a sequence that is beyond its largest number.
  */
-export function definition(name: string, before: Statement, { step, max, format }: ChangeFlags): Statement {
+export function definition<T extends Stated>(name: string, before: T, { step, max, format }: ChangeFlags): T {
   const steps = step ?? before.step;
   const most = Number.MAX_SAFE_INTEGER - steps;
   const largest = max ?? Math.min(before.max, most);
@@ -187,60 +181,57 @@ export function definition(name: string, before: Statement, { step, max, format 
   return { ...before, step: steps, max: largest, format: format ?? before.format };
 }
 
-async function inLog(context: CliContext, use: (log: SequenceLog) => Promise<void>): Promise<void> {
-  await withKafka(context, (session) => use(new SequenceLog(session)));
+function print(
+  { context, config, source, log, namespace }: SequenceSession,
+  partition: number,
+  name: string,
+  { flags, head }: { readonly flags: JsonFlag; readonly head: Awaited<ReturnType<SequenceSession['heads']['read']>> },
+): void {
+  const where = { partition, log: orderLog(log, source, config.topics, partition), namespace };
+  const view = viewSequence(name, where, head);
+  if (view === undefined) throw unknown(name);
+  reportStopped(context, [view]);
+  present(context, flags.json, view, () => sequencesText([view]));
 }
 
-function viewOf(log: SequenceLog, name: string): SequenceView {
-  const found = log.rows.get(name);
-  const known = statedOf(found?.row);
-  if (found === undefined || known === undefined) throw unknown(name);
-  const { stated } = found.row;
-  return { sequence: name, partition: found.partition, ...known, stated_at: timeText(stated.appendedAtMs) };
+function reportStopped(context: CliContext, views: readonly SequenceView[]): void {
+  if (views.some(({ accord }) => accord === 'stopped')) context.setExitCode(EXIT.failed);
 }
 
-function print(context: CliContext, { json }: JsonFlag, view: SequenceView): void {
-  present(context, json, view, () => tableOf([view]));
-}
-
-function tableOf(views: readonly SequenceView[]): string {
-  const columns = [
-    { title: 'sequence' },
-    { title: 'partition', right: true },
-    { title: 'next', right: true },
-    { title: 'step', right: true },
-    { title: 'largest', right: true },
-    { title: 'written as' },
-    { title: 'state' },
-  ];
-  const rows = views.map(({ sequence, partition, next, step, max, format, closed }) => [
-    sequence,
-    String(partition),
-    String(next),
-    String(step),
-    String(max),
-    formatNumber(format, next),
-    closed ? 'closed' : 'open',
-  ]);
-  return table(columns, rows);
+/** Without an answer the order may be held by etcd, and then takes effect. */
+function withHint(error: unknown, name: string): unknown {
+  if (!(error instanceof IdallocError)) return error;
+  const hint = `'idalloc sequence show ${name}' says whether the order took effect; if etcd holds it, a worker completes it`;
+  if (error.code === 'APPEND_UNANSWERED') {
+    return new IdallocError('KAFKA_UNAVAILABLE', `${describeError(error)}: ${hint}`, { cause: error });
+  }
+  if (error.code !== 'ETCD_UNAVAILABLE' && error.code !== 'KAFKA_UNAVAILABLE') return error;
+  return new IdallocError(error.code, `${error.message}: ${hint}`, { cause: error });
 }
 
 function unknown(name: string): IdallocError {
   return new IdallocError(
     'NOT_FOUND',
-    `the ledger has no sequence ${name}: create it with 'idalloc sequence create ${name}', or check LEDGER_TOPIC`,
+    `neither the ledger nor etcd knows a sequence ${name}: create it with 'idalloc sequence create ${name}', or check LEDGER_TOPIC`,
   );
 }
 
-/** A ledger that lost its tail, or was recreated, may have lost the statement with the numbers. */
+/** Where both have lost their memory, only the operator knows what was received. */
 function gone(name: string, at: number): IdallocError {
   return new IdallocError(
     'NOT_FOUND',
-    `the ledger has no sequence ${name}: if it lost it, continue it with 'idalloc sequence create ${name} --again --start ${at}', and the --step, --max and --format that it had; else check the name and LEDGER_TOPIC`,
+    `neither the ledger nor etcd knows a sequence ${name}: if both lost it, continue it with 'idalloc sequence create ${name} --start ${at}', and the --step, --max and --format that it had; else check the name and LEDGER_TOPIC`,
   );
 }
 
-function exists(name: string, { known }: SequenceRow): IdallocError {
-  const state = known.closed ? 'is closed' : `continues at ${known.next}`;
+function exists(name: string, { closed, next }: Stated): IdallocError {
+  const state = closed ? 'is closed, for good: use another name' : `continues at ${next}`;
   return new IdallocError('CONFLICT', `there is a sequence ${name} already, which ${state}`);
+}
+
+function tooLow(name: string, least: number): IdallocError {
+  return new IdallocError(
+    'CONFIG_INVALID',
+    `numbers of ${name} below ${least} may have been given out: use ${least} or more`,
+  );
 }

@@ -14,8 +14,9 @@ const NAME_HELP = '1 to 64 letters, digits, and . _ / -';
 
 const HELP = `
 A sequence gives out consecutive numbers without gaps or duplicates, through crashes, retries and replays. It lives in one partition
-of the ledger; its name decides which. A command appends one record there, and needs the right to write the ledger topic;
-workers that serve the partition follow it at once. Use a name for each period, such as invoices/2027, created ahead.
+of the ledger; its name decides which. etcd holds how far it has gone as well, so that neither can lose that alone. An order is
+written to etcd, then to the ledger, and needs the rights of an admin on both; workers follow it at once. If the command ends in
+between, a worker completes the order. Use a name for each period, such as invoices/2027, created ahead.
 
 Examples:
   idalloc sequence create invoices/2027 --format 'INV-{number:6}'
@@ -23,15 +24,18 @@ Examples:
   idalloc request --sequence invoices/2027 --correlation-id order-4711`;
 
 const CREATE_HELP = `
-A name is created once: etcd remembers it, for longer than the ledger does. --again creates it although etcd remembers it, for
-UNKNOWN_SEQUENCE after everything was lost; then --start must be above every number that was received.
+A name is created once: etcd and the ledger remember it. Only where both have lost their memory is a known name new again; then
+--start must be above every number that was received.
 
 Examples:
   idalloc sequence create tickets
   idalloc sequence create invoices/2027 --start 1000 --step 1 --max 999999 --format 'INV-{number:6}'
-  idalloc sequence create tickets --again --start 48213`;
+  idalloc sequence create tickets --start 48213`;
 
 const LIST_HELP = `
+It compares what the ledger shows with what etcd holds, and says what it means where they differ: requests or orders settle all but a
+stopped sequence, for which the exit code is 1.
+
 Workers state each sequence that they serve again when a quarter of LEDGER_RETENTION_MS has passed. So only that much of each partition is
 read, and some hours; all of it where no worker has run for two hours. --all always reads all: it also lists sequences that no worker
 answers for, and those of workers with a longer LEDGER_RETENTION_MS than this command and the topic.
@@ -42,6 +46,9 @@ Examples:
   idalloc sequence list --json`;
 
 const SHOW_HELP = `
+'agree' means that the ledger shows all that etcd holds. Otherwise a line below says what differs, and who settles it; for a stopped
+sequence, which only 'namespace rebuild' does, the exit code is 1.
+
 Examples:
   idalloc sequence show invoices/2027
   idalloc sequence show invoices/2027 --json`;
@@ -76,7 +83,6 @@ export function sequenceCommand(context: CliContext): Command {
     .option('--step <n>', 'the distance between neighbouring numbers (default: 1)', STEP)
     .option('--max <n>', 'the largest number (default: the largest possible, about 9 * 10^15)', NUMBER)
     .option('--format <text>', FORMAT_HELP, format)
-    .option('--again', 'although a sequence of this name was created before')
     .option('--json', 'print one line of JSON, as show does')
     .addHelpText('after', CREATE_HELP)
     .action(async (name: string, flags: CreateFlags) => (await run()).createSequence(context, name, flags));
@@ -94,7 +100,7 @@ export function sequenceCommand(context: CliContext): Command {
     .argument('<name>', NAME_HELP, sequenceName)
     .option(
       '--json',
-      'print one line of JSON: {"sequence","partition","next","step","max","format","closed","edition","stated_at"}',
+      'print one line of JSON: {"sequence","partition","next","step","max","format","closed","edition","ledger_next","etcd_next","stated_at","pending","accord","note"}',
     )
     .addHelpText('after', SHOW_HELP)
     .action(async (name: string, flags: JsonFlag) => (await run()).showSequence(context, name, flags));

@@ -1,0 +1,98 @@
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { changesSequence, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { RENEWAL } from '../../codec/sequence-entry.ts';
+import type { PendingNumbers } from '../../codec/sequence-head.ts';
+import { afterRecord, type SequenceRow, statedOf } from '../../core/sequence.ts';
+import { unlessInvalid } from '../../errors.ts';
+import { sequenceRecord } from './sequence-record.ts';
+import type { StatedPart } from './stated-part.ts';
+
+/** Of so many records of numbers the keys stay known: many more than are ever pending. */
+const MAX_RECENT = 10_000;
+
+const nameOf = (key: Buffer): string => key.toString('latin1');
+
+/** What was read of one ledger partition, about its sequences. */
+export class PartitionReading {
+  readonly partition: number;
+  /** Whether it was read from the start of the log. */
+  readonly isWhole: boolean;
+  /** Those of which only numbers were read are unstated. */
+  readonly rows = new Map<string, SequenceRow>();
+  /** The offset behind the last record that was read. */
+  end: number;
+  /** By key: the first number of the latest records, and of all records under the keys that are watched. */
+  readonly #recent = new Map<string, number>();
+  readonly #watched: ReadonlyMap<string, { first: number | undefined }>;
+  /** Requests up to here may have been decided by what retention took, or the ledger lost; undefined until a record shows it. */
+  #horizon: number | undefined;
+  #lost = -1;
+
+  /** Of a reading of everything, `watched` has the pending numbers whose keys must be known afterwards. */
+  constructor(
+    { partition, from }: { readonly partition: number; readonly from: number },
+    { isWhole = false, watched = [] as readonly PendingNumbers[] } = {},
+  ) {
+    this.partition = partition;
+    this.end = from;
+    this.isWhole = isWhole;
+    this.#watched = new Map(watched.map(({ key }) => [nameOf(key), { first: undefined }]));
+    if (from === 0) this.#horizon = -1;
+  }
+
+  /** Takes each record, in log order. */
+  take(record: TopicRecord, stated: StatedPart | undefined): void {
+    const { offset, timestampMs, key, value } = record;
+    if (key === null) stated?.marker(this.partition, offset, timestampMs, value);
+    if (this.isWhole && this.#horizon === undefined && value !== null) this.#anchor(offset, value);
+    const read = sequenceRecord(record);
+    if (read === undefined || key === null) return;
+    const { sequence, entry } = read;
+    const isRenewal = entry.at === RENEWAL;
+    if (!isRenewal && !changesSequence(entry, offset)) return;
+    if (entry.kind === 'numbers') this.#remember(key, entry.first);
+    if (isRenewal) return;
+    if (entry.kind === 'statement') {
+      stated?.statement(this.partition, entry);
+      if (entry.isLoss) this.#lost = Math.max(this.#lost, entry.through);
+    }
+    const row = afterRecord(this.rows.get(sequence), entry, { offset, appendedAtMs: timestampMs });
+    if (statedOf(row) === undefined) stated?.lacks(this.partition);
+    this.rows.set(sequence, row);
+  }
+
+  /** Whether all that the log has was read for this key. */
+  knows({ key }: PendingNumbers): boolean {
+    const name = nameOf(key);
+    return this.#recent.has(name) || this.#watched.has(name);
+  }
+
+  /** The first number under the key of pending numbers, as far as the log was read. */
+  firstOf({ key }: PendingNumbers): number | undefined {
+    const name = nameOf(key);
+    return this.#watched.get(name)?.first ?? this.#recent.get(name);
+  }
+
+  /** Whether its record may be among those that retention took, that the ledger lost, or that were not read. */
+  isForgotten(pending: PendingNumbers): boolean {
+    return !this.knows(pending) || pending.entry.requestOffset <= Math.max(this.#horizon ?? -1, this.#lost);
+  }
+
+  /** The first record whose writer had read everything before it had read what retention took since. */
+  #anchor(offset: number, value: Buffer): void {
+    const position = unlessInvalid(() => readLedgerPosition(value)); // an audit reports an invalid one
+    if (position?.end === offset) this.#horizon = position.through;
+  }
+
+  /** The first record of a key decides. */
+  #remember(key: Buffer, first: number): void {
+    const name = nameOf(key);
+    const watched = this.#watched.get(name);
+    if (watched !== undefined) watched.first ??= first;
+    if (this.#recent.has(name)) return;
+    this.#recent.set(name, first);
+    if (this.#recent.size <= MAX_RECENT) return;
+    const [oldest = ''] = this.#recent.keys();
+    this.#recent.delete(oldest);
+  }
+}

@@ -1,0 +1,132 @@
+import { formatNumber } from '../../codec/sequence-format.ts';
+import { type Definition, statedOf } from '../../core/sequence.ts';
+import type { Head } from '../../ledger/heads.ts';
+import { type OrderLog, viewOf } from '../../ledger/sequence-order.ts';
+import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
+import { counted, table, timeText } from '../table.ts';
+
+/** How the ledger and etcd stand to each other. */
+type Accord = 'agree' | 'pending' | 'lost' | 'unstated' | 'behind' | 'stopped';
+
+/** What --json prints of a sequence. */
+export interface SequenceView extends Definition {
+  readonly sequence: string;
+  readonly partition: number;
+  /** The number that the next request gets. */
+  readonly next: number;
+  /** The next number that the ledger shows; null if it shows nothing of the sequence. */
+  readonly ledger_next: number | null;
+  /** The next number that etcd holds; null if it holds nothing. */
+  readonly etcd_next: number | null;
+  /** When the ledger last said what the sequence is; null if it does not. */
+  readonly stated_at: string | null;
+  /** Decisions that etcd holds and the ledger does not show. */
+  readonly pending: number;
+  readonly accord: Accord;
+  /** What that means; null if both agree. */
+  readonly note: string | null;
+}
+
+/** What both memories say of a sequence; undefined if neither knows it. */
+export function viewSequence(
+  sequence: string,
+  where: { readonly partition: number; readonly log: OrderLog; readonly namespace: string },
+  head: Head,
+): SequenceView | undefined {
+  const view = viewOf({ ...where, sequence }, head);
+  const definition = definitionNow(view, sequence);
+  if (definition === undefined) return undefined;
+  const row = where.log.row(sequence);
+  const stated = statedOf(row);
+  const held = head.sequences.get(sequence);
+  const next = Math.max(row?.known.next ?? 0, held?.next ?? 0);
+  return {
+    sequence,
+    partition: where.partition,
+    next,
+    ...definition,
+    edition: Math.max(stated?.edition ?? 0, held?.edition ?? 0),
+    ledger_next: row?.known.next ?? null,
+    etcd_next: held?.next ?? null,
+    stated_at: row === undefined || stated === undefined ? null : timeText(row.stated.appendedAtMs),
+    ...accordOf(view, sequence),
+  };
+}
+
+function accordOf(view: HeadsView, sequence: string): Pick<SequenceView, 'pending' | 'accord' | 'note'> {
+  if (isStopped(view, sequence)) {
+    const note = 'the ledger contradicts etcd: stop the workers and run idalloc namespace rebuild';
+    const pending = view.head.pending.length;
+    return { pending, accord: 'stopped', note };
+  }
+  return saidOf(view, sequence, dueNow(view, [sequence]));
+}
+
+function saidOf(
+  view: HeadsView,
+  sequence: string,
+  due: SequenceDue,
+): Pick<SequenceView, 'pending' | 'accord' | 'note'> {
+  const row = view.row(sequence);
+  const held = view.head.sequences.get(sequence);
+  switch (due.kind) {
+    case 'draft':
+      return { pending: 0, accord: 'agree', note: null };
+    case 'pending': {
+      const decisions = counted(due.records.length, 'decision');
+      return {
+        pending: due.records.length,
+        accord: 'pending',
+        note: `etcd holds ${decisions} that the ledger does not show yet: a worker appends them`,
+      };
+    }
+    case 'loss': {
+      const shown =
+        row === undefined ? 'nothing of it' : `numbers below ${row.gap > 0 ? 'a gap' : row.known.next} only`;
+      const note = `the ledger lost its tail, and shows ${shown}; the next request or order states that, and goes on at ${due.next}`;
+      return { pending: 0, accord: 'lost', note };
+    }
+    case 'again':
+      return {
+        pending: 0,
+        accord: 'unstated',
+        note: `the ledger lacks edition ${held?.edition}: the next request or order states it`,
+      };
+    case 'repair': {
+      const lacks = held === undefined ? 'etcd does not hold it' : `etcd holds only numbers below ${held.next}`;
+      return {
+        pending: 0,
+        accord: 'behind',
+        note: `${lacks}: the next request or order writes there what the ledger shows`,
+      };
+    }
+  }
+}
+
+/** A line for each, and below what it means that the ledger and etcd don't agree. */
+export function sequencesText(views: readonly SequenceView[]): string {
+  const columns = [
+    { title: 'sequence' },
+    { title: 'partition', right: true },
+    { title: 'next', right: true },
+    { title: 'in etcd', right: true },
+    { title: 'step', right: true },
+    { title: 'largest', right: true },
+    { title: 'edition', right: true },
+    { title: 'written as' },
+    { title: 'state' },
+  ];
+  const rows = views.map((one) => [
+    one.sequence,
+    String(one.partition),
+    String(one.next),
+    String(one.etcd_next ?? '–'),
+    String(one.step),
+    String(one.max),
+    String(one.edition),
+    formatNumber(one.format, one.next),
+    [one.closed ? 'closed' : 'open', ...(one.accord === 'agree' ? [] : [one.accord])].join(', '),
+  ]);
+  const notes = views.flatMap(({ sequence, note }) => (note === null ? [] : [`${sequence}: ${note}\n`]));
+  return [table(columns, rows), ...notes].join('');
+}

@@ -1,0 +1,189 @@
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { Fault } from '../../identity/fake-etcd.ts';
+import { CREATED, OrderStage } from './order-stage.ts';
+
+const EARLIER = '00000000-0000-4000-8000-000000000000';
+
+let stage: OrderStage;
+
+beforeEach(() => {
+  stage = new OrderStage();
+});
+
+/** The first write to etcd meets this fault. */
+function breaks(fault: Fault, then?: () => Promise<unknown>): void {
+  let isBroken = false;
+  stage.link = async (name) => {
+    if (isBroken || name !== 'transact') return { fault: 'pass' };
+    isBroken = true;
+    await then?.();
+    return { fault };
+  };
+}
+
+describe('an order', () => {
+  test('is held by etcd before the ledger has it, and by both afterwards', async () => {
+    breaks('pass', async () => expect(stage.ledger).toEqual([]));
+    const row = await stage.create('invoices');
+    expect(row.known).toEqual({ ...CREATED, edition: 1 });
+    expect([await stage.pending(), stage.ledger]).toEqual([['o1>1'], ['o1>1']]);
+    expect((await stage.change('invoices', { closed: true })).known).toMatchObject({ edition: 2, closed: true });
+    expect([await stage.pending(), stage.ledger]).toEqual([['o2>1'], ['o1>1', 'o2>1 closed']]);
+  });
+
+  test.each(['request lost', 'answer lost', 'asked twice', 'late', 'doubled'] as const)(
+    'takes effect once when its write to etcd is %s',
+    async (fault) => {
+      await stage.create('invoices');
+      breaks(fault);
+      await stage.change('invoices', { step: 10 });
+      while (stage.etcd.lateCount > 0) stage.etcd.deliverLate();
+      expect([await stage.pending(), stage.ledger]).toEqual([['o2>1'], ['o1>1', 'o2>1']]);
+    },
+  );
+
+  test('of a command that ended before its record was appended is completed by the next command', async () => {
+    await stage.create('invoices');
+    stage.beforeAppend = () => {
+      throw new RangeError('killed');
+    };
+    await expect(stage.change('invoices', { step: 10 })).rejects.toThrow('killed');
+    expect([await stage.pending(), stage.ledger]).toEqual([['o2>1'], ['o1>1']]);
+    stage.beforeAppend = () => undefined;
+    await stage.change('invoices', { closed: true });
+    expect(stage.ledger).toEqual(['o1>1', 'o2>1', 'o3>1 closed']);
+  });
+
+  test('goes behind numbers of a worker that swapped in first', async () => {
+    await stage.create('invoices');
+    breaks('pass', () => stage.swapsInMeanwhile('invoices', [{ first: 1, by: 'a' }]));
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', 'n1 a', 'o2>2']);
+  });
+
+  test('comes behind the numbers that a dead worker left, which keep their keys', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [
+      { first: 1, by: 'a' },
+      { first: 2, by: 'b' },
+    ]);
+    expect(await stage.show('invoices')).toMatchObject({ next: 3, ledger_next: 1, pending: 2, accord: 'pending' });
+    await stage.change('invoices', { next: 50 });
+    expect(stage.ledger).toEqual(['o1>1', 'n1 a', 'n2 b', 'o2>50']);
+    expect(await stage.show('invoices')).toMatchObject({ next: 50, pending: 0, accord: 'agree', edition: 2 });
+  });
+
+  test('does not append numbers that the ledger has in a part that the command had not read', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    await stage.pass(2 * 24 * 3_600_000);
+    stage.states('invoices', 2, 1);
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', 'n1 a', 'o1>2', 'o2>2']);
+  });
+
+  test('leaves what is pending of other sequences pending, in front of itself, until the ledger shows it', async () => {
+    await stage.create('invoices');
+    await stage.create('tickets');
+    await stage.swapsIn('tickets', [{ first: 1, by: 'a' }]);
+    await stage.change('invoices', { step: 10 });
+    expect(await stage.pending()).toEqual(['n1', 'o2>1']);
+    stage.appends('tickets', { first: 1, by: 'a' });
+    await stage.change('invoices', { step: 20 });
+    expect(await stage.pending()).toEqual(['o3>1']);
+  });
+
+  test('lands at its place although other records come first', async () => {
+    await stage.create('invoices');
+    let others = 3;
+    stage.beforeAppend = () => {
+      others -= 1;
+      if (others >= 0) stage.appendsOther();
+    };
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', '-', '(o2>1)', '-', '(o2>1)', '-', '(o2>1)', 'o2>1']);
+  });
+});
+
+describe('what was ordered', () => {
+  test('a closed sequence stays closed though the ledger loses the statement, and is not created again', async () => {
+    await stage.create('invoices');
+    await stage.change('invoices', { closed: true });
+    stage.losesTail(1);
+    expect(await stage.show('invoices')).toMatchObject({ closed: true, edition: 2 });
+    const seen: unknown[] = [];
+    const refuse = (now: unknown) => {
+      seen.push(now);
+      throw new Error('refused');
+    };
+    await expect(stage.order('invoices', refuse)).rejects.toThrow('refused');
+    expect(seen).toEqual([{ ...CREATED, closed: true, edition: 2 }]);
+    expect(stage.ledger.at(-1)).toBe('o2>1 closed');
+  });
+
+  test('a sequence exists though the ledger lost all, and goes on behind its last number', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
+    stage.appends('invoices', { first: 2, by: 'b' });
+    stage.losesTail(0);
+    stage.requests(40);
+    expect(await stage.show('invoices')).toMatchObject({ next: 3, ledger_next: null, etcd_next: 3, accord: 'lost' });
+    await stage.change('invoices', { step: 10 });
+    // The loss, from the first number that was pending; then that number, and the order behind it.
+    expect(stage.ledger).toEqual(['l1>2', 'n2 b', 'o2>3']);
+  });
+
+  test('numbers below a gap are stated as lost before the order', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
+    stage.losesTail(1);
+    stage.appendsOther();
+    stage.appends('invoices', { first: 2, by: 'b' });
+    expect(await stage.show('invoices')).toMatchObject({ accord: 'lost', next: 3 });
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', '-', 'n2 b', 'l1>3', 'o2>3']);
+  });
+
+  test('where both have lost their memory, the operator says where it goes on', async () => {
+    const row = await stage.order('invoices', (now) => {
+      expect(now).toBeUndefined();
+      return { ...CREATED, next: 700 };
+    });
+    expect(row.known).toMatchObject({ next: 700, edition: 1 });
+  });
+
+  test('a sequence of the version before is taken over at its next number', async () => {
+    stage.states('invoices', 5);
+    stage.appends('invoices', { first: 5, by: 'a' });
+    expect(await stage.show('invoices')).toMatchObject({ next: 6, etcd_next: null, edition: 0, accord: 'behind' });
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o0>5', 'n5 a', 'o1>6', 'o2>6']);
+  });
+});
+
+describe('a sequence that the ledger contradicts', () => {
+  beforeEach(async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'b' });
+    stage.appends('invoices', { first: 2, by: 'c' });
+  });
+
+  test('is stopped, and takes no order', async () => {
+    expect(await stage.show('invoices')).toMatchObject({ accord: 'stopped', pending: 1 });
+    await expect(stage.change('invoices', { step: 10 })).rejects.toMatchObject({ code: 'SEQUENCE_STOPPED' });
+    expect(stage.ledger).toEqual(['o1>1', 'n1 b', 'n2 c']);
+  });
+
+  test('goes on where the ledger is, once the namespace was rebuilt', async () => {
+    stage.namespace = EARLIER;
+    expect(await stage.show('invoices')).toMatchObject({ accord: 'behind' });
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', 'n1 b', 'n2 c', 'o2>3']);
+  });
+});
