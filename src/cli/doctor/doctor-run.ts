@@ -7,6 +7,7 @@ import { counted } from '../table.ts';
 import { palette } from '../terminal.ts';
 import { type Check, judgeCertificate, judgeVariables } from './checks.ts';
 import { checkMachine } from './machine.ts';
+import { checkSequences } from './sequences.ts';
 import { checkEtcd, checkKafka } from './servers.ts';
 
 /** Makes all checks, and prints them. */
@@ -23,6 +24,7 @@ export async function runDoctor(context: CliContext, json: boolean): Promise<voi
       config,
       kafka.then(({ witnessed }) => witnessed),
     ),
+    kafka.then(() => checkSequences(context, config)),
     checkMachine(config),
   ];
   const checks = (await Promise.all(groups)).flat();

@@ -3,7 +3,8 @@ import type { CliContext } from '../context.ts';
 
 const EXAMPLES = `
 Run it with a worker's variables, on a worker's machine. It checks variables, certificates, each broker and etcd endpoint, topics and
-their configs, permissions, the schema registry, the namespace, clocks, limits and the disk of the index. It changes nothing.
+their configs, permissions, the schema registry, whether etcd compacts, the namespace, sequences, clocks, limits and the disk of the
+index. It changes nothing. For sequences it reads as much of the ledger as 'sequence list' does.
 The exit code is 1 for a fault, which keeps a worker from running.
 
 Examples:
