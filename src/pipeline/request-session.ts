@@ -1,7 +1,7 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { RequestPosition } from '../codec/request-position.ts';
 import type { BatchControl } from './batch.ts';
-import type { Deferrals, DeferredQueue, OffsetRange } from './deferred.ts';
+import type { Deferrals, OffsetRange } from './deferred.ts';
 import { DeferredLane, type DeferredLaneOptions } from './deferred-lane.ts';
 import { InOrder } from './in-order.ts';
 import { type LaneOptions, RetryingLane } from './lane.ts';
