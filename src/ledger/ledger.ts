@@ -16,7 +16,7 @@ export interface Appendable {
   readonly entries: readonly DraftedEntry[];
 }
 
-interface DraftedEntry extends NewEntry {
+export interface DraftedEntry extends NewEntry {
   readonly entry: LedgerEntry;
 }
 
@@ -146,6 +146,14 @@ export class Ledger {
   }
 
   /**
+   * The offset after the last request of the partition, as its leader reports it now; asked again for a while if it is not above
+   * `known`. Rejects with KAFKA_UNAVAILABLE when the leader does not answer.
+   */
+  requestEnd(partition: number, known: number): Promise<number> {
+    return this.#log.requestEnd(partition, known);
+  }
+
+  /**
    * Appends and settles. Afterwards the index holds the first entry of each key, ours or an earlier one. Rejects with
    * APPEND_UNANSWERED (the entries may or may not be in the log), LEDGER_TRUNCATED, or as `inTurn` does when the index
    * was found wrong meanwhile (the entries are in the log).
@@ -255,8 +263,6 @@ export class Ledger {
       return await this.#timeStep('append', () => this.#log.append(partition, draft.entries));
     } catch (error) {
       release();
-      // Whatever of a sequence is still under way is void behind a marker: so what is refused from now on gets no number later.
-      if (draft.entries.some(({ entry }) => isOfSequence(entry))) this.requireMarker(partition);
       await this.#catchUpAfter(partition, error);
       throw error;
     }
@@ -278,8 +284,4 @@ export class Ledger {
       );
     }
   }
-}
-
-function isOfSequence({ kind }: LedgerEntry): boolean {
-  return kind === 'numbers' || kind === 'statement';
 }

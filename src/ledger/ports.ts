@@ -162,7 +162,7 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
 
 /** Does a step of a part and measures how long it takes, whether or not it succeeds. */
 export type TimeStep = <T>(
-  step: 'append' | 'settle' | 'reply' | 'forward' | 'dead_letter',
+  step: 'swap' | 'append' | 'settle' | 'reply' | 'forward' | 'dead_letter',
   work: () => Promise<T>,
 ) => Promise<T>;
 

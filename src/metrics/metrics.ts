@@ -14,6 +14,10 @@ export interface Metrics {
   addIds(count: number): void;
   /** Numbers of sequences that were given out for the first time. */
   addNumbers(count: number): void;
+  /** A change of the heads of sequences in etcd, by how it ended. */
+  addSwap(outcome: SwapOutcome): void;
+  /** A sequence of which the ledger had lost numbers goes on behind them. */
+  addSequenceLoss(): void;
   addRequests(result: RequestResult, count?: number): void;
   /** Replies that the brokers acknowledged. */
   addReplies(count: number): void;
@@ -56,12 +60,16 @@ export interface Metrics {
 const LISTENERS = ['api', 'ops'] as const;
 type Listener = (typeof LISTENERS)[number];
 
-const STEPS = ['append', 'settle', 'reply', 'forward', 'dead_letter'] as const;
+const STEPS = ['swap', 'append', 'settle', 'reply', 'forward', 'dead_letter'] as const;
 /**
- * What the answer to a part consists of. `append`: sending its entries to the ledger until they are acknowledged; `settle`: the
+ * What the answer to a part consists of. `swap`: changing the head of a sequence in etcd, before its numbers are appended; `append`: sending its entries to the ledger until they are acknowledged; `settle`: the
  * same until its index shows who was first; `reply`, `forward` and `dead_letter`: sending these until they are acknowledged.
  */
 type Step = (typeof STEPS)[number];
+
+const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
+/** refused: another worker had changed them. unanswered: etcd may have done it. failed: etcd answered that it does not do it. */
+type SwapOutcome = (typeof SWAP_OUTCOMES)[number];
 
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */
 export type EtcdOutcome = 'answered' | 'refused' | 'failed';
@@ -104,6 +112,15 @@ export function createMetrics({
 
   const ids = counter('ids', 'IDs in new batches');
   const numbers = counter('sequence_numbers', 'Numbers of sequences given out for the first time');
+  const swaps = counter(
+    'sequence_swaps',
+    'Changes of the heads of sequences in etcd, by outcome: done, refused because another worker changed them, unanswered, failed',
+    'outcome',
+  );
+  const losses = counter(
+    'sequence_losses',
+    'Sequences of which the ledger had lost numbers, and which go on behind them',
+  );
   const requests = counter('requests', 'Requests answered, by result: issued, replayed, refused', 'result');
   const replays = counter('replays', 'Requests answered again with the batch they already had');
   const replies = counter('replies', 'Replies acknowledged by the brokers');
@@ -163,6 +180,7 @@ export function createMetrics({
   let gateReason: string | undefined;
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
   for (const listener of LISTENERS) shed.inc({ listener }, 0);
+  for (const outcome of SWAP_OUTCOMES) swaps.inc({ outcome }, 0);
   for (const step of STEPS) steps.zero({ step });
   // The first dead letter of a code must be a rise for Prometheus, not the start of a series.
   for (const [code, { deadLetter }] of Object.entries(ERRORS)) if (deadLetter) deadLetters.inc({ code }, 0);
@@ -171,6 +189,8 @@ export function createMetrics({
   return {
     addIds: (count) => ids.inc(count),
     addNumbers: (count) => numbers.inc(count),
+    addSwap: (outcome) => swaps.inc({ outcome }),
+    addSequenceLoss: () => losses.inc(),
     addRequests(result, count = 1) {
       requests.inc({ result }, count);
       if (result === 'replayed') replays.inc(count);

@@ -32,11 +32,11 @@ export interface Vitals {
   /** How long the oldest request of each partition has waited; 0 when none waits. */
   readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
   /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
-  readonly largeWaiting: readonly {
-    readonly partition: number;
-    readonly waiting: number;
-    readonly milliseconds: number;
-  }[];
+  readonly largeWaiting: readonly WaitingVitals[];
+  /** Partitions with unanswered requests for numbers, likewise. */
+  readonly numbersWaiting: readonly WaitingVitals[];
+  /** Sequences whose numbers the ledger and etcd contradict, as far as requests have shown it. */
+  readonly stoppedSequences: number;
   /** The resources that the brokers deny to this worker. */
   readonly kafkaRefused: ReadonlySet<KafkaResource>;
   /** What the endpoints of etcd last reported; those that did not answer are left out. */
@@ -61,6 +61,12 @@ export interface Vitals {
     /** The first moment without an ID in the layout (wall ms). */
     readonly layoutEndMs: number;
   };
+}
+
+interface WaitingVitals {
+  readonly partition: number;
+  readonly waiting: number;
+  readonly milliseconds: number;
 }
 
 interface CopyVitals {
@@ -202,6 +208,23 @@ const GAUGES: readonly VitalGauge[] = [
     ['partition'],
     'Time that the oldest unanswered large request of a partition has been in the topic',
     ({ largeWaiting }) => largeWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+  ),
+  each(
+    'number_requests_waiting',
+    ['partition'],
+    'Requests of a partition for numbers of sequences, not yet answered',
+    ({ numbersWaiting }) => numbersWaiting.map(({ partition, waiting }) => [{ partition }, waiting]),
+  ),
+  each(
+    'number_request_oldest_seconds',
+    ['partition'],
+    'Time that the oldest unanswered request of a partition for numbers has been in the topic; they wait for etcd',
+    ({ numbersWaiting }) => numbersWaiting.map(({ partition, milliseconds }) => [{ partition }, milliseconds / 1_000]),
+  ),
+  single(
+    'sequences_stopped',
+    'Sequences that are stopped because the ledger contradicts etcd, as far as requests for their numbers have shown it',
+    ({ stoppedSequences }) => stoppedSequences,
   ),
   each(
     'broker_clock_lead_seconds',

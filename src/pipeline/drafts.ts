@@ -1,12 +1,9 @@
-import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
 import { type DecidingEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../codec/ledger-entry.ts';
-import { countsAt } from '../codec/ledger-position.ts';
-import { type LedgerNumbers, RENEWAL } from '../codec/sequence-entry.ts';
+import { RENEWAL } from '../codec/sequence-entry.ts';
 import type { Layout } from '../core/layout.ts';
 import type { Decided } from '../ledger/decided.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Accepted } from './intake.ts';
-import type { Drafted } from './numbering.ts';
 import type { Allocation, Allocator } from './ports.ts';
 import type { PartTrace } from './trace.ts';
 
@@ -29,26 +26,21 @@ export interface View {
   readonly through: number;
 }
 
-type Position = View & Pick<DecidingEntry, 'requestOffset'>;
-
 /** What a look-up was based on. */
 export interface LookUp {
   readonly view: View;
   readonly epoch: number;
 }
 
-/** A request that gets an entry, and its numbers if it wants some. */
+/** A request that gets IDs. */
 export interface Undecided {
   readonly accepted: Accepted;
-  readonly numbers: Drafted | undefined;
   /** The highest offset of its copies in the part, as a producer's retry writes them: its entry covers them all. */
   through: number;
   /** Once it is written: where. */
   offset: number | undefined;
   /** Once it is written: the decision, if it is known to be the first entry of its key. */
   first: Decided | undefined;
-  /** Once it is written: whether its numbers were written for another offset. */
-  isVoid: boolean;
 }
 
 /** An entry to append. */
@@ -70,7 +62,7 @@ export async function write(
   if (drafts.length + renewals.length === 0) return;
   const allocations = await allocate(deps, drafts, prepared);
   const entries = drafts.map((draft, i): EntryDraft => {
-    const entry = entryOf(deps, draft, allocations[i], view, view.end + i);
+    const entry = batchEntry(deps, draft, allocations[i] as Allocation, view);
     return { key: draft.accepted.key, value: encodeLedgerEntry(entry), entry };
   });
   const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
@@ -82,11 +74,16 @@ export async function write(
     const { entry } = entries[i] as EntryDraft;
     const offset = baseOffset + i;
     draft.offset = offset;
-    draft.isVoid = !countsAt(entry, offset);
-    if (firsts.has(offset)) {
-      draft.first = { offset, entry, appendedAtMs, newestMs: appendedAtMs, through: entry.requestOffset, entries: 1 };
-    }
+    if (firsts.has(offset)) draft.first = firstDecided(entry, { offset, appendedAtMs });
   });
+}
+
+/** The decision of an entry that was just settled as the first one of its key. */
+export function firstDecided(
+  entry: DecidingEntry,
+  place: { readonly offset: number; readonly appendedAtMs: number },
+): Decided {
+  return { ...place, entry, newestMs: place.appendedAtMs, through: entry.requestOffset, entries: 1 };
 }
 
 /** The same decision again, for a later request. It has no effect while an earlier entry exists. */
@@ -103,13 +100,13 @@ async function allocate(
   drafts: readonly Undecided[],
   prepared: Prepared | undefined,
 ): Promise<readonly (Allocation | undefined)[]> {
-  const allocations = drafts.map(({ accepted, numbers }) => {
-    const held = numbers === undefined ? prepared?.get(accepted.record.offset) : undefined;
+  const allocations = drafts.map(({ accepted }) => {
+    const held = prepared?.get(accepted.record.offset);
     return held !== undefined && allocator.holds(held) ? held : undefined;
   });
   const due: number[] = [];
-  drafts.forEach(({ numbers }, i) => {
-    if (numbers === undefined && allocations[i] === undefined) due.push(i);
+  allocations.forEach((held, i) => {
+    if (held === undefined) due.push(i);
   });
   if (due.length === 0) return allocations;
   const taken = await allocator.allocate(due.map((i) => (drafts[i] as Undecided).accepted.request.count));
@@ -120,39 +117,11 @@ async function allocate(
   return allocations;
 }
 
-function entryOf(
-  deps: DraftDeps,
-  { accepted, numbers, through }: Undecided,
-  allocation: Allocation | undefined,
-  view: View,
-  at: number,
-): DecidingEntry {
-  const position = { ...view, requestOffset: through };
-  if (numbers !== undefined) return numbersEntry(accepted, numbers, position, at);
-  if (allocation === undefined) throw new RangeError('a draft without IDs');
-  return batchEntry(deps, accepted, allocation, position);
-}
-
-/** `at`: the offset for which it is written, behind everything that the look-up saw and the entries before it in the append. */
-function numbersEntry(accepted: Accepted, numbers: Drafted, position: Position, at: number): LedgerNumbers {
-  const { request, hash } = accepted;
-  return {
-    kind: 'numbers',
-    requestHash: hash,
-    replyTopic: request.replyTopic,
-    framing: request.framing,
-    schemaFingerprint: WIDE_REPLY_FINGERPRINT,
-    ...numbers,
-    ...position,
-    at,
-  };
-}
-
 function batchEntry(
   { layout, datacenterId }: DraftDeps,
-  { request, hash }: Accepted,
+  { accepted: { request, hash }, through }: Undecided,
   allocation: Allocation,
-  position: Position,
+  view: View,
 ): LedgerBatchEntry {
   return {
     kind: 'batch',
@@ -171,6 +140,7 @@ function batchEntry(
     },
     framing: request.framing,
     schemaFingerprint: request.schemaFingerprint,
-    ...position,
+    requestOffset: through,
+    ...view,
   };
 }

@@ -6,6 +6,7 @@ import { type DecisionDeps, decide, forwardAll, withoutDecision } from './decide
 import type { Prepared } from './drafts.ts';
 import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
+import type { NumberDecisions } from './numbers.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
 import { isLarge } from './parts.ts';
 import type { OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
@@ -19,6 +20,8 @@ export const LARGE_AT_ONCE = 2;
 
 export interface PipelineDeps extends Omit<DecisionDeps, 'trace'>, IntakeDeps, PublishDeps, LetterContext {
   readonly replyTopics: ReplyTopicLookup;
+  /** Decides about numbers of sequences. */
+  readonly numbers: Pick<NumberDecisions, 'decide'>;
   /** For what large requests and bulk cause, so that it holds up nothing else. */
   readonly largePublisher: Publisher;
   /** Shared by the worker's partitions; each part with large requests takes one. */
@@ -91,6 +94,8 @@ export async function processPart(
     () => accepted.map(({ record }) => record),
     async () => {
       if (partition >= deps.partitions) return forwardAll(deps, partition, accepted);
+      // A part has such requests alone, or none.
+      if (accepted.some(isForNumbers(partition))) return await deps.numbers.decide(deps, partition, accepted);
       return await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
     },
   );

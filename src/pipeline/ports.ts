@@ -89,3 +89,25 @@ export interface Allocator {
   /** Whether the term of an allocation lasts, so that its IDs may be given to a request now. */
   holds(allocation: Allocation): boolean;
 }
+
+/** How a swap ended. unanswered: etcd may have done it, or may do it later; failed: it answered that it does not. */
+export type SwapOutcome = 'done' | 'refused' | 'unanswered' | 'failed';
+
+/** The ledger had lost numbers of a sequence, from `from` on; it goes on at `to`, and unknown requests up to `through` are FORGOTTEN. */
+export interface NumbersLoss {
+  readonly partition: number;
+  readonly sequence: string;
+  readonly from: number;
+  readonly to: number;
+  readonly through: number;
+}
+
+/** Receives what happens to sequences, for metrics and the log. */
+export interface NumbersObserver {
+  swapped(outcome: SwapOutcome): void;
+  lost(loss: NumbersLoss): void;
+  /** The ledger was ahead of the head in etcd, which says the same now. */
+  repaired(partition: number): void;
+  /** The ledger contradicts what etcd holds of the sequence. */
+  stopped(partition: number, sequence: string): void;
+}

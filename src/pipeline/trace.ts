@@ -4,7 +4,7 @@ import type { Accepted, Intake } from './intake.ts';
 import type { RequestRecord } from './ports.ts';
 
 /** A step of the answer to a part. `allocate`: taking the IDs of large requests before the partition's turn. */
-export type TracedStep = 'allocate' | 'decide' | 'append' | 'reply' | 'forward';
+export type TracedStep = 'allocate' | 'decide' | 'swap' | 'append' | 'reply' | 'forward';
 
 /** One try to answer a part. Nothing here throws. */
 export interface PartTrace {

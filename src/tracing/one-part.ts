@@ -44,7 +44,7 @@ export interface OnePartOptions {
 /** The spans of one try to answer a part. All times are given, so that spans of one step agree. */
 export class OnePart implements PartTrace {
   readonly #options: OnePartOptions;
-  /** Spans of the decision in progress, in which appends happen. */
+  /** Spans of the decision in progress, in which appends and swaps happen. */
   readonly #deciding = new Map<Traced, Context>();
 
   constructor(options: OnePartOptions) {
@@ -110,7 +110,8 @@ export class OnePart implements PartTrace {
   #start(step: TracedStep | 'receive', followed: Traced, records: number, startTime: number): Span {
     const { name, kind, attributes } = this.#describe(step, followed);
     if (followed.requester === undefined) attributes['messaging.batch.message_count'] = records;
-    const parent = step === 'append' ? (this.#deciding.get(followed) ?? followed.context) : followed.context;
+    const parent =
+      step === 'append' || step === 'swap' ? (this.#deciding.get(followed) ?? followed.context) : followed.context;
     const span = this.#options.tracer.startSpan(name, { kind, attributes, startTime }, parent);
     if (step === 'decide') this.#deciding.set(followed, trace.setSpan(followed.context, span));
     return span;
@@ -124,6 +125,8 @@ export class OnePart implements PartTrace {
         return { kind: SpanKind.CLIENT, ...messaging({ name: step, type, destination: topics.requests, partition }) };
       case 'append':
         return { kind: SpanKind.CLIENT, ...messaging({ name: step, type, destination: topics.ledger, partition }) };
+      case 'swap':
+        return { kind: SpanKind.CLIENT, name: step, attributes: { 'db.system.name': 'etcd' } as Attributes };
       case 'reply':
         return { kind: SpanKind.CLIENT, ...messaging({ name: step, type, destination: replyTopic }) };
       case 'forward':

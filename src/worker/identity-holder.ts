@@ -53,11 +53,11 @@ const RESTORED_RETRY_MS = 3_000;
 const WATCH_MS = 500;
 const BY_ETCD: ReadonlySet<GateReason> = new Set(['RESERVATION_EXHAUSTED', 'NO_IDENTITY', 'LEASE_SUSPENDED']);
 /** The authority before the namespace is open. */
-const NOT_ACQUIRED: Authority = {
+const NOT_ACQUIRED = {
   ok: false,
   code: 'NO_IDENTITY',
   message: 'the namespace in etcd has not been opened yet',
-};
+} as const satisfies Authority;
 
 /**
  * Holds the worker's identity: opens the namespace as soon as etcd answers, keeps a lease, reports to the gate, and
@@ -69,6 +69,7 @@ export class IdentityHolder implements AsyncDisposable {
   #watch: Timer | undefined;
   #running: Promise<void> = Promise.resolve();
   #identity: Identity | undefined;
+  #namespace: Namespace | undefined;
   /** RESTORED was logged since a worker ID was held. */
   #alarmed = false;
 
@@ -85,6 +86,12 @@ export class IdentityHolder implements AsyncDisposable {
   /** The authority to allocate at `now`. */
   authority(now: Reading): Authority {
     return this.#identity?.authority(now) ?? NOT_ACQUIRED;
+  }
+
+  /** The UUID of the namespace. Throws NO_IDENTITY before it is open. */
+  get namespaceUuid(): string {
+    if (this.#namespace !== undefined) return this.#namespace.descriptor.uuid;
+    throw new IdallocError(NOT_ACQUIRED.code, NOT_ACQUIRED.message);
   }
 
   /** The identity of this worker, for the log. */
@@ -112,6 +119,7 @@ export class IdentityHolder implements AsyncDisposable {
     try {
       const namespace = await this.#openNamespace(ports);
       if (namespace === undefined) return;
+      this.#namespace = namespace;
       const identity = this.#createIdentity(namespace, ports);
       this.#identity = identity;
       const { config, clock, runtime } = this.#options;

@@ -9,7 +9,7 @@ import { Member } from '../kafka/loops/member.ts';
 import type { Assigned, MemberSettings } from '../kafka/loops/member-options.ts';
 import { Tail } from '../kafka/loops/tail.ts';
 import { RECORDS_PER_TURN } from '../pipeline/record-turns.ts';
-import type { RequestHandler } from '../pipeline/request-session.ts';
+import type { RequestHandler, RequestSession, Waiting } from '../pipeline/request-session.ts';
 import type { WorkerContext } from './context.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestPartition, type RequestPartitionOptions } from './request-partition.ts';
@@ -29,6 +29,13 @@ export interface RequestGroupOptions {
   readonly onTruncated: RequestPartitionOptions['onTruncated'];
   /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
+}
+
+/** How many requests of a partition wait in a lane, and how long the oldest has been in the topic. */
+interface WaitingIn {
+  readonly partition: number;
+  readonly waiting: number;
+  readonly milliseconds: number;
 }
 
 /**
@@ -136,15 +143,20 @@ export class RequestGroup implements GroupMember {
     return [...this.#served.values()].map(({ partition, oldestMs }) => ({ partition, milliseconds: oldestMs }));
   }
 
-  /** Partitions with unanswered large requests: how many, and how long the oldest has been in the topic. */
-  get largeWaiting(): readonly {
-    readonly partition: number;
-    readonly waiting: number;
-    readonly milliseconds: number;
-  }[] {
+  /** Partitions with unanswered large requests. */
+  get largeWaiting(): readonly WaitingIn[] {
+    return this.#waitingIn((session) => session.oldestLarge());
+  }
+
+  /** Partitions with unanswered requests for numbers. */
+  get numbersWaiting(): readonly WaitingIn[] {
+    return this.#waitingIn((session) => session.oldestNumbers());
+  }
+
+  #waitingIn(waitingOf: (session: RequestSession) => Waiting | undefined): WaitingIn[] {
     const nowMs = this.#options.context.runtime.wallMs();
     return [...this.#served.values()].flatMap(({ partition, session }) => {
-      const oldest = session.oldestLarge();
+      const oldest = waitingOf(session);
       if (oldest === undefined) return [];
       return { partition, waiting: oldest.waiting, milliseconds: Math.max(0, nowMs - oldest.sinceMs) };
     });

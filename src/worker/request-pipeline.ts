@@ -1,33 +1,41 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
+import { Throttle } from '../async/throttle.ts';
 import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import { customText } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { renewed } from '../core/renewed.ts';
 import { wallMs } from '../core/units.ts';
+import { ledgerHeadKeys } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
+import { EtcdHeads } from '../ledger/heads.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
+import { NumberDecisions } from '../pipeline/numbers.ts';
 import { LARGE_AT_ONCE, type PipelineDeps } from '../pipeline/part.ts';
-import type { Allocator } from '../pipeline/ports.ts';
+import type { Allocator, NumbersObserver } from '../pipeline/ports.ts';
 import { Quotas } from '../pipeline/quotas.ts';
 import { RecordTurns } from '../pipeline/record-turns.ts';
 import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
 import type { LedgerService } from './ledger-service.ts';
 
+const SAME_LINE_MS = 10_000;
+
 export interface PipelineParts {
   readonly ledger: LedgerService;
   readonly allocator: Allocator;
+  /** The UUID of the namespace. Throws NO_IDENTITY before it is known. */
+  readonly namespace: () => string;
   /** This worker's share of each quota. */
   readonly quotaShare: () => number;
 }
 
-/** What the pipeline works with, and the places in reply topics to which replies are being sent. */
+/** What the pipeline works with, what it knows of sequences, and the places in reply topics to which replies are being sent. */
 export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
-  const { config, runtime, cluster, refusals } = context;
+  const { config, runtime, cluster, environment, refusals } = context;
   const { topics, layout, datacenterId } = config;
   const { ledger, allocator } = parts;
   const replyTopics = new ReplyTopics(cluster, runtime);
@@ -37,6 +45,16 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const publisher = publisherOn('publish');
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');
+  const numbers = new NumberDecisions({
+    heads: new EtcdHeads({
+      etcd: environment.etcd,
+      keysOf: (partition) => ledgerHeadKeys(config.etcd.prefix, datacenterId, topics.ledger, partition),
+    }),
+    namespace: parts.namespace,
+    runtime,
+    timeStep: context.timeStep,
+    observe: numbersObserverOf(context),
+  });
   const deps: PipelineDeps = {
     layout,
     datacenterId,
@@ -44,9 +62,9 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     index: ledger.index,
     ledger: ledger.ledger,
     allocator,
+    numbers,
     now: () => wallMs(runtime.wallMs()),
     trustedNow: () => context.clock.trusted(),
-    runtime,
     names: config.headers,
     partitions: ledger.partitions,
     homeOf: (homeKey) => partitionFor(homeKey, ledger.partitions, () => 0),
@@ -69,7 +87,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
     timeStep: context.timeStep,
     tracing: context.tracing,
   };
-  return { deps, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
+  return { deps, numbers, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
 }
 
 function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['observe'] {
@@ -92,6 +110,25 @@ function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['obs
     },
     forwarded: (count) => metrics.addForwarded(count),
     deferred: (count) => metrics.addDeferred(count),
+  };
+}
+
+/** One line of a kind in a while: a loss of the ledger may reach thousands of sequences. */
+function numbersObserverOf({ metrics, runtime, log }: WorkerContext): NumbersObserver {
+  const lines = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
+  const throttle = new Throttle(runtime, SAME_LINE_MS);
+  return {
+    swapped: (outcome) => metrics.addSwap(outcome),
+    lost: (loss) => {
+      metrics.addSequenceLoss();
+      lines.count(loss, 'the ledger has lost numbers of sequences, which go on behind them');
+    },
+    repaired: (partition) =>
+      lines.warn({ partition }, 'etcd was behind the ledger with the numbers of sequences, and is no longer'),
+    stopped: (partition, sequence) => {
+      const level = throttle.passes() ? 'error' : 'debug';
+      log[level]({ partition, sequence }, 'the ledger contradicts etcd: the sequence is stopped until a rebuild');
+    },
   };
 }
 

@@ -5,6 +5,7 @@ import type { Report } from '../kafka/loops/copies-format.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
 import type { CopyProgress } from '../ledger/ports.ts';
 import { processBatch } from '../pipeline/batch.ts';
+import type { NumberDecisions } from '../pipeline/numbers.ts';
 import type { PipelineDeps } from '../pipeline/part.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { QuotaUse } from '../pipeline/quotas.ts';
@@ -33,6 +34,7 @@ export class RequestService implements AsyncDisposable {
   readonly #context: WorkerContext;
   readonly #parts: RequestParts;
   readonly #pipeline: PipelineDeps;
+  readonly #numbers: NumberDecisions;
   readonly #reach: Reach;
   /** Undefined before the first assignment. */
   #share: Assigned | undefined;
@@ -47,9 +49,13 @@ export class RequestService implements AsyncDisposable {
   constructor(context: WorkerContext, parts: RequestParts) {
     this.#context = context;
     this.#parts = parts;
-    const { ledger, allocator } = parts;
-    const { deps, sending } = requestPipeline(context, { ledger, allocator, quotaShare: () => this.#quotaShare });
+    const { ledger, identity, allocator } = parts;
+    const { deps, numbers, sending } = requestPipeline(context, {
+      ...{ ledger, allocator, quotaShare: () => this.#quotaShare },
+      namespace: () => identity.namespaceUuid,
+    });
     this.#pipeline = deps;
+    this.#numbers = numbers;
     this.#reach = new Reach({
       ...context,
       topics: context.config.topics,
@@ -123,6 +129,15 @@ export class RequestService implements AsyncDisposable {
     return this.#group?.largeWaiting ?? [];
   }
 
+  get numbersWaiting(): RequestGroup['numbersWaiting'] {
+    return this.#group?.numbersWaiting ?? [];
+  }
+
+  /** How many sequences are stopped, as far as requests for their numbers have shown it. */
+  get stoppedSequences(): number {
+    return this.#numbers.stopped;
+  }
+
   /** The partitions of this worker that wait for their ledger copies, with their progress. */
   get restoring(): readonly { readonly partition: number; readonly progress: CopyProgress | undefined }[] {
     return (this.#share?.partitions ?? [])
@@ -170,9 +185,10 @@ export class RequestService implements AsyncDisposable {
 
   #assigned(share: Assigned): void {
     const { log } = this.#context;
-    const { partitions, added, standbys, warmups } = share;
+    const { partitions, added, removed, standbys, warmups } = share;
     this.#share = share;
     this.#parts.ledger.keep([...partitions, ...standbys]);
+    for (const partition of [...added, ...removed]) this.#numbers.forget(partition);
     for (const partition of added) this.#mark(partition);
     log.info({ partitions, added, standbys, warmups }, 'joined the request group');
     this.#rejoinWhenWarm();

@@ -180,6 +180,8 @@ export class Worker implements AsyncDisposable {
       topicFaults: this.#topics?.faults ?? [],
       oldestUnread: this.#requests?.oldestUnread ?? [],
       largeWaiting: this.#requests?.largeWaiting ?? [],
+      numbersWaiting: this.#requests?.numbersWaiting ?? [],
+      stoppedSequences: this.#requests?.stoppedSequences ?? 0,
       kafkaRefused: this.#refusals.resources,
       etcd: this.#etcdWatch?.vitals ?? { databases: [], alarms: new Set() },
       copies: this.#copies(),

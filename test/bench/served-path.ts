@@ -112,6 +112,7 @@ export class ServedPath implements Disposable {
       partitions,
       ledger,
       allocator: new CountingAllocator(1),
+      numbers: { decide: () => Promise.reject(new RangeError('requests for numbers are not measured here')) },
       now: () => wallMs(RUNTIME.wallMs()),
       names: DEFAULT_HEADER_NAMES,
       requestTopic: REQUESTS,
@@ -134,7 +135,6 @@ export class ServedPath implements Disposable {
       homeOf: (key) => partitionFor(key, partitions, () => 0),
       renewAfterMs: 1_800_000,
       clockMarginMs: 60_000,
-      runtime: RUNTIME,
     };
   }
 

@@ -14,6 +14,8 @@ const IDLE: Vitals = {
   kafkaRefused: new Set(),
   oldestUnread: [],
   largeWaiting: [],
+  numbersWaiting: [],
+  stoppedSequences: 0,
   brokerLeads: [],
   certificates: [],
   etcd: { databases: [], alarms: new Set() },
@@ -45,7 +47,7 @@ describe('durations', () => {
 
   test('exist for each step from the start, so that a rate never lacks one', async () => {
     const counts = (await lines(createMetrics())).filter((line) => line.startsWith('idalloc_step_seconds_count'));
-    expect(counts).toHaveLength(5);
+    expect(counts).toHaveLength(6);
   });
 });
 
@@ -133,6 +135,8 @@ describe('the state of a worker', () => {
       kafkaRefused,
       oldestUnread: [{ partition: 3, milliseconds: 250 }],
       largeWaiting: [{ partition: 3, waiting: 12, milliseconds: 95_000 }],
+      numbersWaiting: [{ partition: 4, waiting: 7, milliseconds: 2_000 }],
+      stoppedSequences: 2,
       certificates: [{ variable: 'ETCD_CERT', expiresAtMs: 1_780_416_300_000 }],
     };
     expect(await shown()).toEqual(

@@ -23,6 +23,6 @@ export function recordAt({ log }: Partition, offset: number): LedgerRecord | und
   const records = log.batches(offset, offset + 1).flatMap(recordsOf);
   const record = records.find((one) => one.offset === offset);
   if (record === undefined) return undefined;
-  const { key = null, value = null, timestampMs } = record;
-  return { offset, key, value, appendedAtMs: timestampMs };
+  const { key = null, value = null, headers, timestampMs } = record;
+  return { offset, key, value, headers, appendedAtMs: timestampMs };
 }

@@ -6,6 +6,8 @@ const nothing = (): void => {};
 export const NO_METRICS: Metrics = {
   addIds: nothing,
   addNumbers: nothing,
+  addSwap: nothing,
+  addSequenceLoss: nothing,
   addRequests: nothing,
   addReplies: nothing,
   addDeadLetters: nothing,

@@ -4,16 +4,20 @@ import type { ReplyPolicy } from '../../src/codec/reply-policy.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
+import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
+import { EtcdHeads } from '../../src/ledger/heads.ts';
 import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
 import type { LedgerCopies, LedgerEntries, LedgerLog, TimeStep } from '../../src/ledger/ports.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { JunkLimits, type JunkRate } from '../../src/pipeline/junk-limits.ts';
+import { NumberDecisions } from '../../src/pipeline/numbers.ts';
 import { LARGE_AT_ONCE, type PipelineDeps } from '../../src/pipeline/part.ts';
-import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
+import type { NumbersLoss, RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { RecordTurns } from '../../src/pipeline/record-turns.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
 import { type Tracing, UNTRACED } from '../../src/pipeline/trace.ts';
+import { type Link as EtcdLink, FakeEtcd, goodLink } from '../identity/fake-etcd.ts';
 import { CountingAllocator } from './memory-allocator.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
@@ -79,6 +83,18 @@ export interface MemoryWorkerOptions {
   /** The time by a trusted clock; undefined by default. */
   readonly trustedNow?: () => WallMs | undefined;
   readonly tracing?: Tracing;
+  /** Where the heads of sequences are; an empty etcd of its own by default. */
+  readonly etcd?: FakeEtcd;
+  readonly etcdLink?: EtcdLink;
+  /** The UUID of the namespace. */
+  readonly namespace?: () => string;
+}
+
+/** The UUID of the namespace, unless a test says otherwise. */
+export const NAMESPACE = '11111111-1111-4111-8111-111111111111';
+
+export function headKeysOf(partition: number) {
+  return ledgerHeadKeys('/keyspace', 3, 'id.ledger', partition);
 }
 
 /** The real pipeline of one worker over topics in memory. `events` lists what happened, in order. */
@@ -92,6 +108,13 @@ export class MemoryWorker {
   /** How often the end of the ledger was requested. */
   endsRead = 0;
   readonly restarts: string[] = [];
+  /** The calls of etcd, in order. */
+  readonly etcdCalls: string[] = [];
+  /** What happened to sequences, in order. */
+  readonly losses: NumbersLoss[] = [];
+  readonly stopped: string[] = [];
+  readonly etcd: FakeEtcd;
+  readonly numbers: NumberDecisions;
   readonly timers = new ManualTimers();
   readonly publisher = new MemoryPublisher();
   readonly index: LedgerCopies;
@@ -141,6 +164,24 @@ export class MemoryWorker {
     this.publisher.onEvent = (what, records) => {
       for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
     };
+    this.etcd = options.etcd ?? new FakeEtcd(() => 0);
+    const { etcdLink = goodLink } = options;
+    const port = this.etcd.port(async (name) => {
+      this.etcdCalls.push(name);
+      return await etcdLink(name);
+    });
+    this.numbers = new NumberDecisions({
+      heads: new EtcdHeads({ etcd: port, keysOf: headKeysOf }),
+      namespace: options.namespace ?? (() => NAMESPACE),
+      runtime: { sleep: async () => this.catchUp(), random: () => 0 },
+      timeStep: this.#timeStep,
+      observe: {
+        swapped: (outcome) => this.events.push(`swap ${outcome}`),
+        lost: (loss) => this.losses.push(loss),
+        repaired: () => this.events.push('repaired'),
+        stopped: (_partition, sequence) => this.stopped.push(sequence),
+      },
+    });
     this.deps = {
       layout,
       datacenterId: 3,
@@ -149,6 +190,7 @@ export class MemoryWorker {
       partitions: this.partitions.length,
       ledger: this.ledger,
       allocator: this.allocator,
+      numbers: this.numbers,
       now: options.now ?? (() => wallMs(1_700_000_000_000)),
       trustedNow,
       names: DEFAULT_HEADER_NAMES,
@@ -177,7 +219,6 @@ export class MemoryWorker {
       homeOf: options.homeOf ?? (() => 0),
       renewAfterMs: RENEW_AFTER_MS,
       clockMarginMs: CLOCK_MARGIN_MS,
-      runtime: { sleep: async () => this.catchUp(), random: () => 0 },
     };
     this.#homeOf = options.homeOf;
     this.catchUp();

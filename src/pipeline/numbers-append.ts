@@ -1,0 +1,100 @@
+import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
+import { encodeStatementKey } from '../codec/ledger-key.ts';
+import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
+import type { Pending } from '../codec/sequence-head.ts';
+import type { SequenceRow } from '../core/sequence.ts';
+import type { Decided } from '../ledger/decided.ts';
+import type { DraftedEntry, Ledger, Settled } from '../ledger/ledger.ts';
+import type { SequenceDue } from '../ledger/sequence-rule.ts';
+import { firstDecided, type LookUp } from './drafts.ts';
+import type { NumbersObserver, RequestRecord } from './ports.ts';
+import type { PartTrace } from './trace.ts';
+
+export interface AppendDeps {
+  readonly ledger: Ledger;
+  readonly trace: PartTrace;
+  readonly observe: NumbersObserver;
+}
+
+/** What is appended for sequences before anything is drafted. */
+export type DueEntries = Extract<SequenceDue, { readonly kind: 'loss' | 'pending' | 'again' }>;
+
+/** Where entries are appended, and for whom. */
+export interface AppendPlace extends LookUp {
+  readonly partition: number;
+  /** What the copy shows of a sequence. */
+  readonly row: (name: string) => SequenceRow | undefined;
+  /** The highest request offset that the head knows. */
+  readonly through: number;
+  readonly records: () => readonly RequestRecord[];
+}
+
+/** What became of appended entries. */
+export interface AppendedDue {
+  /** Nobody else's entries came between, so that they count. */
+  readonly isInPlace: boolean;
+  /** Decisions about numbers, as far as they are known to be the first ones, by the keys of the ledger. */
+  readonly decided: readonly { readonly key: Buffer; readonly decided: Decided }[];
+}
+
+/** Appends what is due at the end of the copy; call in the partition's turn. Rejects as the ledger's `commit` does. */
+export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<AppendedDue> {
+  const { partition, view, epoch } = place;
+  const entries = await entriesFor(deps, place, due);
+  const { baseOffset, appendedAtMs, firsts }: Settled = await deps.trace.step('append', place.records, () =>
+    deps.ledger.commit(partition, { end: view.end, epoch, entries }),
+  );
+  const isInPlace = baseOffset === view.end;
+  if (due.kind === 'loss' && isInPlace) reportLoss(deps, place, due, entries);
+  const decided = entries.flatMap(({ key, entry }, i) => {
+    const offset = baseOffset + i;
+    if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];
+    return { key, decided: firstDecided(entry, { offset, appendedAtMs }) };
+  });
+  return { isInPlace, decided };
+}
+
+async function entriesFor(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<readonly DraftedEntry[]> {
+  const { view, partition, row } = place;
+  if (due.kind === 'pending') return due.records.map((record, i) => pendingEntry(record, place, view.end + i));
+  const { sequence, next, definition } = due;
+  const first = row(sequence)?.known.next;
+  const known = Math.max(view.through, place.through);
+  // All that was decided and is lost had been sent before this moment.
+  const through =
+    due.kind === 'loss' ? Math.max(known, (await deps.ledger.requestEnd(partition, known)) - 1) : view.through;
+  const where = { end: view.end, through, at: view.end };
+  return [statementEntry(sequence, { ...where, ...definition, next, first, isLoss: due.kind === 'loss' })];
+}
+
+function pendingEntry(record: Pending, { view }: AppendPlace, at: number): DraftedEntry {
+  if (record.kind === 'order') {
+    const { sequence, statement, first } = record;
+    // As the operator would have written it: it shows nothing of requests.
+    return statementEntry(sequence, {
+      ...{ end: 0, through: -1, at },
+      ...statement,
+      first: first < 0 ? undefined : first,
+      isLoss: false,
+    });
+  }
+  const entry: LedgerNumbers = { ...record.entry, ...view, at };
+  return { key: record.key, value: encodeLedgerEntry(entry), entry };
+}
+
+function statementEntry(sequence: string, fields: Omit<LedgerStatement, 'kind'>): DraftedEntry {
+  const entry: LedgerEntry & LedgerStatement = { kind: 'statement', ...fields };
+  const headers = statementHeaders(entry);
+  return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers, entry };
+}
+
+function reportLoss(
+  { observe }: AppendDeps,
+  { partition, row }: AppendPlace,
+  { sequence, next: to }: Extract<DueEntries, { kind: 'loss' }>,
+  entries: readonly DraftedEntry[],
+): void {
+  const [first] = entries;
+  const through = first?.entry.kind === 'statement' ? first.entry.through : -1;
+  observe.lost({ partition, sequence, from: row(sequence)?.known.next ?? 0, to, through });
+}

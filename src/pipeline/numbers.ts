@@ -1,0 +1,198 @@
+import { Backoff } from '../async/backoff.ts';
+import { Mutex } from '../async/mutex.ts';
+import type { Runtime } from '../async/runtime.ts';
+import { IdallocError } from '../errors.ts';
+import { type Head, joined, type LedgerHeads } from '../ledger/heads.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { TimeStep } from '../ledger/ports.ts';
+import type { Decision } from './decision.ts';
+import type { Accepted } from './intake.ts';
+import { type Known, type LookDeps, type Looked, lookAt } from './numbers-look.ts';
+import { NumbersPart } from './numbers-part.ts';
+import type { NumbersObserver } from './ports.ts';
+import type { RulingDeps } from './rulings.ts';
+import type { PartTrace } from './trace.ts';
+
+/** What decides about the requests of one part. */
+export interface NumbersDeps extends RulingDeps {
+  readonly ledger: Ledger;
+  readonly trace: PartTrace;
+}
+
+export interface NumbersOptions {
+  readonly heads: LedgerHeads;
+  /** The UUID of the namespace. Throws NO_IDENTITY before it is known. */
+  readonly namespace: () => string;
+  readonly runtime: Pick<Runtime, 'sleep' | 'random'>;
+  readonly timeStep: TimeStep;
+  readonly observe: NumbersObserver;
+}
+
+/** How often a part is begun again because another writer was first. */
+const MAX_OVERTAKEN = 8;
+/** Looks at one part: some for each of its sequences, should the ledger have lost all of them. */
+const MAX_LOOKS = 1_000;
+/** The rests before another try: about the time of some appends, at random, so that two owners don't overtake each other for ever. */
+const REST_MS = { minMs: 20, maxMs: 200 };
+/** Sequences whose heads are remembered in a partition; whoever invents names must not fill the memory. */
+const MAX_NAMES = 1_000;
+
+/** What is known of one partition. */
+interface Place {
+  known: Known | undefined;
+  /** The revision of this worker's last swap, unless one without an answer came after it. */
+  ownRevision: bigint | undefined;
+  readonly mutex: Mutex;
+  /** Parts that hold the mutex or wait for it. */
+  parts: number;
+  /** The sequences that were found to be stopped. */
+  readonly stopped: Set<string>;
+}
+
+/**
+ * Decides requests for numbers: etcd decides which numbers, by a swap, and holds them until the ledger shows them; the ledger decides
+ * for whom, and remembers it. `docs/internals/decisions/the-swap-decides.md` has the rule, and `ledger/sequence-rule` applies it.
+ *
+ * One part of a partition at a time looks, swaps and appends, whatever its lane. What it looks at is the copy of the ledger and the
+ * head at one moment, in the partition's turn; while it waits for etcd, the turn is given back, so that IDs go on. A head stays known
+ * until a swap is refused or not answered, the copy is restored, or the partition is taken over: then it is read again, and after
+ * it the ledger, to its end.
+ *
+ * A part in progress goes on when the gate closes: what it has swapped in is decided, and whoever serves the partition next completes
+ * it if this worker does not.
+ */
+export class NumberDecisions {
+  readonly #options: NumbersOptions;
+  readonly #places = new Map<number, Place>();
+
+  constructor(options: NumbersOptions) {
+    this.#options = options;
+  }
+
+  /** A term of ownership begins or ends: another worker may have swapped, and this one's last swap may be under way. */
+  forget(partition: number): void {
+    const place = this.#places.get(partition);
+    if (place === undefined) return;
+    if (place.parts === 0) this.#places.delete(partition);
+    place.known = undefined;
+    place.ownRevision = undefined;
+    place.stopped.clear();
+  }
+
+  /** How many sequences are stopped, as far as requests for their numbers have shown it. */
+  get stopped(): number {
+    return [...this.#places.values()].reduce((sum, { stopped }) => sum + stopped.size, 0);
+  }
+
+  /**
+   * One decision for each request, in order. Known ones get theirs without a look at etcd. Rejects with ETCD_UNAVAILABLE or
+   * ETCD_REFUSED while new numbers can't be swapped in, with OVERTAKEN, and as the ledger does.
+   */
+  async decide(given: NumbersDeps, partition: number, requests: readonly Accepted[]): Promise<Decision[]> {
+    const { namespace, observe } = this.#options;
+    const deps = { ...given, namespace, observe };
+    const part = new NumbersPart(partition, requests);
+    const place = this.#placeOf(partition);
+    if (place.parts > 0) {
+      const next = await deps.ledger.inTurn(partition, () => lookAt(deps, part, undefined));
+      if (next.kind === 'decided') return part.decisions();
+    }
+    place.parts += 1;
+    try {
+      await place.mutex.run(() => this.#decideAll(deps, part, place));
+    } finally {
+      place.parts -= 1;
+    }
+    this.#noteStopped(part, place);
+    return part.decisions();
+  }
+
+  async #decideAll(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
+    const { runtime, observe } = this.#options;
+    const rests = new Backoff(REST_MS, () => runtime.random());
+    for (let looks = 0; looks < MAX_LOOKS && rests.failures < MAX_OVERTAKEN; looks += 1) {
+      const next = await deps.ledger.inTurn(part.partition, () => lookAt(deps, part, place.known));
+      switch (next.kind) {
+        case 'decided':
+          return;
+        case 'appended':
+          break;
+        case 'overtaken':
+          await runtime.sleep(rests.nextMs());
+          break;
+        case 'read':
+          await this.#read(deps, part, place);
+          break;
+        case 'swap':
+          if (!(await this.#swap(deps, part, place, next))) await runtime.sleep(rests.nextMs());
+          else if (next.isRepair) observe.repaired(part.partition);
+      }
+    }
+    throw overtaken(part);
+  }
+
+  /** Reads the head. What the ledger says is read to its end afterwards, before the next look. */
+  async #read({ ledger }: LookDeps, part: NumbersPart, place: Place): Promise<void> {
+    const { partition } = part;
+    const read = await this.#options.heads.read(partition, part.sequences());
+    const before = place.known;
+    const isSame = before?.head.revision === read.revision;
+    place.known = {
+      head: isSame && before.head.names.size < MAX_NAMES ? joined(before.head, read) : read,
+      epoch: ledger.epoch(partition),
+      isOwn: read.revision === place.ownRevision,
+      shown: isSame ? before.shown : new Map(),
+    };
+    part.hasReadHead();
+  }
+
+  /** Whether the change was swapped in. If not, or if nobody knows, the head is read again before the next look. */
+  async #swap(
+    deps: LookDeps,
+    part: NumbersPart,
+    place: Place,
+    { known, change }: Extract<Looked, { readonly kind: 'swap' }>,
+  ): Promise<boolean> {
+    const { heads, timeStep, observe } = this.#options;
+    const swap = () => timeStep('swap', () => heads.swap(part.partition, known.head, change));
+    let head: Head | undefined;
+    try {
+      head = await deps.trace.step('swap', () => part.records(), swap);
+      observe.swapped(head === undefined ? 'refused' : 'done');
+    } catch (error) {
+      place.known = undefined;
+      place.ownRevision = undefined;
+      const isUnanswered = error instanceof IdallocError && error.code === 'ETCD_UNAVAILABLE';
+      observe.swapped(isUnanswered ? 'unanswered' : 'failed');
+      if (!isUnanswered) throw error;
+      return false;
+    }
+    place.known = head && { head, epoch: known.epoch, isOwn: true, shown: new Map() };
+    if (head !== undefined) place.ownRevision = head.revision;
+    return head !== undefined;
+  }
+
+  /** New numbers of a sequence show that it goes on. */
+  #noteStopped(part: NumbersPart, { stopped }: Place): void {
+    for (const [{ sequence }, decision] of part.decided()) {
+      if (decision.kind === 'refused' && decision.code === 'SEQUENCE_STOPPED') {
+        stopped.add(sequence);
+        this.#options.observe.stopped(part.partition, sequence);
+      } else if (decision.kind === 'batch' && !decision.replayed) stopped.delete(sequence);
+    }
+  }
+
+  #placeOf(partition: number): Place {
+    const found = this.#places.get(partition);
+    if (found !== undefined) return found;
+    const place: Place = { known: undefined, ownRevision: undefined, mutex: new Mutex(), parts: 0, stopped: new Set() };
+    this.#places.set(partition, place);
+    return place;
+  }
+}
+
+function overtaken(part: NumbersPart): IdallocError {
+  const names = [...part.sequences()].join(', ');
+  const message = `other writers of ledger partition ${part.partition} were first each time that numbers of ${names} were to be given out: this is tried again; two workers may both serve the partition for a moment`;
+  return new IdallocError('OVERTAKEN', message);
+}

@@ -1,0 +1,94 @@
+import type { DecidingEntry } from '../codec/ledger-entry.ts';
+import type { WallMs } from '../core/units.ts';
+import { IdallocError } from '../errors.ts';
+import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
+import { type AgeDeps, forgotten, idKind, refuseByAge } from './age.ts';
+import { type ChargeDeps, withoutTopic } from './charges.ts';
+import type { Decision, Refused } from './decision.ts';
+import type { Accepted } from './intake.ts';
+
+/** What decides about a request besides its entry. */
+export interface RulingDeps extends AgeDeps, ChargeDeps {
+  /** The largest count of a request. */
+  readonly maxCount: number;
+  readonly now: () => WallMs;
+}
+
+/** A request is forwarded at most this often: more means that workers disagree on the number of partitions. */
+const MAX_HOPS = 3;
+
+/**
+ * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
+ * one ledger partition, and the first entry there decides. One whose reply topic does not exist is refused here: nobody could
+ * be told of a batch, and a flood of them would be appended and read a second time.
+ */
+export function route(deps: ChargeDeps, partition: number, accepted: Accepted): Decision | undefined {
+  const { home, request } = accepted;
+  if (home === partition) return undefined;
+  const undeliverable = withoutTopic(deps, accepted);
+  if (undeliverable !== undefined) return undeliverable;
+  if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
+  const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
+  return { kind: 'refused', code: 'MISROUTED', message };
+}
+
+/** Why a request without an entry gets nothing, whatever it costs; undefined if it may get something. */
+export function refusedUnknown(deps: RulingDeps, partition: number, accepted: Accepted): Refused | undefined {
+  const { request, record } = accepted;
+  const largest = tooMany(deps, request.count);
+  if (largest !== undefined) return largest;
+  const horizon = deps.index.horizon(partition);
+  if (horizon === undefined || record.offset <= horizon) return forgotten(accepted);
+  const tooOld = refuseByAge(deps, partition, accepted);
+  if (tooOld !== undefined) return tooOld;
+  const { expiresAtMs } = request;
+  if (expiresAtMs === undefined || deps.now() < expiresAtMs) return undefined;
+  const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
+  return { kind: 'refused', code: 'EXPIRED', message };
+}
+
+function tooMany({ maxCount }: RulingDeps, count: number): Refused | undefined {
+  if (count <= maxCount) return undefined;
+  const message = `count ${count} is above ${maxCount}, the largest batch of one request: send several requests`;
+  return { kind: 'refused', code: 'INVALID_COUNT', message };
+}
+
+/** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
+export function settled(
+  deps: RulingDeps,
+  partition: number,
+  accepted: Accepted,
+  winner: Decided | typeof FORGOTTEN | undefined,
+  ownOffset?: number,
+): Decision {
+  if (winner === FORGOTTEN) return forgotten(accepted);
+  if (winner === undefined) {
+    throw new IdallocError(
+      'LEDGER_TRUNCATED',
+      `ledger partition ${partition} has no entry for a request that was just settled: restoring the index from the log`,
+    );
+  }
+  const { entry, appendedAtMs, offset } = winner;
+  if (entry.requestHash.equals(accepted.hash)) {
+    return { kind: 'batch', entry, appendedAtMs, replayed: offset !== ownOffset };
+  }
+  // An error that does not depend on the ledger must be the same whenever the record is read.
+  return (
+    tooMany(deps, accepted.request.count) ?? {
+      kind: 'refused',
+      code: 'CONFLICT',
+      message: conflict(entry, accepted),
+    }
+  );
+}
+
+/** Names what differs, but not the other request's values: it may be another requester's. */
+function conflict(entry: DecidingEntry, accepted: Accepted): string {
+  const { request } = accepted;
+  const differing = [
+    ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),
+    ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic (here ${request.replyTopic})`]),
+  ];
+  const kind = idKind(accepted.request);
+  return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;
+}
