@@ -34,6 +34,12 @@ describe('reading entries by their offsets', () => {
     expect(await found([3, 9, 10, 19])).toEqual([3, 9, 10, 19]);
   });
 
+  it('returns them with their headers', async () => {
+    stage.kafka.cluster.send(LEDGER, 0, [{ key: null, value: Buffer.from('v'), headers: { about: 'it' } }]);
+    const read = await stage.runtime.until(entries.read(0, [0]));
+    expect(read.get(0)?.headers).toEqual({ about: Buffer.from('it') });
+  });
+
   it('fetches many neighbours at once, and the following ones not at all', async () => {
     send(500);
     const part = (from: number) => Array.from({ length: 50 }, (_, i) => from + i);

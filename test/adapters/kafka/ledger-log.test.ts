@@ -65,6 +65,18 @@ describe('an append', () => {
     expect(appended - 2_000).toBeLessThanOrEqual(received);
   });
 
+  it('keeps the headers of its entries, and adds to the first one what is answered', async () => {
+    answered = { next: 7, small: 9 };
+    const stated = ENTRIES.map((one) => ({ ...one, headers: { 'idalloc-statement': Buffer.from('{"edition":1}') } }));
+    await outcome(log.append(1, [...stated, ...stated, ...ENTRIES]));
+    answered = undefined;
+    const said = entries(1).map(({ headers }) =>
+      Object.entries(headers ?? {}).map(([name, value]) => `${name} ${value}`),
+    );
+    const statement = 'idalloc-statement {"edition":1}';
+    expect(said).toEqual([[statement, 'idalloc-answered 7 {"small":9}'], [statement], []]);
+  });
+
   it('follows a leader that has moved, without waiting for the session to try again', async () => {
     open(3, { partitions: 1, replicas: 3 });
     await outcome(log.append(0, ENTRIES));

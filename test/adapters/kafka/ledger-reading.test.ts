@@ -182,14 +182,14 @@ describe('the reader of the ledger', () => {
     expect(sink.invalidate).not.toHaveBeenCalled();
   });
 
-  it('passes key, value, offset and time of an entry to the sink', async () => {
-    const key = Buffer.from('key');
-    stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value') }]);
+  it('passes key, value, headers, offset and time of an entry to the sink', async () => {
+    const [key, headers] = [Buffer.from('key'), { about: Buffer.from('it') }];
+    stage.kafka.cluster.send(LEDGER, 0, [{ key, value: Buffer.from('value'), headers: { about: 'it' } }]);
     const sentMs = Math.floor(stage.runtime.wallMs());
     start();
     await stage.until(() => offsets(0).length === 1);
     expect(sink.deliver.mock.calls).toEqual([
-      [0, [{ offset: 0, key, value: Buffer.from('value'), appendedAtMs: sentMs }], 0],
+      [0, [{ offset: 0, key, value: Buffer.from('value'), headers, appendedAtMs: sentMs }], 0],
     ]);
   });
 
