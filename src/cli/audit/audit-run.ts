@@ -11,6 +11,7 @@ import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
+import { ToldTwice } from './lost.ts';
 import { OverlapSearch } from './overlap.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
@@ -35,8 +36,9 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
     );
     const join = await checkAll(context, store, reader, findings);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
-    const text = () => auditText(reader.counts, join, findings, palette(context));
-    present(context, options.json, auditJson(reader.counts, join, findings), text);
+    const { counts, losses } = reader;
+    const text = () => auditText(counts, join, losses.all, findings, palette(context));
+    present(context, options.json, auditJson(counts, join, losses.all, findings), text);
   });
 }
 
@@ -72,6 +74,7 @@ export async function readAll(
     if (isLedger.has(record.topic)) reader.ledgerRecord(record);
     else reader.replyRecord(record);
   });
+  reader.end();
   return reader;
 }
 
@@ -85,12 +88,16 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs'>,
+  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'losses'>,
   findings: Findings,
 ): Promise<JoinCounts> {
-  const { counts, ledgerReachesMs } = reader;
-  const numbers = new NumberJoin({ ledgerReachesMs, find: findings.add });
+  const { counts, ledgerReachesMs, losses } = reader;
+  const numbers = new NumberJoin({ ledgerReachesMs, losses, find: findings.add });
   await each(context, 'checking numbers', store.numbers.size, store.numbers.grouped(), (one) => numbers.take(one));
+  await each(context, 'checking losses', losses.all.length, losses.all, ({ sequence, from, to }) => {
+    const twice = new ToldTwice(findings.add);
+    for (const one of store.numbers.between(sequence, from, to)) twice.take(one);
+  });
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
   const join = new ReplyJoin({ ledgerReachesMs, find: findings.add, addUnit });
   const total = counts.entries + counts.replies;

@@ -72,12 +72,25 @@ export class NumberStore {
     const select = this.#db.prepare('SELECT * FROM numbers ORDER BY place, topic, part, off');
     select.setReturnArrays(true);
     for (const row of select.iterate() as Iterable<unknown>) {
-      const [place, sequence, key, topic, partition, offset, first, count, step, timeMs, renewal] = row as Row;
-      const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
-      const source = place % 2 === 0 ? 'ledger' : 'reply';
-      const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
-      const what = { sequence, first, count, step, timeMs, isRenewal: renewal === 1 };
-      yield { group: Math.floor(place / 2), ...where, ...what };
+      yield { group: Math.floor((row as Row)[0] / 2), ...this.#found(row as Row) };
     }
+  }
+
+  /** All of a sequence that begin with a number in this range, ordered by that. */
+  *between(sequence: string, from: number, to: number): Generator<FoundNumbers> {
+    this.#db.exec('CREATE INDEX IF NOT EXISTS by_number ON numbers (sequence, first)');
+    const select = this.#db.prepare(
+      'SELECT * FROM numbers WHERE sequence = ? AND first BETWEEN ? AND ? ORDER BY first',
+    );
+    select.setReturnArrays(true);
+    for (const row of select.iterate(sequence, from, to) as Iterable<unknown>) yield this.#found(row as Row);
+  }
+
+  #found(row: Row): FoundNumbers {
+    const [place, sequence, key, topic, partition, offset, first, count, step, timeMs, renewal] = row;
+    const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
+    const source = place % 2 === 0 ? 'ledger' : 'reply';
+    const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
+    return { ...where, sequence, first, count, step, timeMs, isRenewal: renewal === 1 };
   }
 }

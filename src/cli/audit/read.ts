@@ -11,6 +11,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
 import { type BatchLocation, logOf } from './location.ts';
+import { Losses } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { NumberOrder } from './sequences.ts';
 import type { FoundBatch } from './store.ts';
@@ -58,6 +59,8 @@ export class AuditReader {
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
   readonly #numberOrder: NumberOrder;
+  /** Numbers that the ledgers have lost. */
+  readonly losses = new Losses();
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -72,7 +75,7 @@ export class AuditReader {
   /** `ledger`: where the partitions of the ledgers start. */
   constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
     this.#sink = sink;
-    this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers });
+    this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses });
     this.#clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
@@ -117,6 +120,11 @@ export class AuditReader {
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
+  }
+
+  /** Call it after the last record. */
+  end(): void {
+    this.#numberOrder.end();
   }
 
   replyRecord(record: TopicRecord): void {

@@ -2,6 +2,7 @@ import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';
 import type { Finding, FindingCode, JoinCounts } from './check.ts';
 import type { BatchLocation } from './location.ts';
+import type { LostNumbers } from './lost.ts';
 import type { ReadCounts } from './read.ts';
 
 /** The first findings, and how many there are of each kind. */
@@ -35,7 +36,12 @@ function locationText({ topic, partition, offset, requestId }: BatchLocation): s
 }
 
 /** The line that --json prints. */
-export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings): object {
+export function auditJson(
+  read: ReadCounts,
+  join: JoinCounts,
+  lost: readonly LostNumbers[],
+  findings: Findings,
+): object {
   return {
     entries: read.entries,
     markers: read.markers,
@@ -50,6 +56,7 @@ export function auditJson(read: ReadCounts, join: JoinCounts, findings: Findings
     replies_undecidable: join.undecidable,
     errors: Object.fromEntries(read.errors),
     unknown_layouts: read.unknownLayouts,
+    lost_numbers: lost.map(({ sequence, from, to }) => ({ sequence, from, to })),
     ...findingsJson(findings),
   };
 }
@@ -69,6 +76,7 @@ function locationJson({ source, topic, partition, offset, requestId }: BatchLoca
 export function auditText(
   read: ReadCounts,
   join: JoinCounts,
+  lost: readonly LostNumbers[],
   findings: Findings,
   paint: ReturnType<typeof palette>,
 ): string {
@@ -81,6 +89,9 @@ export function auditText(
     ...(read.ofSequences === 0
       ? []
       : [`numbers  ${counted(read.ofSequences, 'record')} of sequences, replies included`]),
+    ...lost.map(({ sequence, from, to }) =>
+      paint.yellow(`         numbers ${from} to ${to} of ${sequence} were lost with the ledger's tail`),
+    ),
     ...(join.undecidable === 0
       ? []
       : [paint.yellow(`         ${join.undecidable} can't be judged: the beginning of the ledger was deleted`)]),

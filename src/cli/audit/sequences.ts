@@ -1,24 +1,40 @@
-import { countsAt } from '../../codec/ledger-position.ts';
-import { RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
-import type { NumberRun } from '../../core/sequence.ts';
+import { changesSequence, countsAt } from '../../codec/ledger-position.ts';
+import { type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
+import { afterRecord, type NumberRun, type SequenceRow } from '../../core/sequence.ts';
 import type { Finding } from './check.ts';
 import type { BatchLocation } from './location.ts';
+import type { Losses } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 
 interface OrderOptions {
   readonly find: (finding: Finding) => void;
   /** Gets the numbers that count, and renewals. */
   readonly add: (numbers: FoundNumbers) => void;
+  readonly losses: Pick<Losses, 'add'>;
 }
 
+/** Numbers from `from` on, below `to`, that are not there. */
+interface Gap {
+  readonly sequence: string;
+  readonly from: number;
+  readonly to: number;
+  /** The record behind it. */
+  readonly location: BatchLocation;
+}
+
+/** Gaps of one sequence that a loss further on may explain. */
+const MAX_OPEN_GAPS = 100;
+
 /**
- * Checks that the numbers of each sequence which count follow each other in the ledger. Takes the records of a partition in log order.
- * Memory holds one number for each sequence.
+ * Accounts for every number of each sequence: those that count follow each other in the ledger, unless an operator left some out or a
+ * statement says that they were lost with the ledger's tail. Takes the records of a partition in log order. Memory holds what is known
+ * of each sequence, its open gaps, and each loss.
  */
 export class NumberOrder {
   readonly #options: OrderOptions;
-  /** The next number, by ledger, partition and sequence; absent before the first record that shows it. */
-  readonly #next = new Map<string, number>();
+  /** By ledger, partition and sequence; absent before the first record that shows it. */
+  readonly #rows = new Map<string, SequenceRow>();
+  readonly #gaps = new Map<string, Gap[]>();
 
   constructor(options: OrderOptions) {
     this.#options = options;
@@ -26,44 +42,78 @@ export class NumberOrder {
 
   /** `log`: the ledger and its partition. */
   take(log: string, sequence: string, entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
-    if (!countsAt(entry, location.offset)) return;
+    const { offset } = location;
+    if (!countsAt(entry, offset)) return;
+    if (entry.kind === 'numbers') {
+      const { first, count, step, at } = entry;
+      this.#options.add({ ...location, sequence, first, count, step, timeMs, isRenewal: at === RENEWAL });
+    }
+    if (!changesSequence(entry, offset)) return;
     const name = `${log} ${sequence}`;
-    if (entry.kind === 'statement') {
-      this.#restate(name, entry.next, location);
-      return;
-    }
-    const { first, count, step, at } = entry;
-    const isRenewal = at === RENEWAL;
-    this.#options.add({ ...location, sequence, first, count, step, timeMs, isRenewal });
-    if (isRenewal) return;
-    const expected = this.#next.get(name);
-    if (expected !== undefined && first !== expected) {
-      const message = `the sequence ${sequence} continues at ${first}, not at ${expected}`;
-      this.#options.find({ code: 'GAP', message, locations: [location] });
-    }
-    this.#next.set(name, first + count * step);
+    const row = this.#rows.get(name);
+    this.#rows.set(name, afterRecord(row, entry, { offset, appendedAtMs: timeMs }));
+    if (row === undefined) return;
+    if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, sequence, row, entry, location);
+    else this.#compare(name, sequence, row.known.next, entry, location);
   }
 
-  /** A statement may announce a gap, but never sets a sequence back. */
-  #restate(name: string, next: number, location: BatchLocation): void {
-    const known = this.#next.get(name);
-    if (known !== undefined && next < known) {
-      const message = `a statement sets a sequence from ${known} back to ${next}`;
-      this.#options.find({ code: 'GAP', message, locations: [location] });
+  /** Call it after the last record: what no loss has explained is missing. */
+  end(): void {
+    for (const gaps of this.#gaps.values()) for (const gap of gaps) this.#missing(gap);
+    this.#gaps.clear();
+  }
+
+  /** An operator may leave numbers out, but nobody gives them out again. */
+  #compare(name: string, sequence: string, known: number, entry: SequenceEntry, location: BatchLocation): void {
+    const first = entry.first ?? known;
+    const lowest = entry.kind === 'numbers' ? entry.first : entry.next;
+    if (first > known) this.#gap(name, { sequence, from: known, to: first, location });
+    if (lowest >= known) return;
+    const what = entry.kind === 'numbers' ? 'numbers give' : 'a statement sets';
+    const message = `${what} the sequence ${sequence} again from ${lowest}, though ${known} was next`;
+    this.#options.find({ code: 'GAP', message, locations: [location] });
+  }
+
+  #gap(name: string, gap: Gap): void {
+    const open = this.#gaps.get(name) ?? [];
+    this.#gaps.set(name, open);
+    if (open.length < MAX_OPEN_GAPS) open.push(gap);
+    else this.#missing(gap);
+  }
+
+  #missing({ sequence, from, to, location }: Gap): void {
+    const message = `the sequence ${sequence} continues at ${to}, not at ${from}`;
+    this.#options.find({ code: 'GAP', message, locations: [location] });
+  }
+
+  /** What is not there below the next number that a loss states was given out and is gone. */
+  #lost(
+    name: string,
+    sequence: string,
+    { known, gap }: SequenceRow,
+    { next, step }: LedgerStatement,
+    location: BatchLocation,
+  ): void {
+    const add = (from: number, below: number) =>
+      this.#options.losses.add({ sequence, from, to: Math.max(from, below - step), location });
+    if (next >= gap) {
+      for (const { from, to } of this.#gaps.get(name) ?? []) add(from, to);
+      this.#gaps.delete(name);
     }
-    this.#next.set(name, next);
+    if (next > known.next) add(known.next, next);
   }
 }
 
 interface JoinOptions {
   /** Replies of this time or later must have their decision in the ledger. */
   readonly ledgerReachesMs: number;
+  readonly losses: Pick<Losses, 'has'>;
   readonly find: (finding: Finding) => void;
 }
 
 /**
- * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers. Numbers come in
- * groups, as NumberStore.grouped returns them. Memory holds two of each correlation ID of a group.
+ * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers, or such as the
+ * ledger has lost. Numbers come in groups, as NumberStore.grouped returns them. Memory holds two of each correlation ID of a group.
  */
 export class NumberJoin {
   readonly #options: JoinOptions;
@@ -100,7 +150,7 @@ export class NumberJoin {
     const right = known.decision ?? known.reply;
     if (right === undefined) {
       const message = 'a reply has numbers without a decision';
-      this.#options.find({ code: 'UNDECIDED', message, locations: [reply] });
+      if (!this.#options.losses.has(reply)) this.#options.find({ code: 'UNDECIDED', message, locations: [reply] });
     } else if (!isSame(right, reply)) {
       const message = 'a reply has other numbers than were decided, or than another reply';
       this.#options.find({ code: 'DIVERGENT', message, locations: [right, reply] });

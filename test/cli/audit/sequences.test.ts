@@ -1,7 +1,8 @@
 import { tmpdir } from 'node:os';
-import { expect, test } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { Finding } from '../../../src/cli/audit/check.ts';
+import { ToldTwice } from '../../../src/cli/audit/lost.ts';
 import type { FoundNumbers } from '../../../src/cli/audit/number-store.ts';
 import { AuditReader } from '../../../src/cli/audit/read.ts';
 import { NumberJoin } from '../../../src/cli/audit/sequences.ts';
@@ -19,25 +20,38 @@ function reply(requestId: string, first: number, count = 1, timestampMs = PLACE.
   return { ...PLACE, topic: 'replies', offset: 0, key: correlationId, value, timestampMs };
 }
 
-/** Audits records of a ledger partition that starts at `from`, and replies; returns the codes of what was found. */
-function codes(
-  records: readonly { readonly key: Buffer; readonly value: Buffer }[],
-  replies: readonly TopicRecord[] = [],
-  from = 0,
-): readonly string[] {
+interface Entry {
+  readonly key: Buffer;
+  readonly value: Buffer;
+  readonly headers?: TopicRecord['headers'];
+}
+
+/** The codes of what an audit finds. */
+function codes(records: readonly Entry[], replies: readonly TopicRecord[] = [], from = 0): readonly string[] {
+  return audit(records, replies, from).found.map(({ code }) => code);
+}
+
+/** Audits records of a ledger partition that starts at `from`, and replies. */
+function audit(records: readonly Entry[], replies: readonly TopicRecord[] = [], from = 0) {
   const found: Finding[] = [];
   using store = new AuditStore(tmpdir());
   const find = (finding: Finding) => void found.push(finding);
   const sink = { add: () => undefined, addNumbers: (one: FoundNumbers) => store.numbers.add(one), find };
   const ledger = { topic: 'ledger', partition: 0, from, to: 100 };
   const reader = new AuditReader([ledger], sink, { clockMarginMs: 0 });
-  for (const [i, record] of records.entries()) {
-    reader.ledgerRecord({ ...PLACE, topic: 'ledger', offset: from + i, ...record });
+  for (const [i, { headers = PLACE.headers, ...record }] of records.entries()) {
+    reader.ledgerRecord({ ...PLACE, topic: 'ledger', offset: from + i, ...record, headers });
   }
+  reader.end();
   for (const [offset, one] of replies.entries()) reader.replyRecord({ ...one, offset });
-  const join = new NumberJoin({ ledgerReachesMs: reader.ledgerReachesMs, find });
+  const { ledgerReachesMs, losses } = reader;
+  const join = new NumberJoin({ ledgerReachesMs, losses, find });
   for (const one of store.numbers.grouped()) join.take(one);
-  return found.map(({ code }) => code);
+  for (const lost of losses.all) {
+    const twice = new ToldTwice(find);
+    for (const one of store.numbers.between(lost.sequence, lost.from, lost.to)) twice.take(one);
+  }
+  return { found, lost: losses.all.map(({ from, to }) => [from, to]) };
 }
 
 const CREATED = statement(0);
@@ -71,6 +85,52 @@ test('where the beginning of the ledger was deleted, what it may have had is not
   expect(codes([statement(40, { next: 70 }), later], [], 40)).toEqual([]);
   expect(codes([numbers('a', { at: RENEWAL, first: 3 }), later], [reply('a', 3)], 40)).toEqual([]);
   expect(codes([], [reply('a', 3)], 40)).toEqual([]);
+});
+
+describe('a loss', () => {
+  const lossAt = (at: number, next: number, step = 1) =>
+    statement(at, { next, first: next, isLoss: true, end: at, step });
+
+  it('says which numbers were lost with the tail, and is no finding, nor are replies that have them', () => {
+    const records = [CREATED, THREE, lossAt(2, 8), numbers('c', { at: 3, first: 8 })];
+    const replies = [reply('a', 1, 3), reply('b', 4, 2), reply('b', 4, 2), reply('d', 6), reply('c', 8)];
+    expect(audit(records, replies)).toEqual({ found: [], lost: [[4, 7]] });
+    const fives = [statement(0, { step: 5 }), numbers('a', { at: 1, step: 5 }), lossAt(2, 21, 5)];
+    expect(audit(fives)).toEqual({ found: [], lost: [[6, 16]] });
+  });
+
+  it('explains numbers that others skipped before it, if it reaches them', () => {
+    const skipping = [CREATED, numbers('b', { at: 1, first: 2 })];
+    expect(audit([...skipping, lossAt(2, 3)], [reply('x', 1)])).toEqual({ found: [], lost: [[1, 1]] });
+    expect(audit([...skipping, lossAt(2, 4)])).toEqual({
+      found: [],
+      lost: [
+        [1, 1],
+        [3, 3],
+      ],
+    });
+    expect(codes([...skipping, lossAt(2, 1)])).toEqual(['GAP']);
+    expect(codes([...skipping, statement(2, { next: 3, first: 3 })])).toEqual(['GAP']);
+  });
+
+  it('explains no reply with other numbers, nor one that differs from another', () => {
+    expect(codes([CREATED, THREE, lossAt(2, 6)], [reply('b', 5, 2)])).toEqual(['UNDECIDED']);
+    expect(codes([CREATED, THREE, lossAt(2, 6)], [reply('b', 4), reply('b', 5)])).toEqual(['DIVERGENT']);
+    const again = [CREATED, THREE, lossAt(2, 6), numbers('b', { at: 3, first: 6 })];
+    expect(codes(again, [reply('b', 4)])).toEqual(['DIVERGENT']);
+  });
+
+  it('does not hide that a number was told twice', () => {
+    const lost = [CREATED, THREE, lossAt(2, 9)];
+    expect(codes(lost, [reply('b', 4, 2), reply('c', 5, 2)])).toEqual(['GAP']);
+    expect(codes(lost, [reply('b', 4, 4), reply('c', 4), reply('d', 7)])).toEqual(['GAP', 'GAP']);
+    expect(codes([...lost, numbers('c', { at: 3, first: 8 })])).toEqual(['GAP']);
+  });
+});
+
+test('a statement whose writer knew more shows that numbers are missing', () => {
+  expect(codes([CREATED, THREE, statement(2, { next: 9, first: 6 })])).toEqual(['GAP']);
+  expect(codes([CREATED, THREE, statement(2, { next: 9, first: 4 })])).toEqual([]);
 });
 
 test('a correlation ID that the ledger forgot may have other numbers than in an older reply', () => {

@@ -1,0 +1,64 @@
+import type { Finding } from './check.ts';
+import type { BatchLocation } from './location.ts';
+import type { FoundNumbers } from './number-store.ts';
+import { sharesId } from './overlap.ts';
+
+/** Numbers of a sequence that were given out, and lost with a tail of the ledger, as a statement of the loss shows. */
+export interface LostNumbers {
+  readonly sequence: string;
+  readonly from: number;
+  /** The last one. */
+  readonly to: number;
+  /** Where that was stated. */
+  readonly location: BatchLocation;
+}
+
+/** Which numbers were lost. A reply may have them without a decision in the ledger. */
+export class Losses {
+  readonly all: LostNumbers[] = [];
+  readonly #bySequence = new Map<string, LostNumbers[]>();
+
+  add(lost: LostNumbers): void {
+    this.all.push(lost);
+    const known = this.#bySequence.get(lost.sequence);
+    if (known === undefined) this.#bySequence.set(lost.sequence, [lost]);
+    else known.push(lost);
+  }
+
+  has({ sequence, first, count, step }: FoundNumbers): boolean {
+    const last = first + (count - 1) * step;
+    return this.#bySequence.get(sequence)?.some(({ from, to }) => from <= first && last <= to) === true;
+  }
+}
+
+/**
+ * Finds lost numbers that two correlation IDs were told: the ledger does not show those. Takes what was found of a sequence in a
+ * range, ordered by first number.
+ */
+export class ToldTwice {
+  readonly #find: (finding: Finding) => void;
+  /** Those that may have numbers in common with what follows. */
+  #open: FoundNumbers[] = [];
+
+  constructor(find: (finding: Finding) => void) {
+    this.#find = find;
+  }
+
+  take(found: FoundNumbers): void {
+    this.#open = this.#open.filter(({ first, count, step }) => first + (count - 1) * step >= found.first);
+    const other = this.#open.find(
+      (one) => !one.requestId.equals(found.requestId) && sharesId(runOf(one), runOf(found)),
+    );
+    if (other !== undefined) {
+      const message = `two correlation IDs were told the same numbers of the sequence ${found.sequence}, which the ledger has lost`;
+      this.#find({ code: 'GAP', message, locations: [other, found] });
+    }
+    if (!this.#open.some((one) => one.requestId.equals(found.requestId) && one.first === found.first)) {
+      this.#open.push(found);
+    }
+  }
+}
+
+function runOf({ first, count, step }: FoundNumbers): { first: bigint; last: bigint; step: bigint } {
+  return { first: BigInt(first), last: BigInt(first + (count - 1) * step), step: BigInt(step) };
+}
