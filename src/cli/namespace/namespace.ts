@@ -19,6 +19,9 @@ IDs of this datacenter in another layout: IDs of two layouts can be equal.
 Every ceiling is raised a reservation above the highest ID in the ledgers, all ceilings, all witnesses and the current time.
 If that time does not fit what was found, you have to confirm it. If the command is interrupted, run it again.
 
+Numbers of sequences go on where the ledger is. What etcd still holds of them is completed, or dropped where the ledger contradicts it:
+workers do that when they next look, by the new UUID of the namespace.
+
 Examples:
   idalloc namespace rebuild
   idalloc namespace rebuild --yes --json
