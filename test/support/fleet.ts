@@ -10,6 +10,12 @@ export const PARTITIONS = 6;
 export const WORKERS = 3;
 const ANSWERED = 300;
 
+interface FleetOptions {
+  readonly program?: readonly string[];
+  readonly misroutes?: boolean;
+  readonly prepare?: (realm: Realm) => Promise<void>;
+}
+
 /** Three workers that share the partitions under load, each with an index directory that outlives its process. */
 export class Fleet implements AsyncDisposable {
   readonly realm: Realm;
@@ -24,12 +30,16 @@ export class Fleet implements AsyncDisposable {
     this.load = new Load(realm, { partitions: PARTITIONS, misroutes });
   }
 
-  /** `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded. */
+  /**
+   * `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded. `prepare` is run before
+   * the first worker starts.
+   */
   static async open(
     env: Readonly<Record<string, string>> = SHORT_SESSION,
-    { program, misroutes = false }: { readonly program?: readonly string[]; readonly misroutes?: boolean } = {},
+    { program, misroutes = false, prepare }: FleetOptions = {},
   ): Promise<Fleet> {
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env });
+    await prepare?.(realm);
     const fleet = new Fleet(realm, await realm.follow(), misroutes);
     for (let i = 0; i < WORKERS; i += 1) {
       fleet.#dirs.push(mkdtempSync(join(tmpdir(), 'idalloc-fleet-')));
