@@ -136,12 +136,14 @@ export class NumberDecisions {
     const { partition } = part;
     const read = await this.#options.heads.read(partition, part.sequences());
     const before = place.known;
+    const epoch = ledger.epoch(partition);
     const isSame = before?.head.revision === read.revision;
     place.known = {
       head: isSame && before.head.names.size < MAX_NAMES ? joined(before.head, read) : read,
-      epoch: ledger.epoch(partition),
+      epoch,
       isOwn: read.revision === place.ownRevision,
-      shown: isSame ? before.shown : new Map(),
+      // A copy that was restored since may show less: the ledger may have lost what it showed before.
+      shown: isSame && before.epoch === epoch ? before.shown : new Map(),
     };
     part.hasReadHead();
   }
