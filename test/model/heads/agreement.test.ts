@@ -84,18 +84,18 @@ function recordOf(entry: Entry, offset: number): LedgerRecord {
 }
 
 /** What the model knows: the rows, and up to which request unknown ones are FORGOTTEN. */
-function modelled({ rows }: Copy): unknown {
+function modelled({ rows, horizon }: Copy): unknown {
   return {
     rows: rows.map(({ next, gap, edition, step, isClosed }) => [next, gap, edition, step, isClosed]),
-    horizon: Math.max(...rows.map(({ horizon }) => horizon)),
+    horizon,
   };
 }
 
-/** The same of the index of the code. The model takes what was not stated for the oldest definition. */
+/** The same of the index of the code. */
 function known(index: MemoryIndex): unknown {
   const rows = NAMES.map((name) => {
     const row = index.sequence(0, name);
-    const { edition, step, closed } = statedOf(row) ?? { edition: 0, step: 1, closed: false };
+    const { edition, step, closed } = statedOf(row) ?? { edition: NONE, step: 1, closed: false };
     return [row?.known.next ?? 0, row?.gap ?? 0, edition, step, closed];
   });
   return { rows, horizon: index.horizon(0) };

@@ -44,11 +44,12 @@ export function codingFor(world: World): Coding<State> {
 
   function encode(state: State): string {
     const rank = ranksOf(world, state);
-    const pushHead = (to: number[], { revision, pending, stated }: Head) => {
-      to.push(rank(revision), entries.numberOf(pending), statements.numberOf(stated));
+    const pushHead = (to: number[], { revision, pending, stated, through }: Head) => {
+      to.push(rank(revision), entries.numberOf(pending), statements.numberOf(stated), through + 1);
     };
     const pushSwap = (to: number[], { expected, head, order }: Swap) => {
-      to.push(rank(expected), entries.numberOf(head.pending), statements.numberOf(head.stated), order + 1);
+      pushHead(to, { ...head, revision: expected });
+      to.push(order + 1);
     };
     const workerText = ({ copy, head, swap, append, isUnsure }: Worker) => {
       const own = [copies.numberOf(copy), entries.numberOf(append), Number(isUnsure), swap === undefined ? 0 : 1];
@@ -78,12 +79,12 @@ export function codingFor(world: World): Coding<State> {
     const next = () => (text.charCodeAt(place++) << HALF) | text.charCodeAt(place++);
     const times = <T>(count: number, read: () => T) => Array.from({ length: count }, read);
     const head = (): Head => {
-      return { revision: next(), pending: entries.thing(next()), stated: statements.thing(next()) };
+      const [revision, pending] = [next(), entries.thing(next())];
+      return { revision, pending, stated: statements.thing(next()), through: next() - 1 };
     };
     const swap = (): Swap => {
-      const expected = next();
-      const [pending, stated] = [entries.thing(next()), statements.thing(next())];
-      return { expected, head: { revision: expected + 1, pending, stated }, order: next() - 1 };
+      const before = head();
+      return { expected: before.revision, head: { ...before, revision: before.revision + 1 }, order: next() - 1 };
     };
     const worker = (): Worker => {
       const [copy, append] = [copies.thing(next()), entries.thing(next())];

@@ -13,7 +13,6 @@ import {
   type Row,
   type Stated,
   type Swap,
-  UNSTATED,
 } from './state.ts';
 
 /** What a worker does next with its copy of the log and the head that it knows, in one synchronous step. */
@@ -40,14 +39,14 @@ export function dueNow(view: View): Due {
   const { rule, world } = view;
   const pending: Entry[] = [];
   for (let s = 0; s < world.sequences; s++) {
-    if (hasLost(view, s)) return { kind: 'loss', entries: [placed(view, lossOf(view, s))] };
+    if (hasLost(view, s)) return { kind: 'loss', entries: placedAll(view, [lossOf(view, s)]) };
     pending.push(...lacking(view, s).filter(() => isNext(view, s)));
   }
   if (pending.length > 0) return { kind: 'pending', entries: numbered(view, pending) };
   if (rule.swaps === 'never') return { kind: 'draft' };
   for (let s = 0; s < world.sequences; s++) {
     const missing = unshown(view, s);
-    if (missing) return { kind: 'again', entries: [placed(view, statementOf(view, s, missing))] };
+    if (missing) return { kind: 'again', entries: placedAll(view, [statementOf(view, s, missing)]) };
   }
   const behind = rule.repairs && view.head.stated.some((_, s) => isBehind(view, s) && !isStopped(view, s));
   return behind ? { kind: 'repair', swap: repairOf(view, false) } : { kind: 'draft' };
@@ -74,9 +73,8 @@ function hasLost(view: View, s: number): boolean {
 }
 
 /** Up to where a loss forgets what it does not know. */
-export function horizonOf(view: View, s: number): number {
-  const { rule, arrived } = view;
-  const { through } = statedOf(view, s);
+export function horizonOf({ rule, arrived, head }: View): number {
+  const { through } = head;
   const end = arrived - 1 - rule.endLag;
   return { end, head: through, nothing: NONE, 'end and head': Math.max(end, through) }[rule.horizonFrom];
 }
@@ -95,7 +93,7 @@ function lossOf(view: View, s: number): Entry {
     first: from,
     next: from,
     ...definition,
-    through: horizonOf(view, s),
+    through: horizonOf(view),
   };
 }
 
@@ -145,8 +143,7 @@ function unshown(view: View, s: number): Definition | undefined {
 /** States a sequence once more as it is known, before retention takes what shows it. */
 export function statementOf(view: View, s: number, definition: Definition): Entry {
   const { next } = rowOf(view, s);
-  const through = Math.max(rowOf(view, s).through, statedOf(view, s).through);
-  return { ...BLANK, kind: KIND.again, sequence: s, first: next, next, ...definition, through };
+  return { ...BLANK, kind: KIND.again, sequence: s, first: next, next, ...definition, through: view.copy.through };
 }
 
 /** Whether log or head show what the sequence is. */
@@ -170,9 +167,8 @@ export function repairOf(view: View, isOrdered: boolean): Swap {
   const stated = head.stated.map((known, s): Stated => {
     const row = rowOf(view, s);
     if (row.next === 0 || !isDefined(view, s) || (!isOrdered && isStopped(view, s))) return known;
-    const through = Math.max(row.through, known.through);
-    if (isStopped(view, s)) return { next: row.next, through, ...definitionOf(row) };
-    return { next: Math.max(row.next, known.next), through, ...definitionNow(view, s) };
+    if (isStopped(view, s)) return { next: row.next, ...definitionOf(row) };
+    return { next: Math.max(row.next, known.next), ...definitionNow(view, s) };
   });
   const kept = head.pending.filter(({ sequence }) => isStopped(view, sequence) !== isOrdered);
   return swapOf(view, stated, kept, NONE);
@@ -189,8 +185,10 @@ export function definitionNow(view: View, s: number): Definition {
   return newest.edition === 0 ? { ...newest, edition: 1 } : newest;
 }
 
-function swapOf({ head }: View, stated: readonly Stated[], pending: readonly Entry[], order: number): Swap {
-  return { expected: head.revision, head: { revision: head.revision + 1, pending, stated }, order };
+function swapOf(view: View, stated: readonly Stated[], pending: readonly Entry[], order: number): Swap {
+  const { head, copy } = view;
+  const through = Math.max(head.through, copy.through, ...pending.map(({ sent }) => sent));
+  return { expected: head.revision, head: { revision: head.revision + 1, pending, stated, through }, order };
 }
 
 /** A swap that changes nothing but the revision: a swap of before that is still under way then fails. */
@@ -208,8 +206,7 @@ export function isKeyForgotten(view: View, key: number): boolean {
 
 export function isForgotten(view: View, request: number): boolean {
   const { key, since } = at(view.world.requests, request);
-  const { horizon } = rowOf(view, at(view.world.keys, key).sequence);
-  return at(view.copy.numbers, key) === 0 && since <= horizon && view.rule.horizonFrom !== 'nothing';
+  return at(view.copy.numbers, key) === 0 && since <= view.copy.horizon && view.rule.horizonFrom !== 'nothing';
 }
 
 /** The requests that may be drafted: for each key the first one that is not FORGOTTEN. */
@@ -240,23 +237,15 @@ export function draftOf(view: View, requests: readonly number[]): readonly Entry
     return { ...known, next };
   });
   const drafts = requests.map((request): Entry => {
-    const { key } = at(world.requests, request);
+    const { key, since: sent } = at(world.requests, request);
     const { sequence, count } = at(world.keys, key);
     const { next: first } = at(stated, sequence);
     const definition = definitionNow(view, sequence);
     const next = first + count * (rule.countsBySteps ? definition.step : 1);
     stated[sequence] = { ...at(stated, sequence), next };
-    const through = throughOf(view, sequence, requests);
-    return { ...BLANK, kind: KIND.numbers, sequence, key, first, next, ...definition, through };
+    return { ...BLANK, kind: KIND.numbers, sequence, key, first, next, ...definition, sent };
   });
   return drafts;
-}
-
-/** The highest first sending of all that is decided of a sequence, with these requests. */
-function throughOf(view: View, s: number, requests: readonly number[]): number {
-  const mine = requests.filter((request) => at(view.world.keys, at(view.world.requests, request).key).sequence === s);
-  const sent = mine.map((request) => at(view.world.requests, request).since);
-  return Math.max(rowOf(view, s).through, statedOf(view, s).through, ...sent);
 }
 
 /** The statement that carries out an order behind pending numbers, or undefined where it has nothing to do. */
@@ -268,7 +257,7 @@ export function orderOf(view: View, order: Order, s: number, before: readonly En
   const now = definitionNow(view, s);
   if (now.isClosed && !isMissing) return undefined;
   const said = { ...BLANK, kind: KIND.order, sequence: s, first: next, next, ...now };
-  const change = { ...said, edition: isMissing ? 1 : now.edition + 1, through: throughOf(view, s, []) };
+  const change = { ...said, edition: isMissing ? 1 : now.edition + 1 };
   if (order === 'create') return { ...change, next: Math.max(1, next), step: 1, isClosed: false };
   if (order === 'restart') return { ...change, next: next + 2 };
   return order === 'close' ? { ...change, isClosed: true } : { ...change, step: 2 };
@@ -278,19 +267,21 @@ export function orderOf(view: View, order: Order, s: number, before: readonly En
 export function swapIn(view: View, draft: readonly Entry[], order: number): Swap {
   const stated = [...view.head.stated];
   for (const entry of draft) {
-    const { next, through } = entry;
-    stated[entry.sequence] = { ...UNSTATED, next, through, ...definitionOf(entry) };
+    stated[entry.sequence] = { next: entry.next, ...definitionOf(entry) };
   }
   return swapOf(view, stated, view.rule.keepsPending ? [...stoppedOf(view), ...draft] : [], order);
 }
 
-/** A draft as it is appended at the end of the copy. */
-export function placedAll({ copy }: View, entries: readonly Entry[]): readonly Entry[] {
-  return entries.map((entry, i) => ({ ...entry, at: copy.end + i }));
+/** Records as they are appended at the end of the copy. */
+export function placedAll(view: View, entries: readonly Entry[]): readonly Entry[] {
+  return entries.map((entry, i) => ({ ...entry, at: view.copy.end + i, through: throughOf(view, entry) }));
 }
 
-function placed(view: View, entry: Entry): Entry {
-  return { ...entry, at: view.copy.end };
+function throughOf({ copy, head }: View, { kind, first, through }: Entry): number {
+  if (kind === KIND.numbers) return copy.through;
+  // The order that creates a sequence hides nothing.
+  if (kind === KIND.order) return first === 0 ? NONE : head.through;
+  return through;
 }
 
 /** What is pending, with its own numbers, whoever appends it. */

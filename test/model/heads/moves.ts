@@ -19,7 +19,8 @@ export function initialState(world: World): State {
   const due = Array<Stated>(world.sequences).fill(created > 0 ? opened : UNSTATED);
   const numbers = Array<number>(world.keys.length).fill(0);
   const stated = Array<Stated>(world.sequences).fill(created > 0 && !world.isUpgraded ? opened : UNSTATED);
-  const head: Head = { revision: created > 0 && !world.isUpgraded ? 1 : 0, pending: [], stated };
+  const revision = created > 0 && !world.isUpgraded ? 1 : 0;
+  const head: Head = { revision, pending: [], stated, through: NONE };
   const copy = restored(RULE, world, { low: 0, log });
   const worker: Worker = { copy, head, swap: undefined, append: [], isUnsure: false };
   return {
@@ -43,8 +44,8 @@ export function initialState(world: World): State {
 /** What a worker of the version before still sends for the first key. */
 function unswapped(world: World, place: number): readonly Entry[] {
   const { sequence, count } = at(world.keys, 0);
-  const through = sinceOf(world, 0);
-  return [{ ...BLANK, kind: KIND.numbers, sequence, key: 0, first: 1, next: 1 + count, through, at: place }];
+  const sent = sinceOf(world, 0);
+  return [{ ...BLANK, kind: KIND.numbers, sequence, key: 0, first: 1, next: 1 + count, sent, at: place }];
 }
 
 /** All steps from a state. */
@@ -119,7 +120,8 @@ function loseHead(rule: Rule, world: World, state: State, { step }: Observer): v
   if (world.isApart && !logRemembers(rule, world, state)) return;
   const wipes = state.wipes - 1;
   const quiet = world.isQuiet ? restarted(rule, world, state) : state;
-  const empty: Head = { revision: 0, pending: [], stated: Array<Stated>(world.sequences).fill(UNSTATED) };
+  const stated = Array<Stated>(world.sequences).fill(UNSTATED);
+  const empty: Head = { revision: 0, pending: [], stated, through: NONE };
   for (const [old, name] of [
     [saved, 'put back'],
     [empty, 'wiped'],
@@ -167,9 +169,9 @@ export function describe({ low, log, head, workers, strays, lates }: State): str
     return `r${revision} ${stated.map(({ next }) => next).join('/')} [${list(pending)}]`;
   };
   const known = workers.map(({ copy, head: seen, swap, append }) => {
-    const rows = copy.rows.map(({ next, gap, horizon }) => `${next}${gap > 0 ? `!${gap}` : ''}~${horizon}`);
+    const rows = copy.rows.map(({ next, gap }) => `${next}${gap > 0 ? `!${gap}` : ''}`);
     const under = swap === undefined ? list(append) : `swap ${headText(swap.head)}`;
-    return `<${copy.end}: ${rows.join(' ')}, ${headText(seen)}${under === '' ? '' : `, ${under}`}>`;
+    return `<${copy.end}: ${rows.join(' ')}~${copy.horizon}, ${headText(seen)}${under === '' ? '' : `, ${under}`}>`;
   });
   const late = strays.map((append) => ` late ${list(append)}`).join('');
   const swaps = lates.map((swap) => ` late swap ${headText(swap.head)}`).join('');

@@ -45,20 +45,17 @@ export function swapIn(view: View, draft: readonly Entry[], order: number): Swap
   const swap = model.swapIn(view, draft, order);
   if (!isRight(view.rule)) return swap;
   const known = new Known();
-  const change = product.draftChange(
-    toView(view, NAMESPACE, known),
-    draft.map((entry) => known.toPending(entry)),
-    -1,
-  );
-  const stated = draft.map(({ sequence, through }) => [sequence, through] as const);
-  return same('a draft', { ...toSwap(view, change, known, new Map(stated)), order }, swap);
+  const records = draft.map((entry) => known.toPending(entry));
+  const sent = Math.max(...draft.map((entry) => entry.sent));
+  const change = product.draftChange(toView(view, NAMESPACE, known), records, sent);
+  return same('a draft', { ...toSwap(view, change, known), order }, swap);
 }
 
 export function fenceOf(view: View): Swap {
   const swap = model.fenceOf(view);
   if (!isRight(view.rule)) return swap;
   const known = new Known();
-  return same('a fence', toSwap(view, product.fenceOf(toView(view, NAMESPACE, known)), known, new Map()), swap);
+  return same('a fence', toSwap(view, product.fenceOf(toView(view, NAMESPACE, known)), known), swap);
 }
 
 /** Whether the rule has no mistake: how late a leader tells the end of the requests is none. */
@@ -117,7 +114,7 @@ function dueBy(view: View, namespace: string): Due {
     case 'loss': {
       const s = placeOf(due.sequence);
       const [first, next] = [due.next, due.next];
-      const through = model.horizonOf(view, s);
+      const through = model.horizonOf(view);
       const entry = { ...BLANK, kind: KIND.loss, sequence: s, first, next, ...toDefinition(due.definition), through };
       return { kind: 'loss', entries: model.placedAll(view, [entry]) };
     }
@@ -133,15 +130,8 @@ function dueBy(view: View, namespace: string): Due {
       const entry = model.statementOf(view, placeOf(due.sequence), toDefinition(due.definition));
       return { kind: 'again', entries: model.placedAll(view, [{ ...entry, next: due.next }]) };
     }
-    case 'repair': {
-      const shown = view.copy.rows.map(
-        ({ through }, s) => [s, Math.max(through, at(view.head.stated, s).through)] as const,
-      );
-      const settled = shown.filter(
-        ([s]) => at(view.copy.rows, s).next > 0 && (namespace === REBUILT || !model.isStopped(view, s)),
-      );
-      return { kind: 'repair', swap: toSwap(view, due.change, known, new Map(settled)) };
-    }
+    case 'repair':
+      return { kind: 'repair', swap: toSwap(view, due.change, known) };
     case 'draft':
       return due;
   }
@@ -155,7 +145,7 @@ function toView(view: View, namespace = NAMESPACE, known = new Known()): product
     row: (name) => toRow(at(view.copy.rows, placeOf(name))),
     head: toHead(view, known),
     namespace,
-    through: -1,
+    through: view.copy.through,
     firstOf: (pending) => at(view.copy.numbers, keyOf(pending)) || undefined,
     isForgotten: (pending) => model.isKeyForgotten(view, keyOf(pending)),
   };
@@ -167,7 +157,7 @@ function toHead({ head, world }: View, known: Known): Head {
   return {
     revision: BigInt(head.revision),
     namespace: NAMESPACE,
-    through: -1,
+    through: head.through,
     pending: head.pending.map((entry) => known.toPending(entry)),
     sequences: new Map(stated),
     names: new Set(names),
@@ -185,12 +175,12 @@ function toStatement({ next, step, isClosed, edition }: Definition & { readonly 
 
 const toDefinition = ({ edition, step, closed }: Defined): Definition => ({ edition, step, isClosed: closed });
 
-function toSwap({ head }: View, change: HeadChange, known: Known, through: ReadonlyMap<number, number>): Swap {
+function toSwap({ head }: View, change: HeadChange, known: Known): Swap {
   const stated = head.stated.map((before, s): Stated => {
     const now = change.sequences.get(nameOf(s));
-    const own = through.get(s) ?? before.through;
-    return now === undefined ? { ...before, through: own } : { next: now.next, ...toDefinition(now), through: own };
+    return now === undefined ? before : { next: now.next, ...toDefinition(now) };
   });
   const pending = change.pending.map((record) => known.entryOf(record));
-  return { expected: head.revision, head: { revision: head.revision + 1, pending, stated }, order: NONE };
+  const { through } = change;
+  return { expected: head.revision, head: { revision: head.revision + 1, pending, stated, through }, order: NONE };
 }

@@ -1,6 +1,6 @@
 import { at, replaced } from '../search.ts';
-import { type Rule, sinceOf, type World } from './rule.ts';
-import { type Copy, definitionOf, type Entry, KIND, NO_ROW, type Row, type State } from './state.ts';
+import type { Rule, World } from './rule.ts';
+import { type Copy, definitionOf, type Entry, KIND, NO_ROW, NONE, type Row, type State } from './state.ts';
 
 /** A worker's copy of the log, and how what it reads changes it. */
 
@@ -11,14 +11,11 @@ export type Log = Pick<State, 'low' | 'log'>;
  * explores: here it is taken as known.
  */
 export function restored(rule: Rule, world: World, { low, log }: Log): Copy {
-  let rows: readonly Row[] = Array<Row>(world.sequences).fill(NO_ROW);
-  for (const [offset, { kind, at: place, sequence, key }] of log.slice(0, low).entries()) {
-    if (kind !== KIND.numbers || place !== offset) continue;
-    const horizon = Math.max(at(rows, sequence).horizon, sinceOf(world, key));
-    rows = replaced(rows, sequence, { ...at(rows, sequence), horizon });
-  }
-  const empty = { end: low, numbers: Array<number>(world.keys.length).fill(0), rows };
-  return readOn(rule, empty, log);
+  const trimmed = log.slice(0, low).filter(({ kind, at: place }, offset) => kind === KIND.numbers && place === offset);
+  const numbers = Array<number>(world.keys.length).fill(0);
+  const rows = Array<Row>(world.sequences).fill(NO_ROW);
+  const horizon = Math.max(NONE, ...trimmed.map(({ sent }) => sent));
+  return readOn(rule, { end: low, numbers, rows, horizon, through: NONE }, log);
 }
 
 /** The copy after reading to the end of the log. */
@@ -41,33 +38,35 @@ export function countsFor({ counting }: Rule, { numbers, rows }: Copy, entry: En
   return entry.at === offset;
 }
 
-function read(rule: Rule, { end, numbers, rows }: Copy, entry: Entry): Copy {
+function read(rule: Rule, { end, numbers, rows, horizon, through }: Copy, entry: Entry): Copy {
   const { kind, sequence, key, first } = entry;
   const isNew = kind === KIND.numbers && at(numbers, key) === 0;
   return {
     end,
     numbers: isNew ? replaced(numbers, key, first) : numbers,
     rows: replaced(rows, sequence, rowAfter(rule, at(rows, sequence), entry)),
+    horizon: hidesDecisions(rule, at(rows, sequence), kind) ? Math.max(horizon, entry.through) : horizon,
+    through: Math.max(through, entry.through, entry.sent),
   };
 }
 
 /** The row behind a record that counts. */
 function rowAfter(rule: Rule, row: Row, entry: Entry): Row {
-  const { kind, first, next, through, edition } = entry;
+  const { kind, first, next, edition } = entry;
   const definition = kind !== KIND.numbers && edition >= row.edition ? entry : row;
   const isLoss = kind === KIND.loss;
-  const begins = row.next === 0 && beginsWithHorizon(rule, kind);
   return {
     next: rule.onlyGrows ? Math.max(row.next, next) : next,
-    through: Math.max(row.through, through),
     ...definitionOf(definition),
     gap: isLoss ? leftOf(rule, row, next) : gapBefore(rule, row, first),
-    horizon: (isLoss && rule.horizonFrom !== 'nothing') || begins ? Math.max(row.horizon, through) : row.horizon,
   };
 }
 
-function beginsWithHorizon({ beginsWithHorizon: which }: Rule, kind: Entry['kind']): boolean {
-  return which === 'always' || (which === 'not in orders' && kind !== KIND.order);
+/** Whether decisions may be gone that were made up to the `through` of a record, or earlier. */
+function hidesDecisions({ horizonFrom, beginsWithHorizon }: Rule, row: Row, kind: Entry['kind']): boolean {
+  if (kind === KIND.loss && horizonFrom !== 'nothing') return true;
+  const begins = beginsWithHorizon === 'always' || (beginsWithHorizon === 'not in orders' && kind !== KIND.order);
+  return row.next === 0 && begins;
 }
 
 /** A record behind a number that is not there. Where a row begins, nothing is known of those before. */

@@ -27,8 +27,10 @@ export interface Entry extends Definition {
   readonly first: number;
   /** The next number behind it. */
   readonly next: number;
-  /** The highest first sending of all that was decided when it was drafted; of a loss: its horizon. */
+  /** The highest first sending of all that its writer knew to be decided; of a loss: its horizon. */
   readonly through: number;
+  /** The first sending of its own key; NONE without one. */
+  readonly sent: number;
   /** The offset for which it was written. */
   readonly at: number;
 }
@@ -38,9 +40,6 @@ export interface Row extends Definition {
   readonly next: number;
   /** Above a number that was skipped, until a loss covers it. */
   readonly gap: number;
-  /** Unknown keys that were first sent up to here are FORGOTTEN. */
-  readonly horizon: number;
-  readonly through: number;
 }
 
 export interface Copy {
@@ -48,12 +47,15 @@ export interface Copy {
   /** By key: the first of its numbers. */
   readonly numbers: readonly number[];
   readonly rows: readonly Row[];
+  /** Unknown keys that were first sent up to here are FORGOTTEN. */
+  readonly horizon: number;
+  /** The highest first sending of all that it shows. */
+  readonly through: number;
 }
 
 /** What etcd knows of a sequence: the next number behind its last draft, whoever has appended that. */
 export interface Stated extends Definition {
   readonly next: number;
-  readonly through: number;
 }
 
 /** What etcd holds of a ledger partition. `revision` is that of `pending`; 0: nothing is there. */
@@ -61,6 +63,8 @@ export interface Head {
   readonly revision: number;
   readonly pending: readonly Entry[];
   readonly stated: readonly Stated[];
+  /** The highest first sending of all that was ever drafted. */
+  readonly through: number;
 }
 
 /** A swap under way: the head that it writes, if the revision is still the expected one. */
@@ -119,12 +123,13 @@ export const BLANK: Entry = {
   step: 1,
   isClosed: false,
   through: NONE,
+  sent: NONE,
   at: NONE,
 };
 
-export const UNSTATED: Stated = { next: 0, through: NONE, edition: 0, step: 1, isClosed: false };
+export const UNSTATED: Stated = { next: 0, edition: 0, step: 1, isClosed: false };
 /** Nothing was read yet. Numbers alone leave the edition so: they don't show the definition. */
-export const NO_ROW: Row = { ...UNSTATED, edition: NONE, gap: 0, horizon: NONE };
+export const NO_ROW: Row = { ...UNSTATED, edition: NONE, gap: 0 };
 
 export function definitionOf({ edition, step, isClosed }: Definition): Definition {
   return { edition, step, isClosed };

@@ -119,12 +119,12 @@ function holds({ pending, stated }: Head, s: number, key: number, first: number)
 
 /** Whether the log excludes that anything is decided once more, whatever etcd has lost. */
 export function logRemembers(rule: Rule, world: World, state: State): boolean {
-  const { numbers, rows } = restored(rule, world, state);
+  const { numbers, rows, horizon } = restored(rule, world, state);
   const isKnown = state.truth.due.every(({ edition }, s) => at(rows, s).edition >= edition);
   return (
     isKnown &&
     state.truth.numbers.every((first, key) => {
-      const { gap, next, horizon } = at(rows, at(world.keys, key).sequence);
+      const { gap, next } = at(rows, at(world.keys, key).sequence);
       const isForgotten = gap === 0 && next > first && sinceOf(world, key) <= horizon;
       return first === 0 || at(numbers, key) === first || isForgotten;
     })
