@@ -26,6 +26,7 @@ export const ERRORS = {
   // identity
   NAMESPACE_MISMATCH: { retryable: false, deadLetter: false },
   NAMESPACE_DAMAGED: { retryable: false, deadLetter: false },
+  CLUSTER_CHANGED: { retryable: true, deadLetter: false },
   RESTORED: { retryable: true, deadLetter: false },
   REBUILD_REFUSED: { retryable: false, deadLetter: false },
   POOL_EXHAUSTED: { retryable: true, deadLetter: false },
@@ -51,6 +52,7 @@ export const ERRORS = {
   APPEND_UNANSWERED: { retryable: true, deadLetter: false },
   LEDGER_UNANSWERED: { retryable: true, deadLetter: false },
   LEDGER_TRUNCATED: { retryable: true, deadLetter: false },
+  LEDGER_COPIED: { retryable: false, deadLetter: false },
   LEDGER_UNREADABLE: { retryable: false, deadLetter: false },
   REQUESTS_RECREATED: { retryable: false, deadLetter: false },
   LEDGER_WEAK: { retryable: false, deadLetter: false },

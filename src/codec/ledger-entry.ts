@@ -132,6 +132,9 @@ export function encodeLedgerEntry(entry: LedgerEntry): Buffer {
   }
 }
 
+/** A marker whose writer had read nothing, so that it says nothing about the log. */
+export const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
+
 const writer = new MessageWriter();
 
 /** Every new request gets one, so it is written field by field: avsc takes an object of the schema's shape, and five times as long. */

@@ -6,8 +6,10 @@ import { MAX_STATEMENTS } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';
+import type { EndHeads } from './end-heads.ts';
+import { type EndEvents, LedgerEnds } from './ends.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { Appended, LedgerEntries, LedgerIndex, LedgerLog, NewEntry, TimeStep } from './ports.ts';
+import type { Appended, KeptEntries, LedgerIndex, LedgerLog, NewEntry, TimeStep } from './ports.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Appendable {
@@ -23,7 +25,7 @@ export interface DraftedEntry extends NewEntry {
 /** What a ledger is built on. */
 export interface LedgerOptions {
   readonly log: LedgerLog;
-  readonly entries: LedgerEntries;
+  readonly entries: KeptEntries;
   readonly index: LedgerIndex;
   readonly partitions: readonly LedgerPartition[];
   /** What a sequence is, is written again when that was written this long ago: well before the ledger forgets it. */
@@ -32,6 +34,9 @@ export interface LedgerOptions {
   /** The time, while this worker's clock is trusted. */
   readonly trustedNow: () => WallMs | undefined;
   readonly timeStep: TimeStep;
+  /** How far each partition had gone, and what becomes of that. */
+  readonly heads: EndHeads;
+  readonly endEvents: EndEvents;
 }
 
 /** Settled entries: their offsets, and which of them decide. */
@@ -51,7 +56,7 @@ export interface Settled extends Appended {
  */
 export class Ledger {
   readonly #log: LedgerLog;
-  readonly #entries: LedgerEntries;
+  readonly #entries: KeptEntries;
   readonly #index: LedgerIndex;
   readonly #partitions: readonly LedgerPartition[];
   readonly #restateAfterMs: number;
@@ -62,7 +67,12 @@ export class Ledger {
   /** Partitions that need a marker before anything else is decided. */
   readonly #markerDue = new Set<number>();
 
-  constructor({ log, entries, index, partitions, restateAfterMs, now, trustedNow, timeStep }: LedgerOptions) {
+  readonly ends: LedgerEnds;
+
+  constructor(options: LedgerOptions) {
+    const { log, entries, index, partitions, restateAfterMs, now, trustedNow, timeStep, heads, endEvents } = options;
+    const copyOf = (partition: number) => this.#of(partition);
+    this.ends = new LedgerEnds({ heads, index, log, entries, copyOf, events: endEvents });
     this.#restateAfterMs = restateAfterMs;
     this.#now = now;
     this.#trustedNow = trustedNow;
@@ -83,45 +93,36 @@ export class Ledger {
     return this.inTurn(partition, async () => {});
   }
 
-  /** The partition is being restored: the marker due then also detects a recreated request topic. */
+  /** Nothing is decided on the partition before its next marker. */
   requireMarker(partition: number): void {
     this.#markerDue.add(partition);
   }
 
-  /**
-   * Writes again what the sequences of a partition are, where that is due, without a marker: for a standby, which may know more than
-   * an owner that lost its copy. Rejects as `commit` does.
-   */
-  restate(partition: number): Promise<void> {
-    return this.#inTurn(partition, async () => {
-      if (this.#index.horizon(partition) === undefined) return; // restored from the log, so all it knows is there
-      const [end, through] = [this.#index.end(partition), this.#index.through(partition)];
-      const entries = this.#statementsDue(partition, { end, through }, end);
-      if (entries.length > 0) await this.commit(partition, { end, epoch: this.epoch(partition), entries });
-    });
+  /** The copy of the partition is about to be restored: the marker due then also detects a recreated request topic. */
+  restarted(partition: number): void {
+    this.requireMarker(partition);
+    this.ends.restarted(partition);
+  }
+
+  /** Raises what etcd remembers of these partitions, which this worker owns. */
+  raise(partitions: readonly number[]): Promise<void> {
+    return this.ends.raise(partitions.filter((partition) => !this.#markerDue.has(partition)));
   }
 
   /**
-   * Runs `work` when all earlier work on the partition has ended, successfully or not. Rejects with INDEX_RESTORING or
-   * LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
+   * Runs `work` when all earlier work on the partition has ended, successfully or not, and the copy has been compared with what etcd
+   * remembers of it. Rejects with INDEX_RESTORING or LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
    */
   inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
-    return this.#inTurn(partition, async () => {
-      if (this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined) {
-        await this.#writeMarker(partition);
-      }
+    const turns = this.#turns.get(partition) ?? new Mutex();
+    this.#turns.set(partition, turns);
+    return turns.run(async () => {
+      this.#requireTrusted(partition);
+      const isDue = this.#markerDue.has(partition) || this.#index.horizon(partition) === undefined;
+      if (isDue || !(await this.ends.isCompared(partition))) await this.#writeMarker(partition);
       // A broker whose clock is ahead must not make all that was decided before look unknown.
       const nowMs = this.#trustedNow();
       if (nowMs !== undefined) this.#index.missedBefore(partition, nowMs);
-      return work();
-    });
-  }
-
-  #inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
-    const turns = this.#turns.get(partition) ?? new Mutex();
-    this.#turns.set(partition, turns);
-    return turns.run(() => {
-      this.#requireTrusted(partition);
       return work();
     });
   }
@@ -193,34 +194,42 @@ export class Ledger {
   }
 
   /**
+   * The marker states what the log has lost: `end` is the old end, above the marker's own offset. Readers then refuse unknown requests up
+   * to `through`, whichever of them had noticed the loss.
+   *
    * If nothing left in the log shows the horizon, every existing request may have been decided by entries that are gone:
    * the marker's `through` covers them all.
    */
   async #writeMarker(partition: number): Promise<void> {
+    this.#markerDue.add(partition);
     const epoch = this.epoch(partition);
+    const compared = await this.ends.compare(partition);
     // Read first: a request that another worker decides during the broker call must not look like a recreated topic.
-    const known = this.#index.through(partition);
+    const known = Math.max(this.#index.through(partition), compared.through);
     const requestEnd = await this.#log.requestEnd(partition, known);
     if (known >= requestEnd) {
       throw new IdallocError(
         'REQUESTS_RECREATED',
-        `the ledger or the index knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and empty INDEX_DIR on every worker, or use another request topic and ledger`,
+        `the ledger or etcd knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and run 'idalloc namespace adopt-cluster', or use another request topic and ledger`,
       );
     }
     const end = this.#index.end(partition);
+    const lostEnd = compared.loss && Math.max(compared.loss.end, end + 1);
     // Never less than the index shows: requests may have arrived and been decided since the broker answered.
     const atLeast = this.#index.horizon(partition) === undefined ? requestEnd - 1 : -1;
-    const through = Math.max(atLeast, this.#index.through(partition));
-    const marker = { kind: 'marker', end, through } as const;
+    const through = Math.max(atLeast, this.#index.through(partition), compared.loss?.through ?? -1);
+    const marker = { kind: 'marker', end: lostEnd ?? end, through } as const;
     const statements = this.#statementsDue(partition, { end, through }, end + 1);
     const entries = [{ key: null, value: encodeLedgerEntry(marker), entry: marker }, ...statements];
     const { baseOffset } = await this.commit(partition, { end, epoch, entries });
     // If the log has lost its tail and is as long again, the marker has a later leader epoch: reading it starts a comparison.
     await this.#of(partition).readBack(baseOffset + entries.length);
-    if (this.#index.horizon(partition) === undefined) {
+    const isOvertaken = lostEnd !== undefined && baseOffset >= lostEnd; // so it says nothing of the loss
+    if (isOvertaken || this.#index.horizon(partition) === undefined) {
       const message = `another process wrote to ledger partition ${partition} before its marker: the marker is written again`;
       throw new IdallocError('INDEX_RESTORING', message);
     }
+    await this.ends.settle(partition, compared);
     if (statements.length < MAX_STATEMENTS) this.#markerDue.delete(partition);
   }
 

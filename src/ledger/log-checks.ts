@@ -62,6 +62,9 @@ export function gapIn(
 /** An entry by which a log is recognised. */
 export type KnownEntry = NonNullable<ReturnType<LedgerIndex['last']>>;
 
+/** An entry that was read from the log. */
+export type ReadEntry = KnownEntry & { readonly appendedAtMs: number };
+
 /** What the index holds of a partition. */
 export interface Held {
   readonly end: number;
@@ -82,11 +85,12 @@ export function comparedWith(
 }
 
 /** The last of these records, to recognise the log by; `applied` is what the index applied last. */
-export function lastRead(records: readonly LedgerRecord[], applied: KnownEntry | undefined): KnownEntry | undefined {
+export function lastRead(records: readonly LedgerRecord[], applied: KnownEntry | undefined): ReadEntry | undefined {
   const last = records.at(-1);
-  return last === undefined || last.offset === applied?.offset
-    ? applied
-    : { offset: last.offset, digest: digestEntry(last) };
+  if (last === undefined) return undefined;
+  const { offset, appendedAtMs } = last;
+  const digest = offset === applied?.offset ? applied.digest : digestEntry(last);
+  return { offset, digest, appendedAtMs };
 }
 
 /**

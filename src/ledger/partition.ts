@@ -98,6 +98,11 @@ export class LedgerPartition {
     return this.#mode === 'lost' ? 0 : this.#end;
   }
 
+  /** The last entry that was read from this log, while the copy may be queried. */
+  get lastRead(): ReadPosition['last'] {
+    return this.refusal === undefined ? this.#position.last : undefined;
+  }
+
   /** Resolves once the index has applied everything below `offset`; rejects when it can't in time. */
   reached(offset: number): Promise<void> {
     const isReached = this.#end >= offset;

@@ -37,8 +37,11 @@ export interface LedgerLog {
    * Rejects with APPEND_UNANSWERED for anything but exactly one good answer: the entries may or may not be in the log.
    */
   append(partition: number, entries: readonly NewEntry[]): Promise<Appended>;
-  /** The offset after the last entry of the partition, as the broker reports it now. */
-  endOffset(partition: number): Promise<number>;
+  /**
+   * The offset after the last entry of the partition, as the broker reports it now. If it is below `known`, it is requested again for
+   * a while, since a deposed leader may report an old end.
+   */
+  endOffset(partition: number, known?: number): Promise<number>;
   /**
    * The offset after the last request of the partition, as the broker reports it now. If it is not above `known`, it is
    * requested again for a while, since a deposed leader may report an old end.
@@ -62,6 +65,12 @@ export interface LedgerEntries {
    * offset and its leader confirms that, LEDGER_UNREADABLE when an entry can't be decoded.
    */
   read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
+}
+
+/** Entries that are kept for a moment after they were read. */
+export interface KeptEntries extends LedgerEntries {
+  /** The log of the partition may have been replaced: drops what was read of it. */
+  forget(partition: number): void;
 }
 
 /** The result of applying entries to an index. */

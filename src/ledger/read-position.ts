@@ -1,4 +1,4 @@
-import { comparedWith, gapIn, type Held, type KnownEntry, lastRead, type Objection } from './log-checks.ts';
+import { comparedWith, gapIn, type Held, lastRead, type Objection, type ReadEntry } from './log-checks.ts';
 import type { LedgerRecord, LogBounds } from './ports.ts';
 
 /**
@@ -15,7 +15,7 @@ export class ReadPosition {
   /** Entries below were already in the log when an empty copy started reading: a loss that they reveal is not new. */
   #acceptedBelow = 0;
   /** The last entry that was read, not only applied; undefined before the first. */
-  #read: KnownEntry | undefined;
+  #read: ReadEntry | undefined;
 
   get expected(): number {
     return this.#expected;
@@ -23,6 +23,10 @@ export class ReadPosition {
 
   get isRecognised(): boolean {
     return this.#isRecognised;
+  }
+
+  get last(): ReadEntry | undefined {
+    return this.#read;
   }
 
   get acceptedBelow(): number {

@@ -27,6 +27,8 @@ export interface Metrics {
   addForwarded(count: number): void;
   /** A committed offset was found that no worker wrote. */
   addForeignOffset(): void;
+  /** The loss of a ledger partition's tail was stated in the ledger. */
+  addLedgerLoss(): void;
   /** Large requests, and bulk, that let others go first. */
   addDeferred(count: number): void;
   /** A request refused by the quota of this prefix; the prefixes are those of the configuration. */
@@ -129,6 +131,7 @@ export function createMetrics({
     'foreign_offsets',
     'Committed offsets that no worker wrote, and that were not believed',
   );
+  const lostTails = counter('ledger_losses', 'Losses of the tail of a ledger partition that this worker stated in it');
   const deferred = counter('requests_deferred', 'Large requests, and bulk, that let other requests go first');
   const deadLetters = counter(
     'dead_letters',
@@ -202,6 +205,7 @@ export function createMetrics({
     },
     addForwarded: (count) => forwarded.inc(count),
     addForeignOffset: () => foreignOffsets.inc(),
+    addLedgerLoss: () => lostTails.inc(),
     addDeferred: (count) => deferred.inc(count),
     addQuotaExceeded: (prefix) => quotaExceeded.inc({ prefix }),
     addError: (code, count = 1) => errors.inc({ code }, count),

@@ -25,6 +25,8 @@ export interface Vitals {
     readonly milliseconds: number;
   }[];
   readonly stoppedPartitions: number;
+  /** For how long etcd has not confirmed how far the worker's ledger partitions have gone. */
+  readonly headsFailingMs: number;
   /** Partitions of a topic beyond those that have a ledger; absent for none. */
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** Why a worker would not start on the topics as they were when it last looked, but for added partitions. */
@@ -160,8 +162,13 @@ const GAUGES: readonly VitalGauge[] = [
   ),
   single(
     'ledger_stopped_partitions',
-    "Ledger partitions that can't be read; their requests wait",
+    "Ledger partitions that can't be read, or whose entries were copied to other offsets; their requests wait",
     ({ stoppedPartitions }) => stoppedPartitions,
+  ),
+  single(
+    'ledger_heads_failing_seconds',
+    "Time for which etcd has not confirmed how far the worker's ledger partitions have gone; 0 while it does",
+    ({ headsFailingMs }) => headsFailingMs / 1_000,
   ),
   closed(
     'topic_added_partitions',

@@ -7,16 +7,20 @@ import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Mutex } from '../async/mutex.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
+import type { Config } from '../config/config.ts';
 import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, type IdallocError } from '../errors.ts';
+import { ledgerHeadKeys } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
+import { EtcdEndHeads } from '../ledger/end-heads.ts';
 import { Ledger } from '../ledger/ledger.ts';
 import { LedgerPartition } from '../ledger/partition.ts';
 import type { CopyProgress, LedgerCopies, LedgerIndex } from '../ledger/ports.ts';
 import type { WorkerContext } from './context.ts';
 import { KeptCopies } from './copies.ts';
+import { EndReports } from './end-reports.ts';
 import { type KeptCopy, logRestores } from './restore-log.ts';
 
 /** A copy that is not recognised after this time is not reported when the worker joins the group. */
@@ -35,6 +39,8 @@ export interface LedgerParts {
   readonly tail: Tail;
   /** What this worker has answered of a request partition, which each append says; undefined while it does not know. */
   readonly answered: (partition: number) => CommittedPosition | undefined;
+  /** The partitions that this worker serves. */
+  readonly owned: () => readonly number[];
 }
 
 /**
@@ -55,14 +61,16 @@ export class LedgerService implements Disposable {
   readonly #partitions: readonly LedgerPartition[];
   /** Of the open copies. */
   readonly #readings = new Map<number, LedgerReading>();
+  readonly #reports: EndReports;
   #syncing: Promise<void> | undefined;
   readonly #listeners: ((partition: number) => void)[] = [];
 
   /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
-  constructor(context: WorkerContext, { clusterId, tail, answered }: LedgerParts) {
+  constructor(context: WorkerContext, { clusterId, tail, answered, owned }: LedgerParts) {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
     this.#context = context;
+    this.#reports = new EndReports({ runtime, log, metrics });
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
     const index = environment.openIndex(binding, {
@@ -80,8 +88,7 @@ export class LedgerService implements Disposable {
       runtime,
       onRestart: (partition: number, cause: string) => {
         log.warn({ partition, cause }, 'restoring a ledger partition from the log');
-        entries.forget(partition);
-        this.ledger.requireMarker(partition);
+        this.ledger.restarted(partition);
         this.#readings.get(partition)?.restart();
       },
       onChange: (partition: number) => {
@@ -111,6 +118,8 @@ export class LedgerService implements Disposable {
       now: () => wallMs(runtime.wallMs()),
       trustedNow: () => clock.trusted(),
       timeStep: context.timeStep,
+      heads: new EtcdEndHeads(environment.etcd, endKeyOf(config)),
+      endEvents: this.#reports,
     });
     const readingLog = new RateLimitedLog(runtime, wireLog);
     const reading = { cluster, runtime, tail, topic, log: readingLog, expiring: new Mutex() };
@@ -137,6 +146,7 @@ export class LedgerService implements Disposable {
         await Promise.all([...this.#readings.values()].map((one) => one.expire()));
       }),
       every(runtime, SAVE_INTERVAL_MS, () => this.#save()),
+      every(runtime, SAVE_INTERVAL_MS, () => this.ledger.raise(owned()).catch(fail)),
       logRestores(runtime, log, () => this.copies()),
     ];
     this.#opened = this.#copies.openHeld();
@@ -189,9 +199,14 @@ export class LedgerService implements Disposable {
     return this.#of(partition).refusal === undefined;
   }
 
-  /** Why partitions are stopped: their log holds something unreadable. */
+  /** Why partitions are stopped: their log holds something unreadable, or their entries at other offsets. */
   get stopped(): readonly IdallocError[] {
-    return this.#partitions.flatMap(({ stopped }) => stopped ?? []);
+    return this.#partitions.flatMap(({ partition, stopped }) => stopped ?? this.ledger.ends.copied(partition) ?? []);
+  }
+
+  /** For how long etcd has not confirmed how far the partitions have gone. */
+  get headsFailingMs(): number {
+    return this.#reports.failingMs;
   }
 
   [Symbol.dispose](): void {
@@ -226,4 +241,8 @@ export class LedgerService implements Disposable {
     if (found === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return found;
   }
+}
+
+function endKeyOf({ etcd, datacenterId, topics }: Config): (partition: number) => string {
+  return (partition) => ledgerHeadKeys(etcd.prefix, datacenterId, topics.ledger, partition).end;
 }

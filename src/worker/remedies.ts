@@ -18,6 +18,12 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
     remedy:
       'After a restore or a wipe, rebuild the namespace (irreversible). If another namespace has this datacenter ID, give these workers another DATACENTER_ID: a rebuild would take the datacenter from the others. For a time that no clock ever had, see a forged witness.',
   },
+  CLUSTER_CHANGED: {
+    meaning:
+      'The brokers belong to another Kafka cluster than the one to which etcd has bound the ledger. Nothing is decided: that cluster may lack decisions, or have them at other offsets. The index of the other cluster is kept in INDEX_DIR, in the folder kept.',
+    remedy:
+      'If it is the wrong cluster, correct KAFKA_BROKERS. If this one replaces it, stop all workers that still use the other one and run idalloc namespace adopt-cluster (irreversible). Waiting workers go on without a restart. Requests from before whose decisions the new ledger lacks get FORGOTTEN, and sequences go on without repeating a number.',
+  },
   CLOCK_BACKWARD: {
     meaning:
       'The wall clock went back by 10 ms or more. The worker released its worker ID and stopped; the next term starts above everything that was allocated under it.',
@@ -103,6 +109,12 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
       "A ledger partition has an entry that no worker wrote, or that this version can't read. The partition stops; /readyz is 503 on its owner and standbys, and names it with the cause. A rolling upgrade halts. Other partitions and IDs over HTTP are served, but a load balancer that probes /readyz may have no worker left (in Kubernetes, use a separate Service with publishNotReadyAddresses).",
     remedy:
       "Revoke another program's right to write. If a newer version wrote it, update this one; if an upgrade halted and the former version reads the ledger, go back. The entry stays until retention removes it, or until you trim the partition up to after that offset with kafka-delete-records. Trimming is irreversible: requests whose decisions may be gone then get FORGOTTEN.",
+  },
+  LEDGER_COPIED: {
+    meaning:
+      'A ledger partition has its entries at other offsets than before: a tool copied them there, after retention had removed some or with some of them twice. The partition stops, since numbers of sequences count only at their own offsets; others are served. /readyz names it.',
+    remedy:
+      'Put the original log back. Or adopt the copy with idalloc namespace adopt-cluster: requests get the batches that it has, unknown ones from before and those with numbers get FORGOTTEN, and sequences go on without repeating a number.',
   },
   INDEX_RESTORING: {
     meaning:

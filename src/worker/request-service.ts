@@ -207,7 +207,6 @@ export class RequestService implements AsyncDisposable {
     else this.#ready.delete(partition);
     this.#group?.refresh(partition);
     if (isOwn && isReady) this.#mark(partition);
-    if (!isOwn && isReady && !wasReady) this.#restate(partition);
     if (isOwn && wasReady && !isReady) this.#group?.rejoin(`the copy of partition ${partition} is lost`);
     this.#rejoinWhenWarm();
     this.#announce();
@@ -256,23 +255,18 @@ export class RequestService implements AsyncDisposable {
     this.#context.log.info({ ...identity.describe() }, 'idalloc ready');
   }
 
-  /** A standby writes what its sequences are, if the log no longer has it; the owner may have lost it. */
-  #restate(partition: number): void {
-    this.#parts.ledger.ledger.restate(partition).catch((error) => this.#complain(partition, 'sequences', error));
-  }
-
   /** Writes a marker; on failure it stays due. */
   #mark(partition: number): void {
     // A worker may be ready only now.
     const marked = this.#parts.ledger.ledger.mark(partition).then(() => this.#announce());
-    marked.catch((error) => this.#complain(partition, 'a marker', error));
+    marked.catch((error) => this.#complain(partition, error));
   }
 
-  #complain(partition: number, what: string, error: unknown): void {
+  #complain(partition: number, error: unknown): void {
     if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
     const isLasting = error instanceof IdallocError && !error.retryable;
     const fields = { partition, error: describeError(error) };
-    this.#context.log[isLasting ? 'error' : 'warn'](fields, `could not write ${what} to the ledger partition`);
+    this.#context.log[isLasting ? 'error' : 'warn'](fields, 'could not write a marker to the ledger partition');
   }
 }
 

@@ -113,7 +113,8 @@ export class Worker implements AsyncDisposable {
     const reason = this.#context.gate.reason();
     if (mayBeRefusal(reason) && this.#refusals.detail !== undefined) return 'KAFKA_REFUSED';
     if (reason !== undefined) return reason;
-    if (this.stoppedPartitions.length > 0) return 'LEDGER_UNREADABLE';
+    const [stopped] = this.stoppedPartitions;
+    if (stopped !== undefined) return stopped.code === 'LEDGER_COPIED' ? 'LEDGER_COPIED' : 'LEDGER_UNREADABLE';
     const { kafkaSilenceMs: silentMs, isMember } = this.vitals();
     if (silentMs > KAFKA_SILENCE_MS) return 'KAFKA_UNAVAILABLE';
     if (this.#silent.length > 0) return 'KAFKA_UNAVAILABLE';
@@ -127,6 +128,7 @@ export class Worker implements AsyncDisposable {
       case 'KAFKA_REFUSED':
         return this.#refusals.detail;
       case 'LEDGER_UNREADABLE':
+      case 'LEDGER_COPIED':
         return this.stoppedPartitions.map(({ message }) => message).join('; ');
       case 'INDEX_RESTORING':
         return this.#requests?.restoring
@@ -176,6 +178,7 @@ export class Worker implements AsyncDisposable {
       kafkaSilenceMs: runtime.monotonicMs() - (cluster.lastResponseMs ?? this.#beganMs),
       silent: this.#silent,
       stoppedPartitions: this.stoppedPartitions.length,
+      headsFailingMs: this.#ledger?.headsFailingMs ?? 0,
       addedPartitions: this.#topics?.added ?? new Map(),
       topicFaults: this.#topics?.faults ?? [],
       oldestUnread: this.#requests?.oldestUnread ?? [],
@@ -266,7 +269,8 @@ export class Worker implements AsyncDisposable {
 
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
     const answered = (partition: number) => this.#requests?.answered(partition);
-    const ledger = stack.use(new LedgerService(this.#context, { clusterId, tail, answered }));
+    const owned = () => this.#requests?.share?.partitions ?? [];
+    const ledger = stack.use(new LedgerService(this.#context, { clusterId, tail, answered, owned }));
     this.#ledger = ledger;
     const onAdded = () => this.#requests?.grown();
     const topics = stack.use(new TopicsWatch({ cluster, config, runtime, log, onAdded, fail }));

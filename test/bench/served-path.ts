@@ -19,6 +19,7 @@ import { Slots } from '../../src/pipeline/slots.ts';
 import { UNTRACED } from '../../src/pipeline/trace.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 import { CountingAllocator } from '../support/memory-allocator.ts';
+import { MemoryEndHeads, UNSEEN_ENDS } from '../support/memory-ends.ts';
 import { layout } from '../support/memory-records.ts';
 
 const REQUESTS = 'id.requests';
@@ -77,14 +78,17 @@ export class ServedPath implements Disposable {
         endOffset: async (partition) => ends[partition] ?? 0,
         requestEnd: async () => Number.MAX_SAFE_INTEGER,
       },
-      entries: { read: async () => new Map() },
+      entries: { read: async () => new Map(), forget: () => {} },
       index: this.#index,
       partitions: copies,
       restateAfterMs: Number.POSITIVE_INFINITY,
       now: () => wallMs(RUNTIME.wallMs()),
       trustedNow: () => undefined,
       timeStep: async (_step, work) => await work(),
+      heads: new MemoryEndHeads(),
+      endEvents: UNSEEN_ENDS,
     });
+    ledger.ends.isCompared = async () => true;
     const cluster = {
       leader: async () => 0,
       markStale: () => {},

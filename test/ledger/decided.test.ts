@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
-import { FORGOTTEN, nameOf, readDecided } from '../../src/ledger/decided.ts';
+import { type DecidedDeps, FORGOTTEN, nameOf, readDecided } from '../../src/ledger/decided.ts';
 import type { LedgerEntries } from '../../src/ledger/ports.ts';
 import { followedWorld } from '../support/memory-copy.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
@@ -14,7 +14,7 @@ const named = (id: string) => ({ key: key(id), name: nameOf(key(id)) });
 function world(ids: readonly string[]) {
   const at = followedWorld({ entries: ids.map((id, i) => entry(id, { first: BigInt(100 * i), end: i })) });
   at.reader.catchUp(0);
-  const deps = { index: at.index, copy: at.copy, entries: at.topic.entries };
+  const deps: DecidedDeps = { index: at.index, copy: at.copy, entries: at.topic.entries };
   const decided = async (id: string, over: Partial<typeof deps> = {}) => {
     const found = (await readDecided({ ...deps, ...over }, [named(id)])).get(named(id).name);
     if (found === undefined || found === FORGOTTEN) return found;

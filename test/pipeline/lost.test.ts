@@ -81,7 +81,7 @@ describe.each([
     const worker = later(world);
     await expect(again(worker)).rejects.toMatchObject({
       code: 'REQUESTS_RECREATED',
-      message: expect.stringMatching(/request offset 3 .* ends at 2, .*INDEX_DIR/),
+      message: expect.stringMatching(/request offset 3 .* ends at 2, .*adopt-cluster/),
     });
     expect(world.topic.bounds(0).high).toBe(0);
     const empty = new MemoryWorker({ topic: world.topic });

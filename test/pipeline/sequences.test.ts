@@ -305,16 +305,6 @@ describe('what a sequence is', () => {
     expect(worker.index.sequence(0, 'invoices')?.stated?.offset).toBe(4);
   });
 
-  it('is stated again by a standby without a marker, when that is due', async () => {
-    nowMs = NOW_MS;
-    const { worker, topic } = world({ ledger });
-    await worker.ledger.restate(0);
-    expect(entriesOf(topic)).toHaveLength(1);
-    nowMs += HOUR_MS;
-    await worker.ledger.restate(0);
-    expect(entriesOf(topic).slice(1)).toMatchObject([{ kind: 'statement', at: 1, next: 1 }]);
-  });
-
   it('is not stated again while it has a gap', async () => {
     nowMs = NOW_MS;
     const { worker, topic } = world({ ledger });
@@ -336,7 +326,7 @@ describe('what a sequence is', () => {
     await restored.serve([wanted(1, 'b')]);
     expect(gists(restored)).toEqual(['FORGOTTEN']);
     worker.catchUp();
-    await worker.ledger.restate(0);
+    await worker.ledger.mark(0);
     restored.catchUp();
     await restored.serve([wanted(2_000_000, 'c')]);
     expect(gists(restored)).toEqual(['FORGOTTEN', '3+1']);

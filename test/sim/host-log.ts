@@ -9,6 +9,8 @@ const EXPECTED_ERRORS: readonly RegExp[] = [
   /"KAFKA_REFUSED".* a consumer that is not a worker/,
   /^partitions were added to a topic /,
 ];
+/** A worker states a loss only after there was one. */
+const LOST_TAIL = /^a ledger partition has lost its tail/;
 /** A partition is not served while its requests end below what is known: expected once they lost their tail. */
 const SHORTER_REQUESTS = /REQUESTS_RECREATED/;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
@@ -20,6 +22,7 @@ export function logOf(name: string, { world, history }: { readonly world: World;
     world.note(() => `${name} ${level}: ${text()}`);
     if (level !== 'error' && level !== 'fatal') return;
     if (history.requestLosses.length > 0 && SHORTER_REQUESTS.test(text())) return;
+    if (history.losses.length > 0 && LOST_TAIL.test(message)) return;
     if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);
   });
 }

@@ -13,6 +13,7 @@ export const NO_METRICS: Metrics = {
   addDeadLetters: nothing,
   addForwarded: nothing,
   addForeignOffset: nothing,
+  addLedgerLoss: nothing,
   addDeferred: nothing,
   addQuotaExceeded: nothing,
   addError: nothing,

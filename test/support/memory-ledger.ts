@@ -1,6 +1,6 @@
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerPartition } from '../../src/ledger/partition.ts';
-import type { Appended, LedgerEntries, LedgerLog, LedgerRecord, LogBounds, NewEntry } from '../../src/ledger/ports.ts';
+import type { Appended, KeptEntries, LedgerLog, LedgerRecord, LogBounds, NewEntry } from '../../src/ledger/ports.ts';
 
 /**
  * What the network does to one append:
@@ -67,7 +67,7 @@ export class MemoryLedger {
   }
 
   /** Reads single entries back. */
-  get entries(): LedgerEntries {
+  get entries(): KeptEntries {
     return {
       read: async (partition, offsets) => {
         const records = this.read(partition, this.bounds(partition).low);
@@ -75,6 +75,7 @@ export class MemoryLedger {
           records.filter(({ offset }) => offsets.includes(offset)).map((record) => [record.offset, record]),
         );
       },
+      forget: () => {},
     };
   }
 

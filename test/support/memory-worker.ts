@@ -5,6 +5,7 @@ import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { type WallMs, wallMs } from '../../src/core/units.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
+import type { EndHeads } from '../../src/ledger/end-heads.ts';
 import { EtcdHeads } from '../../src/ledger/heads.ts';
 import { Ledger, type LedgerOptions } from '../../src/ledger/ledger.ts';
 import { LedgerPartition } from '../../src/ledger/partition.ts';
@@ -19,6 +20,7 @@ import { Slots } from '../../src/pipeline/slots.ts';
 import { type Tracing, UNTRACED } from '../../src/pipeline/trace.ts';
 import { type Link as EtcdLink, FakeEtcd, goodLink } from '../identity/fake-etcd.ts';
 import { CountingAllocator } from './memory-allocator.ts';
+import { MemoryEndHeads, UNSEEN_ENDS } from './memory-ends.ts';
 import { MemoryIndex } from './memory-index.ts';
 import { type Link, type MemoryLedger, MemoryReader } from './memory-ledger.ts';
 import { MemoryPublisher } from './memory-publisher.ts';
@@ -41,6 +43,8 @@ export const WITHOUT_RESTATING = {
   now: () => wallMs(0),
   trustedNow: () => undefined,
   timeStep: UNTIMED,
+  heads: new MemoryEndHeads(),
+  endEvents: UNSEEN_ENDS,
 };
 /** Timers that fire only when the test says so. */
 export class ManualTimers {
@@ -83,6 +87,8 @@ export interface MemoryWorkerOptions {
   /** The time by a trusted clock; undefined by default. */
   readonly trustedNow?: () => WallMs | undefined;
   readonly tracing?: Tracing;
+  /** How far partitions had gone. Without it, a worker that took nothing over decides without a marker. */
+  readonly heads?: EndHeads;
   /** Where the heads of sequences are; an empty etcd of its own by default. */
   readonly etcd?: FakeEtcd;
   readonly etcdLink?: EtcdLink;
@@ -138,7 +144,7 @@ export class MemoryWorker {
       },
       onRestart: (partition: number, cause: string) => {
         this.restarts.push(cause);
-        this.ledger.requireMarker(partition);
+        this.ledger.restarted(partition);
         this.reader.restart(partition);
       },
       onChange: () => {},
@@ -155,12 +161,14 @@ export class MemoryWorker {
       ...WITHOUT_RESTATING,
       timeStep: this.#timeStep,
       log,
-      entries: options.entries ?? topic.entries,
+      entries: { ...topic.entries, ...options.entries },
       index: this.index,
       partitions: this.partitions,
       trustedNow,
+      heads: options.heads ?? new MemoryEndHeads(),
       ...options.ledger,
     });
+    if (options.heads === undefined) this.ledger.ends.isCompared = async () => true;
     this.publisher.onEvent = (what, records) => {
       for (const { topic: to, key } of records) this.events.push(`${what} ${to} ${key?.toString() ?? ''}`);
     };
@@ -265,9 +273,9 @@ export class MemoryWorker {
         this.events.push(`appended at ${appended.baseOffset}`);
         return appended;
       },
-      endOffset: (partition) => {
+      endOffset: (partition, known) => {
         this.endsRead += 1;
-        return log.endOffset(partition);
+        return log.endOffset(partition, known);
       },
       requestEnd: (partition, known) => log.requestEnd(partition, known),
     };

@@ -1,6 +1,6 @@
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
-import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { EMPTY_MARKER } from '../../codec/ledger-entry.ts';
 import { ANSWERED_HEADER, type CommittedPosition, encodeAnswered } from '../../codec/request-position.ts';
 import type { DriftSample } from '../../core/clock-guard.ts';
 import { type Reading, wallMs } from '../../core/units.ts';
@@ -39,8 +39,6 @@ const RETRY_DELAY_MS = 500;
 const MAX_SAMPLED = 5;
 /** How long after the first response the others are waited for. */
 const LATE_RESPONSE_MS = 1_500;
-/** A marker whose writer had read nothing, so that it says nothing about the log. */
-const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 });
 
 interface Timed {
   readonly appended: Appended;
@@ -82,17 +80,22 @@ export class KafkaLedgerLog implements LedgerLog {
     return responses.map(({ sample }) => sample);
   }
 
-  endOffset(partition: number): Promise<number> {
-    return this.#endOf(this.#options.topic, partition);
+  endOffset(partition: number, known = 0): Promise<number> {
+    return this.#endFrom(this.#options.topic, partition, known);
   }
 
-  async requestEnd(partition: number, known: number): Promise<number> {
-    const { cluster, runtime, requestTopic } = this.#options;
+  requestEnd(partition: number, known: number): Promise<number> {
+    return this.#endFrom(this.#options.requestTopic, partition, known + 1);
+  }
+
+  /** The end of a partition; one below `least` is requested again for a while. */
+  async #endFrom(topic: string, partition: number, least: number): Promise<number> {
+    const { cluster, runtime } = this.#options;
     const untilMs = runtime.monotonicMs() + DEPOSED_MS;
     for (;;) {
-      const end = await this.#endOf(requestTopic, partition);
-      if (end > known || runtime.monotonicMs() >= untilMs) return end;
-      cluster.markStale(requestTopic);
+      const end = await this.#endOf(topic, partition);
+      if (end >= least || runtime.monotonicMs() >= untilMs) return end;
+      cluster.markStale(topic);
       await runtime.sleep(RETRY_DELAY_MS);
     }
   }

@@ -1,0 +1,261 @@
+import { type EndHead, encodeEndHead } from '../codec/end-head.ts';
+import { IdallocError } from '../errors.ts';
+import { compareEnd } from './end-check.ts';
+import { type EndChange, type EndHeads, MAX_ENDS, type StoredEnd } from './end-heads.ts';
+import type { LedgerPartition } from './partition.ts';
+import type { KeptEntries, LedgerIndex, LedgerLog } from './ports.ts';
+
+/** What becomes of the heads; for logs and metrics. */
+export interface EndEvents {
+  /** Heads were raised; refused: another worker wrote some of them; failed: etcd did not confirm it. */
+  raised(outcome: 'done' | 'refused' | 'failed', error?: unknown): void;
+  /** The loss of a tail was stated: the log had ended at `end`, and decided requests up to `through`. */
+  lost(partition: number, loss: Loss): void;
+}
+
+export interface EndsOptions {
+  readonly heads: EndHeads;
+  readonly index: LedgerIndex;
+  readonly log: Pick<LedgerLog, 'endOffset'>;
+  readonly entries: KeptEntries;
+  readonly copyOf: (partition: number) => LedgerPartition;
+  readonly events: EndEvents;
+}
+
+/** What was lost of a log: it had ended at `end`, and had decisions for requests up to `through`. */
+export interface Loss {
+  readonly end: number;
+  readonly through: number;
+}
+
+/** The result of a comparison. */
+export interface ComparedEnd {
+  readonly stored: StoredEnd;
+  readonly epoch: number;
+  /** What the first marker must state; undefined if nothing is lost. */
+  readonly loss: Loss | undefined;
+  /** The highest request offset that was decided as far as the heads know; -1 for none. */
+  readonly through: number;
+}
+
+/** A head that this worker has compared with its copy. */
+interface Known extends StoredEnd {
+  /** That of the copy when the head was read. */
+  readonly epoch: number;
+  /** Written since, without an answer. */
+  readonly sent: readonly EndHead[];
+}
+
+/** Unanswered writes that are remembered. An older one that takes effect only costs another comparison. */
+const MAX_SENT = 8;
+
+/**
+ * The heads of a worker's partitions: how far the log of each had gone, as etcd remembers it.
+ *
+ *   unknown ──compare, settle──▶ known     the log has what the head says, or its loss was stated; it is raised from now on
+ *   known   ──copy restored, another worker's write──▶ unknown
+ *   known   ──copy interrupted──▶ known     if etcd still has the same head: the copy lost nothing, or it would be restored
+ *
+ * Nothing is decided while the head is unknown. Only the owner raises it, up to what it has read back, and compares its revision. So
+ * of two owners one is refused, and compares its copy again before it decides anything.
+ */
+export class LedgerEnds {
+  readonly #options: EndsOptions;
+  readonly #known = new Map<number, Known>();
+  /** What copies had before they were restored: maybe more than was raised, for a second. Until the log has been compared with it. */
+  readonly #kept = new Map<number, EndHead>();
+  /** Partitions whose entries are at other offsets, with the head and the copy that showed it. */
+  readonly #copied = new Map<
+    number,
+    { readonly revision: bigint; readonly epoch: number; readonly error: IdallocError }
+  >();
+  #raising: Promise<void> | undefined;
+
+  constructor(options: EndsOptions) {
+    this.#options = options;
+  }
+
+  /** Why nothing can be decided in a partition until an operator has adopted its log; undefined if it can. */
+  copied(partition: number): IdallocError | undefined {
+    return this.#copied.get(partition)?.error;
+  }
+
+  /** The copy is about to be restored. What an owner has decided in the last second, only the copy knows. */
+  restarted(partition: number): void {
+    const { index, entries } = this.#options;
+    const known = this.#known.get(partition);
+    this.#known.delete(partition);
+    entries.forget(partition);
+    const last = index.last(partition);
+    if (known === undefined || last === undefined) return;
+    const { offset, digest } = last;
+    const head = { end: offset + 1, digest, through: index.through(partition), time: 0, life: known.head?.life ?? 0 };
+    this.#kept.set(partition, head);
+  }
+
+  /** Whether the copy has been compared, and etcd still has the head with which it was. Rejects as etcd does. */
+  async isCompared(partition: number): Promise<boolean> {
+    const known = this.#known.get(partition);
+    const { epoch } = this.#options.copyOf(partition);
+    if (known === undefined || known.epoch === epoch) return known !== undefined;
+    const stored = await this.#read(partition);
+    return this.#adopt(partition, stored, epoch);
+  }
+
+  /**
+   * Compares the copy with what etcd, and the copy before it, remember. Call in a turn of the partition, and `settle` once the first
+   * marker was read back. Rejects with LEDGER_COPIED, NAMESPACE_DAMAGED, LEDGER_TRUNCATED, and as etcd and the ledger do.
+   */
+  async compare(partition: number): Promise<ComparedEnd> {
+    const { index, copyOf } = this.#options;
+    const before = this.#known.get(partition);
+    this.#known.delete(partition); // nothing is raised meanwhile
+    await this.#raising;
+    const { epoch } = copyOf(partition);
+    const stored = await this.#read(partition);
+    if (stored.damage !== undefined) throw stored.damage;
+    const copied = this.#copied.get(partition);
+    if (copied?.revision === stored.revision && copied.epoch === epoch) throw copied.error;
+    this.#copied.delete(partition);
+    const life = stored.head?.life ?? 0;
+    const kept = this.#kept.get(partition);
+    const heads = [stored.head, kept?.life === life ? kept : undefined].filter((head) => head !== undefined);
+    const isSame = before?.revision === stored.revision && before.epoch === epoch;
+    if (!isSame) await this.#reach(partition, kept === undefined ? (stored.head?.end ?? 0) : 0);
+    const lost: EndHead[] = [];
+    for (const head of isSame ? [] : heads) if (await this.#isLost(partition, head, stored.revision)) lost.push(head);
+    const through = Math.max(-1, ...heads.map((head) => head.through));
+    const end = Math.max(...lost.map((head) => head.end));
+    const loss = lost.length === 0 ? undefined : { end, through: Math.max(through, index.through(partition)) };
+    return { stored, epoch, loss, through };
+  }
+
+  /**
+   * The first marker was read back, and stated the loss, if there is one. Rejects with INDEX_RESTORING if another worker has written the
+   * head meanwhile, and as etcd does; then the copy must be compared again.
+   */
+  async settle(partition: number, { stored, epoch, loss }: ComparedEnd): Promise<void> {
+    let now = stored;
+    if (loss !== undefined) {
+      const head = this.#headNow(partition, (stored.head?.life ?? 0) + 1);
+      if (head === undefined) throw restoring(partition, 'its copy is in doubt');
+      now = (await this.#write([{ partition, revision: stored.revision, head }])).get(partition) ?? stored;
+      if (now.head === undefined || !isSameHead(now.head, head))
+        throw restoring(partition, 'another worker has written how far it had gone');
+      this.#options.events.lost(partition, loss);
+    }
+    if (this.#options.copyOf(partition).epoch !== epoch) throw restoring(partition, 'its copy was in doubt meanwhile');
+    this.#kept.delete(partition);
+    this.#known.set(partition, { head: now.head, revision: now.revision, epoch, sent: [] });
+  }
+
+  /** Raises the heads of these partitions to what was read back; does nothing for those that did not change. */
+  async raise(partitions: readonly number[]): Promise<void> {
+    if (this.#raising !== undefined) return; // etcd is slow
+    this.#raising = this.#raiseAll(partitions).catch((error: unknown) => {
+      if (!(error instanceof IdallocError)) throw error;
+      this.#options.events.raised('failed', error);
+    });
+    await this.#raising.finally(() => {
+      this.#raising = undefined;
+    });
+  }
+
+  async #raiseAll(partitions: readonly number[]): Promise<void> {
+    const unsure = partitions.filter((partition) => (this.#known.get(partition)?.sent.length ?? 0) > 0);
+    for (const [partition, stored] of await this.#options.heads.read(unsure)) this.#adopt(partition, stored);
+    const changes = partitions.flatMap((partition) => this.#changeOf(partition) ?? []);
+    for (let from = 0; from < changes.length; from += MAX_ENDS)
+      await this.#raiseSome(changes.slice(from, from + MAX_ENDS));
+  }
+
+  #changeOf(partition: number): EndChange | undefined {
+    const known = this.#known.get(partition);
+    if (known === undefined || known.epoch !== this.#options.copyOf(partition).epoch) return undefined;
+    const head = this.#headNow(partition, known.head?.life ?? 0);
+    if (head === undefined || head.end <= (known.head?.end ?? 0)) return undefined;
+    return { partition, revision: known.revision, head };
+  }
+
+  async #raiseSome(changes: readonly EndChange[]): Promise<void> {
+    for (const { partition, head } of changes) {
+      const known = this.#known.get(partition);
+      if (known !== undefined) this.#known.set(partition, { ...known, sent: [...known.sent, head].slice(-MAX_SENT) });
+    }
+    const stored = await this.#write(changes);
+    const isOwn = [...stored].map(([partition, found]) => this.#adopt(partition, found));
+    this.#options.events.raised(isOwn.includes(false) ? 'refused' : 'done');
+  }
+
+  /**
+   * Writes heads, and returns what is stored then. The answer to a write that was sent twice may be that of the second copy, which was
+   * refused. If one is refused all are, so the others are written again in the next round.
+   */
+  async #write(changes: readonly EndChange[]): Promise<ReadonlyMap<number, StoredEnd>> {
+    const { heads } = this.#options;
+    const revision = await heads.swap(changes);
+    if (revision === undefined) return await heads.read(changes.map(({ partition }) => partition));
+    return new Map(changes.map(({ partition, head }) => [partition, { head, revision }]));
+  }
+
+  /** Whether the stored head is the known one, or one that this worker wrote without an answer; if not, it is unknown from now on. */
+  #adopt(partition: number, { head, revision }: StoredEnd, epoch?: number): boolean {
+    const known = this.#known.get(partition);
+    if (known === undefined) return false;
+    const isSame = revision === known.revision;
+    const isOwn = known.sent.some((sent) => head !== undefined && isSameHead(sent, head));
+    if (!isSame && !isOwn) this.#known.delete(partition);
+    else this.#known.set(partition, { head, revision, epoch: epoch ?? known.epoch, sent: isSame ? known.sent : [] });
+    return isSame || isOwn;
+  }
+
+  /** Reads the log up to this end, if it is that long. A copy that was restored has shown already that it is not. */
+  async #reach(partition: number, end: number): Promise<void> {
+    const { index, log, copyOf } = this.#options;
+    if (index.end(partition) < end) await copyOf(partition).reached(await log.endOffset(partition, end));
+  }
+
+  /** Rejects with LEDGER_COPIED. */
+  async #isLost(partition: number, head: EndHead, revision: bigint): Promise<boolean> {
+    const { index, entries, copyOf } = this.#options;
+    const copy = copyOf(partition);
+    const { epoch } = copy;
+    entries.forget(partition);
+    const verdict = await compareEnd(head, { partition, end: index.end(partition), entries }).catch(
+      (error: unknown) => {
+        const isShorter = error instanceof IdallocError && error.code === 'LEDGER_TRUNCATED';
+        if (isShorter) copy.invalidate(error.message);
+        throw error;
+      },
+    );
+    if (copy.refusal !== undefined) throw copy.refusal;
+    if (verdict.kind !== 'copied') return verdict.kind === 'lost';
+    const { shift, offset } = verdict;
+    const message = `ledger partition ${partition} has the entry of offset ${offset - shift} at offset ${offset}: something copied its entries to other offsets, where numbers of sequences don't count; nothing is decided in it until you run 'idalloc namespace adopt-cluster'`;
+    const error = new IdallocError('LEDGER_COPIED', message);
+    this.#copied.set(partition, { revision, epoch, error });
+    throw error;
+  }
+
+  /** The head that the copy shows; undefined before an entry was read. */
+  #headNow(partition: number, life: number): EndHead | undefined {
+    const { index, copyOf } = this.#options;
+    const last = copyOf(partition).lastRead;
+    if (last === undefined) return undefined;
+    const { offset, digest, appendedAtMs: time } = last;
+    return { end: offset + 1, digest, through: index.through(partition), time, life };
+  }
+
+  async #read(partition: number): Promise<StoredEnd> {
+    const found = (await this.#options.heads.read([partition])).get(partition);
+    return found ?? { head: undefined, revision: 0n };
+  }
+}
+
+function isSameHead(one: EndHead, other: EndHead): boolean {
+  return encodeEndHead(one).equals(encodeEndHead(other));
+}
+
+function restoring(partition: number, why: string): IdallocError {
+  return new IdallocError('INDEX_RESTORING', `ledger partition ${partition} is compared with etcd again: ${why}`);
+}
