@@ -1,3 +1,4 @@
+import { loss } from './loss.ts';
 import { recording } from './recording.ts';
 import { sequence } from './sequence.ts';
 import { arrow, box, type Drawing, lines, rect, text, thin, WIDTH } from './svg.ts';
@@ -17,7 +18,7 @@ function architecture(): Drawing {
     name: 'architecture',
     title: 'Architecture',
     description:
-      'A service sends requests to a Kafka topic. A worker reads them, appends each decision to the ledger, and sends replies, or dead letters. It has an index on local disk. It writes each reservation to a witness topic, and leases its worker ID and ceiling in etcd.',
+      'A service sends requests to a Kafka topic. A worker reads them, appends each decision to the ledger, and sends replies, or dead letters. It has an index on local disk. It writes each reservation to a witness topic, and leases its worker ID and ceiling in etcd, which also has how far the ledger has gone.',
     height: 440,
     parts: [
       box(20, 76, 130, 62, ['your service'], 'box', 'strong'),
@@ -80,7 +81,10 @@ function architecture(): Drawing {
         ],
         'both',
       ),
-      lines(530, 400, ['worker ID, and the ceiling', 'up to which it is used'], { at: 'end', look: 'small soft' }),
+      lines(530, 392, ['worker ID, and the ceiling up to which it is', 'used; how far the ledger has gone'], {
+        at: 'end',
+        look: 'small soft',
+      }),
     ],
   };
 }
@@ -279,5 +283,6 @@ export const DRAWINGS: readonly Drawing[] = [
   gate(),
   takeOver(),
   sequence(),
+  loss(),
   recording(),
 ];

@@ -36,6 +36,7 @@ export const FOLLOWED_APART: ReadonlyMap<string, string> = new Map([
 /** Pages that no test follows line by line, with the test that uses the same commands and snippets. */
 export const TRIED_BY: ReadonlyMap<string, string> = new Map([
   ['docs/how-to/logins.md', 'test/integration/kafka-rights.test.ts'],
+  ['docs/operations/disaster-recovery.md', 'test/integration/two-memories.test.ts'],
 ]);
 
 /** Pages whose programs a test takes from the page and runs; those of other pages are excerpts of the examples. */
@@ -98,6 +99,13 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
     'IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict',
     { file: 'ops/dev/test.ts', by: 'selects(project, filter' },
   ],
+  ...['two-memories', 'restored'].map(
+    (name) =>
+      [
+        `IDALLOC_TEST_SERVERS=processes npm test -- test/integration/${name}`,
+        { file: 'ops/dev/test.ts', by: 'selects(project, filter' },
+      ] as const,
+  ),
   [
     'node node_modules/idalloc/dist/bin.js worker', // test/integration/install.test.ts starts what the unit says
     { file: 'ops/systemd/idalloc.service', by: 'node_modules/idalloc/dist/bin.js worker' },
