@@ -112,7 +112,7 @@ export const REMEDIES: Readonly<Record<UnreadyReason, { readonly meaning: string
   },
   LEDGER_COPIED: {
     meaning:
-      'A ledger partition has its entries at other offsets than before: a tool copied them there, after retention had removed some or with some of them twice. The partition stops, since numbers of sequences count only at their own offsets; others are served. /readyz names it.',
+      'A ledger partition has its entries at other offsets than before. A tool copied them there, after retention had removed some or with some of them twice. The partition stops, since numbers of sequences count only at their own offsets; others are served. /readyz names it.',
     remedy:
       'Put the original log back. Or adopt the copy with idalloc namespace adopt-cluster: requests get the batches that it has, unknown ones from before and those with numbers get FORGOTTEN, and sequences go on without repeating a number.',
   },
