@@ -4,7 +4,7 @@ import { type SequenceRow, type Statement, statedOf } from '../core/sequence.ts'
 import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange, LedgerHeads } from './heads.ts';
 import type { NewEntry } from './ports.ts';
-import { type Placed, pendingRecord, statedRecord } from './sequence-records.ts';
+import { pendingRecord, statedRecord } from './sequence-records.ts';
 import { definitionNow, draftChange, dueNow, type HeadsView, isStopped, MAX_PENDING } from './sequence-rule.ts';
 
 /**
@@ -140,8 +140,10 @@ class Order {
     if (due.kind === 'draft') await this.#draft(view);
     else if (due.kind === 'repair') await this.#swap(due.change);
     else if (due.kind === 'pending') await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(i))));
-    else if (due.kind === 'again') await this.#append([statedRecord(due, this.#at(0))]);
-    else await this.#append([statedRecord(due, await this.#lossAt(view))]);
+    else {
+      const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(0);
+      await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
+    }
     return undefined;
   }
 
@@ -223,12 +225,12 @@ class Order {
     await this.#heard(() => this.#options.log.append(records));
   }
 
-  #at(i: number): Placed {
+  #at(i: number) {
     return { ...UNREAD, at: this.#options.log.end + i };
   }
 
   /** A loss lets every request up to the end of the topic be FORGOTTEN whose decision the log does not have. */
-  async #lossAt({ head }: HeadsView): Promise<Placed> {
+  async #lossAt({ head }: HeadsView) {
     const { log } = this.#options;
     const at = log.end;
     const requestEnd = await log.requestEnd(head.through);

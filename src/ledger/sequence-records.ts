@@ -2,34 +2,34 @@ import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
 import type { Pending } from '../codec/sequence-head.ts';
-import type { NewEntry } from './ports.ts';
+import type { DraftedEntry } from './ledger.ts';
 import type { SequenceDue } from './sequence-rule.ts';
 
 /** What the writer of a record says of its copy of the log, and the offset for which it writes the record. */
-export type Placed = Pick<LedgerStatement, 'end' | 'through' | 'at'>;
+type Placed = Pick<LedgerStatement, 'end' | 'through' | 'at'>;
 
-/** The record of a pending decision, with the numbers that were swapped in. */
-export function pendingRecord(pending: Pending, placed: Placed): NewEntry {
+/** The record of a pending decision, with the numbers that were swapped in. An order shows nothing of requests, whoever appends it. */
+export function pendingRecord(pending: Pending, placed: Placed): DraftedEntry {
   if (pending.kind === 'numbers') {
-    return { key: pending.key, value: encodeLedgerEntry({ ...pending.entry, ...placed }) };
+    const entry = { ...pending.entry, ...placed };
+    return { key: pending.key, value: encodeLedgerEntry(entry), entry };
   }
   const { sequence, first, statement } = pending;
-  return statementRecord(sequence, { ...statement, first: first < 0 ? undefined : first, isLoss: false }, placed);
+  const unread = { end: 0, through: -1, at: placed.at };
+  return statementRecord(sequence, { ...unread, ...statement, first: first < 0 ? undefined : first, isLoss: false });
 }
 
-/** The record of a loss, or of a definition that the log does not show. */
+/** The record of a loss, or of a definition that the log does not show. `first` is the next number in the writer's copy. */
 export function statedRecord(
   { kind, sequence, next, definition }: Extract<SequenceDue, { readonly kind: 'loss' | 'again' }>,
+  first: number | undefined,
   placed: Placed,
-): NewEntry {
-  return statementRecord(sequence, { ...definition, next, first: next, isLoss: kind === 'loss' }, placed);
+): DraftedEntry {
+  return statementRecord(sequence, { ...placed, ...definition, next, first, isLoss: kind === 'loss' });
 }
 
-function statementRecord(
-  sequence: string,
-  said: Omit<LedgerStatement, 'kind' | 'end' | 'through' | 'at'>,
-  placed: Placed,
-): NewEntry {
-  const entry: LedgerStatement = { kind: 'statement', ...said, ...placed };
-  return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
+function statementRecord(sequence: string, said: Omit<LedgerStatement, 'kind'>): DraftedEntry {
+  const entry: LedgerStatement = { kind: 'statement', ...said };
+  const headers = statementHeaders(entry);
+  return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers, entry };
 }

@@ -1,10 +1,7 @@
-import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
-import { encodeStatementKey } from '../codec/ledger-key.ts';
-import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
-import type { Pending } from '../codec/sequence-head.ts';
 import type { SequenceRow } from '../core/sequence.ts';
 import type { Decided } from '../ledger/decided.ts';
 import type { DraftedEntry, Ledger, Settled } from '../ledger/ledger.ts';
+import { pendingRecord, statedRecord } from '../ledger/sequence-records.ts';
 import type { SequenceDue } from '../ledger/sequence-rule.ts';
 import { firstDecided, type LookUp } from './drafts.ts';
 import type { NumbersObserver, RequestRecord } from './ports.ts';
@@ -56,36 +53,12 @@ export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEn
 
 async function entriesFor(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<readonly DraftedEntry[]> {
   const { view, partition, row } = place;
-  if (due.kind === 'pending') return due.records.map((record, i) => pendingEntry(record, place, view.end + i));
-  const { sequence, next, definition } = due;
-  const first = row(sequence)?.known.next;
+  if (due.kind === 'pending') return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }));
   const known = Math.max(view.through, place.through);
   // All that was decided and is lost had been sent before this moment.
   const through =
     due.kind === 'loss' ? Math.max(known, (await deps.ledger.requestEnd(partition, known)) - 1) : view.through;
-  const where = { end: view.end, through, at: view.end };
-  return [statementEntry(sequence, { ...where, ...definition, next, first, isLoss: due.kind === 'loss' })];
-}
-
-function pendingEntry(record: Pending, { view }: AppendPlace, at: number): DraftedEntry {
-  if (record.kind === 'order') {
-    const { sequence, statement, first } = record;
-    // As the operator would have written it: it shows nothing of requests.
-    return statementEntry(sequence, {
-      ...{ end: 0, through: -1, at },
-      ...statement,
-      first: first < 0 ? undefined : first,
-      isLoss: false,
-    });
-  }
-  const entry: LedgerNumbers = { ...record.entry, ...view, at };
-  return { key: record.key, value: encodeLedgerEntry(entry), entry };
-}
-
-function statementEntry(sequence: string, fields: Omit<LedgerStatement, 'kind'>): DraftedEntry {
-  const entry: LedgerEntry & LedgerStatement = { kind: 'statement', ...fields };
-  const headers = statementHeaders(entry);
-  return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers, entry };
+  return [statedRecord(due, row(due.sequence)?.known.next, { end: view.end, through, at: view.end })];
 }
 
 function reportLoss(
