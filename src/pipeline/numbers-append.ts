@@ -53,7 +53,8 @@ export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEn
 
 async function entriesFor(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<readonly DraftedEntry[]> {
   const { view, partition, row } = place;
-  if (due.kind === 'pending') return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }));
+  if (due.kind === 'pending')
+    return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }));
   const known = Math.max(view.through, place.through);
   // All that was decided and is lost had been sent before this moment.
   const through =
