@@ -41,7 +41,6 @@ export function worldOf(bounds: Bounds): World {
     isStated: false,
     isRenewed: false,
     orders: [],
-    tailLosses: 0,
     hasRefusals: false,
     hasWindows: false,
     ...bounds,

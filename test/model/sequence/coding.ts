@@ -1,6 +1,6 @@
 import type { Coding } from '../run.ts';
 import { at } from '../search.ts';
-import { isByTold, type Rule, type World } from './rule.ts';
+import type { Rule, World } from './rule.ts';
 import { BLANK, type Decision, type Entry, type Index, type Kind, type Row, type State, type Worker } from './state.ts';
 
 /** The encoding of states as strings, by which they are compared. What no part of a world uses is left out. */
@@ -12,7 +12,6 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
   const isChained = rule.counting === 'chained';
   const isTotal = rule.counting === 'total';
   const hasDefinitions = world.orders.length > 0;
-  const isTold = isByTold(world);
   const keys = world.requests.length;
   // The checker reads the whole log where it judges records by others; else trimmed ones that nobody knows are equal.
   const readsAll = isTotal || isChained;
@@ -25,7 +24,7 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
   }
 
   function pushRow(to: number[], row: Row): void {
-    to.push(row.next, row.floor, Number(row.isDoubted));
+    to.push(row.next);
     if (hasDefinitions) to.push(row.step, row.max, Number(row.isClosed));
     if (isChained) to.push(row.last, row.from);
   }
@@ -62,8 +61,8 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
   }
 
   function encode(state: State): string {
-    const { arrived, low, entries, given, tailLosses, truth, told, refused } = state;
-    const numbers = [arrived, low, given, tailLosses, state.strays.length, entries.length];
+    const { arrived, low, entries, given, truth, refused } = state;
+    const numbers = [arrived, low, given, state.strays.length, entries.length];
     let reach = readsAll ? 0 : low;
     for (const { index, saved } of state.workers) {
       reach = Math.min(reach, index.origin, saved?.origin ?? reach);
@@ -73,7 +72,6 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
     }
     for (const row of truth.rows) pushRow(numbers, row);
     for (const { request, first } of truth.decisions) numbers.push(request, first);
-    if (isTold) for (const first of told) numbers.push(first);
     if (world.hasRefusals) for (const flag of refused) numbers.push(flag);
     // Workers have no names, and appends under way no order.
     const workers = state.workers.map(workerText);
@@ -108,7 +106,7 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
       after: isChained ? next() : BLANK.after,
     });
     const row = (): Row => {
-      const known = { next: next(), floor: next(), isDoubted: flag(), ...definition() };
+      const known = { next: next(), ...definition() };
       return { ...known, last: isChained ? next() : -2, from: isChained ? next() : -2 };
     };
     const index = (): Index => ({
@@ -127,13 +125,12 @@ export function codingFor(rule: Rule, world: World): Coding<State> {
       append: times(next(), entry),
     });
     const decision = (): Decision => ({ request: next(), first: next() });
-    const head = { arrived: next(), low: next(), given: next(), tailLosses: next() };
+    const head = { arrived: next(), low: next(), given: next() };
     const strays = next();
     return {
       ...head,
       entries: times(next(), entry),
       truth: { rows: times(world.sequences, row), decisions: times(keys, decision) },
-      told: isTold ? times(keys, next) : [],
       refused: world.hasRefusals ? times(keys, next) : [],
       workers: times(world.workers, worker),
       strays: times(strays, () => times(next(), entry)),

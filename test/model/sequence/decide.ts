@@ -5,13 +5,7 @@ import { BLANK, type Entry, type Index, KIND, keyOf, NONE, type State, UNKNOWN }
 
 /** How a worker judges requests, and what it writes for them. */
 
-export const REFUSALS = [
-  'FORGOTTEN',
-  'UNKNOWN_SEQUENCE',
-  'SEQUENCE_CLOSED',
-  'SEQUENCE_EXHAUSTED',
-  'SEQUENCE_STOPPED',
-] as const;
+export const REFUSALS = ['FORGOTTEN', 'UNKNOWN_SEQUENCE', 'SEQUENCE_CLOSED', 'SEQUENCE_EXHAUSTED'] as const;
 export type Refusal = (typeof REFUSALS)[number];
 
 /** The offset of its decision, a refusal, or that it gets an entry; or, where the rule is broken, that it has to wait. */
@@ -25,7 +19,6 @@ export function isReady({ horizon }: Index): boolean {
 export function judge(rule: Rule, world: World, state: State, index: Index, request: number): Verdict {
   const { sequence, count, isLater } = at(world.requests, request);
   const row = sequence === NONE ? undefined : at(index.rows, sequence);
-  if (row?.isDoubted === true) return 'SEQUENCE_STOPPED';
   const found = lookUp(rule, world, index, state, request);
   if (found >= 0) return found;
   const isOld = found === UNKNOWN || (isLater ? index.origin > 0 : request <= index.horizon);
@@ -101,8 +94,8 @@ export function markerOf(world: World, state: State, index: Index): readonly Ent
 
 /** A statement of each sequence that the worker knows and may speak for, as if each were the first of its append. */
 export function statementsOf({ rows, end, through }: Index): readonly Entry[] {
-  return rows.flatMap(({ next, step, max, isClosed, isDoubted, last }, sequence) => {
-    if (next === UNKNOWN || isDoubted) return [];
+  return rows.flatMap(({ next, step, max, isClosed, last }, sequence) => {
+    if (next === UNKNOWN) return [];
     const said = { first: next, step, max, isClosed, after: last };
     return [{ ...BLANK, kind: KIND.statement, sequence, at: end, end, through, ...said }];
   });

@@ -34,18 +34,11 @@ export function restored(rule: Rule, world: World, log: Log): Index {
   return read(rule, world, index, log.entries);
 }
 
-/**
- * The index after a restore by a worker that knew something: the log starts above its end, or contradicts it. It keeps the
- * highest request offset, and the highest numbers as floors.
- */
-export function wiped(rule: Rule, world: World, { through, rows }: Index, log: Log): Index {
+/** The index after a restore by a worker that knew something: the log starts above its end. It keeps the highest request offset. */
+export function wiped(rule: Rule, world: World, { through }: Index, log: Log): Index {
   const empty = restored(rule, world, { low: log.low, entries: [] });
-  const floors = rows.map(({ next, floor, isDoubted }): Row => {
-    const isKnown = rule.floor !== 'none' && (isDoubted || next !== UNKNOWN);
-    return isKnown ? { ...NO_ROW, floor: Math.max(floor, next), isDoubted: true } : NO_ROW;
-  });
   const horizon = log.low === 0 ? through : empty.horizon;
-  return read(rule, world, { ...empty, horizon, through, rows: floors }, log.entries);
+  return read(rule, world, { ...empty, horizon, through }, log.entries);
 }
 
 /** The index after reading to the end of the log. `own`: the records from here on are the reader's own append. */
@@ -115,21 +108,15 @@ export function isAnywhere({ statements }: Rule, { kind }: Entry): boolean {
 /** The row behind a statement that counts. */
 function stated(rule: Rule, row: Row, entry: Entry, offset: number): Row {
   const { first, step, max, isClosed } = entry;
-  const least = Math.max(row.floor, rule.setBack === 'refused' ? row.next : NONE);
-  const isDoubted = first < least;
-  const said = { next: first, step, max, isClosed, floor: isDoubted ? least : NONE, isDoubted };
-  return { ...withLast(rule, row, entry, offset), ...said };
+  return { ...withLast(rule, row, entry, offset), next: Math.max(row.next, first), step, max, isClosed };
 }
 
-/** The row behind numbers that count. They don't follow the row only after the log lost its tail. */
+/** The row behind numbers that count. */
 function taken(rule: Rule, world: World, row: Row, entry: Entry, offset: number): Row {
   const known = withLast(rule, row, entry, offset);
   const next = after(world, entry);
   if (row.next === UNKNOWN) return rule.rowFrom === 'statements' ? known : { ...known, next, step: entry.step };
-  const isDamaged = rule.floor === 'until stated' && entry.first !== row.next;
-  if (isDamaged) return { ...known, next, floor: Math.max(row.floor, row.next, next), isDoubted: true };
-  const isOver = rule.floor === 'while below' && next >= row.floor;
-  return isOver ? { ...known, next, floor: NONE, isDoubted: false } : { ...known, next };
+  return { ...known, next: Math.max(row.next, next) };
 }
 
 /** The number after those of a record. */

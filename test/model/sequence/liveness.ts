@@ -62,7 +62,7 @@ export class OneOwner extends Liveness<Rule, World, State> {
       this.#send(state, markerOf(world, state, index), open, left, abandoned);
       return;
     }
-    let [unanswered, told] = [open, state.told];
+    let unanswered = open;
     let append: readonly Entry[] = [];
     for (let request = 0; request < state.arrived; request++) {
       if (((unanswered >> request) & 1) === 0 || ((abandoned >> request) & 1) === 1) continue;
@@ -71,14 +71,14 @@ export class OneOwner extends Liveness<Rule, World, State> {
         const longer = draftsOf(rule, world, state, index, [...append.map((entry) => entry.request), request]);
         if (canShare(rule, world, index, longer)) append = longer;
       } else if (verdict !== 'wait') {
-        if (typeof verdict === 'number') told = reply(rule, world, { ...state, told }, index, request, verdict, UNSEEN);
+        if (typeof verdict === 'number') reply(rule, world, state, index, request, verdict, UNSEEN);
         else this.#requireReason(state, request, verdict);
         unanswered &= ~(1 << request);
       }
     }
     if (unanswered === 0) return;
     if (append.length === 0) throw new Violation(`request ${31 - Math.clz32(unanswered)} is never answered`);
-    this.#send({ ...state, told }, append, unanswered, left, abandoned);
+    this.#send(state, append, unanswered, left, abandoned);
   }
 
   /** The append arrives, and before it any that are still under way. */
@@ -119,8 +119,8 @@ export class OneOwner extends Liveness<Rule, World, State> {
 
   /** Nothing is refused in a world where nothing gives a reason for it. */
   #requireReason({ truth }: State, request: number, refusal: string): void {
-    const { isTrimmed, orders, tailLosses } = this.world;
-    if (isTrimmed || orders.length > 0 || tailLosses > 0) return;
+    const { isTrimmed, orders } = this.world;
+    if (isTrimmed || orders.length > 0) return;
     const wasDecided = at(truth.decisions, at(this.world.keys, request)).request !== NONE;
     throw new Violation(
       `request ${request}, ${wasDecided ? 'which is decided,' : 'which is new,'} is refused: ${refusal}`,

@@ -1,6 +1,6 @@
 import { at } from '../search.ts';
-import { read, restored, wiped } from './knowledge.ts';
-import { isByTold, type Order, RULE, type Rule, type World } from './rule.ts';
+import { read, restored } from './knowledge.ts';
+import { type Order, RULE, type Rule, type World } from './rule.ts';
 import {
   BLANK,
   type Entry,
@@ -35,27 +35,20 @@ export function initialState(world: World): State {
     workers: Array<Worker>(world.workers).fill(worker),
     strays: [],
     given: 0,
-    tailLosses: 0,
     truth: { rows, decisions: Array(keys).fill(UNDECIDED) },
-    told: isByTold(world) ? Array<number>(keys).fill(NONE) : [],
     refused: world.hasRefusals ? Array<number>(keys).fill(0) : [],
   };
 }
 
 /** All steps from a state. */
 export function moves(rule: Rule, world: World, state: State, observer: Observer): void {
-  const { arrived, low, entries, tailLosses } = state;
-  for (const { index } of state.workers) requireStated(world, state, index);
+  const { arrived, low, entries } = state;
+  for (const { index } of state.workers) requireStated(state, index);
   if (arrived < world.requests.length) observer.step({ ...state, arrived: arrived + 1 }, 'request arrives', arrived);
   if (world.isTrimmed && low < entries.length) observer.step({ ...state, low: low + 1 }, 'trim');
   world.orders.forEach((order, i) => {
     if (((state.given >> i) & 1) === 0) give(rule, world, state, order, i, observer);
   });
-  if (tailLosses < world.tailLosses) {
-    for (let end = Math.max(low, world.sequences); end < entries.length; end++) {
-      observer.step(tailLost(rule, world, state, end), 'the log loses its tail from', end);
-    }
-  }
   for (const [w, { append }] of state.workers.entries()) {
     (append.length === 0 ? idle : waiting)(rule, world, state, w, observer);
   }
@@ -91,8 +84,7 @@ function statementFor(
   const now = { step, max, isClosed, first: next };
   if (next === UNKNOWN) {
     // Above all that was received, which the operator has to know.
-    if (order === 'create again') return { first: at(truth.rows, sequence).next + 1 };
-    return order === 'create unaware' ? { first: 1 } : undefined;
+    return order === 'create again' ? { first: at(truth.rows, sequence).next + 1 } : undefined;
   }
   switch (order) {
     case 'restart':
@@ -108,21 +100,6 @@ function statementFor(
   }
 }
 
-/**
- * An unclean election. A worker that knew more is told so by digests and offsets, and restores its index. What it has in
- * flight is late from now on.
- */
-function tailLost(rule: Rule, world: World, state: State, end: number): State {
-  const cut = { ...state, entries: state.entries.slice(0, end), tailLosses: state.tailLosses + 1 };
-  const late = state.workers.flatMap(({ append }) => (append.length > 0 ? [append] : []));
-  const workers = state.workers.map((worker): Worker => {
-    const { index } = worker;
-    const isAhead = index.end > end;
-    return { ...worker, append: [], index: isAhead ? wiped(rule, world, index, cut) : index };
-  });
-  return { ...cut, workers, strays: [...state.strays, ...late].slice(0, world.strays) };
-}
-
 const LETTERS = ['i', 'n', 'r', 'm', 's', 'o'];
 
 export function describe({ low, entries, workers, strays }: State): string {
@@ -133,9 +110,7 @@ export function describe({ low, entries, workers, strays }: State): string {
   };
   const append = (all: readonly Entry[]) => all.map(entry).join('+');
   const known = workers.map(({ index }) => {
-    const rows = index.rows.map(({ next, floor, isDoubted }) => {
-      return `${next === UNKNOWN ? '?' : next}${isDoubted ? `<${floor}` : ''}`;
-    });
+    const rows = index.rows.map(({ next }) => (next === UNKNOWN ? '?' : next));
     return `[${index.origin},${index.end}) next ${rows.join(' ')}`;
   });
   const late = strays.length === 0 ? '' : `, late ${strays.map(append).join(' ')}`;

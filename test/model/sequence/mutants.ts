@@ -11,8 +11,6 @@ const TRIM_ONE: Bounds = { ...TRIM, requests: REQUESTS.one, workers: 1, entries:
 const TWO_SEQUENCES: Bounds = { sequences: 2, requests: REQUESTS.ofTwo, entries: 5 };
 const RESENT: Bounds = { ...SINGLES, requests: REQUESTS.resent, isRenewed: true };
 const REFUSING: Bounds = { ...SINGLES, workers: 1, hasRefusals: true, losesIndexes: true };
-const TAIL_LOST: Bounds = { ...SINGLES, workers: 1, tailLosses: 1 };
-const ORDERED_BLINDLY: Bounds = { ...TRIM, workers: 1, isStated: false, orders: ['create unaware'] };
 
 const DESIGNS: readonly Mutant<Rule, World>[] = [
   mutant('numbers count wherever they lie, if their key is new', 'a double', { counting: 'first of its key' }, SINGLES),
@@ -49,7 +47,7 @@ const READING: readonly Mutant<Rule, World>[] = [
     { savesRowWithEnd: false },
     { ...SINGLES, workers: 1, hasOlder: true },
   ),
-  mutant('a worker takes its own records to count', 'a row of', { ownMayBeVoid: false }, SINGLES),
+  mutant('a worker takes its own records to count', 'is not decided', { ownMayBeVoid: false }, SINGLES),
   mutant(
     'each record has a time of its own',
     'a gap',
@@ -133,12 +131,6 @@ const SETTLING: readonly Mutant<Rule, World>[] = [
   mutant('a refusal does not wait for a marker', 'was refused', { marksAfterSilence: false }, REFUSING),
 ];
 
-const LOSSES: readonly Mutant<Rule, World>[] = [
-  mutant('a log that lost its tail is believed', 'both told', { floor: 'none' }, { ...TAIL_LOST, strays: 0 }),
-  mutant('a number above the floor ends the doubt', 'both told', { floor: 'while below' }, TAIL_LOST),
-  mutant('a statement sets back what is known', 'both told', { setBack: 'taken' }, ORDERED_BLINDLY),
-];
-
 const ANSWERS: readonly Mutant<Rule, World>[] = [
   unanswered('a void record is not drafted again', 'never answered', { afterVoid: 'leaves' }, SINGLES),
   unanswered('a void record is sent again as it was', 'no answer yet', { afterVoid: 'sends again' }, SINGLES),
@@ -158,6 +150,5 @@ export const MUTANTS: readonly Mutant<Rule, World>[] = [
   ...STATING,
   ...DECIDING,
   ...SETTLING,
-  ...LOSSES,
   ...ANSWERS,
 ];

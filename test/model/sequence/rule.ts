@@ -27,10 +27,6 @@ export interface Rule {
   readonly renewals: 'repeat' | 'raise' | 'take';
   /** Rows are saved in the transaction that moves the end. */
   readonly savesRowWithEnd: boolean;
-  /** After the log lost its tail nothing is answered: until a statement of the floor or more, while below the floor, or always. */
-  readonly floor: 'until stated' | 'while below' | 'none';
-  /** A statement below a known next number makes that number a floor; or it is taken. */
-  readonly setBack: 'refused' | 'taken';
 
   // Look-up and draft
   /** Keys, end and row belong to one moment; or the place is the log's end; or end and row are read after the keys. */
@@ -84,8 +80,6 @@ export const RULE: Rule = {
   withoutRow: 'refused',
   renewals: 'repeat',
   savesRowWithEnd: true,
-  floor: 'until stated',
-  setBack: 'refused',
   lookUp: 'one step',
   hasNameInKey: true,
   decides: 'by itself',
@@ -118,7 +112,7 @@ export interface Request {
 }
 
 /** What an operator may do, once each. */
-export type Order = 'restart' | 'step 2' | 'max' | 'close' | 'create again' | 'create unaware';
+export type Order = 'restart' | 'step 2' | 'max' | 'close' | 'create again';
 
 /** The bounds of the exploration. */
 export interface World {
@@ -145,15 +139,8 @@ export interface World {
   readonly isStated: boolean;
   readonly isRenewed: boolean;
   readonly orders: readonly Order[];
-  /** How often the ledger loses its tail. What was told counts then, not what the log holds. */
-  readonly tailLosses: number;
   /** Requests may be refused from memory, as EXPIRED. One owner. */
   readonly hasRefusals: boolean;
   /** Numbers count only inside a window of time, and appends may come at any time. */
   readonly hasWindows: boolean;
-}
-
-/** Whether the log itself may be wrong: then only what requesters were told is checked. */
-export function isByTold({ tailLosses, orders }: World): boolean {
-  return tailLosses > 0 || orders.includes('create unaware');
 }

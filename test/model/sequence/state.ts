@@ -41,10 +41,6 @@ export interface Row {
   readonly step: number;
   readonly max: number;
   readonly isClosed: boolean;
-  /** The highest next number that was known when the index was wiped or contradicted; NONE without. */
-  readonly floor: number;
-  /** Nothing of the sequence is answered: the log may have lost what the floor shows. */
-  readonly isDoubted: boolean;
   /** 'chained': the last record that counts, and from where on that is known. */
   readonly last: number;
   readonly from: number;
@@ -95,10 +91,7 @@ export interface State {
   readonly strays: readonly (readonly Entry[])[];
   /** One bit for each order that was given. */
   readonly given: number;
-  readonly tailLosses: number;
   readonly truth: Truth;
-  /** By key: the first number that requesters were told; only where the log loses its tail. */
-  readonly told: readonly number[];
   /** By key: whether it was refused; only where requests are refused. */
   readonly refused: readonly number[];
 }
@@ -110,8 +103,6 @@ export const NO_ROW: Row = {
   step: 1,
   max: NO_MAX,
   isClosed: false,
-  floor: NONE,
-  isDoubted: false,
   last: UNKNOWN,
   from: UNKNOWN,
 };

@@ -1,7 +1,7 @@
 import { at, replaced, Violation } from '../search.ts';
 import { after, isAnywhere } from './knowledge.ts';
 import { chainedCounts, withLast } from './rejected.ts';
-import { isByTold, type Rule, type World } from './rule.ts';
+import type { Rule, World } from './rule.ts';
 import { type Entry, type Index, KIND, keyOf, NONE, type Row, type State, type Truth, UNKNOWN } from './state.ts';
 
 /** What a reader of the whole log knows, which no worker does; and the checks of the invariants against it. */
@@ -11,7 +11,6 @@ export function landed(rule: Rule, world: World, state: State, append: readonly 
   return timesOf(rule, world, append).map((times) => {
     const entries = [...state.entries, ...append.map((entry, i) => ({ ...entry, isTimely: at(times, i) }))];
     let { truth } = state;
-    if (isByTold(world)) return { ...state, entries };
     for (let offset = state.entries.length; offset < entries.length; offset++) {
       truth = truthAfter(rule, world, state, truth, at(entries, offset), offset);
     }
@@ -90,12 +89,11 @@ function stated(rule: Rule, row: Row, entry: Entry, offset: number): Row {
 }
 
 /** Invariant 14: a row of an index that has read the whole log is what the newest record that counts says. */
-export function requireStated(world: World, { entries, truth }: State, index: Index): void {
-  if (index.end !== entries.length || isByTold(world)) return;
+export function requireStated({ entries, truth }: State, index: Index): void {
+  if (index.end !== entries.length) return;
   index.rows.forEach((row, sequence) => {
     const { next, step, max, isClosed } = at(truth.rows, sequence);
     if (row.next === UNKNOWN) return;
-    if (row.isDoubted) throw new Violation(`a row of sequence ${sequence} is doubted, but the log has lost nothing`);
     const isRight = row.next === next && row.step === step && row.max === max && row.isClosed === isClosed;
     if (isRight) return;
     const says = `${row.next} up to ${row.max} by ${row.step}`;
@@ -103,10 +101,9 @@ export function requireStated(world: World, { entries, truth }: State, index: In
   });
 }
 
-/** A requester is told numbers or IDs: those of the decision, and always the same (13). Returns what was told so far. */
-export function tell(world: World, state: State, request: number, first: number): readonly number[] {
+/** A requester is told numbers or IDs: those of the decision, and always the same (13). */
+export function tell(world: World, state: State, request: number, first: number): void {
   const key = keyOf(world, request);
-  if (isByTold(world)) return tellOnce(world, state, key, first);
   const decision = at(state.truth.decisions, key);
   if (decision.request === NONE) throw new Violation(`request ${request} is told ${first}, but is not decided`);
   const decided = at(world.requests, decision.request);
@@ -114,27 +111,12 @@ export function tell(world: World, state: State, request: number, first: number)
   if (decision.first !== first || (sequence !== NONE && decided.count !== count)) {
     throw new Violation(`request ${request} is told ${first}, but has the numbers from ${decision.first}`);
   }
-  return state.told;
 }
 
 /** A requester is told CONFLICT: another count was decided under this key. */
 export function tellConflict(world: World, { truth }: State, request: number): void {
-  if (isByTold(world)) return;
   const decision = at(truth.decisions, keyOf(world, request));
   const isOther =
     decision.request !== NONE && at(world.requests, decision.request).count !== at(world.requests, request).count;
   if (!isOther) throw new Violation(`request ${request} is told CONFLICT, but nothing else was decided`);
-}
-
-/** Where the log itself may be wrong: no key is told two numbers, and no number is told to two keys. */
-function tellOnce({ requests }: World, { told }: State, key: number, first: number): readonly number[] {
-  if (told[key] === first) return told;
-  if (told[key] !== NONE) throw new Violation(`key ${key} is told ${first} after ${told[key]}`);
-  const { sequence, count } = at(requests, key);
-  told.forEach((from, other) => {
-    const { sequence: theirs, count: taken } = at(requests, other);
-    if (from === NONE || theirs !== sequence || first >= from + taken || from >= first + count) return;
-    throw new Violation(`keys ${other} and ${key} are both told ${Math.max(first, from)}`);
-  });
-  return replaced(told, key, first);
 }

@@ -148,15 +148,14 @@ function answer(
   observer: Observer,
 ): void {
   const { index } = at(state.workers, w);
-  const told = reply(rule, world, state, index, request, offset, observer);
-  if (told !== state.told) observer.step({ ...state, told }, 'replies', w, request);
+  reply(rule, world, state, index, request, offset, observer);
   const { kind } = at(state.entries, offset);
   if (!world.isRenewed || kind === KIND.ids || !isEqual(world, state, request, offset)) return;
   const renewal = renewalOf(rule, state, index, request, offset);
   send(rule, world, state, w, [renewal], observer, 'sends a renewal', request);
 }
 
-/** Checks a reply to a known request; returns what was told so far. */
+/** Checks a reply to a known request. */
 export function reply(
   rule: Rule,
   world: World,
@@ -165,17 +164,17 @@ export function reply(
   request: number,
   offset: number,
   { saw }: Observer,
-): readonly number[] {
+): void {
   const { kind } = at(state.entries, offset);
   if (kind !== KIND.ids && !isEqual(world, state, request, offset)) {
     saw('conflict');
     tellConflict(world, state, request);
-    return state.told;
+    return;
   }
   saw('replied');
   if (index.origin > 0) saw('repliedAfterLoss');
   if (kind === KIND.renewal) saw('repliedFromRenewal');
-  return tell(world, state, request, numberAt(rule, index, state.entries, offset));
+  tell(world, state, request, numberAt(rule, index, state.entries, offset));
 }
 
 function send(
@@ -229,13 +228,11 @@ function settle(rule: Rule, world: World, state: State, w: number, append: reado
   }
   const index = read(rule, world, before, state.entries, base);
   if (rule.repliesFrom !== 'log') tellOwn(world, state, append);
-  let settled = withWorker(state, w, { index, isMarkerDue: false });
+  const settled = withWorker(state, w, { index, isMarkerDue: false });
   for (const { kind, request } of append) {
     if (kind !== KIND.numbers && kind !== KIND.ids) continue;
     const verdict = judge(rule, world, settled, index, request);
-    if (typeof verdict === 'number') {
-      settled = { ...settled, told: reply(rule, world, settled, index, request, verdict, observer) };
-    }
+    if (typeof verdict === 'number') reply(rule, world, settled, index, request, verdict, observer);
     if (kind === KIND.numbers && lookUp(rule, world, index, settled, request) === NONE) observer.saw('void');
   }
   observer.step(settled, 'settles', w);

@@ -67,12 +67,6 @@ export const QUICK: readonly Example[] = [
   example('what one owner refused', { ...SINGLES, workers: 1, hasRefusals: true, losesIndexes: true, entries: 4 }, [
     'void',
   ]),
-  answered('a log that loses its tail', { ...SINGLES, workers: 1, tailLosses: 1 }, ['SEQUENCE_STOPPED']),
-  example(
-    'an order that knows nothing',
-    { ...ONE_OWNER, losesIndexes: false, isStated: false, orders: ['create unaware'] },
-    ['SEQUENCE_STOPPED'],
-  ),
   example('windows of time', { ...SINGLES, workers: 1, hasWindows: true }, ['void']),
 ];
 
@@ -109,11 +103,6 @@ export const DEEP: readonly Example[] = [
     { ...SINGLES, workers: 1, hasRefusals: true, losesIndexes: true, strays: 2, entries: 5 },
     ['void'],
   ),
-  example(
-    'a log that loses its tail, more records',
-    { requests: REQUESTS.three, workers: 1, tailLosses: 1, entries: 5 },
-    ['SEQUENCE_STOPPED'],
-  ),
   example('windows of time, two owners, trimmed', { ...TRIM, requests: REQUESTS.one, hasWindows: true, entries: 4 }, [
     'void',
   ]),
@@ -122,10 +111,8 @@ export const DEEP: readonly Example[] = [
   }),
   example('rejected: the total, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], {
     counting: 'total',
-    floor: 'none',
   }),
   example('rejected: predecessors, with doubt', { ...TRIM, strays: 0, entries: 4 }, [], {
     counting: 'chained',
-    floor: 'none',
   }),
 ];
