@@ -139,8 +139,9 @@ class Order {
     const due = dueNow(view, [sequence]);
     if (due.kind === 'draft') await this.#draft(view);
     else if (due.kind === 'repair') await this.#swap(due.change);
-    else if (due.kind === 'pending') await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(i))));
-    else {
+    else if (due.kind === 'pending') {
+      await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(i), view.head)));
+    } else {
       const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(0);
       await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
     }

@@ -2,21 +2,26 @@ import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
 import type { Pending } from '../codec/sequence-head.ts';
+import type { Head } from './heads.ts';
 import type { DraftedEntry } from './ledger.ts';
 import type { SequenceDue } from './sequence-rule.ts';
 
 /** What the writer of a record says of its copy of the log, and the offset for which it writes the record. */
 type Placed = Pick<LedgerStatement, 'end' | 'through' | 'at'>;
 
-/** The record of a pending decision, with the numbers that were swapped in. An order shows nothing of requests, whoever appends it. */
-export function pendingRecord(pending: Pending, placed: Placed): DraftedEntry {
+/**
+ * The record of a pending decision, with the numbers that were swapped in. An order is the same, whoever appends it: all that the head
+ * had decided before (`decided`) is hidden by one that comes late to a log which has lost it; but nothing comes before a creation.
+ */
+export function pendingRecord(pending: Pending, placed: Placed, decided: Pick<Head, 'through'>): DraftedEntry {
   if (pending.kind === 'numbers') {
     const entry = { ...pending.entry, ...placed };
     return { key: pending.key, value: encodeLedgerEntry(entry), entry };
   }
   const { sequence, first, statement } = pending;
-  const unread = { end: 0, through: -1, at: placed.at };
-  return statementRecord(sequence, { ...unread, ...statement, first: first < 0 ? undefined : first, isLoss: false });
+  const isNew = first < 0;
+  const place = { end: 0, through: isNew ? -1 : decided.through, at: placed.at };
+  return statementRecord(sequence, { ...place, ...statement, first: isNew ? undefined : first, isLoss: false });
 }
 
 /** The record of a loss, or of a definition that the log does not show. `first` is the next number in the writer's copy. */

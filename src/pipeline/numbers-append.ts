@@ -54,7 +54,7 @@ export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEn
 async function entriesFor(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<readonly DraftedEntry[]> {
   const { view, partition, row } = place;
   if (due.kind === 'pending')
-    return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }));
+    return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }, place));
   const known = Math.max(view.through, place.through);
   // All that was decided and is lost had been sent before this moment.
   const through =

@@ -94,10 +94,14 @@ export function numbers(
   return { key: encodeNumbersKey('invoices', Buffer.from(id)), value };
 }
 
-/** A statement of the sequence `invoices`: an operator's, of the first edition, unless the fields say otherwise. */
-export function statement(at: number, fields: Partial<Omit<LedgerStatement, 'kind' | 'at'>> = {}) {
+/** A statement of a sequence: an operator's, of the first edition, unless the fields say otherwise. */
+export function statement(
+  at: number,
+  fields: Partial<Omit<LedgerStatement, 'kind' | 'at'>> = {},
+  sequence = 'invoices',
+) {
   const definition = { step: 1, max: 1_000, format: '', closed: false, edition: 1 };
   const place = { end: 0, through: -1, at, next: 1, first: undefined, isLoss: false };
   const entry: LedgerStatement = { kind: 'statement', ...place, ...definition, ...fields };
-  return { key: encodeStatementKey('invoices'), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
+  return { key: encodeStatementKey(sequence), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
 }
