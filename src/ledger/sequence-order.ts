@@ -206,7 +206,6 @@ class Order {
     if (pending.length > MAX_PENDING) throw full(partition, pending.length);
     // What stays pending from before the namespace was rebuilt keeps that mark.
     const namespace = others.length > 0 ? head.namespace : change.namespace;
-    this.#head = undefined;
     await this.#heard(async () => {
       this.#head = await heads.swap(partition, head, { ...change, namespace, pending });
     });

@@ -122,3 +122,28 @@ test('a closed sequence goes on in a pair of topics with more partitions, and it
   const audit = await runIdalloc(['audit', '--ledger-topic', realm.ledgerTopic, '--json'], second);
   expect(JSON.parse(audit.stdout)).toMatchObject({ findings: [] });
 });
+
+test('a closed sequence stays closed though the ledger is lost, and nothing creates it again', async () => {
+  await using lost = await Realm.create(suiteServers(), { partitions: 1, env: SHORT_SESSION });
+  await sequence(['create', 'invoices'], lost.env);
+  const before = lost.worker();
+  const { replyTopic, requestTopic } = lost;
+  const options = { brokers: suiteServers().brokers, replyTopic, requestTopic, prefetch: false, timeoutMs: 120_000 };
+  await using client = await IdClient.connect(options);
+  const take = (correlationId: string) => client.sequence('invoices').take(1, { correlationId });
+  expect((await take('a')).numbers()).toEqual([1]);
+  await sequence(['close', 'invoices', '--yes'], lost.env);
+  await before.stop();
+  await lost.recreate(lost.ledgerTopic);
+
+  const shown = { closed: true, next: 2, ledger_next: null, etcd_next: 2, edition: 2, accord: 'lost' };
+  expect(await sequence(['show', 'invoices'], lost.env)).toMatchObject(shown);
+  expect(await runIdalloc(['sequence', 'create', 'invoices', '--start', '2'], lost.env)).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/CONFLICT: .* is closed, for good/),
+  });
+  lost.worker();
+  await expect(take('b')).rejects.toMatchObject({ code: 'SEQUENCE_CLOSED' });
+  const settled = { closed: true, next: 2, ledger_next: 2, etcd_next: 2, edition: 2, accord: 'agree' };
+  expect(await sequence(['show', 'invoices'], lost.env)).toMatchObject(settled);
+});

@@ -72,16 +72,18 @@ export class OrderStage {
 
   /** What a command does with an order. */
   order(sequence: string, change: Change): Promise<SequenceRow> {
+    return this.loop.runtime.until(this.orderMeanwhile(sequence, change));
+  }
+
+  /** Likewise, while another command runs. */
+  async orderMeanwhile(sequence: string, change: Change): Promise<SequenceRow> {
     const { runtime } = this.loop;
-    const run = async () => {
-      const { heads, namespace } = this;
-      const log = this.#sequenceLog();
-      const { sequences } = await heads.read(HOME, [sequence]);
-      await log.readHome(HOME, sequence, !sequences.has(sequence));
-      const options = { heads, log: this.#orderLog(log), partition: HOME, sequence, namespace, runtime };
-      return await carryOut(options, change);
-    };
-    return runtime.until(run());
+    const { heads, namespace } = this;
+    const log = this.#sequenceLog();
+    const { sequences } = await heads.read(HOME, [sequence]);
+    await log.readHome(HOME, sequence, !sequences.has(sequence));
+    const options = { heads, log: this.#orderLog(log), partition: HOME, sequence, namespace, runtime };
+    return await carryOut(options, change);
   }
 
   create(sequence: string): Promise<SequenceRow> {
@@ -89,10 +91,7 @@ export class OrderStage {
   }
 
   change(sequence: string, to: Partial<Statement>): Promise<SequenceRow> {
-    return this.order(sequence, (now) => {
-      if (now === undefined) throw new RangeError(`${sequence} is unknown`);
-      return { ...now, ...to };
-    });
+    return this.order(sequence, changeTo(to));
   }
 
   /** What `sequence show` prints. */
@@ -149,8 +148,9 @@ export class OrderStage {
     ]);
   }
 
-  appendsOther(): void {
-    this.#append(null, encodeLedgerEntry({ kind: 'marker', end: 0, through: -1 }));
+  /** A marker, whose writer had read nothing, or all of the ledger and so many requests. */
+  appendsOther(through = -1): void {
+    this.#append(null, encodeLedgerEntry({ kind: 'marker', end: through < 0 ? 0 : this.end, through }));
   }
 
   get end(): number {
@@ -170,7 +170,7 @@ export class OrderStage {
     this.loop.send(HOME, count, 1, REQUESTS);
   }
 
-  /** What the ledger has, in short: `o2>1` an order of edition 2 from 1 on, `l`: a loss, `n1 a`: number 1 of a; a void one in brackets. */
+  /** What the ledger has, in short: `o2>1` an order of edition 2 from 1 on, `l2>1~9`: a loss up to request 9, `n1 a`: number 1 of a; a void one in brackets. */
   get ledger(): readonly string[] {
     const { log } = this.#log;
     return log.batches().flatMap((batch) =>
@@ -185,7 +185,7 @@ export class OrderStage {
         const gist =
           entry.kind === 'numbers'
             ? `n${entry.first} ${requestId}`
-            : `${entry.isLoss ? 'l' : 'o'}${entry.edition}>${entry.next}${entry.closed ? ' closed' : ''}`;
+            : `${entry.isLoss ? 'l' : 'o'}${entry.edition}>${entry.next}${entry.isLoss ? `~${entry.through}` : ''}${entry.closed ? ' closed' : ''}`;
         return isVoid ? `(${gist})` : gist;
       }),
     );
@@ -206,6 +206,13 @@ export class OrderStage {
   #append(key: Buffer | null, value: Buffer): void {
     this.loop.kafka.cluster.send(LEDGER, HOME, [{ key, value }]);
   }
+}
+
+export function changeTo(to: Partial<Statement>): Change {
+  return (now) => {
+    if (now === undefined) throw new RangeError('the sequence is unknown');
+    return { ...now, ...to };
+  };
 }
 
 function numbers(sequence: string, first: number, by: string): PendingNumbers {

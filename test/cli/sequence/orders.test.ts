@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Fault } from '../../identity/fake-etcd.ts';
-import { CREATED, OrderStage } from './order-stage.ts';
+import { CREATED, changeTo, OrderStage } from './order-stage.ts';
 
 const EARLIER = '00000000-0000-4000-8000-000000000000';
 
@@ -54,6 +54,14 @@ describe('an order', () => {
     expect(stage.ledger).toEqual(['o1>1', 'o2>1', 'o3>1 closed']);
   });
 
+  test('takes effect behind that of another operator, which came first while its own write was lost', async () => {
+    await stage.create('invoices');
+    breaks('request lost', () => stage.orderMeanwhile('invoices', changeTo({ max: 500 })));
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['o1>1', 'o2>1', 'o3>1']);
+    expect(await stage.show('invoices')).toMatchObject({ step: 10, max: 500, edition: 3 });
+  });
+
   test('goes behind numbers of a worker that swapped in first', async () => {
     await stage.create('invoices');
     breaks('pass', () => stage.swapsInMeanwhile('invoices', [{ first: 1, by: 'a' }]));
@@ -83,9 +91,21 @@ describe('an order', () => {
     expect(stage.ledger).toEqual(['o1>1', 'n1 a', 'o1>2', 'o2>2']);
   });
 
+  test('does not miss numbers that retention took', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    stage.appendsOther(7);
+    stage.states('invoices', 2, 1);
+    stage.trims(2);
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger).toEqual(['-', 'o1>2', 'o2>2']);
+  });
+
   test('leaves what is pending of other sequences pending, in front of itself, until the ledger shows it', async () => {
     await stage.create('invoices');
     await stage.create('tickets');
+    expect(await stage.pending()).toEqual(['o1>1']);
     await stage.swapsIn('tickets', [{ first: 1, by: 'a' }]);
     await stage.change('invoices', { step: 10 });
     expect(await stage.pending()).toEqual(['n1', 'o2>1']);
@@ -133,7 +153,7 @@ describe('what was ordered', () => {
     expect(await stage.show('invoices')).toMatchObject({ next: 3, ledger_next: null, etcd_next: 3, accord: 'lost' });
     await stage.change('invoices', { step: 10 });
     // The loss, from the first number that was pending; then that number, and the order behind it.
-    expect(stage.ledger).toEqual(['l1>2', 'n2 b', 'o2>3']);
+    expect(stage.ledger).toEqual(['l1>2~39', 'n2 b', 'o2>3']);
   });
 
   test('numbers below a gap are stated as lost before the order', async () => {
@@ -146,7 +166,7 @@ describe('what was ordered', () => {
     stage.appends('invoices', { first: 2, by: 'b' });
     expect(await stage.show('invoices')).toMatchObject({ accord: 'lost', next: 3 });
     await stage.change('invoices', { step: 10 });
-    expect(stage.ledger).toEqual(['o1>1', '-', 'n2 b', 'l1>3', 'o2>3']);
+    expect(stage.ledger).toEqual(['o1>1', '-', 'n2 b', 'l1>3~7', 'o2>3']);
   });
 
   test('where both have lost their memory, the operator says where it goes on', async () => {
@@ -178,6 +198,14 @@ describe('a sequence that the ledger contradicts', () => {
     expect(await stage.show('invoices')).toMatchObject({ accord: 'stopped', pending: 1 });
     await expect(stage.change('invoices', { step: 10 })).rejects.toMatchObject({ code: 'SEQUENCE_STOPPED' });
     expect(stage.ledger).toEqual(['o1>1', 'n1 b', 'n2 c']);
+  });
+
+  test('is stopped as well where a request has other numbers already', async () => {
+    await stage.create('tickets');
+    stage.appends('tickets', { first: 1, by: 'a' });
+    await stage.swapsIn('tickets', [{ first: 2, by: 'a' }]);
+    stage.appends('tickets', { first: 2, by: 'a' });
+    expect(await stage.show('tickets')).toMatchObject({ accord: 'stopped' });
   });
 
   test('goes on where the ledger is, once the namespace was rebuilt', async () => {
