@@ -12,6 +12,7 @@ import { tryTransact } from './try-transact.ts';
  *   <root>request-topics/<t>/ledger         its ledger
  *   <root>ledgers/<l>                       the request topic whose decisions are in this ledger
  *   <root>groups/<g>                        the request topic that this group reads
+ *   <root>clusters/<l>                      the Kafka cluster that this ledger is in
  *
  * The first, the claim, lies outside the namespace: it is the only key that two namespaces share. None of them is in
  * the descriptor, whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
@@ -28,6 +29,8 @@ export interface Bindings {
   /** The partition count, which is among the own ones. */
   readonly count: Binding;
   readonly own: readonly Binding[];
+  /** The cluster, which is none of them: another one is CLUSTER_CHANGED, which an operator ends. Undefined if it is not known. */
+  readonly cluster: Binding | undefined;
 }
 
 /** The part of a configuration that is bound. */
@@ -36,6 +39,8 @@ export interface Bound {
   readonly datacenterId: number;
   readonly groupId: string;
   readonly topics: { readonly requests: string; readonly ledger: string; readonly requestPartitions: number };
+  /** The ID of the Kafka cluster; undefined if it is not known. */
+  readonly clusterId?: string | undefined;
 }
 
 /**
@@ -75,7 +80,7 @@ export function claimKey(idSpace: string, datacenterId: number): string {
 }
 
 export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound): Bindings {
-  const { idSpace, datacenterId, groupId, topics } = bound;
+  const { idSpace, datacenterId, groupId, topics, clusterId } = bound;
   const { requests, ledger, requestPartitions } = topics;
   const claim: Binding = {
     key: claimKey(idSpace, datacenterId),
@@ -120,12 +125,22 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
         `The group '${groupId}' reads '${stored}', not '${requests}': set KAFKA_GROUP_ID to a separate group.`,
     },
   ];
-  return { claim, count, own };
+  const cluster: Binding | undefined =
+    clusterId === undefined
+      ? undefined
+      : {
+          key: `${root}clusters/${ledger}`,
+          value: clusterId,
+          refusal: (stored) =>
+            `The ledger '${ledger}' is in the Kafka cluster ${stored}, but these brokers belong to the cluster ${clusterId}, which may lack ` +
+            "decisions: correct KAFKA_BROKERS, or if this cluster replaces the other one, run 'idalloc namespace adopt-cluster'.",
+        };
+  return { claim, count, own, cluster };
 }
 
 /**
  * Claims the datacenter, create-only, and writes no other binding. Rejects with NAMESPACE_MISMATCH, which lists each
- * difference, those in existing bindings included, and then changes nothing; or with ETCD_UNAVAILABLE.
+ * difference, those in existing bindings included, or with CLUSTER_CHANGED, and then changes nothing; or with ETCD_UNAVAILABLE.
  */
 export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim]);
@@ -133,21 +148,35 @@ export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<voi
 
 /** Like claimDatacenter, but also writes the bindings that are still missing. */
 export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void> {
-  return settle(etcd, bindings, [bindings.claim, ...bindings.own]);
+  return settle(etcd, bindings, [bindings.claim, ...bindings.own, ...(bindings.cluster ? [bindings.cluster] : [])]);
 }
 
 /** Whether the namespace has this partition count already. Rejects as claimDatacenter does, and writes nothing. */
-export async function isCountBound(etcd: Pick<EtcdPort, 'get'>, { claim, count, own }: Bindings): Promise<boolean> {
-  const all = [claim, ...own];
-  const stored = await etcd.get(all.map(({ key }) => key));
-  requireAgreement(all, stored);
-  return stored.has(count.key);
+export async function isCountBound(etcd: Pick<EtcdPort, 'get'>, bindings: Bindings): Promise<boolean> {
+  const stored = await etcd.get(keysOf(bindings));
+  requireAgreement(bindings, stored);
+  return stored.has(bindings.count.key);
 }
 
 /** Why these bindings conflict with the stored ones; empty when they do not. */
 export async function bindingConflicts(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];
   return refusalsOf(bindings, await etcd.get(bindings.map(({ key }) => key)));
+}
+
+/** The value of the binding of the cluster, with its revision; undefined before it is bound. */
+export async function boundCluster(
+  etcd: Pick<EtcdPort, 'get'>,
+  { cluster }: Bindings,
+): Promise<{ readonly id: string; readonly revision: bigint } | undefined> {
+  const stored = cluster && (await etcd.get([cluster.key])).get(cluster.key);
+  return stored && { id: stored.value.toString('utf8').slice(0, MAX_SHOWN), revision: stored.modRevision };
+}
+
+/** CLUSTER_CHANGED if these keys, as they are stored, bind another cluster. */
+export function clusterRefusal({ cluster }: Bindings, stored: ReadonlyMap<string, KeyValue>): IdallocError | undefined {
+  const [refusal] = refusalsOf(cluster === undefined ? [] : [cluster], stored);
+  return refusal === undefined ? undefined : new IdallocError('CLUSTER_CHANGED', refusal);
 }
 
 /** The ledgers bound to a namespace. */
@@ -157,11 +186,10 @@ export async function boundLedgers(etcd: EtcdPort, { root }: Pick<NamespaceKeys,
   return kvs.map(({ key }) => key.slice(prefix.length));
 }
 
-async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Binding[]): Promise<void> {
-  const all = [claim, ...own];
+async function settle(etcd: EtcdPort, bindings: Bindings, due: readonly Binding[]): Promise<void> {
   for (let step = 0; step < MAX_STEPS; step += 1) {
-    const stored = await etcd.get(all.map(({ key }) => key));
-    requireAgreement(all, stored);
+    const stored = await etcd.get(keysOf(bindings));
+    requireAgreement(bindings, stored);
     const missing = due.filter(({ key }) => !stored.has(key));
     if (missing.length === 0) return;
     const absent = missing.map(({ key }) => ({ key, createRevision: 0n }));
@@ -171,9 +199,15 @@ async function settle(etcd: EtcdPort, { claim, own }: Bindings, due: readonly Bi
   throw new IdallocError('ETCD_UNAVAILABLE', `the bindings of a namespace were not settled in ${MAX_STEPS} steps`);
 }
 
-function requireAgreement(bindings: readonly Binding[], stored: ReadonlyMap<string, KeyValue>): void {
-  const refusals = refusalsOf(bindings, stored);
+function keysOf({ claim, own, cluster }: Bindings): string[] {
+  return [claim, ...own, ...(cluster ? [cluster] : [])].map(({ key }) => key);
+}
+
+function requireAgreement(bindings: Bindings, stored: ReadonlyMap<string, KeyValue>): void {
+  const refusals = refusalsOf([bindings.claim, ...bindings.own], stored);
   if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+  const changed = clusterRefusal(bindings, stored);
+  if (changed !== undefined) throw changed;
 }
 
 function refusalsOf(bindings: readonly Binding[], stored: ReadonlyMap<string, KeyValue>): string[] {

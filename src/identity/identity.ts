@@ -6,8 +6,8 @@ import { ceilingsAhead, chooseWorkerId, startDelayMs } from './choose.ts';
 import {
   asRetryable,
   candidatesOf,
-  isRestored,
   lossCode,
+  operatorsCode,
   raiseAndReadBack,
   readClaim,
   readNamespace,
@@ -256,7 +256,8 @@ export class Identity {
 
   /** After a failed acquire. A retryable error keeps the attempt: the next acquire reads its outcome. */
   async #abandon(turn: number, error: unknown): Promise<AcquireOutcome> {
-    const set = isRestored(error) ? ({ code: 'RESTORED', message: error.message } as const) : undefined;
+    const code = operatorsCode(error);
+    const set = code === undefined ? undefined : ({ code, message: (error as IdallocError).message } as const);
     if (turn !== this.#turn) return set ? STOPPED : { kind: 'failed', error: asRetryable(error) };
     const attempt = this.#attempt;
     this.#setMode('none', set ?? { code: 'NO_IDENTITY', message: describeError(error) });

@@ -1,7 +1,7 @@
 import { encodeCeiling } from '../codec/ceiling.ts';
 import { encodeLeaseRecord } from '../codec/lease-record.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { bindNamespace } from './bindings.ts';
+import { bindNamespace, clusterRefusal } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
 import type { KeyValue, WitnessEntry } from './ports.ts';
 import type { IdentitySettings } from './settings.ts';
@@ -138,13 +138,15 @@ export async function withWitness({ witness }: IdentitySettings, term: Term): Pr
   return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: othersThan(view, name) };
 }
 
-/** The two keys that say who holds a worker ID, at one revision. */
+/** The two keys that say who holds a worker ID, at one revision. Throws CLUSTER_CHANGED if the namespace has another cluster since. */
 export async function readClaim(
-  { etcd, keys }: IdentitySettings,
+  { etcd, keys, bindings }: IdentitySettings,
   workerId: number,
 ): Promise<{ owner: KeyValue | undefined; ceiling: KeyValue | undefined }> {
   const [owner, ceiling] = [keys.owner(workerId), keys.ceiling(workerId)];
-  const found = await etcd.get([owner, ceiling]);
+  const found = await etcd.get([owner, ceiling, ...(bindings.cluster ? [bindings.cluster.key] : [])]);
+  const changed = clusterRefusal(bindings, found);
+  if (changed !== undefined) throw changed;
   return { owner: found.get(owner), ceiling: found.get(ceiling) };
 }
 
@@ -162,14 +164,19 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
   }
 }
 
-/** Whether etcd was found to be rolled back. No worker exits because of that, since a rebuild fixes it. */
-export function isRestored(error: unknown): error is IdallocError {
-  return error instanceof IdallocError && error.code === 'RESTORED';
+/**
+ * The code of an error that an operator's command ends: etcd was rolled back, or Kafka is another cluster. No worker exits because of
+ * that. Undefined for any other error.
+ */
+export function operatorsCode(error: unknown): 'RESTORED' | 'CLUSTER_CHANGED' | undefined {
+  const code = error instanceof IdallocError ? error.code : undefined;
+  return code === 'RESTORED' || code === 'CLUSTER_CHANGED' ? code : undefined;
 }
 
 /** The code with which this error ends a term; undefined when the term may continue. */
-export function lossCode(error: unknown): 'LEASE_LOST' | 'RESTORED' | undefined {
-  if (isRestored(error)) return 'RESTORED';
+export function lossCode(error: unknown): 'LEASE_LOST' | ReturnType<typeof operatorsCode> {
+  const code = operatorsCode(error);
+  if (code !== undefined) return code;
   const lost = error instanceof IdallocError && (error.code === 'LEASE_LOST' || error.code === 'NAMESPACE_DAMAGED');
   return lost ? 'LEASE_LOST' : undefined;
 }

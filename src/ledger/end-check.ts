@@ -33,29 +33,52 @@ export async function compareEnd(head: EndHead, log: Log): Promise<EndVerdict> {
     const found = (await log.entries.read(log.partition, [at])).get(at);
     if (found === undefined || digestEntry(found).equals(head.digest)) return { kind: 'whole' };
   }
-  const from = Math.max(0, log.end - SEARCHED_ENTRIES);
-  const offsets = Array.from({ length: log.end - from }, (_, i) => from + i);
-  return copyIn([...(await log.entries.read(log.partition, offsets)).values()], head) ?? { kind: 'lost' };
+  return copyIn(await lastEntries(log), head) ?? { kind: 'lost' };
+}
+
+/** The last entries of a log, as many as are searched. */
+export async function lastEntries({ partition, end, entries }: Log): Promise<readonly LedgerRecord[]> {
+  const from = Math.max(0, end - SEARCHED_ENTRIES);
+  const offsets = Array.from({ length: end - from }, (_, i) => from + i);
+  return [...(await entries.read(partition, offsets)).values()];
 }
 
 /**
  * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not enough: a producer's
- * retry may have appended it twice. Most entries have their own offset in them, as the end that their writer had read; so in a copy
- * more of them belong to other offsets than to their own.
+ * retry may have appended it twice.
  */
 export function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
-  const told = records.filter(({ value }) => value !== null && !value.equals(EMPTY_MARKER));
-  const at = head.end - 1;
-  const offset = told.findLast((one) => isEntryOf(head, one))?.offset;
-  const shift = (offset ?? at) - at;
-  if (offset === undefined || shift === 0) return undefined;
-  let [own, other] = [0, 0];
-  for (const record of told) {
-    const end = unlessInvalid(() => readLedgerPosition(record.value as Buffer, record.headers).end);
-    if (end === record.offset) own += 1;
-    else if (end === record.offset - shift) other += 1;
+  const offset = records.findLast((one) => !isEmpty(one) && isEntryOf(head, one))?.offset;
+  const shift = usualShift(records);
+  if (offset === undefined || shift === undefined || shift === 0) return undefined;
+  return offset - shift === head.end - 1 ? { kind: 'copied', shift, offset } : undefined;
+}
+
+/**
+ * By how much the offsets of most of these entries differ from those that they were written for: 0 in a log that is no copy. The first
+ * entry of an append has its own offset in it, as the end that its writer had read, and the others have the same. Undefined if no
+ * append begins among them.
+ */
+export function usualShift(records: readonly LedgerRecord[]): number | undefined {
+  const firsts = new Map<number, number>();
+  for (const record of records) {
+    const end = isEmpty(record) ? undefined : unlessInvalid(() => positionOf(record).end);
+    if (end === undefined || end === 0) continue; // an operator's, which says nothing of the log
+    firsts.set(end, Math.min(firsts.get(end) ?? record.offset, record.offset));
   }
-  return other > own ? { kind: 'copied', shift, offset } : undefined;
+  const counts = new Map<number, number>();
+  for (const [end, offset] of [...firsts].slice(firsts.size > 1 ? 1 : 0)) {
+    counts.set(offset - end, (counts.get(offset - end) ?? 0) + 1);
+  }
+  return [...counts].sort(([, ones], [, others]) => others - ones)[0]?.[0];
+}
+
+function positionOf({ value, headers }: LedgerRecord): { readonly end: number } {
+  return readLedgerPosition(value as Buffer, headers);
+}
+
+function isEmpty({ value }: LedgerRecord): boolean {
+  return value === null || value.equals(EMPTY_MARKER);
 }
 
 /** Whether a record is a head's entry, wherever it lies and whenever it was copied there. */

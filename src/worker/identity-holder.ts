@@ -12,7 +12,7 @@ import { Identity } from '../identity/identity.ts';
 import { type NamespaceKeys, namespaceKeys } from '../identity/keys.ts';
 import { type Namespace, openNamespace } from '../identity/namespace.ts';
 import type { WitnessPort } from '../identity/ports.ts';
-import { isRestored } from '../identity/protocol.ts';
+import { operatorsCode } from '../identity/protocol.ts';
 import { IdentityRunner } from '../identity/runner.ts';
 import type { Authority, IdentityState } from '../identity/state.ts';
 import type { Log } from '../log.ts';
@@ -34,6 +34,8 @@ export interface IdentityHolderOptions {
 
 /** The identity's dependencies on Kafka. */
 export interface IdentityPorts {
+  /** The Kafka cluster that the worker is connected to. */
+  readonly clusterId: string;
   readonly witness: WitnessPort;
   /** Samples the brokers' clocks; rejects when no broker answers. */
   readonly sampleBrokerClocks: () => Promise<readonly DriftSample[]>;
@@ -47,11 +49,16 @@ export interface Margins {
 
 const RELEASE_LIMIT_MS = 5_000;
 const NAMESPACE_RETRY_MS = 1_000;
-/** A longer interval: the namespace needs an operator's rebuild. */
-const RESTORED_RETRY_MS = 3_000;
+/** A longer interval: the namespace needs an operator's command. */
+const OPERATOR_RETRY_MS = 3_000;
 /** How often the margin metrics are updated. */
 const WATCH_MS = 500;
 const BY_ETCD: ReadonlySet<GateReason> = new Set(['RESERVATION_EXHAUSTED', 'NO_IDENTITY', 'LEASE_SUSPENDED']);
+/** What an operator has to do. */
+const DUE: Partial<Record<GateReason, string>> = {
+  RESTORED: 'the namespace must be rebuilt',
+  CLUSTER_CHANGED: 'this Kafka cluster must be adopted, or the other one configured',
+};
 /** The authority before the namespace is open. */
 const NOT_ACQUIRED = {
   ok: false,
@@ -70,8 +77,8 @@ export class IdentityHolder implements AsyncDisposable {
   #running: Promise<void> = Promise.resolve();
   #identity: Identity | undefined;
   #namespace: Namespace | undefined;
-  /** RESTORED was logged since a worker ID was held. */
-  #alarmed = false;
+  /** What an operator has to end, and was logged since a worker ID was held. */
+  #alarmed: GateReason | undefined;
 
   constructor(options: IdentityHolderOptions) {
     this.#options = options;
@@ -143,27 +150,27 @@ export class IdentityHolder implements AsyncDisposable {
   }
 
   /** Undefined when the worker stops before etcd answers. */
-  async #openNamespace({ witness }: IdentityPorts): Promise<Namespace | undefined> {
+  async #openNamespace({ witness, clusterId }: IdentityPorts): Promise<Namespace | undefined> {
     const { config, log, etcd, runtime } = this.#options;
     const wanted = descriptorOf(config, runtime.uuid());
     while (!this.#stop.signal.aborted) {
       try {
-        return await openNamespace({ etcd, witness, wanted, ...this.#place(), newNonce: runtime.uuid });
+        return await openNamespace({ etcd, witness, wanted, ...this.#place(clusterId), newNonce: runtime.uuid });
       } catch (error) {
-        const restored = isRestored(error);
-        if (!restored && !(error instanceof IdallocError && error.retryable)) throw error;
-        if (restored) this.#refuse('RESTORED', error.message);
+        if (!(error instanceof IdallocError && error.retryable)) throw error;
+        const code = operatorsCode(error);
+        if (code !== undefined) this.#refuse(code, error.message);
         else log.warn({ error: describeError(error) }, 'could not open the namespace; retrying');
-        await runtime.sleep(restored ? RESTORED_RETRY_MS : NAMESPACE_RETRY_MS, this.#stop.signal);
+        await runtime.sleep(code === undefined ? NAMESPACE_RETRY_MS : OPERATOR_RETRY_MS, this.#stop.signal);
       }
     }
     return undefined;
   }
 
-  #place(): { readonly keys: NamespaceKeys; readonly bindings: Bindings } {
+  #place(clusterId: string): { readonly keys: NamespaceKeys; readonly bindings: Bindings } {
     const { config } = this.#options;
     const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
-    return { keys, bindings: bindingsOf(keys, config) };
+    return { keys, bindings: bindingsOf(keys, { ...config, clusterId }) };
   }
 
   /** The samples of a clock that may start a term count in it, so that the first broker which answers is not judged alone. */
@@ -178,7 +185,7 @@ export class IdentityHolder implements AsyncDisposable {
     return new Identity({
       etcd,
       witness: ports.witness,
-      ...this.#place(),
+      ...this.#place(ports.clusterId),
       namespace,
       layout: config.layout,
       timing: config.timing,
@@ -196,17 +203,18 @@ export class IdentityHolder implements AsyncDisposable {
 
   #reportToGate({ mode, refusal }: IdentityState): void {
     if (mode === 'held') {
-      this.#alarmed = false;
+      this.#alarmed = undefined;
       this.#options.gate.clear('identity');
     } else this.#refuse(refusal?.code ?? 'NO_IDENTITY', refusal?.message);
   }
 
-  /** An etcd that was rolled back is logged as an error, once: only an operator's rebuild fixes it. */
+  /** What only an operator's command ends is logged as an error, once. */
   #refuse(code: GateReason, message?: string): void {
     const { gate, log } = this.#options;
-    if (code === 'RESTORED' && !this.#alarmed) {
-      this.#alarmed = true;
-      log.error({ code, error: message }, 'no worker ID can be acquired: the namespace must be rebuilt');
+    const due = DUE[code];
+    if (due !== undefined && this.#alarmed !== code) {
+      this.#alarmed = code;
+      log.error({ code, error: message }, `no worker ID can be acquired: ${due}`);
     }
     const cause = this.detail(code);
     gate.close('identity', code, cause === undefined ? message : `${message ?? 'etcd'} (${cause})`);

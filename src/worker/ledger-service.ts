@@ -10,11 +10,11 @@ import type { CommittedPosition } from '../codec/request-position.ts';
 import type { Config } from '../config/config.ts';
 import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
-import { describeError, type IdallocError } from '../errors.ts';
+import { describeError, IdallocError } from '../errors.ts';
 import { ledgerHeadKeys } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
-import { EtcdEndHeads } from '../ledger/end-heads.ts';
+import { type EndHeads, EtcdEndHeads } from '../ledger/end-heads.ts';
 import { Ledger } from '../ledger/ledger.ts';
 import { LedgerPartition } from '../ledger/partition.ts';
 import type { CopyProgress, LedgerCopies, LedgerIndex } from '../ledger/ports.ts';
@@ -32,6 +32,8 @@ const EXPIRE_INTERVAL_MS = 10_000;
  * meanwhile, nothing shows that it was there.
  */
 const SAVE_INTERVAL_MS = 1_000;
+
+const CLUSTER_TIMEOUT_MS = 5_000;
 
 /** The dependencies of the ledger, besides the context. */
 export interface LedgerParts {
@@ -118,7 +120,7 @@ export class LedgerService implements Disposable {
       now: () => wallMs(runtime.wallMs()),
       trustedNow: () => clock.trusted(),
       timeStep: context.timeStep,
-      heads: new EtcdEndHeads(environment.etcd, endKeyOf(config)),
+      heads: ofOneCluster(new EtcdEndHeads(environment.etcd, endKeyOf(config)), context, clusterId),
       endEvents: this.#reports,
     });
     const readingLog = new RateLimitedLog(runtime, wireLog);
@@ -245,4 +247,28 @@ export class LedgerService implements Disposable {
 
 function endKeyOf({ etcd, datacenterId, topics }: Config): (partition: number) => string {
   return (partition) => ledgerHeadKeys(etcd.prefix, datacenterId, topics.ledger, partition).end;
+}
+
+/**
+ * Copies are compared only while the brokers are still those of the same cluster. Others may answer at the same addresses, after a
+ * fail-over, whose ledger would seem to have lost its tail. Then the worker ends, and waits at its next start until the cluster is adopted.
+ */
+function ofOneCluster(heads: EndHeads, { cluster, fail }: WorkerContext, clusterId: string): EndHeads {
+  const requireCluster = async (): Promise<void> => {
+    const { clusterId: now } = await cluster.metadata([], CLUSTER_TIMEOUT_MS).catch((error: unknown) => {
+      throw new IdallocError('KAFKA_UNAVAILABLE', `no broker tells its cluster: ${describeError(error)}`, {
+        cause: error,
+      });
+    });
+    if (now === clusterId) return;
+    const message = `the brokers belong to the Kafka cluster ${now} now, and to ${clusterId} before: the worker has to start again`;
+    const error = new IdallocError('CLUSTER_CHANGED', message);
+    fail(error);
+    throw error;
+  };
+  const read: EndHeads['read'] = async (partitions) => {
+    await requireCluster();
+    return await heads.read(partitions);
+  };
+  return { read, swap: (changes) => heads.swap(changes) };
 }

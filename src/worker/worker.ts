@@ -278,7 +278,7 @@ export class Worker implements AsyncDisposable {
     const witness = startWitness({ config, cluster, runtime, tail });
     stack.defer(release);
     stack.defer(closeApi); // requests in progress are answered before the identity is released
-    identity.start({ witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
+    identity.start({ clusterId, witness, sampleBrokerClocks: () => ledger.log.sampleBrokerClocks() });
     const added = () => topics.added.get('requests') ?? 0;
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, added }));
     this.#requests = requests;

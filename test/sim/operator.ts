@@ -4,7 +4,7 @@ import { IdallocError } from '../../src/errors.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
-import { isRestored } from '../../src/identity/protocol.ts';
+import { operatorsCode } from '../../src/identity/protocol.ts';
 import { floorAbove, rebuildNamespace, type StoredNamespace } from '../../src/identity/rebuild.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { ledgerTail } from '../../src/worker/ledger-tail.ts';
@@ -140,7 +140,7 @@ export class Operator {
       await openNamespace({ ...ports, keys, wanted, bindings, newNonce: () => process.name.replace('.', '-') });
     } catch (error) {
       const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
-      if (!isRestored(error) && !damaged) throw error;
+      if (operatorsCode(error) !== 'RESTORED' && !damaged) throw error;
       const now = wallMs(brokers.nowMs());
       const floorOf = (found: StoredNamespace): Ticks => this.#floorOf(found, now);
       const { floor } = await rebuildNamespace({ ...ports, keys, wanted, bindings, floorOf });

@@ -26,7 +26,11 @@ export class Site implements AsyncDisposable {
     this.#dirs = dirs;
   }
 
-  static async open(servers: SuiteServers, options: RealmOptions = {}, dirs = new Map<number, string>()): Promise<Site> {
+  static async open(
+    servers: SuiteServers,
+    options: RealmOptions = {},
+    dirs = new Map<number, string>(),
+  ): Promise<Site> {
     const all = { partitions: PARTITIONS, ...options, env: { ...SHORT_SESSION, ...options.env } };
     const realm = await Realm.create(servers, all);
     return new Site(realm, await realm.follow(), all, dirs);

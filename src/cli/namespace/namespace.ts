@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
 import { TIME_HELP, timeReader } from '../times.ts';
+import { adoptCommand } from './adopt.ts';
 import type { RebuildFlags } from './namespace-run.ts';
 import { rightsCommand } from './rights.ts';
 
@@ -60,8 +61,9 @@ export function namespaceCommand(context: CliContext): Command {
       await runRebuild(context, options);
     });
   return new Command('namespace')
-    .description('Inspect or rebuild the namespace in etcd, and print rights on it.')
+    .description('Inspect or rebuild the namespace in etcd, adopt a Kafka cluster, and print rights.')
     .addCommand(show)
     .addCommand(rebuild)
+    .addCommand(adoptCommand(context))
     .addCommand(rightsCommand(context));
 }

@@ -4,6 +4,7 @@ import type { KafkaConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { LedgerLog } from '../../ledger/ports.ts';
 import type { OrderLog } from '../../ledger/sequence-order.ts';
 import type { PartitionReading } from './partition-reading.ts';
 import type { SequenceLog } from './sequence-log.ts';
@@ -11,19 +12,11 @@ import type { SequenceLog } from './sequence-log.ts';
 /** The home partition of a sequence, as an order needs it. The log must have read it. */
 export function orderLog(
   log: SequenceLog,
-  { cluster, runtime }: Source,
-  { ledger, requests }: Pick<KafkaConfig['topics'], 'ledger' | 'requests'>,
+  source: Source,
+  topics: Pick<KafkaConfig['topics'], 'ledger' | 'requests'>,
   partition: number,
 ): OrderLog {
-  const writer = new KafkaLedgerLog({
-    cluster,
-    runtime,
-    topic: ledger,
-    requestTopic: requests,
-    readClock: () => ({ wall: wallMs(runtime.wallMs()), mono: runtime.monotonicMs() as never }),
-    onDriftSample: () => undefined,
-    answered: () => undefined,
-  });
+  const writer = ledgerWriter(source, topics);
   const read = (): PartitionReading => {
     const reading = log.reading(partition);
     if (reading === undefined) throw new TypeError(`nothing was read of ledger partition ${partition}`);
@@ -43,9 +36,30 @@ export function orderLog(
     firstOf: (pending) => read().firstOf(pending),
     isForgotten: (pending) => read().isForgotten(pending),
     append: async (records) => {
-      await writer.append(partition, records).catch((error: unknown) => refuse(error, ledger));
+      await writer.append(partition, records);
     },
     requestEnd: (known) => writer.requestEnd(partition, known),
+  };
+}
+
+/** Writes the ledger as workers do, but for what they have answered. Rejects with TOPIC_INVALID if this login may not. */
+export function ledgerWriter(
+  { cluster, runtime }: Source,
+  { ledger, requests }: Pick<KafkaConfig['topics'], 'ledger' | 'requests'>,
+): LedgerLog {
+  const log = new KafkaLedgerLog({
+    cluster,
+    runtime,
+    topic: ledger,
+    requestTopic: requests,
+    readClock: () => ({ wall: wallMs(runtime.wallMs()), mono: runtime.monotonicMs() as never }),
+    onDriftSample: () => undefined,
+    answered: () => undefined,
+  });
+  return {
+    append: (partition, records) => log.append(partition, records).catch((error: unknown) => refuse(error, ledger)),
+    endOffset: (partition, known) => log.endOffset(partition, known),
+    requestEnd: (partition, known) => log.requestEnd(partition, known),
   };
 }
 

@@ -33,7 +33,7 @@ const MARKER_RETRY_MS = 100;
  * elects other leaders and informs all brokers, which learn of it with a delay.
  */
 export class Cluster {
-  readonly clusterId = 'fake-kafka';
+  clusterId = 'fake-kafka';
   readonly clock: Clockwork;
   readonly topics = new Map<string, Topic>();
   readonly groups: Groups;

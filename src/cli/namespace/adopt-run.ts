@@ -1,0 +1,156 @@
+import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
+import { digestEntry } from '../../codec/ledger-digest.ts';
+import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { IdallocError } from '../../errors.ts';
+import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
+import { namespaceKeys } from '../../identity/keys.ts';
+import { requireNoOwners } from '../../identity/rebuild.ts';
+import { readSnapshot } from '../../identity/snapshot.ts';
+import { EtcdEndHeads, type StoredEnd } from '../../ledger/end-heads.ts';
+import type { LedgerLog } from '../../ledger/ports.ts';
+import type { CliContext } from '../context.ts';
+import { present } from '../present.ts';
+import { listed } from '../sequence/listed.ts';
+import { ledgerWriter } from '../sequence/order-log.ts';
+import { type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
+import { type SequenceView, sequencesText } from '../sequence/sequence-view.ts';
+import { confirm } from '../terminal.ts';
+import { findPartition, type PartitionFound, type PartitionView, partitionsText } from './partition-found.ts';
+
+export interface AdoptFlags {
+  readonly yes?: true;
+  readonly json?: true;
+}
+
+/** What --json prints. */
+interface AdoptView {
+  readonly cluster: string;
+  /** The cluster to which the namespace was bound; null if to none. */
+  readonly bound: string | null;
+  readonly partitions: readonly PartitionView[];
+  readonly sequences: readonly SequenceView[];
+  readonly adopted: boolean;
+}
+
+/** Another append, or another worker's write, may come first, each time. */
+const MAX_TRIES = 20;
+
+/** Adopts this cluster, after a confirmation. */
+export async function runAdopt(context: CliContext, { yes, json }: AdoptFlags): Promise<void> {
+  await withSequences(context, async (session) => {
+    const { config, source, etcd } = session;
+    const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
+    const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId });
+    const refusals = await bindingConflicts(etcd, bindings);
+    if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+    const bound = await boundCluster(etcd, bindings);
+    const isOther = bound !== undefined && bound.id !== clusterId;
+    if (isOther) await requireUnheld(session);
+    const found = await findAll(session);
+    const due = found.filter(({ view: { state } }) => isOther || (state !== 'whole' && state !== 'unknown'));
+    const { views: sequences } = await listed(session, false);
+    const partitions = found.map(({ view }) => view);
+    const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
+    if (!isOther && due.length === 0) {
+      present(context, json, view, () => `${adoptText(view)}nothing to adopt: the ledger has all that etcd knows of\n`);
+      return;
+    }
+    if (json !== true) context.err(adoptText(view));
+    await confirmAdoption(context, view, yes === true);
+    for (const {
+      view: { partition },
+    } of due)
+      await adoptPartition(session, partition);
+    if (isOther) await bind(session, bindings, bound.revision);
+    const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
+    present(context, json, { ...view, adopted: true }, () => text);
+  });
+}
+
+function confirmAdoption(context: CliContext, { cluster, bound }: AdoptView, yes: boolean): Promise<void> {
+  const instead = bound === null || bound === cluster ? '' : ` instead of ${bound}`;
+  const question = `Adopt the ledger of the cluster ${cluster}${instead}? What it lacks of decisions is FORGOTTEN.`;
+  return confirm(context, question, yes);
+}
+
+/** Workers of the other cluster decide on: what they decide from now on, the ledger of this one never gets. */
+async function requireUnheld({ etcd, config }: SequenceSession): Promise<void> {
+  requireNoOwners((await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId))).owners);
+}
+
+async function findAll(session: SequenceSession): Promise<readonly PartitionFound[]> {
+  const { config, source } = session;
+  const all = Array.from({ length: config.topics.requestPartitions }, (_, partition) => partition);
+  const stored = await headsOf(session).read(all);
+  const found: PartitionFound[] = [];
+  for (const partition of all)
+    found.push(await findPartition(source, config, partition, stored.get(partition) as StoredEnd));
+  return found;
+}
+
+function headsOf({ etcd, keysOf }: SequenceSession): EtcdEndHeads {
+  return new EtcdEndHeads(etcd, (partition) => keysOf(partition).end);
+}
+
+/**
+ * States in the ledger that it may lack decisions, for every request that is in the request topic now, and lets etcd remember the log as it
+ * is. Safe to repeat.
+ */
+async function adoptPartition(session: SequenceSession, partition: number): Promise<void> {
+  const { source, config } = session;
+  const heads = headsOf(session);
+  const log = ledgerWriter(source, config.topics);
+  for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+    const { head: before, revision } = (await heads.read([partition])).get(partition) as StoredEnd;
+    const stated = await stateLoss(log, partition, before?.end ?? 0);
+    if (stated === undefined) continue;
+    await forgetRequests(session, partition, stated.through);
+    const head = { ...stated, life: (before?.life ?? 0) + 1 };
+    if ((await heads.swap([{ partition, revision, head }])) !== undefined) return;
+  }
+  throw overtaken(partition);
+}
+
+function overtaken(partition: number): IdallocError {
+  const message = `other programs wrote to ledger partition ${partition}, or to what etcd has of it, before each of ${MAX_TRIES} tries: stop its workers and run the command again`;
+  return new IdallocError('OVERTAKEN', message);
+}
+
+/** Undefined if another append came first, so that the marker says nothing of a loss. */
+async function stateLoss(log: LedgerLog, partition: number, oldEnd: number) {
+  const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, -1)];
+  const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];
+  const value = encodeLedgerEntry({ kind: 'marker', end, through });
+  const { baseOffset: offset, appendedAtMs } = await log.append(partition, [{ key: null, value }]);
+  if (offset >= end) return undefined;
+  const digest = digestEntry({ offset, key: null, value, appendedAtMs });
+  return { end: offset + 1, digest, through, time: appendedAtMs };
+}
+
+/** Request offsets of another request topic say nothing about this one. What is pending of sequences stays. */
+async function forgetRequests({ heads }: SequenceSession, partition: number, through: number): Promise<void> {
+  for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+    const head = await heads.read(partition, []);
+    if (head.through <= through) return;
+    const { namespace, pending } = head;
+    if (await heads.swap(partition, head, { namespace, through, pending, sequences: new Map() })) return;
+  }
+  throw overtaken(partition);
+}
+
+async function bind(session: SequenceSession, { cluster }: Bindings, modRevision: bigint): Promise<void> {
+  await requireUnheld(session);
+  if (cluster === undefined) return;
+  const { key, value } = cluster;
+  const { succeeded } = await session.etcd.transact([{ key, modRevision }], [{ put: key, value: Buffer.from(value) }]);
+  if (!succeeded) throw new IdallocError('OVERTAKEN', `${key} was changed meanwhile: run the command again`);
+}
+
+function adoptText({ cluster, bound, partitions, sequences }: AdoptView): string {
+  const lines = [
+    `cluster    ${cluster}\n`,
+    `bound      ${bound ?? 'to no cluster yet'}\n\n`,
+    partitionsText(partitions),
+  ];
+  return `${lines.join('')}\n${sequences.length === 0 ? '' : `${sequencesText(sequences)}\n`}`;
+}
