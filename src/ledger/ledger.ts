@@ -1,25 +1,20 @@
 import { Mutex } from '../async/mutex.ts';
-import { encodeLedgerEntry, type LedgerEntry } from '../codec/ledger-entry.ts';
-import { encodeStatementKey } from '../codec/ledger-key.ts';
-import { statementHeaders } from '../codec/sequence-entry.ts';
-import { MAX_STATEMENTS } from '../core/sequence.ts';
+import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
+import { MAX_STATEMENTS, statedOf } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';
 import type { EndHeads } from './end-heads.ts';
 import { type EndEvents, LedgerEnds } from './ends.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { Appended, KeptEntries, LedgerIndex, LedgerLog, NewEntry, TimeStep } from './ports.ts';
+import type { Appended, DraftedEntry, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
+import { statedRecord } from './sequence-records.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Appendable {
   readonly end: number;
   readonly epoch: number;
   readonly entries: readonly DraftedEntry[];
-}
-
-export interface DraftedEntry extends NewEntry {
-  readonly entry: LedgerEntry;
 }
 
 /** What a ledger is built on. */
@@ -239,12 +234,10 @@ export class Ledger {
     const drafts: DraftedEntry[] = [];
     for (const [name, row] of this.#index.sequences(partition)) {
       if (drafts.length === MAX_STATEMENTS) break;
-      if (row.gap > 0 || row.stated.appendedAtMs > dueMs) continue;
-      const { known } = row;
-      const place = { ...view, at: at + drafts.length };
-      const entry = { kind: 'statement', ...place, ...known, first: known.next, isLoss: false } as const;
-      const headers = statementHeaders(entry);
-      drafts.push({ key: encodeStatementKey(name), value: encodeLedgerEntry(entry), headers, entry });
+      const known = statedOf(row);
+      if (known === undefined || row.gap > 0 || row.stated.appendedAtMs > dueMs) continue;
+      const due = { kind: 'again', sequence: name, next: known.next, definition: known } as const;
+      drafts.push(statedRecord(due, known.next, { ...view, at: at + drafts.length }));
     }
     return drafts;
   }

@@ -30,6 +30,11 @@ export interface NewEntry {
   readonly headers?: RecordHeaders;
 }
 
+/** An entry to append, and what its value says. */
+export interface DraftedEntry extends NewEntry {
+  readonly entry: LedgerEntry;
+}
+
 /** The writing side of the ledger topic. */
 export interface LedgerLog {
   /**

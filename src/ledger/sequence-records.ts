@@ -3,7 +3,7 @@ import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
 import type { Pending } from '../codec/sequence-head.ts';
 import type { Head } from './heads.ts';
-import type { DraftedEntry } from './ledger.ts';
+import type { DraftedEntry } from './ports.ts';
 import type { SequenceDue } from './sequence-rule.ts';
 
 /** What the writer of a record says of its copy of the log, and the offset for which it writes the record. */

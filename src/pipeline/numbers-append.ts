@@ -1,6 +1,7 @@
 import type { SequenceRow } from '../core/sequence.ts';
 import type { Decided } from '../ledger/decided.ts';
-import type { DraftedEntry, Ledger, Settled } from '../ledger/ledger.ts';
+import type { Ledger, Settled } from '../ledger/ledger.ts';
+import type { DraftedEntry } from '../ledger/ports.ts';
 import { pendingRecord, statedRecord } from '../ledger/sequence-records.ts';
 import type { SequenceDue } from '../ledger/sequence-rule.ts';
 import { firstDecided, type LookUp } from './drafts.ts';

@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { UNSTATED } from '../../src/core/sequence.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerEntries } from '../../src/ledger/ports.ts';
@@ -313,6 +314,20 @@ describe('what a sequence is', () => {
     nowMs += HOUR_MS;
     await worker.ledger.mark(0);
     expect(entriesOf(topic).slice(2)).toMatchObject([{ kind: 'marker' }]);
+  });
+
+  it('is not stated by a copy that knows only numbers of it, which marks its partition all the same', async () => {
+    nowMs = NOW_MS;
+    const { worker, topic } = world({ ledger });
+    await worker.serve([wanted(0, 'a', 2)]);
+    topic.trim(0, 1);
+    const restored = new MemoryWorker({ topic, workerId: 1, ledger });
+    restored.catchUp();
+    const { high } = topic.bounds(0);
+    nowMs += HOUR_MS;
+    await restored.ledger.mark(0);
+    expect(restored.index.sequence(0, 'invoices')?.known).toMatchObject({ next: 3, edition: UNSTATED });
+    expect(entriesOf(topic).filter(({ offset }) => offset >= high)).toMatchObject([{ kind: 'marker' }]);
   });
 
   it('outlives the end of its log in a copy that is kept, and is unknown to one that is not', async () => {
