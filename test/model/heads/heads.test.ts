@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { summary } from '../search.ts';
 import { MUTANTS } from './mutants.ts';
+import { isRight } from './product.ts';
 import { exploreExample } from './run.ts';
-import { QUICK } from './worlds.ts';
+import { DEEP, QUICK } from './worlds.ts';
 
 const LIMITS = { states: 100_000 };
 
@@ -13,6 +14,11 @@ describe('numbers are given once and none is skipped, and one owner alone answer
     for (const name of example.sees) expect(result.counts[name], `${name}: ${summary(result)}`).toBeGreaterThan(0);
     if (example.isAnswered) expect(continued).toBeGreaterThan(0);
   });
+});
+
+it("every world in which the rule holds takes its steps from the product's rule", () => {
+  const others = [...QUICK, ...DEEP].filter(({ rule }) => !isRight(rule)).map(({ name }) => name);
+  expect(others).toEqual([]);
 });
 
 describe('harm is found when', () => {

@@ -59,7 +59,7 @@ export function fenceOf(view: View): Swap {
 }
 
 /** Whether the rule has no mistake: how late a leader tells the end of the requests is none. */
-function isRight(rule: Rule): boolean {
+export function isRight(rule: Rule): boolean {
   let known = right.get(rule);
   if (known === undefined) {
     known = isDeepStrictEqual({ ...rule, endLag: 0 }, RULE);
