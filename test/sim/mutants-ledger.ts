@@ -52,7 +52,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/request-session.ts',
-        'const next = Math.min(small, this.#deferred.first ?? small);',
+        'const next = Math.min(small, ...this.#deferred.map(({ queue }) => queue.first ?? small));',
         'const next = small;',
       ),
     ],
@@ -71,13 +71,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
   {
     name: 'offsets committed past an unread dense batch',
     firstSeed: 5,
-    patches: [
-      patch(
-        'src/pipeline/request-session.ts',
-        'Math.min(small, this.#deferred.first ?? small)',
-        'Math.min(small, this.#deferred.held[0]?.offset ?? small)',
-      ),
-    ],
+    patches: [patch('src/pipeline/request-session.ts', 'queue.first ?? small)', 'queue.held[0]?.offset ?? small)')],
   },
   {
     name: 'large requests of an earlier session are forgotten',
@@ -151,7 +145,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     name: 'a horizon that forgets too much',
     patches: [
       patch(
-        'src/pipeline/decide.ts',
+        'src/pipeline/rulings.ts',
         'const horizon = deps.index.horizon(partition);',
         'const horizon = deps.index.through(partition);',
       ),
@@ -173,14 +167,14 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/pipeline/request-session.ts',
-        'await this.#finish(this.#lane, () => records.slice(this.#firstDue(records)), {',
-        'await this.#finish(this.#lane, () => (this.#lane.isCurrent ? records.slice(this.#firstDue(records)) : []), {',
+        'const due = () => records.slice(this.#firstDue(records));',
+        'const due = () => (this.#lane.isCurrent ? records.slice(this.#firstDue(records)) : []);',
       ),
     ],
   },
   {
     name: 'a request served outside its home partition',
-    patches: [patch('src/pipeline/decide.ts', 'if (home === partition) return undefined;', 'return undefined;')],
+    patches: [patch('src/pipeline/rulings.ts', 'if (home === partition) return undefined;', 'return undefined;')],
   },
   {
     name: 'a forwarded request as young as its copy',

@@ -1,6 +1,10 @@
 import { type Mutant, patch } from './mutant.ts';
 
 const DRAFTS = 'src/pipeline/drafts.ts';
+const NUMBERS = 'src/pipeline/numbers.ts';
+const LOOK = 'src/pipeline/numbers-look.ts';
+const APPEND = 'src/pipeline/numbers-append.ts';
+const HEADS = 'src/ledger/heads.ts';
 
 /** Mistakes about the numbers of sequences. */
 export const SEQUENCE_MUTANTS: readonly Mutant[] = [
@@ -19,10 +23,11 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'the requests of an append get the same numbers',
     patches: [
       patch(
-        'src/pipeline/numbering.ts',
-        '    this.#rows.set(sequence, { ...row, known: { ...row.known, next: next + count * step } });\n',
-        '',
+        'src/pipeline/numbers-draft.ts',
+        'sequences.set(sequence, { ...(known as Statement), next: first + count * step });',
+        'sequences.set(sequence, known);',
       ),
+      patch('src/ledger/sequence-rule.ts', 'if (firstOf(record) !== next) {', 'if (firstOf(record) > next) {'),
     ],
   },
   {
@@ -37,8 +42,13 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'numbers are replied as they were sent',
-    firstSeed: 13,
-    patches: [patch(DRAFTS, 'if (firsts.has(offset)) {', "if (entry.kind === 'numbers' || firsts.has(offset)) {")],
+    patches: [
+      patch(
+        APPEND,
+        "if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];",
+        "if (key === null || entry.kind !== 'numbers') return [];",
+      ),
+    ],
   },
   {
     name: 'a renewal counts as new numbers',
@@ -54,5 +64,70 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
         'return undefined;',
       ),
     ],
+  },
+  {
+    name: 'numbers are not swapped in',
+    patches: [
+      patch(
+        NUMBERS,
+        'heads.swap(part.partition, known.head, change)',
+        'Promise.resolve(Object.assign({}, known.head, { pending: change.pending, through: change.through, ' +
+          'sequences: new Map([...known.head.sequences, ...change.sequences]) }))',
+      ),
+    ],
+  },
+  {
+    name: 'numbers are appended before they are swapped in',
+    patches: [
+      patch(
+        LOOK,
+        'if (change !== undefined) return',
+        "if (change !== undefined) await append(deps, part, { known, seen }, { kind: 'pending', records: change.pending });\n" +
+          '      if (change !== undefined) return',
+      ),
+    ],
+  },
+  {
+    name: 'a swap leaves nothing pending',
+    patches: [
+      patch(
+        HEADS,
+        'encodePending({ namespace, through, records: pending })',
+        'encodePending({ namespace, through, records: [] })',
+      ),
+    ],
+  },
+  {
+    name: 'heads are put, whatever is there',
+    patches: [patch(HEADS, '[{ key: keys.pending, modRevision: head.revision }],', '[],')],
+  },
+  {
+    name: 'a loss forgets nothing',
+    scenario: 'lost-tail',
+    patches: [
+      patch(
+        APPEND,
+        "due.kind === 'loss' ? Math.max(known, (await deps.ledger.requestEnd(partition, known)) - 1) : view.through;",
+        "due.kind === 'loss' ? -1 : view.through;",
+      ),
+    ],
+  },
+  {
+    name: 'numbers that jump show no loss',
+    scenario: 'lost-tail',
+    patches: [patch('src/core/sequence.ts', 'return first > known.next ? Math.max(gap, first) : gap;', 'return gap;')],
+  },
+  {
+    name: 'a head that may be old is enough to refuse',
+    patches: [patch(LOOK, '  if (!part.isConfirmed && codes.some((code) => REVOCABLE.has(code))) return READ;\n', '')],
+  },
+  {
+    name: 'a refusal does not wait until a swap without an answer can do nothing',
+    patches: [patch(LOOK, 'if (!known.isOwn && !codes', 'if (known.isOwn && !codes')],
+  },
+  {
+    name: 'a restored copy shows what the one before did',
+    scenario: 'lost-tail',
+    patches: [patch(NUMBERS, 'shown: isSame && before.epoch === epoch ?', 'shown: isSame ?')],
   },
 ];
