@@ -63,8 +63,6 @@ const MAX_SILENT = 5;
 /** A worker that has swapped numbers in appends them at once. */
 const MAX_WAITS = 10;
 const WAIT_MS = 200;
-/** What an operator's record says of its writer's copy: nothing. */
-const UNREAD = { end: 0, through: -1 } as const;
 
 /**
  * Carries out an order, and returns what the ledger then says of the sequence.
@@ -140,9 +138,9 @@ class Order {
     if (due.kind === 'draft') await this.#draft(view);
     else if (due.kind === 'repair') await this.#swap(due.change);
     else if (due.kind === 'pending') {
-      await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(i), view.head)));
+      await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(view, i), view.head)));
     } else {
-      const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(0);
+      const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(view, 0);
       await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
     }
     return undefined;
@@ -225,8 +223,12 @@ class Order {
     await this.#heard(() => this.#options.log.append(records));
   }
 
-  #at(i: number) {
-    return { ...UNREAD, at: this.#options.log.end + i };
+  /**
+   * The copy shows nothing of requests, but the head does. A record that comes late to a log that has lost its tail may be the first of its
+   * sequence there, and must hide what was decided before.
+   */
+  #at({ head }: HeadsView, i: number) {
+    return { end: 0, through: head.through, at: this.#options.log.end + i };
   }
 
   /** A loss lets every request up to the end of the topic be FORGOTTEN whose decision the log does not have. */

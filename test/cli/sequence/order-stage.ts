@@ -172,21 +172,29 @@ export class OrderStage {
 
   /** What the ledger has, in short: `o2>1` an order of edition 2 from 1 on, `l2>1~9`: a loss up to request 9, `n1 a`: number 1 of a; a void one in brackets. */
   get ledger(): readonly string[] {
-    const { log } = this.#log;
-    return log.batches().flatMap((batch) =>
+    return this.#records.map(({ offset, read }) => {
+      if (read === undefined) return '-';
+      const { entry, requestId } = read;
+      const isVoid = entry.at !== offset;
+      const gist =
+        entry.kind === 'numbers'
+          ? `n${entry.first} ${requestId}`
+          : `${entry.isLoss ? 'l' : 'o'}${entry.edition}>${entry.next}${entry.isLoss ? `~${entry.through}` : ''}${entry.closed ? ' closed' : ''}`;
+      return isVoid ? `(${gist})` : gist;
+    });
+  }
+
+  /** Up to which request each record says that its writer knew the decisions. */
+  get throughs(): readonly (number | undefined)[] {
+    return this.#records.map(({ read }) => read?.entry.through);
+  }
+
+  get #records() {
+    return this.#log.log.batches().flatMap((batch) =>
       recordsOf(batch).map(({ offset, key, value, headers }) => {
         const bytes = Object.entries(headers ?? {}).map(([name, one]) => [name, Buffer.from(one)]);
         const place = { topic: LEDGER, partition: HOME, offset, timestampMs: 0 };
-        const plain = { ...place, key, value, headers: Object.fromEntries(bytes) };
-        const read = sequenceRecord(plain);
-        if (read === undefined) return '-';
-        const { entry, requestId } = read;
-        const isVoid = entry.at !== offset;
-        const gist =
-          entry.kind === 'numbers'
-            ? `n${entry.first} ${requestId}`
-            : `${entry.isLoss ? 'l' : 'o'}${entry.edition}>${entry.next}${entry.isLoss ? `~${entry.through}` : ''}${entry.closed ? ' closed' : ''}`;
-        return isVoid ? `(${gist})` : gist;
+        return { offset, read: sequenceRecord({ ...place, key, value, headers: Object.fromEntries(bytes) }) };
       }),
     );
   }

@@ -78,6 +78,8 @@ describe('an order', () => {
     expect(await stage.show('invoices')).toMatchObject({ next: 3, ledger_next: 1, pending: 2, accord: 'pending' });
     await stage.change('invoices', { next: 50 });
     expect(stage.ledger).toEqual(['o1>1', 'n1 a', 'n2 b', 'o2>50']);
+    // Should the ledger lose all of it but one, that one says what was decided. Before a creation nothing was.
+    expect(stage.throughs).toEqual([-1, 7, 7, 7]);
     expect(await stage.show('invoices')).toMatchObject({ next: 50, pending: 0, accord: 'agree', edition: 2 });
   });
 
