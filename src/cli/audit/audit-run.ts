@@ -12,6 +12,7 @@ import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
 import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
 import { ToldTwice } from './lost.ts';
+import type { FoundNumbers } from './number-store.ts';
 import { OverlapSearch } from './overlap.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
@@ -88,18 +89,20 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'losses'>,
+  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'losses' | 'lostTails'>,
   findings: Findings,
 ): Promise<JoinCounts> {
-  const { counts, ledgerReachesMs, losses } = reader;
-  const numbers = new NumberJoin({ ledgerReachesMs, losses, find: findings.add });
+  const { counts, ledgerReachesMs, losses, lostTails } = reader;
+  const has = (found: FoundNumbers) =>
+    losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
+  const numbers = new NumberJoin({ ledgerReachesMs, losses: { has }, find: findings.add });
   await each(context, 'checking numbers', store.numbers.size, store.numbers.grouped(), (one) => numbers.take(one));
   await each(context, 'checking losses', losses.all.length, losses.all, ({ sequence, from, to }) => {
     const twice = new ToldTwice(findings.add);
     for (const one of store.numbers.between(sequence, from, to)) twice.take(one);
   });
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
-  const join = new ReplyJoin({ ledgerReachesMs, find: findings.add, addUnit });
+  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find: findings.add, addUnit });
   const total = counts.entries + counts.replies;
   await each(context, 'checking replies', total, store.grouped(), (batch) => join.take(batch));
   const joined = join.end();

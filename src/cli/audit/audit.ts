@@ -17,7 +17,8 @@ Reads what the ledger and the reply topics hold now, and changes nothing. Looks 
   UNREADABLE        a record that is not a ledger entry, or not a reply
 A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
 layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
-Numbers that the ledger states as lost with its tail are listed, and are no problem by themselves: who was told one keeps it.
+Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem by themselves: who was told
+one keeps it.
 Batches are sorted on disk, about 300 bytes each, and numbers of sequences, about 200 bytes for each request.
 
 Examples:

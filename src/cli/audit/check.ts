@@ -1,5 +1,6 @@
 import { unpackRanges } from './evidence.ts';
 import { type BatchLocation, logOf } from './location.ts';
+import type { LostTails } from './lost.ts';
 import type { FoundBatch } from './store.ts';
 
 export type FindingCode =
@@ -37,6 +38,8 @@ export interface JoinCounts {
   replies: number;
   /** Replies whose decision the ledger no longer has. */
   forgotten: number;
+  /** Replies whose decision the ledger states as lost with its tail. */
+  lost: number;
   /** Replies that can't be judged, since the beginning of the ledger was deleted, perhaps with the decision. */
   undecidable: number;
   /** Of `replies`: those written since a replay began that repeat an earlier reply's batch. */
@@ -48,6 +51,7 @@ export interface JoinCounts {
 export interface JoinOptions {
   /** Replies of this time or later must have their decision in the ledger. */
   readonly ledgerReachesMs: number;
+  readonly lostTails: Pick<LostTails, 'mayHave'>;
   readonly find: (finding: Finding) => void;
   /** Called with each distinct batch, for the search for overlaps. */
   readonly addUnit: (batch: FoundBatch) => void;
@@ -68,6 +72,7 @@ export class ReplyJoin {
     doubled: 0,
     replies: 0,
     forgotten: 0,
+    lost: 0,
     undecidable: 0,
     repeated: 0,
     repeatedWithoutFirst: 0,
@@ -170,7 +175,7 @@ class Request {
       this.#agrees(reply, decider);
       return;
     }
-    const { find, ledgerReachesMs } = this.#options;
+    const { find, ledgerReachesMs, lostTails } = this.#options;
     const entries = [...this.#entries.values()].flat();
     const loser = entries.find(({ digest }) => digest.equals(reply.digest));
     if (loser === undefined) this.#stranger(reply);
@@ -179,10 +184,11 @@ class Request {
       const what = loser === undefined ? 'a batch that no entry has' : 'the batch of a loser';
       const message = `a reply has ${what}, not the one that was decided`;
       find({ code: 'DIVERGENT', message, locations: [reply, ...deciders] });
-    } else if (reply.timeMs >= ledgerReachesMs) {
+    } else if (lostTails.mayHave(reply.requestId, reply.timeMs)) this.#withoutLedger(reply, 'lost');
+    else if (reply.timeMs >= ledgerReachesMs) {
       const message = 'a reply has a batch that is not in the ledger, though the ledger reaches back that far';
       find({ code: 'UNDECIDED', message, locations: [reply] });
-    } else this.#withoutLedger(reply);
+    } else this.#withoutLedger(reply, 'forgotten');
   }
 
   #agrees(reply: FoundBatch, decider: FoundBatch): void {
@@ -195,9 +201,9 @@ class Request {
   }
 
   /** Without the ledger, two different batches can't be judged. */
-  #withoutLedger(reply: FoundBatch): void {
+  #withoutLedger(reply: FoundBatch, why: 'forgotten' | 'lost'): void {
     const agrees = this.#strangers.size === 1;
-    if (agrees) this.#counts.forgotten += 1;
+    if (agrees) this.#counts[why] += 1;
     else this.#counts.undecidable += 1;
     if (reply.again === true) this.#again += 1;
     else this.#first = true;

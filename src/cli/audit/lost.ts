@@ -1,7 +1,34 @@
+import type { Span } from '../../adapters/kafka/topics/offsets.ts';
+import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { Finding } from './check.ts';
-import type { BatchLocation } from './location.ts';
+import { type BatchLocation, logOf } from './location.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { sharesId } from './overlap.ts';
+
+/** When ledger partitions last stated that their tails are lost. A decision from before that is not there may be gone with one of them. */
+export class LostTails {
+  readonly #lastMs = new Map<string, number>();
+  /** How many partitions each ledger has. */
+  readonly #partitions: ReadonlyMap<string, number>;
+
+  constructor(ledger: readonly Span[]) {
+    this.#partitions = new Map(
+      [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => [topic, all.length]),
+    );
+  }
+
+  add(log: string, statedMs: number): void {
+    this.#lastMs.set(log, Math.max(statedMs, this.#lastMs.get(log) ?? statedMs));
+  }
+
+  /** Whether what was decided by then may be lost, in the home partition of a request ID or the name of a sequence. */
+  mayHave(homeKey: Buffer, timeMs: number): boolean {
+    return [...this.#partitions].some(([topic, partitions]) => {
+      const partition = partitionFor(homeKey, partitions, () => 0);
+      return timeMs <= (this.#lastMs.get(logOf({ topic, partition })) ?? Number.NEGATIVE_INFINITY);
+    });
+  }
+}
 
 /** Numbers of a sequence that were given out, and lost with a tail of the ledger, as a statement of the loss shows. */
 export interface LostNumbers {

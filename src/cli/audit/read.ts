@@ -11,7 +11,7 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
 import { type BatchLocation, logOf } from './location.ts';
-import { Losses } from './lost.ts';
+import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { NumberOrder } from './sequences.ts';
 import type { FoundBatch } from './store.ts';
@@ -61,6 +61,7 @@ export class AuditReader {
   readonly #numberOrder: NumberOrder;
   /** Numbers that the ledgers have lost. */
   readonly losses = new Losses();
+  readonly lostTails: LostTails;
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -76,6 +77,7 @@ export class AuditReader {
   constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
     this.#sink = sink;
     this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses });
+    this.lostTails = new LostTails(ledger);
     this.#clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
@@ -100,6 +102,7 @@ export class AuditReader {
       const entry = decodeLedgerEntry(value, headers);
       if (entry.kind === 'marker') {
         this.counts.markers += 1;
+        if (entry.end > offset) this.lostTails.add(log, timeMs);
         return;
       }
       if (key === null) throw new TypeError('an entry has no key');

@@ -53,6 +53,7 @@ export function auditJson(
     replies: read.replies,
     replies_as_decided: join.replies,
     replies_forgotten: join.forgotten,
+    replies_lost: join.lost,
     replies_undecidable: join.undecidable,
     errors: Object.fromEntries(read.errors),
     unknown_layouts: read.unknownLayouts,
@@ -92,6 +93,13 @@ export function auditText(
     ...lost.map(({ sequence, from, to }) =>
       paint.yellow(`         numbers ${from} to ${to} of ${sequence} were lost with the ledger's tail`),
     ),
+    ...(join.lost === 0
+      ? []
+      : [
+          paint.yellow(
+            `         the decisions of ${counted(join.lost, 'reply', 'replies')} were lost with the ledger's tail`,
+          ),
+        ]),
     ...(join.undecidable === 0
       ? []
       : [paint.yellow(`         ${join.undecidable} can't be judged: the beginning of the ledger was deleted`)]),

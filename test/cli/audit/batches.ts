@@ -1,4 +1,4 @@
-import { type Finding, type JoinCounts, ReplyJoin, unitsOf } from '../../../src/cli/audit/check.ts';
+import { type Finding, type JoinCounts, type JoinOptions, ReplyJoin, unitsOf } from '../../../src/cli/audit/check.ts';
 import { batchDigest, mergeRanges, packRanges } from '../../../src/cli/audit/evidence.ts';
 import { OverlapSearch } from '../../../src/cli/audit/overlap.ts';
 import { AuditStore, type FoundBatch } from '../../../src/cli/audit/store.ts';
@@ -44,13 +44,14 @@ export function reply(requestId: string, batch: IdBatch, about: About = {}): Fou
 export function check(
   batches: readonly FoundBatch[],
   ledgerReachesMs = Number.NEGATIVE_INFINITY,
+  lostTails: JoinOptions['lostTails'] = { mayHave: () => false },
 ): { readonly findings: readonly Finding[]; readonly counts: JoinCounts } {
   const findings: Finding[] = [];
   const find = (finding: Finding) => void findings.push(finding);
   using store = new AuditStore(process.env.TMPDIR ?? '/tmp');
   for (const batch of batches) store.add(batch);
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
-  const join = new ReplyJoin({ ledgerReachesMs, find, addUnit });
+  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, addUnit });
   for (const batch of store.grouped()) join.take(batch);
   const counts = join.end();
   const overlaps = new OverlapSearch(find);

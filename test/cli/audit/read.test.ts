@@ -5,6 +5,7 @@ import { AuditReader } from '../../../src/cli/audit/read.ts';
 import type { FoundBatch } from '../../../src/cli/audit/store.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
+import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
 import { numbers, statement } from '../../support/memory-records.ts';
 import { batchAt, check } from './batches.ts';
 
@@ -12,8 +13,8 @@ const CLOCK_MARGIN_MS = 120_000;
 const TOPIC_SIZE = 100;
 const id = Buffer.from('a');
 
-function marker(partition: number, offset: number, timestampMs: number): TopicRecord {
-  const value = encodeLedgerEntry({ kind: 'marker', end: offset, through: 0 });
+function marker(partition: number, offset: number, timestampMs: number, end = offset): TopicRecord {
+  const value = encodeLedgerEntry({ kind: 'marker', end, through: 0 });
   return { topic: 'ledger', partition, offset, key: encodeLedgerKey(id), value, headers: {}, timestampMs };
 }
 
@@ -31,7 +32,7 @@ function audit(starts: readonly number[], oldest: readonly TopicRecord[], reply:
   const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
   for (const record of oldest) reader.ledgerRecord(record);
   reader.replyRecord(reply);
-  return check(batches, reader.ledgerReachesMs);
+  return check(batches, reader.ledgerReachesMs, reader.lostTails);
 }
 
 describe('a reply to a request with a request ID', () => {
@@ -119,5 +120,22 @@ describe('a reply without an entry', () => {
   test('is always a finding while nothing of the ledger was trimmed', () => {
     const whole = [marker(0, 0, 1_000_000), marker(1, 0, 2_000_000)];
     expect(audit([0, 0], whole, lonelyReply(0)).findings).toMatchObject([{ code: 'UNDECIDED' }]);
+  });
+
+  test('is counted as lost if the home partition of its request states afterwards that it lost its tail', () => {
+    const [home, other] = partitionFor(id, 2, () => 0) === 0 ? [0, 1] : [1, 0];
+    const stated = (partition: number, atMs: number) => [
+      marker(0, 0, 500),
+      marker(1, 0, 500),
+      marker(partition, 5, atMs, 9),
+    ];
+    const codes = (markers: readonly TopicRecord[]) => {
+      const { findings, counts } = audit([0, 0], markers, lonelyReply(1_000));
+      return [...findings.map(({ code }) => code), counts.lost];
+    };
+    expect(codes(stated(home, 1_001))).toEqual([1]);
+    expect(codes(stated(home, 999)), 'decided later').toEqual(['UNDECIDED', 0]);
+    expect(codes(stated(other, 1_001))).toEqual(['UNDECIDED', 0]);
+    expect(codes([marker(0, 0, 500), marker(1, 0, 500), marker(home, 5, 1_001)]), 'no loss').toEqual(['UNDECIDED', 0]);
   });
 });
