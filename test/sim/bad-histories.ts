@@ -1,3 +1,4 @@
+import { BAD_NUMBERS } from './bad-numbers.ts';
 import type { CheckName } from './checker.ts';
 import {
   batchOf,
@@ -5,15 +6,10 @@ import {
   entryOf,
   grantOf,
   issuedOf,
-  learnedNumbersOf,
   letterOf,
-  numbersOf,
-  numbersReplyOf,
-  numbersRequest,
   opened,
   replyOf,
   request,
-  statementOf,
   takeOver,
 } from './good-history.ts';
 import type { History } from './history.ts';
@@ -99,7 +95,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
       replies: [replyOf(batchOf(200n))],
     },
     'a request was decided again by the worker that had sent its batch, which the ledger lost': {
-      losses: [{ order: 22, partition: 0, from: 5 }],
+      losses: [{ order: 22, partition: 0, from: 5, end: 6 }],
       entries: [entryOf(), entryOf({ order: 24, sent: 23, batch: batchOf(200n) })],
     },
     'the bytes differ': { replies: [replyOf({ ...batchOf(100n), generatedAtMs: 1 })] },
@@ -123,53 +119,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a reply went to another topic': { replies: [replyOf(batchOf(100n), { topic: 'id.replies.b' })] },
     'a reply answers nothing': { replies: [replyOf(batchOf(100n), { offset: 7 })] },
   },
-  gapless: {
-    'a number is left out': {
-      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 4, correlationId: 't' })],
-    },
-    'a number is given out again': {
-      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 2, correlationId: 't' })],
-    },
-    'numbers are given out before the sequence is stated': { statements: [statementOf({ order: 40, offset: 25 })] },
-    'numbers go on after the end': { statements: [statementOf({ max: 1 })] },
-    'numbers go on after the sequence is closed': { statements: [statementOf({ closed: true })] },
-    'a statement sets the sequence back': {
-      statements: [statementOf(), statementOf({ order: 40, offset: 25, next: 2 })],
-    },
-    'the sequence is served in another partition': {
-      numbers: [numbersOf({ partition: 1 - numbersOf().partition })],
-    },
-  },
-  'numbers decided once': {
-    'a correlation ID has two records that count': {
-      numbers: [numbersOf(), numbersOf({ order: 32, offset: 22, first: 3 })],
-    },
-    'its first record is gone, but a renewal is not': {
-      numbers: [
-        numbersOf(),
-        numbersOf({ order: 32, offset: 22, at: -1 }),
-        numbersOf({ order: 34, offset: 23, first: 3 }),
-      ],
-      trims: [{ order: 33, partition: numbersOf().partition, low: 22 }],
-    },
-  },
-  'numbers given once': {
-    'a worker gives out numbers that its copy knew before it was emptied': {
-      learnedNumbers: [learnedNumbersOf()],
-      copies: [{ ...opened, order: 18, partition: numbersOf().partition, what: 'emptied' }],
-    },
-    'a worker gives out numbers that its copy knew at the look-up': {
-      learnedNumbers: [learnedNumbersOf({ offset: 20 })],
-    },
-  },
-  'numbers replied': {
-    'other numbers were sent': { replies: [numbersReplyOf(2)] },
-    'void numbers were sent': { numbers: [numbersOf({ at: 20 })] },
-    'they were sent before they were decided': { replies: [numbersReplyOf(1, { sent: 30 })] },
-    'a known request was refused': { replies: [numbersReplyOf('UNKNOWN_SEQUENCE')] },
-    'IDs were sent': { replies: [replyOf(batchOf(300n), { partition: numbersRequest.partition, offset: 3 })] },
-    'CONFLICT without another request': { replies: [numbersReplyOf('CONFLICT')] },
-  },
+  ...BAD_NUMBERS,
   'one answer': {
     'a request got two batches while an entry kept the first': {
       trims: [{ order: 11, partition: 0, low: 5 }],
@@ -215,6 +165,7 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
           ended: 11,
           answered: true,
           marks: true,
+          decides: false,
           claim: { through: 5, asked: 3 },
         },
       ],
@@ -293,15 +244,17 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   'one append at a time': {
     'an append was sent before the last one ended': {
       appends: [
-        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true },
-        { process: 'm0.1', started: 4, partition: 0, sent: 10, ended: 12, answered: true, marks: true },
+        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true, decides: false },
+        { process: 'm0.1', started: 4, partition: 0, sent: 10, ended: 12, answered: true, marks: true, decides: false },
       ],
     },
   },
   'marked first': {
     'a decision came before the marker': {
       marks: [entryOf({ order: 3 })],
-      appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: false }],
+      appends: [
+        { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: false, decides: true },
+      ],
     },
   },
   'complete copies': {

@@ -1,10 +1,6 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { BULK } from '../../src/codec/request-origin.ts';
-import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import type { Config } from '../../src/config/config.ts';
-import type { Statement } from '../../src/core/sequence.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
@@ -21,20 +17,10 @@ import { amongJunk, requireDense } from './dense.ts';
 import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
-import { configOf, FIRST, homeOf, type Pair, pairAt, partitionsOf, SECOND, STRAYS } from './pairs.ts';
+import { configOf, FIRST, homeOf, type Pair, pairAt, pairOf, partitionsOf, SECOND, STRAYS } from './pairs.ts';
 import { allOf, type Draft, Recorder, requestOf } from './recorder.ts';
 import { serverClock } from './runtime.ts';
-import { rowsOf } from './sequence-checks.ts';
-import {
-  configFor,
-  hasSequences,
-  LATE_REPLY_TOPIC,
-  REPLY_TOPICS,
-  SEQUENCE,
-  SEQUENCES,
-  TAG,
-  WITNESS,
-} from './setting.ts';
+import { configFor, isReplyTopic, LATE_REPLY_TOPIC, REPLY_TOPICS, TAG, WITNESS } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Empty fetches are held longer than workers request, so that waiting costs few events. */
@@ -65,6 +51,8 @@ export class Brokers {
   readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
   /** Request partitions must end below this. */
   requestsEndBelow: (partition: number) => number = () => Number.POSITIVE_INFINITY;
+  /** What retention leaves of a ledger partition begins below this. */
+  trimsAtMost: (partition: number) => number = () => Number.POSITIVE_INFINITY;
   readonly #world: World;
   readonly #history: History;
   /** The recreated ledger topic, while a broker may still serve the one before. */
@@ -93,14 +81,14 @@ export class Brokers {
     });
     this.network.isDoneOnceAnswered = (topic) => topic === WITNESS;
     const { cluster } = this;
-    cluster.onTopic = ({ partitions }) => {
-      for (const partition of partitions) partition.observer = this.recorder;
+    cluster.onTopic = ({ name, partitions }) => {
+      const pair = pairOf('requests', name) ?? pairOf('ledger', name);
+      for (const partition of partitions.slice(0, pair?.partitions)) partition.observer = this.recorder;
     };
     this.recorder.assignedTo = (pair, memberId) => this.#assignedTo(pair, memberId);
     cluster.groups.onCommit = (request) => this.recorder.committed(request);
     this.#createTopics(FIRST);
     for (const [i, name] of REPLY_TOPICS.entries()) this.#makeReplyTopic(name, i + 1);
-    if (hasSequences(world.seed)) for (const name of SEQUENCES) this.#state(name, SEQUENCE);
   }
 
   get cluster(): Cluster {
@@ -151,13 +139,18 @@ export class Brokers {
     return this.pairs.reduce((sum, { partitions }) => sum + partitions, 0);
   }
 
-  #partition(what: 'requests' | 'ledger', partition: number): Partition {
+  /** Whether the topic is of clients: no worker reads it. */
+  isOfClients(topic: string): boolean {
+    return isReplyTopic(topic) || this.pairs.some(({ deadLetters }) => deadLetters === topic);
+  }
+
+  partition(what: 'requests' | 'ledger', partition: number): Partition {
     const pair = pairAt(partition);
     return this.cluster.partition(pair[what], partition - pair.first);
   }
 
   bounds(what: 'requests' | 'ledger', partition: number): { readonly low: number; readonly high: number } {
-    const { log, highWatermark } = this.#partition(what, partition);
+    const { log, highWatermark } = this.partition(what, partition);
     return { low: log.start, high: highWatermark };
   }
 
@@ -169,22 +162,22 @@ export class Brokers {
 
   /** The leader of a ledger partition; -1 while there is none. */
   ledgerLeader(partition: number): number {
-    return this.#partition('ledger', partition).leadership.leader;
+    return this.partition('ledger', partition).leadership.leader;
   }
 
   /** The lowest end of a ledger partition that any broker may report from now on, if it believes to be the leader. */
   surelyEnds(partition: number): number {
-    return surelyEnds(this.cluster, this.#partition('ledger', partition));
+    return surelyEnds(this.cluster, this.partition('ledger', partition));
   }
 
   /** The record of the ledger at an offset; undefined if the log doesn't have it. */
   ledgerRecord(partition: number, offset: number): LedgerRecord | undefined {
-    return recordAt(this.#partition('ledger', partition), offset);
+    return recordAt(this.partition('ledger', partition), offset);
   }
 
   /** Sends requests as a client does; does nothing while the partition has no leader, or may not grow so far. */
   send(partition: number, drafts: readonly Draft[], options: SendOptions = {}): void {
-    const at = this.#partition('requests', partition);
+    const at = this.partition('requests', partition);
     if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
     const { inTransaction = false, isDense = false } = options;
     const most = drafts.length + (isDense ? DENSE.records + 1 : 0);
@@ -242,34 +235,13 @@ export class Brokers {
     if (draft !== undefined) this.send(partition, [draft]);
   }
 
-  /** Changes a sequence as an operator does, behind all that is known of it: announces a gap, or changes its step. */
-  redefineSequence(): void {
-    const { rng } = this.#world;
-    const name = rng.pick(SEQUENCES);
-    const row = rowsOf(this.#history).get(name);
-    if (row === undefined) return;
-    const next = Math.min(row.next + 1 + rng.below(20), row.max + row.step);
-    const change = rng.chance(0.5) ? { next } : { step: row.step + rng.below(3) };
-    this.#state(name, { ...SEQUENCE, ...row, ...change, edition: row.edition + 1 }, row.next);
-  }
-
-  /** Appends a statement for the end of the log, as the command does that reads the log to its end. */
-  #state(name: string, what: Statement, first?: number): void {
-    const at = this.#partition('ledger', homeOf(name, FIRST));
-    if (this.cluster.brokers.get(at.leadership.leader)?.state !== 'up') return;
-    const place = { end: 0, through: -1, at: at.log.end, first, isLoss: false };
-    const entry = { kind: 'statement', ...place, ...what } as const;
-    const record = { key: encodeStatementKey(name), value: encodeLedgerEntry(entry), headers: statementHeaders(entry) };
-    this.cluster.sendBatch(at.topic, at.number, batchOf([record], { timestampMs: this.nowMs() }));
-  }
-
   makeLateTopic(): void {
     if (!this.cluster.topics.has(LATE_REPLY_TOPIC)) this.#makeReplyTopic(LATE_REPLY_TOPIC, 1);
   }
 
   /** The offset up to which whole batches of a partition are older than `ageMs` by its leader's clock, as for retention. */
   agedTo(what: 'requests' | 'ledger', partition: number, ageMs: number): number {
-    const { log, leadership } = this.#partition(what, partition);
+    const { log, leadership } = this.partition(what, partition);
     const nowMs = this.cluster.brokers.get(leadership.leader)?.clock.wallMs() ?? Number.NEGATIVE_INFINITY;
     const young = log.batches().find((batch) => headOf(batch).maxTimestampMs + ageMs > nowMs);
     return young === undefined ? log.end : headOf(young).baseOffset;
@@ -277,37 +249,51 @@ export class Brokers {
 
   /** Drops the head of a ledger partition, as retention does. */
   trim(partition: number, low: number): void {
-    const at = this.#partition('ledger', partition);
-    at.trim(Math.min(low, at.highWatermark));
+    const at = this.partition('ledger', partition);
+    at.trim(Math.min(low, at.highWatermark, this.trimsAtMost(partition)));
     this.#history.trims.push({ order: this.#world.tick(), partition, low: at.log.start });
     this.#world.note(() => `ledger ${partition}: trimmed to ${at.log.start}`);
   }
 
   /** Loses the tail of a ledger partition, as an election among brokers that lag does. */
   truncate(partition: number, from: number): void {
-    const at = this.#partition('ledger', partition);
+    const at = this.partition('ledger', partition);
+    const before = at.log.end;
     this.cluster.truncate(at.topic, at.number, from);
     const { end } = at.log;
-    this.#history.losses.push({ order: this.#world.tick(), partition, from: end });
+    this.lost('ledger', partition, { from: end, end: before });
     this.#world.note(() => `ledger ${partition}: truncated to ${end}`);
+  }
+
+  /** Notes that a log has lost its tail, from an offset to its end. */
+  lost(what: 'requests' | 'ledger', partition: number, tail: { readonly from: number; readonly end: number }): void {
+    const { losses, requestLosses, requestEnds } = this.#history;
+    const { from, end } = tail;
+    const order = this.#world.tick();
+    if (what === 'ledger') {
+      losses.push({ order, partition, from, end });
+      return;
+    }
+    requestLosses.push({ order, partition, from, end, seen: undefined });
+    requestEnds.push({ order, partition, end: from });
+    this.recorder.lost(partition, from);
   }
 
   /** Loses the tail of a request partition, read or not; undefined if it was empty. */
   truncateRequests(partition: number, from: number): RequestLoss | undefined {
-    const at = this.#partition('requests', partition);
+    const at = this.partition('requests', partition);
     const { end } = at.log;
     this.cluster.truncate(at.topic, at.number, from);
     if (at.log.end === end) return undefined;
-    const loss = { order: this.#world.tick(), partition, from: at.log.end, end, seen: undefined };
-    this.#history.requestLosses.push(loss);
-    this.#history.requestEnds.push({ order: loss.order, partition, end: loss.from });
-    this.recorder.lost(partition, loss.from);
+    this.lost('requests', partition, { from: at.log.end, end });
+    const loss = this.#history.requestLosses.at(-1) as RequestLoss;
     this.#world.note(() => `requests ${partition}: truncated from ${end} to ${loss.from}`);
     return loss;
   }
 
   /** Deletes and recreates the ledger topic of the first pair. A broker that does not know yet keeps the old one. */
   recreateLedger(): void {
+    const ends = partitionsOf(FIRST).map((partition) => this.bounds('ledger', partition).high);
     this.#createTopics(FIRST, (name) => name === FIRST.ledger);
     this.#world.note(() => 'the ledger topic is recreated');
     const created = this.cluster.topics.get(FIRST.ledger);
@@ -315,7 +301,7 @@ export class Brokers {
     const isKnownBy = (node: number) => this.cluster.broker(node).view.topics.get(FIRST.ledger)?.topic === created;
     const lose = (): void => {
       for (const partition of partitionsOf(FIRST)) {
-        this.#history.losses.push({ order: this.#world.tick(), partition, from: 0 });
+        this.lost('ledger', partition, { from: 0, end: ends[partition] ?? 0 });
       }
       if (this.#unknownLedger !== created) return;
       if (this.nodes.every(isKnownBy)) this.#unknownLedger = undefined;
@@ -331,7 +317,7 @@ export class Brokers {
 
   /** Drops the head of a request partition, whether it was read or not. */
   trimRequests(partition: number, low: number): void {
-    const at = this.#partition('requests', partition);
+    const at = this.partition('requests', partition);
     at.trim(Math.min(low, at.highWatermark));
     this.#history.requestTrims.push({ order: this.#world.tick(), partition, low: at.log.start });
     this.#world.note(() => `requests ${partition}: trimmed to ${at.log.start}`);
@@ -362,7 +348,7 @@ export class Brokers {
 
   /** The brokers that lead a request partition of the first pair and its part of the ledger. */
   leadersOf(partition: number): readonly number[] {
-    return (['requests', 'ledger'] as const).map((what) => this.#partition(what, partition).leadership.leader);
+    return (['requests', 'ledger'] as const).map((what) => this.partition(what, partition).leadership.leader);
   }
 
   /** Records how often leaders and members changed. */

@@ -10,7 +10,16 @@ describe('the checker', () => {
   });
 
   it('allows appends of one process to two partitions, and of two processes to one, at the same time', () => {
-    const append = { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true };
+    const append = {
+      process: 'm0.1',
+      started: 4,
+      partition: 0,
+      sent: 6,
+      ended: 11,
+      answered: true,
+      marks: true,
+      decides: false,
+    };
     const appends = [append, { ...append, partition: 1 }, { ...append, process: 'm1.1' }];
     expect(checkHistory({ ...good(), appends })).toEqual([]);
   });

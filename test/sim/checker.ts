@@ -21,10 +21,18 @@ import {
   mayBeForgotten,
 } from './forgetting.ts';
 import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
+import { lostForgotten } from './loss-checks.ts';
 import { homeOf, pairAt } from './pairs.ts';
-import { gapless, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
+import { gapless, lossStated, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
 import { FOREIGN_TOPIC, LIMITED_TOPICS } from './setting.ts';
+import {
+  fleetKnew,
+  survivingNumbersOnce,
+  survivingNumbersReplied,
+  survivingReplies,
+  swappedFirst,
+} from './survival-checks.ts';
 import {
   compare,
   covered,
@@ -64,9 +72,16 @@ export const CHECKS = {
   'one home': oneHome,
   replay,
   gapless,
+  'loss stated': lossStated,
   'numbers decided once': numbersDecidedOnce,
   'numbers given once': numbersGivenOnce,
   'numbers replied': numbersReplied,
+  'surviving numbers once': survivingNumbersOnce,
+  'surviving numbers replied': survivingNumbersReplied,
+  'surviving replies': survivingReplies,
+  'fleet knew': fleetKnew,
+  'swapped first': swappedFirst,
+  'lost forgotten': lostForgotten,
   'one answer': oneAnswer,
   'renewed in time': renewedInTime,
   'honest entries': honestEntries,

@@ -3,7 +3,7 @@ import { hasDense } from './dense.ts';
 import type { History, SentRequest } from './history.ts';
 import { FIRST, homeOf, type Pair, pairAt, partitionsOf } from './pairs.ts';
 import type { Draft } from './recorder.ts';
-import { FOREIGN_TOPIC, hasSequences, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCES } from './setting.ts';
+import { FOREIGN_TOPIC, LATE_REPLY_TOPIC, REPLY_TOPICS, SEQUENCES } from './setting.ts';
 import type { World } from './world.ts';
 
 /** Most batches are small; some take many ticks of the small layout. */
@@ -103,7 +103,7 @@ export class Clients {
     this.#names += 1;
     const correlationId = `c${this.#names}`;
     this.#firstSentMs.set(correlationId, this.#brokers.nowMs());
-    const wantsNumbers = hasSequences(this.#world.seed) && this.#names % SEQUENCES_EVERY === 0;
+    const wantsNumbers = this.#world.hasSequences && this.#names % SEQUENCES_EVERY === 0;
     const sequence = wantsNumbers ? this.#world.rng.pick(SEQUENCES) : undefined;
     return { ...this.#named(correlationId), ...this.#demand(), ...(wantsNumbers && { sequence }) };
   }

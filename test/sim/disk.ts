@@ -28,19 +28,35 @@ const FILES = 0.25;
 const SHORT_HASHES = 0.25;
 
 /** Chooses the kind of disks of a simulation. */
-export function chooseDisks(rng: Rng): { readonly newDisk: () => Disk; readonly sharesHashes: boolean } {
-  if (rng.chance(FILES)) return { newDisk: () => new FileDisk(), sharesHashes: false };
+export function chooseDisks(
+  rng: Rng,
+  needsFiles: boolean,
+): { readonly newDisk: () => Disk; readonly sharesHashes: boolean } {
+  if (needsFiles || rng.chance(FILES)) return { newDisk: () => new FileDisk(), sharesHashes: false };
   const sharesHashes = rng.chance(SHORT_HASHES);
   return { newDisk: () => new MemoryDisk(sharesHashes ? shortHashOf : undefined), sharesHashes };
 }
 
 /** The production index, in a directory of its own, and in a copy of that after each kill. */
-class FileDisk implements Disk {
+export class FileDisk implements Disk {
   #directory = newDirectory();
   /** The directory as it was at the last sync; SQLite's own, at checkpoints, are left out, so more is lost than on a real disk. */
   readonly #synced = newDirectory();
   readonly #name = new Name();
   #opened: LedgerCopies | undefined;
+
+  /** `from`: a snapshot with which it begins. */
+  constructor(from?: string) {
+    if (from === undefined) return;
+    for (const directory of [this.#directory, this.#synced]) this.#copy(from, directory);
+  }
+
+  /** A copy of the volume as a crash would leave it, in a directory that the caller removes. */
+  snapshot(): string {
+    const to = newDirectory();
+    this.#copy(this.#directory, to);
+    return to;
+  }
 
   instanceId(name: () => string): string {
     return this.#name.of(name);

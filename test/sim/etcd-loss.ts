@@ -22,6 +22,9 @@ const MAX_BEHIND_MS = 3_000;
 /** How often etcd is rolled back in the scenarios where that is repeated. */
 const AGAIN_MS = { from: 8_000, to: 16_000 } as const;
 
+/** When etcd and the ledger lose what they have, in the scenario of that. */
+const BOTH_MS = { from: 10_000, to: 30_000 } as const;
+
 /** How often all workers lose their worker IDs in the scenario where claims are undone. */
 const CLAIMING_MS = { from: 5_000, to: 9_000 } as const;
 
@@ -29,6 +32,7 @@ const CLAIMING_MS = { from: 5_000, to: 9_000 } as const;
 export interface Others {
   readonly stopWorkers: () => void;
   readonly send: () => void;
+  readonly loseLedger: () => void;
 }
 
 /**
@@ -56,9 +60,18 @@ export class EtcdLoss {
     this.#operator = new Operator(place, others.stopWorkers);
     this.#holds = scenario === 'late-witness' ? 'always' : world.rng.chance(HOLDING) ? 'once' : 'never';
     this.#backUp();
-    if (scenario === 'slow-readers') this.#again();
+    if (scenario === 'slow-readers' || scenario === 'lost-heads') this.#again();
+    if (scenario === 'both-memories') world.after(world.rng.between(BOTH_MS.from, BOTH_MS.to), () => this.#loseBoth());
     if (scenario === 'lost-claim') this.#loseClaims();
     brokers.meddlers.push((process, message) => this.#meddle(process, message));
+  }
+
+  /** The ledger loses its tail while etcd is rolled back. What both remembered alone is lost. */
+  #loseBoth(): void {
+    const { world, history } = this.#place;
+    history.losesBoth = world.tick();
+    for (let times = 0; times < 4; times += 1) this.#others.loseLedger();
+    this.setBack();
   }
 
   setBack(): void {

@@ -1,12 +1,17 @@
 import { decodeCeiling } from '../../src/codec/ceiling.ts';
+import { decodeDescriptor } from '../../src/codec/descriptor.ts';
+import { decodeSequenceHead } from '../../src/codec/sequence-head.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
+import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
+import { headOf, isOfLedger } from './heads-seen.ts';
 import type { History } from './history.ts';
 import type { Process } from './machine.ts';
 import type { Network } from './network.ts';
-import { descriptor, keys, layout, START_MS } from './setting.ts';
+import { FIRST, homeOf } from './pairs.ts';
+import { DATACENTER, descriptor, keys, layout, PREFIX, START_MS } from './setting.ts';
 import type { World } from './world.ts';
 
 const CALL_LIMIT_MS = 4_000;
@@ -21,6 +26,9 @@ export class Store {
   /** Called for each worker ID that a process takes; `restore` restores the state before that. */
   onClaim: ((process: string, restore: () => void) => void) | undefined;
 
+  /** Called for each swap of numbers that a process sends. */
+  onSwap: ((process: string) => void) | undefined;
+
   /** Called with the name of a process for each write that was refused for want of space. */
   onRefused: ((process: string) => void) | undefined;
 
@@ -32,6 +40,7 @@ export class Store {
     this.#network = network;
     this.#etcd = new FakeEtcd(() => world.nowMs);
     this.#etcd.onPut = (now, before) => {
+      if (isOfLedger(now.key)) history.heads.push(...headOf(world.tick(), now));
       const place = keys.parse(now.key);
       if (place?.kind !== 'ceiling' || !before) return;
       const [was, is] = [decodeCeiling(before.value).ticks, decodeCeiling(now.value).ticks];
@@ -52,6 +61,19 @@ export class Store {
     const kv = this.#etcd.peek(keys.ceiling(workerId));
     const [stored, lost] = [kv && decodeCeiling(kv.value).ticks, this.#lost.get(workerId)];
     return stored === undefined || lost === undefined ? (stored ?? lost) : Math.max(stored, lost);
+  }
+
+  /** The UUID of the namespace, if it has one. */
+  get namespace(): string | undefined {
+    const kv = this.#etcd.peek(keys.descriptor);
+    return kv && decodeDescriptor(kv.value).uuid;
+  }
+
+  /** The next number of a sequence, as its head says; undefined if there is none. */
+  nextOf(sequence: string): number | undefined {
+    const partition = homeOf(sequence, FIRST);
+    const kv = this.#etcd.peek(ledgerHeadKeys(PREFIX, DATACENTER, FIRST.ledger, partition).sequence(sequence));
+    return kv && decodeSequenceHead(kv.value, kv.key).next;
   }
 
   backUp(): () => void {
@@ -136,6 +158,8 @@ export class Store {
   }
 
   #transact(from: Process, compares: readonly Compare[], operations: readonly KeyOperation[]): Transacted {
+    if (operations.some((one) => 'put' in one && isOfLedger(one.put) && one.put.endsWith('/pending')))
+      this.onSwap?.(from.name);
     const isClaim = operations.some((one) => 'put' in one && keys.parse(one.put)?.kind === 'owner');
     const restore = isClaim && this.onClaim !== undefined ? this.#etcd.backUp() : undefined;
     const transacted = this.#noting(from, () => this.#etcd.transact(compares, operations));

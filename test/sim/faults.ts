@@ -2,7 +2,9 @@ import { BrokerFaults } from './broker-faults.ts';
 import { Clients } from './clients.ts';
 import { ClockFaults, MAX_OFF_MS } from './clock-faults.ts';
 import { chooseDisks } from './disk.ts';
+import { EachLoses } from './each-loses.ts';
 import { EtcdLoss } from './etcd-loss.ts';
+import { Failovers } from './failovers.ts';
 import { FullEtcd } from './full-etcd.ts';
 import { Growth, type Slot } from './growth.ts';
 import { Host, type Place } from './host.ts';
@@ -10,10 +12,14 @@ import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { overtakeWitnesses } from './overtaken-witness.ts';
-import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn } from './scenario.ts';
-import { hasSequences, SESSION_MS } from './setting.ts';
+import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn, mayLoseLedger } from './scenario.ts';
+import { lastStated } from './sequence-log.ts';
+import { SequenceOperator } from './sequence-operator.ts';
+import { SESSION_MS } from './setting.ts';
 import { TailLosses } from './tail-losses.ts';
 import { TakeOvers } from './take-overs.ts';
+import { TwoOwners } from './two-owners.ts';
+import { Volumes } from './volumes.ts';
 
 /** Requests sent after the end of the faults. */
 const LAST_REQUESTS = 8;
@@ -49,6 +55,10 @@ export class Faults implements Disposable {
   readonly #growth: Growth | undefined;
   readonly #takeOvers: TakeOvers | undefined;
   readonly #tailLosses: TailLosses | undefined;
+  readonly #failovers: Failovers | undefined;
+  readonly #volumes: Volumes | undefined;
+  readonly #twoOwners: TwoOwners | undefined;
+  readonly #eachLoses: EachLoses | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -71,7 +81,7 @@ export class Faults implements Disposable {
     const isMixed = place.scenario === 'mixed';
     history.keepsItsTime = keepsItsTime(place.scenario);
     const alone = rng.chance(aloneIn(place.scenario));
-    const { newDisk, sharesHashes } = chooseDisks(rng);
+    const { newDisk, sharesHashes } = chooseDisks(rng, place.scenario === 'volumes');
     history.sharesHashes = sharesHashes;
     const slots = Array.from(
       { length: alone ? 1 : machinesIn(place.scenario) },
@@ -98,8 +108,17 @@ export class Faults implements Disposable {
         () => slot.host ?? this.#start(slot),
       );
     }
-    if (losesEtcd(place.scenario)) {
-      const loss = new EtcdLoss(place, { stopWorkers: () => this.#blackout(), send: () => this.#clients.send() });
+    if (place.scenario === 'each-loses') {
+      this.#eachLoses = new EachLoses(place, this.#clients, {
+        stopWorkers: () => this.#blackout(),
+        askAgain: (partition, since) => this.#ledgerFaults.askAgain(partition, since),
+      });
+    } else if (losesEtcd(place.scenario)) {
+      const loss = new EtcdLoss(place, {
+        stopWorkers: () => this.#blackout(),
+        send: () => this.#clients.send(),
+        loseLedger: () => this.#ledgerFaults.truncate(),
+      });
       this.#etcdLoss = loss;
       if (!isAimed(place.scenario)) this.#actions.push(() => loss.setBack());
     }
@@ -127,7 +146,25 @@ export class Faults implements Disposable {
         faults,
       );
     }
-    if (hasSequences(world.seed)) this.#repeat(REDEFINE_MS, () => place.brokers.redefineSequence());
+    if (place.scenario === 'two-owners') {
+      this.#twoOwners = new TwoOwners(place, this.#clients, () => slots.flatMap(({ host }) => host ?? []));
+    }
+    if (place.scenario === 'volumes') {
+      this.#volumes = new Volumes(place, {
+        slots,
+        crash: (slot, change, backMs) => this.#change(slot, change, backMs),
+      });
+    }
+    if (place.scenario === 'failover') {
+      const hosts = () => slots.flatMap(({ host }) => host ?? []);
+      const workers = { hosts, blackout: () => this.#blackout() };
+      this.#failovers = new Failovers(place, this.#clients, workers, this.#ledgerFaults);
+    }
+    if (world.hasSequences) {
+      const sequences = new SequenceOperator(place);
+      if (losesEtcd(place.scenario)) brokers.trimsAtMost = (partition) => lastStated(history, partition);
+      this.#repeat(REDEFINE_MS, () => sequences.change());
+    }
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks')
@@ -159,7 +196,7 @@ export class Faults implements Disposable {
       ...this.#brokerFaults.actions,
     ];
     const chosen = all.filter(() => rng.chance(isAimed(scenario) ? 0.2 : 0.6));
-    if (rng.chance(0.2) && !keepsItsTime(scenario)) chosen.push(() => this.#ledgerFaults.truncate());
+    if (rng.chance(0.2) && mayLoseLedger(scenario)) chosen.push(() => this.#ledgerFaults.truncate());
     return chosen;
   }
 
@@ -177,6 +214,10 @@ export class Faults implements Disposable {
     this.#fullEtcd?.heal();
     this.#takeOvers?.heal();
     this.#tailLosses?.heal();
+    this.#failovers?.heal();
+    this.#volumes?.heal();
+    this.#twoOwners?.heal();
+    this.#eachLoses?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
@@ -201,12 +242,19 @@ export class Faults implements Disposable {
         : [`${machine.name} is not ready: ${host?.worker.unready ?? 'down'}`],
     );
     const unserved = this.#place.brokers.recorder.missing().map(({ what }) => what);
-    return [...idle, ...(this.#growth?.missing() ?? []), ...(this.#tailLosses?.missing() ?? []), ...unserved];
+    return [
+      ...idle,
+      ...(this.#growth?.missing() ?? []),
+      ...(this.#tailLosses?.missing() ?? []),
+      ...(this.#failovers?.missing() ?? []),
+      ...unserved,
+    ];
   }
 
   /** Ends the simulation. */
   [Symbol.dispose](): void {
     for (const { machine } of this.#slots) machine[Symbol.dispose]();
+    this.#volumes?.[Symbol.dispose]();
   }
 
   #repeat(meanMs: number, run: () => void): void {
@@ -244,6 +292,16 @@ export class Faults implements Disposable {
       () => `${host.process.name} ${powerLost ? 'loses power' : 'crashes'}${diskLost ? ' and loses its disk' : ''}`,
     );
     world.after(backMs ?? world.rng.between(0, 5_000), () => slot.host === host && this.#start(slot));
+  }
+
+  /** Kills a process, and changes what its machine has. */
+  #change(slot: Slot, change: () => void, backMs: number): void {
+    const { host } = slot;
+    if (host === undefined || host.process.dead) return;
+    this.#place.world.note(() => `${host.process.name} is killed`);
+    host.process.crash();
+    change();
+    this.#place.world.after(backMs, () => slot.host === host && this.#start(slot));
   }
 
   #blind(slot: Slot, partition: number): void {

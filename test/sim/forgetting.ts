@@ -5,6 +5,7 @@ import { isLarge } from '../../src/pipeline/parts.ts';
 import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
+import { countingIn } from './sequence-log.ts';
 import { CLOCK_MARGIN_MS, layout, START_MS, shortHashOf } from './setting.ts';
 
 /** No simulation is as long, and a clock that is set wrong is further off. */
@@ -48,6 +49,7 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
   const isLater = Number.isFinite(born);
   const bornAtLast = isLater ? Math.min(born, request.timestampMs) : born; // the broker of the record may be behind
   if (bornAtLast < reachMs(by(history.marks), reach) + CLOCK_MARGIN_MS) return true;
+  if (isBelowLoss(history, request, order)) return true;
   const isKey = (entry: Deciding) => nameOf(history, entry) === nameOf(history, request);
   if (entries.some((entry) => entry.offset < reach && (isKey(entry) || entry.requestOffset >= offset))) return true;
   const anchors = by(history.marks).filter((mark) => mark.offset === mark.end);
@@ -66,6 +68,22 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
     below = entry.offset;
   }
   return false;
+}
+
+/**
+ * Whether a loss of numbers says that the request may have been decided by what is lost; where the ledger lost anything at either end,
+ * each record with which a sequence begins says so as well.
+ */
+function isBelowLoss(history: History, request: SentRequest, order: number): boolean {
+  const { partition, offset, origin, firstSentMs } = request;
+  const firstMs = origin?.appendedAtMs ?? firstSentMs ?? Number.POSITIVE_INFINITY;
+  const isOf = (one: { readonly partition: number; readonly order: number }) =>
+    one.partition === partition && one.order < order;
+  const isLacking = [...history.trims, ...history.losses].some(isOf);
+  return countingIn(history).some((one) => {
+    if (!isOf(one) || !(isLacking || ('isLoss' in one && one.isLoss))) return false;
+    return one.through >= 0 && (offset <= one.through || firstMs < one.appendedAtMs + CLOCK_MARGIN_MS);
+  });
 }
 
 /** Whether the first record says a time that is in the future of the record itself, or of every simulation. */
@@ -106,13 +124,15 @@ const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINIT
  * there are, if the writer's index began after the log's lost head and found no anchor.
  */
 export function falseClaim(history: History): Mark | undefined {
-  const { marks, entries, numbers, trims, losses } = history;
+  const { marks, entries, numbers, statements, trims, losses } = history;
   // Offsets repeat after a lost tail; orders do not.
+  const stated = new Set(statements.filter(({ isLoss }) => isLoss).map((one) => one.order));
   const forRequests = new Set([...entries, ...numbers].map(({ order }) => order));
   const requestOf = new Map(decidingIn(history).map(({ order, requestOffset }) => [order, requestOffset]));
   return marks.find((mark) => {
     const { partition, end, through, order } = mark;
     if (losses.some((loss) => loss.partition === partition && loss.order < order)) return false;
+    if (stated.has(order)) return false; // 'loss stated' checks those
     const read = marks.filter((other) => other.partition === partition && other.offset < end && other.order < order);
     const known = read.map((other) => Math.max(other.through, requestOf.get(other.order) ?? -1));
     if (through <= Math.max(-1, ...known)) return false;

@@ -44,7 +44,14 @@ const HOME = homeOf(SEQUENCE_NAME, FIRST);
 /** A statement that counts, unless the fields say otherwise. */
 export function statementOf(fields: Partial<StatementEntry> = {}): StatementEntry {
   const place = { order: 30, partition: HOME, offset: 20, at: fields.offset ?? 20, end: 0, through: -1 };
-  return { ...place, appendedAtMs: DECIDED_MS, sequence: SEQUENCE_NAME, ...SEQUENCE, isLoss: false, ...fields };
+  return {
+    ...place,
+    appendedAtMs: DECIDED_MS,
+    sequence: SEQUENCE_NAME,
+    ...SEQUENCE,
+    isLoss: false,
+    ...fields,
+  };
 }
 
 /** Numbers that count, unless the fields say otherwise. */
@@ -128,8 +135,18 @@ export function good(): History {
     statements: [statementOf()],
     learnedNumbers: [learnedNumbersOf({ offset: 21, order: 33 })],
     numbers: [numbersOf()],
+    heads: [
+      {
+        order: 27,
+        partition: HOME,
+        what: 'pending',
+        records: [{ sequence: SEQUENCE_NAME, correlationId: 's', first: 1 }],
+      },
+    ],
     marks: [entryOf(), statementOf(), numbersOf()],
-    appends: [{ process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true }],
+    appends: [
+      { process: 'm0.1', started: 4, partition: 0, sent: 6, ended: 11, answered: true, marks: true, decides: false },
+    ],
     replies: [replyOf(batchOf(100n)), numbersReplyOf(1)],
     commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
     healedMs: 5,

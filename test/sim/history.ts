@@ -23,6 +23,13 @@ export interface History {
   readonly trims: Trim[];
   readonly losses: Loss[];
   readonly requestLosses: RequestLoss[];
+  readonly replacements: Replacement[];
+  /** What was written to etcd of how far ledger partitions and their sequences had gone. */
+  readonly heads: HeadSeen[];
+  /** When an operator adopted the present cluster. */
+  readonly adoptions: number[];
+  /** From then on, Kafka and etcd may both have lost the same decision; undefined where they never do. */
+  losesBoth: number | undefined;
   /** Ends of request partitions, whenever they change. */
   readonly requestEnds: RequestEnd[];
   /** When etcd was rolled back, after which fences may repeat. */
@@ -63,6 +70,8 @@ export interface History {
   readonly falseCopies: string[];
   /** Saves after which a power failure would have lost more than one round of saves. */
   readonly unsynced: string[];
+  /** How often a volume was restored from a backup. */
+  volumes: number;
   readonly takeOvers: TakeOver[];
   /** How often entries were read back from the ledger, and members were assigned warm-ups. */
   readBacks: number;
@@ -250,10 +259,14 @@ export interface NumbersEntry extends Mark, Pick<LedgerNumbers, 'at' | 'first' |
 }
 
 /** A statement of a sequence in the ledger. */
-export interface StatementEntry
-  extends Mark,
-    Pick<LedgerStatement, 'at' | 'next' | 'step' | 'max' | 'closed' | 'edition' | 'isLoss'> {
+export interface StatementEntry extends Mark, Pick<LedgerStatement, 'at' | 'next' | 'step' | 'max' | 'closed'> {
   readonly sequence: string;
+  /** Each order of an operator makes the next; 0 for a statement from before there were editions. */
+  readonly edition: number;
+  /** The next number as its writer knew it. */
+  readonly first?: number | undefined;
+  /** Whether it states that the ledger has lost numbers. */
+  readonly isLoss: boolean;
 }
 
 /** One append of a process, from sending until the process knew the outcome or gave up. */
@@ -265,8 +278,9 @@ export interface Append {
   readonly sent: number;
   ended: number;
   answered: boolean;
-  /** Whether it is a marker. */
+  /** Whether it is a marker, or has decisions. */
   readonly marks: boolean;
+  readonly decides: boolean;
   /** For a marker: the requests that it claims to know of, and when its writer last asked for the end of the requests. */
   readonly claim?: { readonly through: number; readonly asked: number } | undefined;
 }
@@ -284,6 +298,30 @@ interface Loss {
   readonly partition: number;
   /** The first offset that was lost. */
   readonly from: number;
+  /** The end of the log before. */
+  readonly end: number;
+}
+
+/** A write of a partition's head: its end, or what was swapped in of its sequences. */
+export type HeadSeen = { readonly order: number; readonly partition: number } & (
+  | { readonly what: 'end'; readonly end: number; readonly through: number }
+  | { readonly what: 'pending'; readonly records: readonly PendingSeen[] }
+);
+
+/** A pending record: numbers of a request, or an order. */
+export interface PendingSeen {
+  readonly sequence: string;
+  /** Undefined for an order. */
+  readonly correlationId: string | undefined;
+  readonly first: number;
+}
+
+/** Another cluster took the place of the one before. */
+interface Replacement {
+  readonly order: number;
+  readonly clusterId: string;
+  /** Whether it has a copy of the logs, with the same offsets or with others. */
+  readonly copying: 'same' | 'shifted' | 'none';
 }
 
 /** The end of a request partition from then on. */
@@ -295,8 +333,6 @@ interface RequestEnd {
 
 /** A request partition lost its tail, read or not. */
 export interface RequestLoss extends Loss {
-  /** The end of the log before. */
-  readonly end: number;
   /** From then on the owner reads the log as it is now, and the next owner will; undefined before, and if a late commit undoes it. */
   seen: number | undefined;
 }

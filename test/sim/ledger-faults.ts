@@ -9,7 +9,7 @@ import type { Place } from './host.ts';
 import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { keepsItsTime } from './scenario.ts';
-import { CLOCK_MARGIN_MS, hasSequences, RENEW_AFTER_MS } from './setting.ts';
+import { CLOCK_MARGIN_MS, RENEW_AFTER_MS } from './setting.ts';
 
 /** How long to delay an append that should lose, so that another worker can decide meanwhile. */
 const HELD_MS = { from: 2_000, to: 10_000 } as const;
@@ -54,8 +54,11 @@ export class LedgerFaults {
     this.#brokerFaults = brokerFaults;
     const { rng } = place.world;
     const [frozen, gone] = [rng.chance(0.3) ? 0.05 : 0, rng.chance(0.3) ? 0.05 : 0];
-    const isCalm = place.scenario === 'take-over' || place.scenario === 'full-etcd';
-    this.#readsMeet = { frozen: isCalm ? 0 : frozen, gone: keepsItsTime(place.scenario) ? 0 : gone };
+    const isCalm = ['take-over', 'full-etcd', 'each-loses'].includes(place.scenario ?? '');
+    this.#readsMeet = {
+      frozen: isCalm ? 0 : frozen,
+      gone: keepsItsTime(place.scenario) || place.scenario === 'each-loses' ? 0 : gone,
+    };
     place.brokers.meddlers.push((process, message) => this.#meddle(process, message));
   }
 
@@ -104,7 +107,7 @@ export class LedgerFaults {
       const lostAt = world.tick();
       for (let left = rng.below(2 * lost + 10); left > 0; left -= 1) {
         world.after(rng.between(0, 2_500), () => this.#clients.sendTo(partition));
-        if (hasSequences(world.seed)) world.after(rng.between(0, 5_000), () => this.#clients.takeNumbersOf(partition));
+        if (world.hasSequences) world.after(rng.between(0, 5_000), () => this.#clients.takeNumbersOf(partition));
       }
       if (rng.chance(0.4)) world.after(rng.between(2_500, 4_000), () => this.#workers.killOwner(partition));
       world.after(3_000, () => this.askAgain(partition, lostAt));

@@ -51,6 +51,11 @@ export class Machine implements Disposable {
     this.disk = this.#use(this.#newDisk());
   }
 
+  /** It goes on with another volume. */
+  restoreDisk(disk: Disk): void {
+    this.disk = this.#use(disk);
+  }
+
   #use(disk: Disk): Disk {
     this.#disks.push(disk);
     return disk;

@@ -125,7 +125,13 @@ export class Recorder implements PartitionObserver {
           const pair = pairOf('ledger', request.topic);
           const kind = pair === undefined ? 'clock marker' : kindOf(request.batch);
           if (pair === undefined || kind === 'clock marker') return;
-          const begun = { sent, ended: Number.POSITIVE_INFINITY, answered: false, marks: kind === 'marker' };
+          const begun = {
+            sent,
+            ended: Number.POSITIVE_INFINITY,
+            answered: false,
+            marks: kind === 'marker',
+            decides: kind === 'decisions',
+          };
           const partition = pair.first + request.partition;
           const claim = begun.marks
             ? { through: throughOf(request.batch), asked: asked.get(partition) ?? 0 }
@@ -368,9 +374,13 @@ function throughOf(batch: Buffer): number {
   return decodeLedgerEntry(recordsOf(batch)[0]?.value as Buffer).through;
 }
 
-/** The kind of a batch. A clock marker asks a broker for its time, and has no information about the log. */
-export function kindOf(batch: Buffer): 'decisions' | 'marker' | 'clock marker' {
+/**
+ * The kind of a batch, by its first record. A clock marker asks a broker for its time, and has no information about the log. What
+ * sequences are is stated again by whoever has a copy.
+ */
+export function kindOf(batch: Buffer): 'decisions' | 'statements' | 'marker' | 'clock marker' {
   const [first] = recordsOf(batch);
+  if (first?.key && readLedgerKey(first.key).kind === 'statement') return 'statements';
   if (first?.key !== null || first.value === null) return 'decisions';
   const { end, through } = decodeLedgerEntry(first.value);
   return end === 0 && through === -1 ? 'clock marker' : 'marker';

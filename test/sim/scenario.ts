@@ -12,6 +12,13 @@ export const SCENARIOS = {
   aging: 'requests and entries are trimmed by age, with the required retention',
   'lost-tail': 'the ledger loses its tail, or is recreated, after a worker has read it',
   'lost-requests': 'requests, the ledger or both lose their tails, while a worker is cut off or frozen',
+  failover:
+    'Kafka is replaced by a copy that lags, one at other offsets, or an empty cluster, which an operator adopts',
+  'two-owners': 'a worker is frozen, cut off or late between a swap and its append, which others complete',
+  'lost-heads': 'etcd is rolled back, to a backup or to nothing, while numbers are given out',
+  'each-loses': 'etcd and the ledger lose what they have, in turns, without other faults',
+  'both-memories': 'etcd and the ledger lose the same decisions',
+  volumes: 'volumes with the index are restored from backups, of any machine, or lose what was not synced',
   'take-over': 'owners are killed while others have complete copies, without other faults',
   'cut-off': 'one worker at a time is cut off from one broker, without other faults',
   clocks: 'wall clocks step by small amounts, just before requests arrive',
@@ -24,12 +31,15 @@ export type Scenario = keyof typeof SCENARIOS;
 
 /** The share of random simulations with each scenario; the rest have none. */
 const SHARES: readonly (readonly [Scenario, number])[] = [
-  ['etcd-loss', 0.15],
+  ['etcd-loss', 0.11],
+  ['lost-heads', 0.04],
   ['late-witness', 0.05],
   ['slow-readers', 0.05],
   ['lost-claim', 0.05],
-  ['retention', 0.1],
-  ['aging', 0.08],
+  ['retention', 0.08],
+  ['volumes', 0.02],
+  ['aging', 0.06],
+  ['two-owners', 0.02],
   ['lost-tail', 0.06],
   ['take-over', 0.05],
   ['clocks', 0.05],
@@ -40,6 +50,9 @@ const SHARES: readonly (readonly [Scenario, number])[] = [
   ['overtaken-witness', 0.03],
   ['full-etcd', 0.03],
   ['asleep', 0.02],
+  ['failover', 0.04],
+  ['each-loses', 0.02],
+  ['both-memories', 0.01],
 ];
 
 export function scenarioOf(rng: Rng): Scenario | undefined {
@@ -51,13 +64,49 @@ export function scenarioOf(rng: Rng): Scenario | undefined {
   return undefined;
 }
 
+export function needsSequences(scenario: Scenario | undefined): boolean {
+  return scenario !== undefined && NUMBERING.has(scenario);
+}
+
 export function isScenario(name: string): name is Scenario {
   return Object.hasOwn(SCENARIOS, name);
 }
 
-const AIMED: ReadonlySet<Scenario> = new Set(['late-witness', 'lost-claim', 'clocks', 'lost-tail', 'lost-requests']);
-const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd']);
-const LOSING: ReadonlySet<Scenario> = new Set(['etcd-loss', 'late-witness', 'slow-readers', 'lost-claim']);
+const AIMED: ReadonlySet<Scenario> = new Set([
+  'late-witness',
+  'lost-claim',
+  'clocks',
+  'lost-tail',
+  'lost-requests',
+  'failover',
+  'volumes',
+  'two-owners',
+  'both-memories',
+]);
+/** The scenarios in which clients always want numbers, and an operator changes sequences. */
+const NUMBERING: ReadonlySet<Scenario> = new Set([
+  'failover',
+  'volumes',
+  'two-owners',
+  'lost-heads',
+  'both-memories',
+  'each-loses',
+]);
+const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd', 'each-loses']);
+const LOSING: ReadonlySet<Scenario> = new Set([
+  'etcd-loss',
+  'late-witness',
+  'slow-readers',
+  'lost-claim',
+  'lost-heads',
+  'both-memories',
+  'each-loses',
+]);
+
+/** Whether the ledger may lose what was decided. Not where etcd does: what both have lost is promised by nobody. */
+export function mayLoseLedger(scenario: Scenario | undefined): boolean {
+  return !keepsItsTime(scenario) && !losesEtcd(scenario);
+}
 
 export function losesEtcd(scenario: Scenario | undefined): boolean {
   return scenario !== undefined && LOSING.has(scenario);

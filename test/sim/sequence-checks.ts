@@ -4,62 +4,113 @@ import { hadLost, placeName, requestsByPlace } from './decisions.ts';
 import { mayBeForgotten } from './forgetting.ts';
 import type { History, LearnedNumbers, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
 import { FIRST, homeOf, pairAt } from './pairs.ts';
-import { LIMITED_TOPICS } from './setting.ts';
+import { behind, countingIn, isLostBy, isNumbers, isTrimmedBy, type Row, rowAfter } from './sequence-log.ts';
+import { LIMITED_TOPICS, SEQUENCE } from './setting.ts';
 
-/** The next number of a sequence, and its limits. */
-type Row = Pick<StatementEntry, 'next' | 'step' | 'max' | 'closed' | 'edition'>;
+/** What was ever decided of a sequence, whatever became of the records: the next number, and its definition. */
+type Due = Pick<StatementEntry, 'next' | 'step' | 'max' | 'closed' | 'edition'>;
 
-const isNumbers = (record: NumbersEntry | StatementEntry): record is NumbersEntry => 'count' in record;
-
-/** The records of sequences that count: those at the offset for which they were written. Renewals are not among them. */
-function countingIn({ numbers, statements }: History): readonly (NumbersEntry | StatementEntry)[] {
-  return [...numbers, ...statements]
-    .filter(({ at, offset }) => at === offset)
-    .toSorted((one, other) => one.order - other.order);
-}
-
-/** What the records that count make of each sequence. */
-export function rowsOf(history: History): ReadonlyMap<string, Row> {
-  const rows = new Map<string, Row>();
-  for (const record of countingIn(history)) {
-    const row = rows.get(record.sequence);
-    if (!isNumbers(record)) rows.set(record.sequence, record);
-    else if (row !== undefined) rows.set(record.sequence, { ...row, next: record.first + record.count * record.step });
-  }
-  return rows;
-}
+const keyOf = ({ sequence, correlationId }: Pick<SentRequest, 'sequence' | 'correlationId'>) =>
+  `${sequence} ${correlationId}`;
 
 /**
- * Numbers that count follow each other in log order by the step; only a statement breaks that, upwards. None passes the largest
- * number. A sequence has one home, and without a statement no numbers.
+ * Numbers that count follow each other by the step, in the order in which they were decided, whether or not the ledger has lost some of
+ * them since: so none is given twice, and none is skipped. Only an order of an operator breaks that, upwards. None passes the largest
+ * number, none follows a close. A record that was lost may count again, as it was. A sequence has one home, and without a statement
+ * no numbers.
  */
 export function gapless(history: History): string | undefined {
-  const rows = new Map<string, Row>();
+  const due = new Map<string, Due>();
+  const decided = new Set<string>();
+  const nameOf = (one: NumbersEntry) => `${keyOf(one)}: ${one.first}+${one.count} by ${one.step}`;
   for (const record of countingIn(history)) {
-    const { sequence, partition, offset, order } = record;
-    if (hadLost(history, partition, order)) continue;
+    if (history.losesBoth !== undefined && record.order > history.losesBoth) return undefined;
+    const { sequence, partition, offset } = record;
     const place = `ledger ${partition}/${offset}`;
     if (partition !== homeOf(sequence, FIRST)) return `${place} has the sequence ${sequence} of another partition`;
-    const row = rows.get(sequence);
-    if (!isNumbers(record)) {
-      if (row !== undefined && record.next < row.next)
-        return `${place} sets ${sequence} from ${row.next} to ${record.next}`;
-      rows.set(sequence, record);
+    const now = due.get(sequence);
+    if (isNumbers(record)) {
+      if (now === undefined) return `${place} has numbers of ${sequence}, which was never stated`;
+      if (decided.has(nameOf(record)) && behind(record) <= now.next) continue;
+      const fault = wrongNumbers(record, now);
+      if (fault !== undefined) return `${place}, by ${record.process}, ${fault}`;
+      decided.add(nameOf(record));
+      due.set(sequence, { ...now, next: behind(record) });
       continue;
     }
-    if (row === undefined) return `${place} has numbers of ${sequence}, which was never stated`;
-    const { first, count, step } = record;
-    if (first !== row.next || step !== row.step) {
-      return `${place} continues ${sequence} at ${first} by ${step}, not at ${row.next} by ${row.step}`;
-    }
-    if (first + (count - 1) * step > row.max || row.closed) return `${place} passes the end of ${sequence}`;
-    rows.set(sequence, { ...row, next: first + count * step });
+    const fault = now && wrongStatement(record, now);
+    if (fault !== undefined) return `${place} ${fault}`;
+    if (now === undefined || record.edition > now.edition || isOldOrder(record)) due.set(sequence, record);
   }
   return undefined;
 }
 
-const keyOf = ({ sequence, correlationId }: Pick<SentRequest, 'sequence' | 'correlationId'>) =>
-  `${sequence} ${correlationId}`;
+function wrongNumbers(record: NumbersEntry, { next, step, max, closed }: Due): string | undefined {
+  const { sequence, first, count } = record;
+  if (closed) return `goes on with ${sequence} at ${first}, which is closed`;
+  if (first !== next || record.step !== step) {
+    return `continues ${sequence} at ${first} by ${record.step}, not at ${next} by ${step}`;
+  }
+  return first + (count - 1) * step > max ? `passes the end of ${sequence}` : undefined;
+}
+
+/** What workers state is at most what was decided. An order starts where the last decision ended, and makes the next edition. */
+function wrongStatement(record: StatementEntry, due: Due): string | undefined {
+  const { sequence, edition, first, next, isLoss } = record;
+  if (isOldOrder(record)) return next < due.next ? `sets ${sequence} from ${due.next} to ${next}` : undefined;
+  const isNextEdition = edition === due.edition + 1 && !isLoss;
+  if (isNextEdition && (first ?? next) === due.next && next >= due.next) return undefined;
+  if (next > due.next) return `sets ${sequence} to ${next}, where ${due.next} is next: numbers are skipped`;
+  if (edition <= due.edition || (due.edition === 0 && isNextEdition)) return undefined;
+  return `makes edition ${edition} of ${sequence} from ${first} to ${next}, after ${due.edition} at ${due.next}`;
+}
+
+/** A statement of a command before there were editions. */
+const isOldOrder = ({ edition, isLoss }: StatementEntry) => edition === 0 && !isLoss;
+
+/**
+ * What the ledger has lost of a sequence is stated in it: where it shows numbers behind others that are not there, a loss follows, before
+ * anything else is decided.
+ */
+export function lossStated(history: History): string | undefined {
+  const needless = history.statements.find(({ isLoss, partition, order }) => {
+    return (
+      isLoss && ![...history.losses, ...history.trims].some((one) => one.partition === partition && one.order < order)
+    );
+  });
+  if (needless !== undefined) {
+    return `ledger ${needless.partition}/${needless.offset} states a loss of ${needless.sequence}, and nothing was lost`;
+  }
+  const rows = new Map<string, Row>();
+  for (const record of countingIn(history)) {
+    const { sequence, partition, offset } = record;
+    if (isLostBy(history, record) || isTrimmedBy(history, record)) continue;
+    const row = rows.get(sequence);
+    const next = rowAfter(row, record);
+    // Numbers may be pending when the loss is noticed: they follow, and then the loss.
+    if (next !== undefined) rows.set(sequence, next);
+    if (row === undefined || next === undefined || !isNumbers(record)) continue;
+    const isAnswered = history.replies.some(({ reply, sent }) => {
+      return 'numbers' in reply && reply.numbers.sequence === sequence && sent > record.order;
+    });
+    if (next.gap > row.next && isAnswered && !isStatedLater(history, record, next.gap)) {
+      return `ledger ${partition}/${offset} continues ${sequence} at ${record.first}, after ${row.next}, and no loss is stated`;
+    }
+  }
+  return undefined;
+}
+
+function isStatedLater(history: History, record: NumbersEntry, gap: number): boolean {
+  return history.statements.some((one) => {
+    return (
+      one.sequence === record.sequence &&
+      one.at === one.offset &&
+      one.isLoss &&
+      one.next >= gap &&
+      one.order > record.order
+    );
+  });
+}
 
 /** The records that decide each key: one, and another only after retention deleted it. */
 function decidersOf(history: History): ReadonlyMap<string, readonly NumbersEntry[]> {
@@ -67,35 +118,76 @@ function decidersOf(history: History): ReadonlyMap<string, readonly NumbersEntry
   return Map.groupBy(counting, keyOf);
 }
 
-function isGone({ trims }: History, { partition, offset }: NumbersEntry, order: number): boolean {
-  return trims.some((trim) => trim.partition === partition && trim.low > offset && trim.order < order);
-}
-
-/** A correlation ID has one record that counts, unless retention deleted that and all its renewals before. */
+/**
+ * A correlation ID has one record that counts, unless retention deleted that and all its renewals before. Where the ledger lost it, no other
+ * numbers follow, but to a request that was sent again after that, without the time of its first sending.
+ */
 export function numbersDecidedOnce(history: History): string | undefined {
   const renewals = history.numbers.filter(({ at }) => at === RENEWAL);
-  for (const [key, [first, again]] of decidersOf(history)) {
-    if (first === undefined || again === undefined || hadLost(history, again.partition, again.order)) continue;
-    const keepers = [first, ...renewals.filter((one) => keyOf(one) === key && one.order < again.order)];
-    if (keepers.some((one) => !isGone(history, one, again.order))) {
-      return `${key} has numbers at ledger ${first.partition}/${first.offset} and at ${again.offset}, by ${again.process}`;
+  for (const [key, [first, ...others]] of decidersOf(history)) {
+    if (first === undefined) continue;
+    for (const again of others) {
+      if (again.first === first.first && again.count === first.count) continue;
+      const keepers = [first, ...renewals.filter((one) => keyOf(one) === key && one.order < again.order)];
+      const isKept = keepers.some((one) => !isTrimmedBy(history, one, again.order));
+      if (isKept && !(isLostBy(history, first, again.order) && isSentAnew(history, first, again))) {
+        return `${key} has numbers at ledger ${first.partition}/${first.offset} and at ${again.offset}, by ${again.process}`;
+      }
     }
   }
   return undefined;
 }
 
-/**
- * No worker gives out numbers of which its copy knew that they are given out, at the look-up or before the copy was emptied: where the
- * ledger lost its tail, that is all that is left of them.
- */
+/** Whether the request of a record was sent after the ledger had lost another one, and does not say that it was sent before. */
+function isSentAnew(history: History, first: NumbersEntry, again: NumbersEntry): boolean {
+  const { losses, requests, losesBoth = Number.POSITIVE_INFINITY } = history;
+  if (again.order > losesBoth) return true;
+  const lost = losses.find(
+    (one) => one.partition === first.partition && one.from <= first.offset && one.order > first.order,
+  );
+  const request = requests.findLast((one) => {
+    const isOfKey = one.sequence === again.sequence && one.correlationId === again.correlationId;
+    return (
+      isOfKey && one.partition === again.partition && one.offset === again.requestOffset && one.order < again.order
+    );
+  });
+  return lost !== undefined && request !== undefined && request.firstSentMs === undefined && request.order > lost.order;
+}
+
+/** No number is in replies to two requests: whatever Kafka or etcd has lost, as long as they have not both lost it. */
 export function numbersGivenOnce(history: History): string | undefined {
+  const requests = requestsByPlace(history);
+  const given = new Map<string, { readonly correlationId: string; readonly process: string }>();
+  for (const record of history.replies) {
+    const { reply, process, landed } = record;
+    if (!('numbers' in reply) || landed > (history.losesBoth ?? Number.POSITIVE_INFINITY)) continue;
+    const { sequence, first, count, step } = reply.numbers;
+    const { correlationId } = requests.get(placeName(record)) ?? {};
+    if (correlationId === undefined) continue;
+    for (let number = first; number < first + count * step; number += step) {
+      const before = given.get(`${sequence} ${number}`);
+      if (before === undefined) given.set(`${sequence} ${number}`, { correlationId, process });
+      else if (before.correlationId !== correlationId)
+        return `${sequence} ${number} went to ${before.correlationId}, by ${before.process}, and to ${correlationId}, by ${process}`;
+    }
+  }
+  return history.losesBoth === undefined ? givenThoughKnown(history) : undefined;
+}
+
+/**
+ * No worker gives out numbers of which its copy knew that they are given out, at the look-up or before the copy was emptied.
+ */
+function givenThoughKnown(history: History): string | undefined {
   const nameOf = ({ process, partition, sequence }: Omit<LearnedNumbers, 'order' | 'offset' | 'next'>) =>
     `${process} ${partition} ${sequence}`;
   const learned = Map.groupBy(history.learnedNumbers, nameOf);
   const damaged = new Set(history.damaged.map(machineOf));
+  const decided = decidersOf(history);
   for (const record of countingIn(history).filter(isNumbers)) {
     if (damaged.has(machineOf(record.process))) continue;
     const { first } = record;
+    const isAgain = decided.get(keyOf(record))?.some((one) => one.first === first && one.order < record.order);
+    if (isAgain) continue; // it was lost, and counts again
     const later = learned.get(nameOf(record))?.filter(({ next }) => next > first);
     const known = later?.find((one) => isKnownTo(history, one, record));
     if (known === undefined) continue;
@@ -103,6 +195,14 @@ export function numbersGivenOnce(history: History): string | undefined {
     return `${place} has ${first} of ${record.sequence}, by ${record.process}, which knew that ${known.next} is next`;
   }
   return undefined;
+}
+
+/** Whether a sequence had gone so far by then that as many numbers as a request wants passed its end. */
+function isBeyond(history: History, { sequence, count }: SentRequest, by: number): boolean {
+  const own = countingIn(history).filter((one) => one.sequence === sequence && one.order < by);
+  const next = Math.max(0, ...own.map((one) => (isNumbers(one) ? behind(one) : one.next)));
+  const step = Math.max(0, ...own.map((one) => one.step));
+  return next + (count - 1) * step > SEQUENCE.max;
 }
 
 const machineOf = (process: string) => process.split('.')[0];
@@ -114,8 +214,6 @@ export function numbersReplied(history: History): string | undefined {
     const request = requests.get(placeName(record));
     if (request === undefined) continue; // 'replay' reports it
     if (request.sequence === undefined && !('numbers' in record.reply)) continue;
-    // What was decided is still what is replied; but much may be refused that was known.
-    if ('error' in record.reply && hadLost(history, request.partition, record.landed)) continue;
     const fault = wrongAnswer(record, request, deciders.get(keyOf(request)) ?? [], history);
     if (fault !== undefined) return `request ${placeName(record)} (${keyOf(request)}) was answered with ${fault}`;
   }
@@ -123,7 +221,7 @@ export function numbersReplied(history: History): string | undefined {
 }
 
 function wrongAnswer(
-  { reply, sent, landed }: ReplyRecord,
+  { reply, sent, firstSent, landed }: ReplyRecord,
   request: SentRequest,
   deciders: readonly NumbersEntry[],
   history: History,
@@ -138,16 +236,24 @@ function wrongAnswer(
   }
   if (!('error' in reply)) return 'IDs';
   const { code } = reply.error;
-  const wasTrimmed = history.trims.some((trim) => trim.partition === request.partition && trim.order < landed);
+  // Retention took the statement, and etcd lost the head.
+  const isUnknown = history.setBacks.length > 0 && history.trims.some((one) => one.partition === request.partition);
+  const isHome = pairAt(request.partition) === FIRST;
+  const stated = history.statements.filter(({ sequence, order }) => sequence === request.sequence && order < landed);
   const isDue: Readonly<Record<string, () => boolean>> = {
     CONFLICT: () => deciders.some((one) => !isFor(one)),
     EXPIRED: () => request.expiresAtMs !== undefined,
     QUOTA_EXCEEDED: () => LIMITED_TOPICS.includes(request.replyTopic),
-    FORGOTTEN: () => mayBeForgotten(history, request, landed),
-    SEQUENCE_EXHAUSTED: () => history.numbers.some(({ sequence }) => sequence === request.sequence),
-    // A copy that retention overtook knows no statement until one is written again.
-    UNKNOWN_SEQUENCE: () => wasTrimmed || pairAt(request.partition) !== FIRST,
-    SEQUENCE_STOPPED: () => wasTrimmed,
+    FORGOTTEN: () => mayBeForgotten(history, request, landed) || hadLost(history, request.partition, landed),
+    SEQUENCE_EXHAUSTED: () => isBeyond(history, request, landed),
+    SEQUENCE_CLOSED: () => stated.some(({ closed }) => closed),
+    // Heads remember what the log has lost; only both together lose a sequence.
+    UNKNOWN_SEQUENCE: () =>
+      !isHome ||
+      isUnknown ||
+      !stated.some(({ order }) => order < firstSent) ||
+      landed > (history.losesBoth ?? Number.POSITIVE_INFINITY),
+    SEQUENCE_STOPPED: () => history.setBacks.length > 0,
   };
   return isDue[code]?.() === true ? undefined : `${code} without need`;
 }

@@ -64,6 +64,7 @@ export function markedFirst(history: History): string | undefined {
   const { appends, marks, damaged } = history;
   const first = new Map<string, History['appends'][number]>();
   for (const append of appends) {
+    if (!append.marks && !append.decides) continue;
     if (damaged.includes(append.process)) continue; // its marker may come from an index that is empty by then
     const name = `${append.process} to ledger ${append.partition}`;
     if (!first.has(name)) first.set(name, append);

@@ -36,7 +36,8 @@ export const timing: LeaseTiming = {
   reserveMs: 9_000,
   marginMs: 3_000,
 };
-export const keys = namespaceKeys('/sim', DATACENTER);
+export const PREFIX = '/sim';
+export const keys = namespaceKeys(PREFIX, DATACENTER);
 
 /** A layout with so few IDs per tick that batches often reach the ends of ticks. */
 export const layout = defineLayout({
@@ -71,7 +72,7 @@ export const START_MS = layout.epochMs + 1_000_000_000;
 const loaded = loadWorkerConfig({
   KAFKA_BROKERS: 'broker-1:9092,broker-2:9092,broker-3:9092',
   ETCD_ENDPOINTS: 'http://etcd:2379',
-  ETCD_PREFIX: '/sim',
+  ETCD_PREFIX: PREFIX,
   DATACENTER_ID: String(DATACENTER),
   REQUEST_PARTITIONS: String(PARTITIONS),
   KAFKA_SESSION_TIMEOUT_MS: '6000',

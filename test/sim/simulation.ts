@@ -6,7 +6,7 @@ import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
 import type { History } from './history.ts';
 import { Network } from './network.ts';
-import { type Scenario, scenarioOf } from './scenario.ts';
+import { needsSequences, type Scenario, scenarioOf } from './scenario.ts';
 import { sealed, World } from './world.ts';
 
 /** How long faults occur, and how long it may take to answer everything afterwards. */
@@ -37,6 +37,7 @@ export function simulate(seed: number, options: SimulationOptions = {}): Promise
       const store = new Store(world, network, history);
       const brokers = new Brokers(world, history);
       const scenario = options.scenario ?? scenarioOf(world.rng);
+      world.hasSequences ||= needsSequences(scenario);
       using faults = new Faults({ world, network, store, brokers, history, scenario });
       try {
         await world.run(FAULTS_MS, () => false);

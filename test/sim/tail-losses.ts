@@ -111,19 +111,9 @@ export class TailLosses {
   /** Ends the losses. Requests go on until each partition ends above what its ledger knows: below that no worker serves it. */
   heal(): void {
     this.#isOver = true;
-    const { world, brokers, history } = this.#place;
     for (let partition = 0; partition < PARTITIONS; partition += 1) {
       this.#ledgerFaults.askAgain(partition, 0);
-      const own = history.marks.filter((one) => one.partition === partition).map(({ through }) => through);
-      const decided = history.entries.filter((one) => one.partition === partition).map((one) => one.requestOffset);
-      const known = Math.max(-1, ...own, ...decided);
-      const fill = (): void => {
-        const { high } = brokers.bounds('requests', partition);
-        if (high > known + 1) return;
-        this.#clients.sendTo(partition, known - high > FAR);
-        world.after(FILL_MS, fill);
-      };
-      fill();
+      growBeyondLedger(this.#place, this.#clients, partition);
     }
   }
 
@@ -260,4 +250,18 @@ export class TailLosses {
     const lost = history.requests.filter((one) => one.partition === partition && isLost(history, one));
     for (const { correlationId } of lost.slice(-MOST_LOST)) this.#clients.repeatSoon(partition, correlationId);
   }
+}
+
+/** Sends requests until the partition ends above all that its ledger ever knew of: below that no worker serves it. */
+export function growBeyondLedger({ world, brokers, history }: Place, clients: Clients, partition: number): void {
+  const own = history.marks.filter((one) => one.partition === partition).map(({ through }) => through);
+  const decided = history.entries.filter((one) => one.partition === partition).map((one) => one.requestOffset);
+  const known = Math.max(-1, ...own, ...decided);
+  const fill = (): void => {
+    const { high } = brokers.bounds('requests', partition);
+    if (high > known + 1) return;
+    clients.sendTo(partition, known - high > FAR);
+    world.after(FILL_MS, fill);
+  };
+  fill();
 }

@@ -30,8 +30,12 @@ export interface Tally {
   /** Requests that got numbers of a sequence, and records of numbers that are void. */
   readonly numbered: number;
   readonly voids: number;
-  /** Requests for numbers that were refused since a tail was lost. */
-  readonly inDoubt: number;
+  /** Losses of numbers that the ledger states. */
+  readonly lossesStated: number;
+  /** Swaps of numbers, and other clusters, volumes from backups. */
+  readonly swaps: number;
+  readonly replacements: number;
+  readonly volumes: number;
   /** Replies to requests with a request ID that had their batch under another correlation ID before. */
   readonly triedAgain: number;
   /** Decisions that were renewed for a later request, and fetches that read entries back. */
@@ -73,7 +77,10 @@ export const NOTHING: Tally = {
   dated: 0,
   numbered: 0,
   voids: 0,
-  inDoubt: 0,
+  lossesStated: 0,
+  swaps: 0,
+  replacements: 0,
+  volumes: 0,
   triedAgain: 0,
   renewals: 0,
   readBacks: 0,
@@ -115,7 +122,10 @@ export function tallyOf(history: History): Tally {
     requestTruncations: history.requestLosses.length,
     numbered: replies.filter(({ reply }) => 'numbers' in reply).length,
     voids: history.numbers.filter(({ at, offset }) => at !== offset && at !== RENEWAL).length,
-    inDoubt: codes.filter((code) => code === 'SEQUENCE_STOPPED').length,
+    lossesStated: history.statements.filter(({ isLoss, at, offset }) => isLoss && at === offset).length,
+    swaps: history.heads.filter(({ what }) => what === 'pending').length,
+    replacements: history.replacements.length,
+    volumes: history.volumes,
     dated: requests.filter(({ firstSentMs }) => firstSentMs !== undefined).length,
     triedAgain: triedAgainIn(history),
     renewals,

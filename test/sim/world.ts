@@ -1,6 +1,7 @@
 import crypto from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
 import { Rng } from './rng.ts';
+import { hasSequences } from './setting.ts';
 
 /** A scheduled event, which can be cancelled. */
 export interface Happening {
@@ -20,6 +21,8 @@ interface Event extends Happening {
 export class World {
   readonly seed: number;
   readonly rng: Rng;
+  /** Whether clients want numbers of sequences. */
+  hasSequences: boolean;
   readonly trace: string[] | undefined;
   nowMs = 0;
   events = 0;
@@ -29,6 +32,7 @@ export class World {
   constructor(seed: number, traced: boolean) {
     this.seed = seed;
     this.rng = new Rng(seed);
+    this.hasSequences = hasSequences(seed);
     this.trace = traced ? [] : undefined;
   }
 

@@ -33,6 +33,7 @@ const MARKER_RETRY_MS = 100;
  * elects other leaders and informs all brokers, which learn of it with a delay.
  */
 export class Cluster {
+  /** Another one once the cluster was replaced. */
   clusterId = 'fake-kafka';
   readonly clock: Clockwork;
   readonly topics = new Map<string, Topic>();
@@ -217,6 +218,28 @@ export class Cluster {
   truncate(topic: string, partition: number, from: number): void {
     this.partition(topic, partition).truncate(from);
     this.#changed();
+  }
+
+  /**
+   * Under the same addresses there is another cluster from now on: with empty topics of the same names, and without groups. Nothing
+   * that was on its way to the old one arrives, and all connections break.
+   */
+  replace(clusterId: string): void {
+    this.clusterId = clusterId;
+    for (const node of this.brokers.keys()) {
+      this.broker(node).stop();
+      this.broker(node).start();
+      this.#deafUntilMs.delete(node);
+    }
+    this.#fenced.clear();
+    this.groups.clear();
+    for (const { name, partitions, options } of [...this.topics.values()]) {
+      for (const partition of partitions) partition.observer = undefined;
+      this.createTopic(name, { ...options, partitions: partitions.length });
+    }
+    this.#version += 1;
+    const view = viewOf(this.#version, this.liveNodes, this.topics.values(), this.groups.coordinators);
+    for (const broker of this.brokers.values()) broker.learn(view);
   }
 
   /** Writes records as another producer would, without a network; returns the first offset. */

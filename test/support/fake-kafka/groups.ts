@@ -50,6 +50,11 @@ export class Groups {
     return this.#kept(groupId, first).node;
   }
 
+  /** There are none from now on, and no offsets. */
+  clear(): void {
+    this.#groups.clear();
+  }
+
   isLoading(groupId: string): boolean {
     return this.#clock.monotonicMs() < (this.#groups.get(groupId)?.loadingUntilMs ?? 0);
   }

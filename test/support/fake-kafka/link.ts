@@ -78,6 +78,7 @@ class FakeLink implements BrokerLink {
   readonly #ends: Ends;
   readonly #broker: Broker;
   readonly #clientId: string;
+  readonly #clusterId: string;
   readonly #there: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #back: Way = { isLost: false, isCut: false, lastMs: 0 };
   readonly #open = new Set<(error: KafkaError) => void>();
@@ -93,6 +94,7 @@ class FakeLink implements BrokerLink {
     this.#ends = ends;
     this.#broker = broker;
     this.#clientId = clientId;
+    this.#clusterId = ends.cluster.clusterId;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.ended = promise;
     this.#isOver = resolve;
@@ -159,8 +161,14 @@ class FakeLink implements BrokerLink {
     const isDone = () =>
       isAnswered() && 'topic' in request && this.#ends.network.isDoneOnceAnswered(String(request.topic));
     this.#ends.cluster.clock.schedule(againMs, () => {
-      if (!isDone()) broker.deliver(() => broker.serve(call, request, nobody<ResponseOf<A>>(), clientId));
+      if (this.#isThere && !isDone())
+        broker.deliver(() => broker.serve(call, request, nobody<ResponseOf<A>>(), clientId));
     });
+  }
+
+  /** Whether its cluster still exists: another one under the same addresses gets nothing that was sent to it. */
+  get #isThere(): boolean {
+    return this.#clusterId === this.#ends.cluster.clusterId;
   }
 
   #serveNext(): void {
@@ -185,8 +193,9 @@ class FakeLink implements BrokerLink {
     clock.schedule(way.lastMs - clock.monotonicMs(), () => {
       way.isCut ||= !network.passes(host, node);
       if (way.isCut) return;
-      if (message.way === 'there') this.#broker.deliver(arrive);
-      else {
+      if (message.way === 'there') {
+        if (this.#isThere) this.#broker.deliver(arrive);
+      } else {
         // A resuming host takes what arrived meanwhile in any order, but the answers of one connection in order.
         this.#arrived.push(arrive);
         host.deliver(() => this.#arrived.shift()?.());

@@ -40,6 +40,15 @@ export class PartitionLog {
     return this.#batches.filter(({ base, last }) => base < below && last >= from).map(({ bytes }) => bytes);
   }
 
+  /** Takes over all that another log has, as it is: the same records at the same offsets. */
+  copy(from: PartitionLog): void {
+    this.#start = from.#start;
+    this.#end = from.#end;
+    this.#batches = [...from.#batches];
+    this.#aborted = [...from.#aborted];
+    for (const [producerId, first] of from.#open) this.#open.set(producerId, first);
+  }
+
   /** Stores a batch at the end; with the broker's timestamp for LogAppendTime. Returns its first offset. */
   append(batch: Buffer, leaderEpoch: number, appendedAtMs?: number): number {
     const bytes = stamped(batch, this.#end, leaderEpoch, appendedAtMs);

@@ -159,6 +159,13 @@ export class Partition {
     this.#wake();
   }
 
+  /** All replicas have what another log has: the same records at the same offsets. Observers have seen them already. */
+  copy(from: PartitionLog): void {
+    this.log.copy(from);
+    for (const node of this.#ends.keys()) this.#ends.set(node, this.log.end);
+    this.#highWatermark = this.log.end;
+  }
+
   /** Loses the tail, acknowledged or not, as an unclean election does. */
   truncate(from: number): void {
     this.log.truncate(from);

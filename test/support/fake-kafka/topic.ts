@@ -33,6 +33,7 @@ export interface TopicPlace {
 /** A topic; the brokers lead its partitions in turn. */
 export class Topic {
   readonly name: string;
+  readonly options: TopicOptions;
   /** What the topic reports. A change has no effect on its partitions. */
   readonly configs: Map<string, string>;
   readonly partitions: Partition[] = [];
@@ -40,6 +41,7 @@ export class Topic {
 
   constructor(name: string, options: TopicOptions, { nodes, clock, live, replicationMs }: TopicPlace) {
     this.name = name;
+    this.options = options;
     const configs: typeof DEFAULTS = { ...DEFAULTS, ...options.configs };
     this.configs = new Map(Object.entries(configs));
     const copies = options.replicas ?? Math.min(nodes.length, 3);
