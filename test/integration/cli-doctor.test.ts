@@ -40,6 +40,8 @@ test('doctor reports each healthy server as ok', async () => {
   expect(of('etcd http').filter(({ detail }) => detail.includes('leader'))).toHaveLength(1);
   expect(of('clock against')).toMatchObject([{ state: 'ok' }, { state: 'ok' }, { state: 'ok' }]);
   expect(of('permissions')).toMatchObject([{ state: 'ok' }]);
+  expect(of('etcd compaction')).toMatchObject([{ detail: expect.stringContaining('revision') }]);
+  expect(of('sequences')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('etcd holds none') }]);
   const servers = checks.filter(({ name }) => !MACHINE.includes(name));
   expect(servers.filter(({ state }) => state === 'fault')).toEqual([]);
 });
@@ -71,14 +73,17 @@ test('doctor warns about an API that anybody can use, which stops no worker', as
   expect((await doctor()).of('variables')).toEqual([]);
 });
 
-test('doctor reports a namespace of another layout before a worker refuses it', async () => {
+test('doctor reports a namespace of another layout before a worker refuses it, and compares sequences', async () => {
   const worker = realm.worker();
   await worker.ready();
   for (const env of [{ LAYOUT_EPOCH_MS: '1' }, { LAYOUT: 'region', LAYOUT_EPOCH_MS: String(LAYOUT.epochMs) }]) {
     const { of } = await doctor(env);
     expect(of('namespace')).toMatchObject([{ state: 'fault', fix: expect.stringContaining('LAYOUT_EPOCH_MS') }]);
   }
-  expect((await doctor()).of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
+  expect(await runIdalloc(['sequence', 'create', 'invoices'], realm.env)).toMatchObject({ code: 0 });
+  const { of } = await doctor();
+  expect(of('namespace')).toMatchObject([{ state: 'ok', detail: expect.stringContaining('1 of 32') }]);
+  expect(of('sequences')).toMatchObject([{ state: 'ok', detail: '1 sequence; the ledger and etcd agree' }]);
 });
 
 test('doctor prints a line for each check for people', async () => {

@@ -48,6 +48,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
       { state: 'warn', detail: expect.stringContaining("can't be known"), fix: expect.stringContaining('login') },
     ]);
     expect(named('etcd writes')).toMatchObject([{ state: 'warn', fix: expect.stringContaining('login') }]);
+    expect(named('sequences')).toMatchObject([{ state: 'ok' }]);
   });
 
   test("doctor compares the clock of an etcd behind a private CA and mutual TLS with this machine's", async () => {
@@ -78,7 +79,7 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     ]);
   });
 
-  test('an admin with the documented rights creates topics and reads the namespace', async () => {
+  test('an admin with the documented rights creates topics and sequences, and reads the namespace', async () => {
     const env = servers.login('admin');
     const name = `${servers.realm.env.REPLY_TOPIC_PREFIX}made`;
     const init = await runIdalloc(['topics', 'init', '--reply-topic', name, '--json'], env);
@@ -92,6 +93,8 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     );
     expect(rebuilt).toMatchObject({ code: 0, stdout: expect.stringContaining('"floor"') });
     expect(await runIdalloc(['namespace', 'show', '--json'], env)).toMatchObject({ code: 0 });
+    expect(await runIdalloc(['sequence', 'create', 'invoices'], env)).toMatchObject({ code: 0 });
+    expect(await runIdalloc(['sequence', 'list'], servers.login('operator'))).toMatchObject({ code: 0 });
   });
 
   test('topics acls --apply grants rights, but only for a user who may grant them', async () => {
