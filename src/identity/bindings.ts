@@ -151,6 +151,11 @@ export function bindNamespace(etcd: EtcdPort, bindings: Bindings): Promise<void>
   return settle(etcd, bindings, [bindings.claim, ...bindings.own, ...(bindings.cluster ? [bindings.cluster] : [])]);
 }
 
+/** Rejects as claimDatacenter does, and writes nothing. */
+export async function requireBindings(etcd: Pick<EtcdPort, 'get'>, bindings: Bindings): Promise<void> {
+  requireAgreement(bindings, await etcd.get(keysOf(bindings)));
+}
+
 /** Whether the namespace has this partition count already. Rejects as claimDatacenter does, and writes nothing. */
 export async function isCountBound(etcd: Pick<EtcdPort, 'get'>, bindings: Bindings): Promise<boolean> {
   const stored = await etcd.get(keysOf(bindings));

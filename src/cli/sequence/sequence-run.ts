@@ -1,6 +1,7 @@
+import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import type { Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
+import { bindingsOf, requireBindings } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import { type Change, carryOut } from '../../ledger/sequence-order.ts';
 import { type CliContext, EXIT } from '../context.ts';
@@ -130,11 +131,11 @@ interface OrderOf {
 /** Carries out an order and prints the sequence. */
 async function order(session: SequenceSession, name: string, { flags, change, isNew }: OrderOf): Promise<void> {
   const { config, source, etcd, heads, log, namespace } = session;
-  const refusals = await bindingConflicts(
+  const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
+  await requireBindings(
     etcd,
-    bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), config),
+    bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId }),
   );
-  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
   const partition = await homePartition(source, config.topics.ledger, name);
   const { sequences } = await heads.read(partition, [name]);
   const isAdded = isNew === true && !sequences.has(name);
