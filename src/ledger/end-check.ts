@@ -67,10 +67,11 @@ export function usualShift(records: readonly LedgerRecord[]): number | undefined
     firsts.set(end, Math.min(firsts.get(end) ?? record.offset, record.offset));
   }
   const counts = new Map<number, number>();
-  for (const [end, offset] of [...firsts].slice(firsts.size > 1 ? 1 : 0)) {
+  for (const [end, offset] of firsts) {
     counts.set(offset - end, (counts.get(offset - end) ?? 0) + 1);
   }
-  return [...counts].sort(([, ones], [, others]) => others - ones)[0]?.[0];
+  const [most] = [...counts].sort(([one, ones], [other, others]) => others - ones || Math.abs(one) - Math.abs(other));
+  return most?.[0];
 }
 
 function positionOf({ value, headers }: LedgerRecord): { readonly end: number } {
