@@ -45,7 +45,7 @@ interface Known {
 async function known(path: readonly string[] = []): Promise<Known[]> {
   const { out } = await cli([...path, '--help']);
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(out) ?? [];
-  const names = [...list.matchAll(/^ {2}(\w+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+  const names = [...list.matchAll(/^ {2}([\w-]+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
   const below = await Promise.all(names.map((name) => known([...path, name])));
   const options = new Set([...out.matchAll(/--[a-z][a-z-]*/g)].map(([option]) => option));
   return [...(out.includes('Examples:') ? [{ path: path.join(' '), options }] : []), ...below.flat()];
