@@ -17,7 +17,7 @@ import { amongJunk, requireDense } from './dense.ts';
 import type { History, RequestLoss } from './history.ts';
 import { recordAt, surelyEnds } from './log-looks.ts';
 import type { Process } from './machine.ts';
-import { configOf, FIRST, homeOf, type Pair, pairAt, pairOf, partitionsOf, SECOND, STRAYS } from './pairs.ts';
+import { configOf, FIRST, type Pair, pairAt, pairOf, partitionsOf, SECOND, STRAYS } from './pairs.ts';
 import { allOf, type Draft, Recorder, requestOf } from './recorder.ts';
 import { serverClock } from './runtime.ts';
 import { configFor, isReplyTopic, LATE_REPLY_TOPIC, REPLY_TOPICS, TAG, WITNESS } from './setting.ts';

@@ -1,7 +1,12 @@
+import { describeError, IdallocError } from '../../src/errors.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
+import { adopt } from './adopting.ts';
 import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
 import type { LedgerFaults } from './ledger-faults.ts';
+import { Machine } from './machine.ts';
 import { type Copying, replaceCluster } from './new-cluster.ts';
+import { OPERATOR } from './operator.ts';
 import { FIRST, partitionsOf } from './pairs.ts';
 import { growBeyondLedger } from './tail-losses.ts';
 
@@ -14,6 +19,10 @@ const REQUESTS = 12;
 const SENDING_MS = 3_000;
 /** How long until the operator adopts the new cluster. */
 const ADOPT_MS = { from: 500, to: 6_000 } as const;
+/** How often the command is given again, and the share that is killed, within what time. */
+const AGAIN_MS = { from: 1_000, to: 4_000 } as const;
+const KILLED = 0.15;
+const KILLED_MS = 60;
 const COPIES: readonly Copying[] = ['same', 'same', 'shifted', 'none'];
 
 /** The workers, as Failovers needs them. */
@@ -28,6 +37,7 @@ export class Failovers {
   readonly #clients: Clients;
   readonly #workers: Workers;
   readonly #ledgerFaults: LedgerFaults;
+  readonly #machine: Machine;
   #isOver = false;
   #isAdopted = true;
 
@@ -36,6 +46,7 @@ export class Failovers {
     this.#clients = clients;
     this.#workers = workers;
     this.#ledgerFaults = ledgerFaults;
+    this.#machine = new Machine(place.world, `${OPERATOR}-of-clusters`);
     const { world } = place;
     world.after(world.rng.between(FIRST_MS.from, FIRST_MS.to), () => this.#begin());
   }
@@ -70,12 +81,39 @@ export class Failovers {
     const { rng } = world;
     this.#isAdopted = false;
     replaceCluster(this.#place, rng.pick(COPIES));
-    this.#workers.blackout();
+    if (rng.chance(0.6)) this.#workers.blackout();
     this.#sendSome();
     world.after(rng.between(ADOPT_MS.from, ADOPT_MS.to), () => this.#adopt());
   }
 
+  /** The operator gives the command until it succeeds; it is refused while workers hold worker IDs, and may be killed in the middle. */
   #adopt(): void {
+    const { world, history } = this.#place;
+    const { rng } = world;
+    const process = this.#machine.start();
+    const again = (): void => {
+      if (process.dead) return;
+      process.crash();
+      world.after(rng.between(AGAIN_MS.from, AGAIN_MS.to), () => this.#adopt());
+    };
+    if (rng.chance(KILLED)) world.after(rng.between(0, KILLED_MS), again);
+    adopt(this.#place, this.#machine, process).then(
+      () => {
+        if (process.dead) return;
+        process.crash();
+        this.#adopted();
+      },
+      (error: unknown) => {
+        world.note(() => `${process.name}: ${error}`);
+        const isExpected = error instanceof IdallocError || error instanceof KafkaError;
+        if (!isExpected) history.defects.push(`adopting the cluster: ${describeError(error)}`);
+        if (error instanceof IdallocError && error.code === 'REBUILD_REFUSED') this.#workers.blackout();
+        again();
+      },
+    );
+  }
+
+  #adopted(): void {
     const { world, history } = this.#place;
     this.#isAdopted = true;
     history.adoptions.push(world.tick());

@@ -11,6 +11,10 @@ const EXPECTED_ERRORS: readonly RegExp[] = [
 ];
 /** A worker states a loss only after there was one. */
 const LOST_TAIL = /^a ledger partition has lost its tail/;
+/** What an operator ends by adopting the cluster. */
+const OTHER_CLUSTER = /CLUSTER_CHANGED|LEDGER_COPIED/;
+/** Where etcd lost heads, a rebuild ends it. */
+const STOPPED = /SEQUENCE_STOPPED|stopped until a rebuild/;
 /** A partition is not served while its requests end below what is known: expected once they lost their tail. */
 const SHORTER_REQUESTS = /REQUESTS_RECREATED/;
 const LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace'] as const;
@@ -23,6 +27,8 @@ export function logOf(name: string, { world, history }: { readonly world: World;
     if (level !== 'error' && level !== 'fatal') return;
     if (history.requestLosses.length > 0 && SHORTER_REQUESTS.test(text())) return;
     if (history.losses.length > 0 && LOST_TAIL.test(message)) return;
+    if (history.replacements.length > 0 && OTHER_CLUSTER.test(text())) return;
+    if (history.setBacks.length > 0 && STOPPED.test(text())) return;
     if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);
   });
 }

@@ -36,35 +36,37 @@ interface AdoptView {
 const MAX_TRIES = 20;
 
 /** Adopts this cluster, after a confirmation. */
-export async function runAdopt(context: CliContext, { yes, json }: AdoptFlags): Promise<void> {
-  await withSequences(context, async (session) => {
-    const { config, source, etcd } = session;
-    const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
-    const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId });
-    const refusals = await bindingConflicts(etcd, bindings);
-    if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
-    const bound = await boundCluster(etcd, bindings);
-    const isOther = bound !== undefined && bound.id !== clusterId;
-    if (isOther) await requireUnheld(session);
-    const found = await findAll(session);
-    const due = found.filter(({ view: { state } }) => isOther || (state !== 'whole' && state !== 'unknown'));
-    const { views: sequences } = await listed(session, false);
-    const partitions = found.map(({ view }) => view);
-    const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
-    if (!isOther && due.length === 0) {
-      present(context, json, view, () => `${adoptText(view)}nothing to adopt: the ledger has all that etcd knows of\n`);
-      return;
-    }
-    if (json !== true) context.err(adoptText(view));
-    await confirmAdoption(context, view, yes === true);
-    for (const {
-      view: { partition },
-    } of due)
-      await adoptPartition(session, partition);
-    if (isOther) await bind(session, bindings, bound.revision);
-    const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
-    present(context, json, { ...view, adopted: true }, () => text);
-  });
+export async function runAdopt(context: CliContext, flags: AdoptFlags): Promise<void> {
+  await withSequences(context, (session) => adoptCluster(session, flags));
+}
+
+export async function adoptCluster(session: SequenceSession, { yes, json }: AdoptFlags): Promise<void> {
+  const { context, config, source, etcd } = session;
+  const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
+  const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId });
+  const refusals = await bindingConflicts(etcd, bindings);
+  if (refusals.length > 0) throw new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+  const bound = await boundCluster(etcd, bindings);
+  const isOther = bound !== undefined && bound.id !== clusterId;
+  if (isOther) await requireUnheld(session);
+  const found = await findAll(session);
+  const due = found.filter(({ view: { state } }) => isOther || (state !== 'whole' && state !== 'unknown'));
+  const { views: sequences } = await listed(session, false);
+  const partitions = found.map(({ view }) => view);
+  const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
+  if (!isOther && due.length === 0) {
+    present(context, json, view, () => `${adoptText(view)}nothing to adopt: the ledger has all that etcd knows of\n`);
+    return;
+  }
+  if (json !== true) context.err(adoptText(view));
+  await confirmAdoption(context, view, yes === true);
+  for (const {
+    view: { partition },
+  } of due)
+    await adoptPartition(session, partition);
+  if (isOther) await bind(session, bindings, bound.revision);
+  const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
+  present(context, json, { ...view, adopted: true }, () => text);
 }
 
 function confirmAdoption(context: CliContext, { cluster, bound }: AdoptView, yes: boolean): Promise<void> {
