@@ -121,7 +121,9 @@ function unique({ issued, replies }: History): string | undefined {
   const given = issued.map(({ first, last }, i) => ({ owner: `range ${i}`, first, last }));
   const seen = new Map<string, readonly Span[]>();
   for (const { partition, key, requestId, reply } of replies) {
-    const spans = spansOf(`${partition}/${requestId ?? key}`, reply);
+    // All partitions of a pair have the same decisions.
+    const pair = partition < 0 ? partition : pairAt(partition).first;
+    const spans = spansOf(`${pair}/${requestId ?? key}`, reply);
     const text = spans.map(({ owner, first, last }) => `${owner} ${first} ${last}`).join();
     if (!seen.has(text)) seen.set(text, spans);
   }

@@ -125,6 +125,7 @@ export class Host {
       code === 'NAMESPACE_DAMAGED'
         ? history.setBacks.length > 0
         : ENDS.has(code ?? '') ||
+          (code === 'CLUSTER_CHANGED' && history.replacements.length > 0) ||
           (code === 'NAMESPACE_MISMATCH' && (this.#place.scenario === 'mixed' || this.#machine.isStray));
     if (!isExpected) history.defects.push(`${this.process.name} ended: ${describeError(error)}`);
     onEnd();
