@@ -85,6 +85,8 @@ function mirror(
       if (headOf(batch).baseOffset >= start) to.append(batch, nowMs, () => {});
     }
   }
+  // Their markers may be in what was lost.
+  for (const producerId of to.log.open) brokers.cluster.endTransaction(to.topic, to.number, 'commit', producerId);
   world.note(() => `${what} ${partition}: ${start} to ${from.log.end} became ${to.log.start} to ${to.log.end}`);
   if (what === 'ledger' || !keepsOffsets || committed === undefined) return;
   const at = copying === 'same' ? committed : Math.max(0, committed - start);

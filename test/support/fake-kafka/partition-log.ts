@@ -35,6 +35,11 @@ export class PartitionLog {
     return Math.min(this.#end, ...this.#open.values());
   }
 
+  /** The producers of open transactions. */
+  get open(): readonly bigint[] {
+    return [...this.#open.keys()];
+  }
+
   /** Batches with offsets in [from, below), for tests; all of them by default. */
   batches(from = 0, below = Number.POSITIVE_INFINITY): readonly Buffer[] {
     return this.#batches.filter(({ base, last }) => base < below && last >= from).map(({ bytes }) => bytes);
