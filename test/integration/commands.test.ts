@@ -89,7 +89,7 @@ test('a whole topic that is replayed yields the same batches, and the audit find
 async function listed(): Promise<string[]> {
   const { stdout } = await runIdalloc(['--help'], {});
   const [, list = ''] = /\nCommands:\n((?: {2}.*\n)+)/.exec(stdout) ?? [];
-  return [...list.matchAll(/^ {2}(\w+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
+  return [...list.matchAll(/^ {2}([\w-]+)/gm)].map(([, name = '']) => name).filter((name) => name !== 'help');
 }
 
 test('the script for a shell has every command of the help', async () => {

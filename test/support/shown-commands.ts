@@ -76,6 +76,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run test:full', { file: '.ci/run', by: '"$LONG_LIMIT" npm run test:full' }],
   ['npm run sim -- --seeds 200', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
   ['npm run sim -- --seeds 100', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
+  ['npm run sim -- --scenario failover --seeds 100', { file: SIMULATE, by: 'test/sim/main.ts --seeds ' }],
   ['npm run sim -- --mutants', { file: SIMULATE, by: 'test/sim/main.ts --mutants' }],
   ['npm run sim -- --seed 7', { file: 'test/sim/sim.test.ts', by: "runCli('--seed', '7')" }],
   ['npm run test:unit test/codec/reply-policy', { file: 'ops/dev/test-steps.ts', by: 'runVitest(' }],
