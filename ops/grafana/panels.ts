@@ -99,9 +99,10 @@ export const ROWS: readonly RowSpec[] = [
       overTime(
         'Waiting',
         'short',
-        'Requests not answered yet; large ones wait their turn beside the others.',
+        'Requests not answered yet; large ones and those for numbers wait beside the others.',
         total('requests', of('idalloc_consumer_lag_records')),
         { expr: `sum(${of('idalloc_large_requests_waiting')}) or vector(0)`, legend: 'of them large' },
+        { expr: `sum(${of('idalloc_number_requests_waiting')}) or vector(0)`, legend: 'of them for numbers' },
       ),
       overTime(
         'IDs and numbers',

@@ -60,6 +60,22 @@ export const RULE_CASES: readonly RuleCase[] = [
     summary: 'A large request in partition 3 of idalloc has waited for 5m 0s.',
   },
   {
+    alert: 'IdallocSequenceStopped',
+    series: { [`idalloc_sequences_stopped{${AT}}`]: '0x10 2x60' },
+    silentAt: '5m',
+    firesAt: '11m',
+    labels: JOB,
+    summary: 'Sequences of idalloc give out no numbers, because the ledger contradicts etcd.',
+  },
+  {
+    alert: 'IdallocNumbersLost',
+    series: { [`idalloc_sequence_losses_total{${AT}}`]: '0x10 1x60' },
+    silentAt: '5m',
+    firesAt: '6m',
+    labels: JOB,
+    summary: 'The ledger of idalloc has lost numbers of sequences, which go on behind them.',
+  },
+  {
     alert: 'IdallocDeadLetters',
     series: { [`idalloc_dead_letters_total{${AT},code="INVALID_COUNT"}`]: '0x10 1x60' },
     silentAt: '5m',
