@@ -135,7 +135,9 @@ export const ROOMS: readonly Room[] = [
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
-      ...['ledger/heads.ts', 'ledger/sequence-order.ts', 'ledger/sequence-rule.ts'],
+      ...['heads', 'sequence-order', 'sequence-rule', 'end-heads', 'end-check', 'ports'].map(
+        (file) => `ledger/${file}.ts`,
+      ),
       ...[...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

@@ -6,7 +6,7 @@ import { unlessInvalid } from '../errors.ts';
 import type { LedgerEntries, LedgerRecord } from './ports.ts';
 
 /** How many of the last entries of a log are searched for one that is not at its offset. */
-export const SEARCHED_ENTRIES = 2_000;
+const SEARCHED_ENTRIES = 2_000;
 
 /**
  * What a log shows of a head.
@@ -47,7 +47,7 @@ export async function lastEntries({ partition, end, entries }: Log): Promise<rea
  * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not enough: a producer's
  * retry may have appended it twice.
  */
-export function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
+function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
   const offset = records.findLast((one) => !isEmpty(one) && isEntryOf(head, one))?.offset;
   const shift = usualShift(records);
   if (offset === undefined || shift === undefined || shift === 0) return undefined;

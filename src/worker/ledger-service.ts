@@ -64,6 +64,7 @@ export class LedgerService implements Disposable {
   /** Of the open copies. */
   readonly #readings = new Map<number, LedgerReading>();
   readonly #reports: EndReports;
+  readonly #owned: () => readonly number[];
   #syncing: Promise<void> | undefined;
   readonly #listeners: ((partition: number) => void)[] = [];
 
@@ -72,6 +73,7 @@ export class LedgerService implements Disposable {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
     this.#context = context;
+    this.#owned = owned;
     this.#reports = new EndReports({ runtime, log, metrics });
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
@@ -203,7 +205,8 @@ export class LedgerService implements Disposable {
 
   /** Why partitions are stopped: their log holds something unreadable, or their entries at other offsets. */
   get stopped(): readonly IdallocError[] {
-    return this.#partitions.flatMap(({ partition, stopped }) => stopped ?? this.ledger.ends.copied(partition) ?? []);
+    const copied = this.#owned().flatMap((partition) => this.ledger.ends.copied(partition) ?? []);
+    return [...this.#partitions.flatMap(({ stopped }) => stopped ?? []), ...copied];
   }
 
   /** For how long etcd has not confirmed how far the partitions have gone. */

@@ -1,4 +1,5 @@
 import { every } from '../async/every.ts';
+import { Throttle } from '../async/throttle.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
@@ -19,6 +20,10 @@ import { requestPipeline } from './request-pipeline.ts';
 
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
+
+/** How often a worker looks whether a log that was copied to other offsets has been adopted. */
+const ADOPTED_INTERVAL_MS = 5_000;
+const COPIED_LOG_MS = 600_000;
 
 /** The dependencies of serving requests, besides the context. */
 export interface RequestParts {
@@ -44,7 +49,9 @@ export class RequestService implements AsyncDisposable {
   /** Partitions whose copies were complete at the last check. */
   readonly #ready = new Set<number>();
   #announced = false;
-  readonly #markers: Disposable;
+  readonly #markers: readonly Disposable[];
+  /** Of log lines, by partition: a log that was copied is looked at again and again. */
+  readonly #copied: Throttle;
 
   constructor(context: WorkerContext, parts: RequestParts) {
     this.#context = context;
@@ -65,9 +72,15 @@ export class RequestService implements AsyncDisposable {
     });
     context.gate.onChange(() => this.#announce());
     ledger.onChange((partition) => this.#copyChanged(partition));
-    this.#markers = every(context.runtime, MARKER_INTERVAL_MS, () => {
-      for (const partition of this.#share?.partitions ?? []) this.#mark(partition);
-    });
+    this.#copied = new Throttle(context.runtime, COPIED_LOG_MS);
+    const mark = (isDue: (partition: number) => boolean) => {
+      for (const partition of this.#share?.partitions.filter(isDue) ?? []) this.#mark(partition);
+    };
+    const { ends } = ledger.ledger;
+    this.#markers = [
+      every(context.runtime, MARKER_INTERVAL_MS, () => mark(() => true)),
+      every(context.runtime, ADOPTED_INTERVAL_MS, () => mark((partition) => ends.copied(partition) !== undefined)),
+    ];
   }
 
   /** Joins the group as soon as the gate is open. */
@@ -92,7 +105,7 @@ export class RequestService implements AsyncDisposable {
   /** Leaves the group. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#membership?.stop();
-    this.#markers[Symbol.dispose]();
+    for (const timer of this.#markers) timer[Symbol.dispose]();
     this.#reach[Symbol.dispose]();
   }
 
@@ -264,6 +277,8 @@ export class RequestService implements AsyncDisposable {
 
   #complain(partition: number, error: unknown): void {
     if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
+    if (error instanceof IdallocError && error.code === 'LEDGER_COPIED' && !this.#copied.passes(String(partition)))
+      return;
     const isLasting = error instanceof IdallocError && !error.retryable;
     const fields = { partition, error: describeError(error) };
     this.#context.log[isLasting ? 'error' : 'warn'](fields, 'could not write a marker to the ledger partition');

@@ -150,6 +150,31 @@ export const RULE_CASES: readonly RuleCase[] = [
     summary: `${A} can't read 2 ledger partitions, so their requests wait.`,
   },
   {
+    alert: 'IdallocLedgerLost',
+    series: { [`idalloc_ledger_losses_total{${AT}}`]: '0x10 1x60' },
+    silentAt: '5m',
+    firesAt: '6m',
+    labels: WORKER,
+    summary: 'The ledger of idalloc has lost entries, as the worker a:9464 has noticed.',
+  },
+  {
+    alert: 'IdallocClusterChanged',
+    series: { [`idalloc_gate{${AT},reason="CLUSTER_CHANGED"}`]: '0x2 1x60' },
+    silentAt: '1m',
+    firesAt: '2m',
+    labels: JOB,
+    summary: 'Workers of idalloc wait, since their brokers belong to another Kafka cluster than before.',
+  },
+  {
+    alert: 'IdallocHeadsNotKept',
+    series: { [`idalloc_ledger_heads_failing_seconds{${AT}}`]: '0+30x60' },
+    silentAt: '3m',
+    firesAt: '4m',
+    labels: WORKER,
+    summary:
+      'etcd has not confirmed for 4m 0s how far the ledger partitions of the worker a:9464 of idalloc have gone.',
+  },
+  {
     alert: 'IdallocPartitionsAdded',
     series: { [`idalloc_topic_added_partitions{${AT},topic="requests"}`]: '0x2 1x60' },
     silentAt: '1m',

@@ -19,11 +19,7 @@ export async function runDoctor(context: CliContext, json: boolean): Promise<voi
     checkCertificates(context, config),
     kafka.then(({ checks }) => checks),
     checkRegistry(config),
-    checkEtcd(
-      context,
-      config,
-      kafka.then(({ witnessed }) => witnessed),
-    ),
+    checkEtcd(context, config, kafka),
     kafka.then(() => checkSequences(context, config)),
     checkMachine(config),
   ];

@@ -23,6 +23,13 @@ export interface NamespaceFound {
   readonly refusals: readonly string[];
 }
 
+/** Brokers of another cluster than the one that is bound. */
+export function judgeCluster(bound: string, found: string): Check {
+  const detail = `CLUSTER_CHANGED: the ledger is bound to the Kafka cluster ${bound}, but these brokers belong to ${found}`;
+  const fix = "correct KAFKA_BROKERS; or if this cluster replaces the other one, run 'idalloc namespace adopt-cluster'";
+  return fault(NAME, detail, fix);
+}
+
 /** The namespace in etcd, as a worker would judge it. */
 export function judgeNamespace(config: Config, { snapshot, view, refusals }: NamespaceFound, nowMs: number): Check {
   const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);

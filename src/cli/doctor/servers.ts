@@ -9,7 +9,7 @@ import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { parseHostPort } from '../../core/host-port.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { bindingConflicts, bindingsOf } from '../../identity/bindings.ts';
+import { bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
 import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
@@ -34,7 +34,7 @@ import {
 } from './checks.ts';
 import { checkClock } from './clock.ts';
 import { judgeGroup } from './group.ts';
-import { judgeNamespace } from './namespace.ts';
+import { judgeCluster, judgeNamespace } from './namespace.ts';
 import { checkRights, GRANT } from './rights.ts';
 
 /** Generous: on a busy machine a server that is late must not look like one that is down. */
@@ -44,6 +44,8 @@ export interface KafkaFindings {
   readonly checks: readonly Check[];
   /** The witnesses of this datacenter; undefined when the topic could not be read. */
   readonly witnessed?: WitnessView | undefined;
+  /** Undefined when no broker told it. */
+  readonly clusterId?: string | undefined;
 }
 
 /** Checks each broker, then the cluster. */
@@ -72,7 +74,8 @@ export async function checkKafka(context: CliContext, config: Config): Promise<K
         tryGroup(source, config),
         tryWitness(source, config, context.stop),
       ]);
-      return { checks: [...brokerChecks, ...topics, rights, group], witnessed };
+      const { clusterId } = await source.cluster.metadata([], TIMEOUT_MS);
+      return { checks: [...brokerChecks, ...topics, rights, group], witnessed, clusterId };
     });
   } catch (error) {
     const fix = 'check KAFKA_SASL_*, and that the advertised addresses of the brokers can be reached from here';
@@ -130,7 +133,7 @@ async function tryWitness(source: Source, config: Config, signal: AbortSignal): 
 export async function checkEtcd(
   { now }: CliContext,
   config: Config,
-  witnessed: Promise<WitnessView | undefined>,
+  kafka: Promise<Pick<KafkaFindings, 'witnessed' | 'clusterId'>>,
 ): Promise<Check[]> {
   const { endpoints } = config.etcd;
   const each = await Promise.all(
@@ -148,12 +151,12 @@ export async function checkEtcd(
   );
   const checks = [...each.flat(), judgeEtcdSize(endpoints.length)];
   if (each.every(([first]) => first?.state === 'fault')) return checks;
-  const view = await witnessed;
+  const found = await kafka;
   return await withEtcd(config, async (etcd) => [
     ...checks,
     await checkWrites(etcd, config),
     await checkCompaction(etcd, config),
-    await checkNamespace(etcd, config, view, now()),
+    await checkNamespace(etcd, config, found, now()),
   ]);
 }
 
@@ -196,12 +199,15 @@ async function checkCompaction(etcd: EtcdClient, config: Config): Promise<Check>
 async function checkNamespace(
   etcd: EtcdPort,
   config: Config,
-  view: WitnessView | undefined,
+  { witnessed: view, clusterId }: Pick<KafkaFindings, 'witnessed' | 'clusterId'>,
   nowMs: number,
 ): Promise<Check> {
   const keys = namespaceKeys(config.etcd.prefix, config.datacenterId);
   try {
-    const refusals = await bindingConflicts(etcd, bindingsOf(keys, config));
+    const bindings = bindingsOf(keys, { ...config, clusterId });
+    const refusals = await bindingConflicts(etcd, bindings);
+    const bound = await boundCluster(etcd, bindings);
+    if (bound !== undefined && bound.id !== clusterId) return judgeCluster(bound.id, clusterId ?? '');
     return judgeNamespace(config, { snapshot: await readSnapshot(etcd, keys), view, refusals }, nowMs);
   } catch (error) {
     return fault('namespace', describeError(error), 'see the message; no worker allocates in this state');

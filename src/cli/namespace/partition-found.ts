@@ -17,7 +17,7 @@ import { table, timeText } from '../table.ts';
  * - copied:  it has that entry there, but written by something else
  * - shifted: it has that entry at another offset
  */
-export type PartitionState = 'unknown' | 'damaged' | 'whole' | 'shorter' | 'other' | 'copied' | 'shifted';
+type PartitionState = 'unknown' | 'damaged' | 'whole' | 'shorter' | 'other' | 'copied' | 'shifted';
 
 /** What --json prints of a partition. */
 export interface PartitionView {
