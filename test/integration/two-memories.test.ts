@@ -61,6 +61,10 @@ async function adopted(site: Site, reason: string): Promise<void> {
   await site.realm.send([waiting]);
   for (const nth of [0, 1]) site.start(nth);
   await site.refuses(reason);
+  if (reason === 'CLUSTER_CHANGED') {
+    const ordered = await site.command('sequence', 'redefine', INVOICES, '--max', '999');
+    expect(ordered).toMatchObject({ code: 1, stderr: expect.stringContaining(reason) });
+  }
   expect(await site.realm.records(site.realm.ledgerTopic), 'nothing is decided before that').toBe(before);
   await site.adopt();
   await Promise.all(site.workers.map((worker) => worker.ready()));
