@@ -5,6 +5,7 @@ const NUMBERS = 'src/pipeline/numbers.ts';
 const LOOK = 'src/pipeline/numbers-look.ts';
 const APPEND = 'src/pipeline/numbers-append.ts';
 const HEADS = 'src/ledger/heads.ts';
+const ORDER = 'src/ledger/sequence-order.ts';
 
 /** Mistakes about the numbers of sequences. */
 export const SEQUENCE_MUTANTS: readonly Mutant[] = [
@@ -129,5 +130,20 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'a restored copy shows what the one before did',
     scenario: 'lost-tail',
     patches: [patch(NUMBERS, 'shown: isSame && before.epoch === epoch ?', 'shown: isSame ?')],
+  },
+  {
+    name: 'an order is appended though it is not swapped in',
+    patches: [
+      patch(
+        ORDER,
+        'this.#head = await heads.swap(partition, head, { ...change, namespace, pending });',
+        'this.#head = await Promise.resolve({ ...head, ...change, namespace, pending, sequences: new Map([...head.sequences, ...change.sequences]) });',
+      ),
+    ],
+  },
+  {
+    name: 'a loss that an order states lets nothing be forgotten',
+    scenario: 'lost-tail',
+    patches: [patch(ORDER, 'through: Math.max(head.through, requestEnd - 1)', 'through: -1')],
   },
 ];
