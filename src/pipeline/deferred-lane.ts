@@ -5,7 +5,7 @@ import type { RequestRecord } from './ports.ts';
 import type { RequestChunk } from './request-session.ts';
 
 /** A partition that is being read. */
-export interface PartitionReading {
+export interface LaneReading {
   /** Delivers nothing more. */
   stop(): void;
 }
@@ -24,7 +24,7 @@ export interface DeferredLaneOptions extends LaneOptions {
     name: DeferredLaneName,
     from: number,
     deliver: (chunk: RequestChunk) => Promise<void>,
-  ) => PartitionReading;
+  ) => LaneReading;
   /** More of its requests have been answered. */
   readonly onAnswered: () => void;
 }
@@ -40,7 +40,7 @@ export class DeferredLane {
   readonly #control: BatchControl;
   #ended = false;
   #isServing = false;
-  #reading: PartitionReading | undefined;
+  #reading: LaneReading | undefined;
 
   constructor(options: DeferredLaneOptions) {
     const { name, monotonicMs, unread, deferrals } = options;
