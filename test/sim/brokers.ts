@@ -49,6 +49,8 @@ export class Brokers {
   readonly pairs: Pair[] = [FIRST];
   /** Each may decide the fate of a process's message; the first that returns one decides. */
   readonly meddlers: Array<(process: string, message: Message) => Fate | undefined> = [];
+  /** How each transaction ends, or will. */
+  readonly transactions = new Map<bigint, 'commit' | 'abort'>();
   /** Request partitions must end below this. */
   requestsEndBelow: (partition: number) => number = () => Number.POSITIVE_INFINITY;
   /** What retention leaves of a ledger partition begins below this. */
@@ -216,6 +218,7 @@ export class Brokers {
     const { rng } = this.#world;
     const producerId = this.#producers;
     const kind = rng.chance(0.5) ? 'commit' : 'abort';
+    this.transactions.set(producerId, kind);
     this.cluster.sendBatch(topic, number, batch);
     this.#world.note(() => `transaction ${producerId} begins`);
     const end = (): void => {

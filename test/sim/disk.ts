@@ -111,24 +111,29 @@ export class FileDisk implements Disk {
 
 /** A simulated disk, with an index in memory that passes the same tests as the real one. */
 export class MemoryDisk implements Disk {
-  readonly #index: FragileIndex;
+  readonly #newIndex: () => FragileIndex;
+  /** By cluster: an index of another one is kept aside. */
+  readonly #indexes = new Map<string, FragileIndex>();
+  #index: FragileIndex | undefined;
   readonly #name = new Name();
 
   /** `hashOf` as a MemoryIndex takes it. */
   constructor(hashOf?: (key: Buffer) => string) {
-    this.#index = new FragileIndex(hashOf);
+    this.#newIndex = () => new FragileIndex(hashOf);
   }
 
   instanceId(name: () => string): string {
     return this.#name.of(name);
   }
 
-  open(_binding: IndexBinding, events: IndexEvents): LedgerCopies {
+  open({ clusterId }: IndexBinding, events: IndexEvents): LedgerCopies {
+    this.#index = this.#indexes.get(clusterId) ?? this.#newIndex();
+    this.#indexes.set(clusterId, this.#index);
     return this.#index.open(events);
   }
 
   damage(): void {
-    this.#index.damage();
+    this.#index?.damage();
   }
 
   [Symbol.dispose](): void {}

@@ -126,13 +126,13 @@ const NONE: Pick<Mark, 'offset' | 'through'> = { offset: Number.POSITIVE_INFINIT
 export function falseClaim(history: History): Mark | undefined {
   const { marks, entries, numbers, statements, trims, losses } = history;
   // Offsets repeat after a lost tail; orders do not.
-  const stated = new Set(statements.map((one) => one.order));
+  const stated = new Set([...statements, ...numbers.filter(({ process }) => process === '')].map((one) => one.order));
   const forRequests = new Set([...entries, ...numbers].map(({ order }) => order));
   const requestOf = new Map(decidingIn(history).map(({ order, requestOffset }) => [order, requestOffset]));
   return marks.find((mark) => {
     const { partition, end, through, order } = mark;
     if (losses.some((loss) => loss.partition === partition && loss.order < order)) return false;
-    if (stated.has(order)) return false; // what is stated of a sequence says what etcd knows
+    if (stated.has(order)) return false; // what is stated of a sequence, or completed by an operator, says what etcd knows
     const read = marks.filter((other) => other.partition === partition && other.offset < end && other.order < order);
     const known = read.map((other) => Math.max(other.through, requestOf.get(other.order) ?? -1));
     if (through <= Math.max(-1, ...known)) return false;

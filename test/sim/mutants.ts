@@ -9,6 +9,7 @@ import { GROWTH_MUTANTS } from './mutants-growth.ts';
 import { IDENTITY_MUTANTS } from './mutants-identity.ts';
 import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
+import { MEMORY_MUTANTS } from './mutants-memory.ts';
 import { RECORD_MUTANTS } from './mutants-records.ts';
 import { SEQUENCE_MUTANTS } from './mutants-sequences.ts';
 import { TAIL_MUTANTS } from './mutants-tails.ts';
@@ -22,6 +23,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...GROWTH_MUTANTS,
   ...TAIL_MUTANTS,
   ...SEQUENCE_MUTANTS,
+  ...MEMORY_MUTANTS,
   ...RECORD_MUTANTS,
 ];
 

@@ -86,7 +86,10 @@ function mirror(
     }
   }
   // Their markers may be in what was lost.
-  for (const producerId of to.log.open) brokers.cluster.endTransaction(to.topic, to.number, 'commit', producerId);
+  for (const producerId of to.log.open) {
+    const kind = brokers.transactions.get(producerId) ?? 'abort';
+    brokers.cluster.endTransaction(to.topic, to.number, kind, producerId);
+  }
   world.note(() => `${what} ${partition}: ${start} to ${from.log.end} became ${to.log.start} to ${to.log.end}`);
   if (what === 'ledger' || !keepsOffsets || committed === undefined) return;
   const at = copying === 'same' ? committed : Math.max(0, committed - start);

@@ -129,8 +129,9 @@ export function numbersDecidedOnce(history: History): string | undefined {
     for (const again of others) {
       if (again.first === first.first && again.count === first.count) continue;
       const keepers = [first, ...renewals.filter((one) => keyOf(one) === key && one.order < again.order)];
-      const isKept = keepers.some((one) => !isTrimmedBy(history, one, again.order));
-      if (isKept && !(isLostBy(history, first, again.order) && isSentAnew(history, first, again))) {
+      const lost = keepers.filter((one) => isLostBy(history, one, again.order));
+      const isKept = keepers.some((one) => !lost.includes(one) && !isTrimmedBy(history, one, again.order));
+      if (isKept || (lost.length > 0 && !lost.some((one) => isSentAnew(history, one, again)))) {
         return `${key} has numbers at ledger ${first.partition}/${first.offset} and at ${again.offset}, by ${again.process}`;
       }
     }
