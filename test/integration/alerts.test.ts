@@ -4,7 +4,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ALERTS } from '../../ops/prometheus/rules.ts';
+import { decodeDescriptor } from '../../src/codec/descriptor.ts';
+import { WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
+import {
+  decodeSequenceHead,
+  encodePending,
+  encodeSequenceHead,
+  type PendingNumbers,
+} from '../../src/codec/sequence-head.ts';
+import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { CalmWorkers } from '../support/calm-workers.ts';
 import { Authority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';
@@ -16,7 +28,7 @@ import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { isProduceTo, TcpProxy } from '../support/tcp-proxy.ts';
 import { testKafka } from '../support/test-kafka.ts';
-import type { WorkerProcess } from '../support/worker-process.ts';
+import { runIdalloc, type WorkerProcess } from '../support/worker-process.ts';
 
 /** Some faults fire after a minute, and a busy machine is slow. */
 const FIRES_WITHIN_MS = 240_000;
@@ -57,6 +69,17 @@ async function expectFired(alerts: Readonly<Record<string, Sample['metric']>>): 
     await expect.poll(() => highest(firing), { timeout: FIRES_WITHIN_MS, message: alert }).toContainEqual(series);
     seen.add(alert);
   }
+}
+
+/** A number that some worker swapped in for an unknown request. */
+function pendingNumbers(sequence: string, first: number): PendingNumbers {
+  const replyTopic = 'id.replies.unknown';
+  const entry = {
+    ...({ kind: 'numbers', replyTopic, requestOffset: 1_000_000, framing: 'SINGLE_OBJECT' } as const),
+    ...{ requestHash: requestHash(1, replyTopic), schemaFingerprint: WIDE_REPLY_FINGERPRINT },
+    ...{ first, count: 1, step: 1, format: '' },
+  };
+  return { kind: 'numbers', sequence, key: encodeNumbersKey(sequence, Buffer.from('unknown')), edition: 1, entry };
 }
 
 /** Often, so that a lost etcd is noticed soon: the ceiling is half used up before the worker stops. */
@@ -201,6 +224,35 @@ describe('one worker', () => {
     } finally {
       for (const socket of sockets) socket.destroy();
     }
+  });
+
+  test('fires numbers that the ledger has lost, and a sequence that etcd contradicts', async () => {
+    const { env, etcd, keys, datacenterId, ledgerTopic } = realm;
+    const kept = async (key: string): Promise<Buffer> => {
+      const found = (await etcd.get([key])).get(key);
+      if (found === undefined) throw new Error(`etcd has no key ${key}`);
+      return found.value;
+    };
+    const { uuid: namespace } = decodeDescriptor(await kept(keys.descriptor));
+    const replies = await realm.follow();
+    /** A sequence from 5, of which etcd remembers this as next, and these numbers as pending; a worker is then asked for one. */
+    const remembered = async (name: string, next: number, records: readonly PendingNumbers[]) => {
+      const { code, stderr } = await runIdalloc(['sequence', 'create', name, '--start', '5', '--json'], env);
+      if (code !== 0) throw new Error(stderr);
+      const partition = partitionFor(Buffer.from(name), 2, () => 0);
+      const heads = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition);
+      const key = heads.sequence(name);
+      const value = encodeSequenceHead({ ...decodeSequenceHead(await kept(key), key), next });
+      const pending = encodePending({ namespace, through: -1, records });
+      await etcd.transact([], [{ put: key, value }, { put: heads.pending, value: pending }]); // biome-ignore format: two puts
+      await realm.send([{ correlationId: `of-${name}`, count: 1, sequence: name }]);
+      return await replies.reply(`of-${name}`);
+    };
+    expect(await remembered('lost', 9, [])).toMatchObject({ reply: { numbers: { first: 9 } } });
+    await expectFired({ IdallocNumbersLost: { job } });
+    const refused = await remembered('stopped', 5, [pendingNumbers('stopped', 1)]);
+    expect(refused).toMatchObject({ reply: { error: { code: 'SEQUENCE_STOPPED' } } });
+    await expectFired({ IdallocSequenceStopped: { job } });
   });
 
   test('fires requests that wait behind an open transaction, their number, and large requests that wait too long', async () => {
