@@ -1,6 +1,7 @@
 import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ports.ts';
+import { openOrReplace } from './kept-stores.ts';
 import { type HashSeed, randomSeed } from './key-hash.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
@@ -10,7 +11,6 @@ import {
   isStoreError,
   lockDirectory,
   openError,
-  openStore,
   replaceStore,
   type Store,
   type StoreOptions,
@@ -78,7 +78,7 @@ export class SqliteIndex implements LedgerCopies {
   #refusal: IdallocError | undefined;
 
   /**
-   * An index that is unreadable or of another ledger is wiped. Throws INDEX_LOCKED if another process has locked the
+   * An index that is unreadable is wiped; one of another ledger is kept aside, and the last two are. Throws INDEX_LOCKED if another process has locked the
    * directory, INDEX_UNUSABLE if it can't be read and written.
    */
   constructor(directory: string, binding: IndexBinding, events: IndexEvents, options: IndexOptions = {}) {
@@ -210,20 +210,14 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   #openOrReplace(): void {
-    try {
-      this.#open(openStore);
-    } catch (error) {
-      if (!isStoreError(error)) throw error;
-      this.#close();
-      this.#open(replaceStore);
-      this.#events.onWiped(describeError(error));
-    }
+    const { store, wiped } = openOrReplace(this.#directory, this.#identity, this.#storeOptions);
+    this.#store = store;
+    if (wiped !== undefined) this.#events.onWiped(wiped);
   }
 
-  #open(openIt: typeof openStore): void {
+  get #identity(): string {
     const { partitions, ...ledger } = this.#binding;
-    const identity = JSON.stringify({ format: FORMAT, runEntries: this.#shape.placesAt(0), partitions, ...ledger });
-    this.#store = openIt(this.#directory, identity, this.#storeOptions);
+    return JSON.stringify({ format: FORMAT, runEntries: this.#shape.placesAt(0), partitions, ...ledger });
   }
 
   #close(): void {
@@ -259,7 +253,7 @@ export class SqliteIndex implements LedgerCopies {
   }
 
   #openEmpty(): void {
-    this.#open(replaceStore);
+    this.#store = replaceStore(this.#directory, this.#identity, this.#storeOptions);
     this.#loads.clear();
     this.#drops.clear();
     for (const partition of this.#loaded.keys()) {

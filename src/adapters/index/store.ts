@@ -27,6 +27,16 @@ export interface StoreOptions {
 /** The store can't be trusted or used any more; it can be restored from the ledger. */
 class StoreError extends Error {}
 
+/** The store is that of another ledger, or of another format. */
+export class ForeignStore extends StoreError {
+  readonly identity: string;
+
+  constructor(identity: string, wanted: string) {
+    super(`it belongs to ${identity}, not to ${wanted}`);
+    this.identity = identity;
+  }
+}
+
 /** The checksum of a row, for rows other than blobs. */
 export function checksumOf(...fields: readonly unknown[]): number {
   return crc32(JSON.stringify(fields.map((field) => (field instanceof Uint8Array ? [...field] : field))));
@@ -62,6 +72,8 @@ const HOPELESS = new Set([3, 7, 8, 14, 22, 23]);
 const DAMAGED = new Set([11, 26]);
 
 const FILE = 'ledger-index.sqlite';
+/** All files that a store may have. */
+export const STORE_FILES = ['', '-wal', '-shm', '-journal'].map((suffix) => FILE + suffix);
 const LOCK_FILE = 'ledger-index.lock';
 
 /** Only for this user, since entries show who requested what. */
@@ -140,7 +152,7 @@ function requireNoLink(file: string): void {
 
 /** Replaces the content of a locked directory by an empty store. Throws as openStore does. */
 export function replaceStore(directory: string, identity: string, options: StoreOptions): Store {
-  for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(join(directory, FILE + suffix), { force: true });
+  for (const file of STORE_FILES) rmSync(join(directory, file), { force: true });
   return openStore(directory, identity, options);
 }
 
@@ -212,8 +224,8 @@ export function openStore(directory: string, identity: string, { newSeed, syncFi
 function readSeed(db: DatabaseSync, identity: string): HashSeed | undefined {
   const stored = db.prepare('SELECT text, seed, sum FROM binding WHERE id = 1').get();
   if (stored === undefined) return undefined;
-  if (stored.text !== identity) throw new StoreError(`it belongs to ${stored.text}, not to ${identity}`);
   requireIntact(stored.sum === checksumOf(stored.text, stored.seed), 'the binding of the index');
+  if (stored.text !== identity) throw new ForeignStore(String(stored.text), identity);
   return decodeSeed(stored.seed as Uint8Array);
 }
 

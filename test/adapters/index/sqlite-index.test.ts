@@ -122,18 +122,34 @@ describe('an index on disk', () => {
     ['cluster', { ...BINDING, clusterId: 'c2' }],
     ['topic', { ...BINDING, ledgerTopic: 'id.ledger2' }],
     ['partition count', { ...BINDING, partitions: 3 }],
-  ])('starts empty for another %s, and reports it', (_, binding) => {
+  ])('starts empty for another %s, reports it, and keeps the copies until that one is back', (_, binding) => {
     const before = world.directory.open();
     before.apply(0, [at(0, entry('a'))]);
     world.directory.close(before);
     const bare = world.directory.openBare(binding);
-    expect([bare.held(), world.directory.wiped]).toEqual([[], [expect.stringContaining('c1')]]);
+    expect([bare.held(), world.directory.wiped]).toEqual([[], [expect.stringMatching(/c1.*kept in/)]]);
     world.directory.close(bare);
     const other = world.directory.open(binding);
     const readings = [other.end(0), other.through(0), other.last(0), other.placesOf(0, keyOf('a'))];
     expect(readings).toEqual([0, -1, undefined, []]);
     world.directory.close(other);
-    expect(world.directory.open().end(0)).toBe(0);
+    expect(world.directory.open().placesOf(0, keyOf('a'))).toEqual([0]);
+  });
+
+  it('keeps the copies of the last two other ledgers', () => {
+    const of = (clusterId: string) => ({ ...BINDING, clusterId });
+    for (const cluster of ['c1', 'c2', 'c3', 'c4']) {
+      const index = world.directory.open(of(cluster));
+      index.apply(0, [at(0, entry('a'))]);
+      world.directory.close(index);
+    }
+    const ends = ['c3', 'c1'].map((cluster) => {
+      const index = world.directory.open(of(cluster));
+      const end = index.end(0);
+      world.directory.close(index);
+      return end;
+    });
+    expect(ends).toEqual([1, 0]);
   });
 
   it.each([
