@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { ledgersRoot } from '../../src/identity/keys.ts';
 import type { Seen } from '../support/followed.ts';
 import { statement } from '../support/memory-records.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
@@ -112,7 +113,7 @@ test('a worker that kept its index continues a sequence of which the ledger has 
   expect((await command('list')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 3 }] });
   await before.stop();
   await realm.trimLedger();
-  expect(await command('show', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
+  expect((await command('show', 'invoices')).view).toMatchObject({ next: 3, ledger_next: null, etcd_next: 3 });
 
   const after = realm.worker(kept);
   expect(await take('b')).toEqual([3]);
@@ -122,7 +123,27 @@ test('a worker that kept its index continues a sequence of which the ledger has 
   expect(await take('c')).toEqual([4]);
 });
 
-test('without ledger and index the sequence is unknown until it is created again above all numbers; an old request is forgotten, a new one under its correlation ID takes new numbers', async () => {
+test('without ledger and index the sequence goes on where etcd remembers it, and what was decided last is decided again', async () => {
+  await using scene = await open();
+  const { realm, take, command } = scene;
+  const replies = await realm.follow();
+  await command('create', 'invoices', '--max', '1000');
+  const before = realm.worker();
+  expect([await take('a', 2), await take('b')]).toEqual([[1, 2], [3]]);
+  await before.stop();
+  await realm.trimLedger();
+  await realm.rewind();
+
+  await realm.worker().ready();
+  expect((await replies.reply('a', 1)).reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
+  expect((await replies.reply('b', 1)).reply).toMatchObject({ numbers: { first: 3 } });
+  expect(await take('c')).toEqual([4]);
+  expect(await command('create', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('CONFLICT') });
+  expect((await command('show', 'invoices')).view).toMatchObject({ next: 5, max: 1_000, accord: 'agree' });
+  expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });
+});
+
+test('where etcd has lost its memory too, the sequence is unknown until it is created above all numbers; an old request is forgotten, a new one under its correlation ID takes new numbers', async () => {
   await using scene = await open();
   const { realm, take, command } = scene;
   const replies = await realm.follow();
@@ -132,13 +153,16 @@ test('without ledger and index the sequence is unknown until it is created again
   await before.stop();
   await realm.trimLedger();
   await realm.rewind();
+  const held = await realm.etcd.range(ledgersRoot(realm.env.ETCD_PREFIX ?? '', realm.datacenterId));
+  await realm.etcd.transact(
+    [],
+    held.kvs.map(({ key }) => ({ delete: key })),
+  );
 
   realm.worker();
   expect((await replies.reply('a', 1)).reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
   await expect(take('b')).rejects.toMatchObject({ code: 'UNKNOWN_SEQUENCE' });
-  const refused = await command('create', 'invoices');
-  expect(refused).toMatchObject({ code: 1, stderr: expect.stringMatching(/CONFLICT.*--again --start N/) });
-  expect((await command('create', 'invoices', '--again', '--start', '3')).view).toMatchObject({ next: 3 });
+  expect((await command('create', 'invoices', '--start', '3')).view).toMatchObject({ next: 3 });
   expect(await take('b')).toEqual([3]);
   expect(await take('a', 2)).toEqual([4, 5]);
   expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });

@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { wholePartition } from '../../src/adapters/kafka/topics/offsets.ts';
-import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { FORGOTTEN } from '../support/documents.ts';
 import { idFor } from '../support/home.ts';
 import { loseTail } from '../support/lost-tail.ts';
 import { mirrorTopics, recordsOf } from '../support/mirror.ts';
 import { type ProcessServers, startProcessServers } from '../support/process-servers.ts';
-import type { Realm, TestRequest } from '../support/realm.ts';
+import type { TestRequest } from '../support/realm.ts';
 import { type SuiteServers, suiteServers } from '../support/servers.ts';
 import { PARTITIONS, Site } from '../support/site.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
@@ -43,6 +42,7 @@ async function goneSite(servers: SuiteServers) {
   for (const sequence of SEQUENCES) {
     for (const nth of [1, 2, 3, 4, 5]) expect(await site.asked(documentRequest(sequence, nth))).toBe(nth);
   }
+  await site.remembered();
   await site.die();
   return { site, ids, goneMs: Date.now() };
 }
@@ -164,7 +164,7 @@ describe.skipIf(noServers !== undefined)(`a site and its memories${noServers ? `
       const askedMs = Date.now();
       // They are not read again, and etcd knows how far the ledger had gone.
       await expect.poll(async () => (await realm.committed()).get(0)).toBe(4);
-      await expect.poll(() => rememberedEnd(realm, 0)).toBeGreaterThanOrEqual(from + 3);
+      await site.remembered();
 
       const logged = owner.lines.length;
       if (!doesNotice) {
@@ -191,10 +191,3 @@ describe.skipIf(noServers !== undefined)(`a site and its memories${noServers ? `
     },
   );
 });
-
-/** Where the ledger partition ended, as etcd remembers it; 0 if it does not. */
-async function rememberedEnd({ etcd, env, datacenterId, ledgerTopic }: Realm, partition: number): Promise<number> {
-  const key = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition).end;
-  const stored = (await etcd.get([key])).get(key);
-  return stored === undefined ? 0 : (JSON.parse(String(stored.value)) as { end: number }).end;
-}

@@ -2,6 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { answerIn } from './documents.ts';
 import type { Followed } from './followed.ts';
 import { Realm, type RealmOptions, SHORT_SESSION, type TestRequest } from './realm.ts';
@@ -89,12 +91,25 @@ export class Site implements AsyncDisposable {
     for (const worker of this.workers) await expect.poll(() => readiness(worker)).toEqual([503, reason]);
   }
 
-  /** The operator looks, then agrees: workers are ready afterwards. */
+  /** Resolves when etcd remembers how far each ledger partition has gone; workers write that each second. */
+  async remembered(): Promise<void> {
+    const { env, datacenterId, ledgerTopic, etcd, source } = this.realm;
+    for (const { partition, to } of await wholeTopic(source, ledgerTopic)) {
+      const key = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition).end;
+      const end = async () => {
+        const stored = (await etcd.get([key])).get(key);
+        return stored === undefined ? 0 : (JSON.parse(String(stored.value)) as { end: number }).end;
+      };
+      await expect.poll(end).toBeGreaterThanOrEqual(to);
+    }
+  }
+
+  /** The operator looks, then agrees. Worker IDs of killed workers are held until their leases end, and prevent that. */
   async adopt(): Promise<unknown> {
-    const unasked = await this.command('namespace', 'adopt-cluster');
-    expect(unasked).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_CONFIRMED') });
+    const unasked = async () => (await this.command('namespace', 'adopt-cluster')).stderr;
+    await expect.poll(unasked, { interval: 500 }).toContain('NOT_CONFIRMED');
     const { code, view, stderr } = await this.command('namespace', 'adopt-cluster', '--yes', '--json');
-    expect(code, stderr).toBe(0);
+    expect([code, view.adopted], stderr).toEqual([0, true]);
     return view;
   }
 
