@@ -1,11 +1,19 @@
-import type { Runtime } from '../async/runtime.ts';
 import type { Pending, PendingNumbers, PendingOrder } from '../codec/sequence-head.ts';
 import { type SequenceRow, type Statement, statedOf } from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
-import type { Head, HeadChange, LedgerHeads } from './heads.ts';
+import type { Head, HeadChange } from './heads.ts';
+import { type OrderOptions, viewOf } from './order-view.ts';
 import type { NewEntry } from './ports.ts';
 import { pendingRecord, statedRecord } from './sequence-records.ts';
-import { definitionNow, draftChange, dueNow, type HeadsView, isStopped, MAX_PENDING } from './sequence-rule.ts';
+import {
+  definitionNow,
+  draftChange,
+  dueNow,
+  type HeadsView,
+  isStopped,
+  MAX_PENDING,
+  type SequenceDue,
+} from './sequence-rule.ts';
 
 /**
  * How an operator changes a sequence: by the rule that workers follow (`sequence-rule`). The order is swapped in, so that etcd holds it,
@@ -13,42 +21,6 @@ import { definitionNow, draftChange, dueNow, type HeadsView, isStopped, MAX_PEND
  *
  * The rule is followed for one sequence alone. What is pending of others stays pending, in front of the order.
  */
-
-/** What the order needs of the home partition: a copy of the log that may begin in its middle, and the writing side. */
-export interface OrderLog {
-  /** Reads on to the end. Then `row` is that of the log, if the log has one. */
-  readOn(): Promise<void>;
-  /** Reads all that the log has, so that the keys of these are known from then on. */
-  readWhole(pending: readonly PendingNumbers[]): Promise<void>;
-  /** Whether all that the log has was read. */
-  readonly isWhole: boolean;
-  /** Whether that was read for the key of these, or its record was found. */
-  knows(pending: PendingNumbers): boolean;
-  /** The offset behind the last record that was read. */
-  readonly end: number;
-  row(name: string): SequenceRow | undefined;
-  /** The first number under the key of pending numbers, as far as the log was read. */
-  firstOf(pending: PendingNumbers): number | undefined;
-  /** Whether the key's record may be among those that retention took, that the ledger lost, or that were not read. */
-  isForgotten(pending: PendingNumbers): boolean;
-  /**
-   * Appends the records in one batch. Resolves when they are in the log, wherever they are. Rejects with APPEND_UNANSWERED if that
-   * is unknown.
-   */
-  append(records: readonly NewEntry[]): Promise<void>;
-  /** The end of the home partition's requests, told by a leader that is not deposed. */
-  requestEnd(known: number): Promise<number>;
-}
-
-export interface OrderOptions {
-  readonly heads: LedgerHeads;
-  readonly log: OrderLog;
-  readonly partition: number;
-  readonly sequence: string;
-  /** The UUID of the namespace. */
-  readonly namespace: string;
-  readonly runtime: Pick<Runtime, 'sleep'>;
-}
 
 /**
  * What an order makes of a sequence; `now` is undefined if neither etcd nor the ledger knows what it is, and `least` the lowest number
@@ -74,19 +46,15 @@ export async function carryOut(options: OrderOptions, change: Change): Promise<S
   return await new Order(options, change).carryOut();
 }
 
-/** What the rule looks at, for one sequence alone. */
-export function viewOf(
-  { log, namespace, sequence }: Pick<OrderOptions, 'log' | 'namespace' | 'sequence'>,
-  head: Head,
-): HeadsView {
-  return {
-    row: (name) => log.row(name),
-    head: { ...head, pending: head.pending.filter((one) => one.sequence === sequence) },
-    namespace,
-    through: head.through,
-    firstOf: (pending) => log.firstOf(pending),
-    isForgotten: (pending) => log.isForgotten(pending),
+/**
+ * States what the log has lost of a sequence, if it has. The next request or order would do so too; but then that request would be one of
+ * those that may have been decided before, and would be FORGOTTEN. Rejects as `carryOut` does, without SEQUENCE_STOPPED.
+ */
+export async function stateLoss(options: OrderOptions): Promise<void> {
+  const unchanged = () => {
+    throw new RangeError('stating a loss gives no order');
   };
+  await new Order(options, unchanged).stateLoss();
 }
 
 class Order {
@@ -107,25 +75,49 @@ class Order {
   }
 
   async carryOut(): Promise<SequenceRow> {
-    const { log, partition, sequence } = this.#options;
     for (let steps = 0; steps < MAX_STEPS; steps += 1) {
       const shown = await this.#step();
       if (shown !== undefined) return shown;
     }
+    throw this.#overtaken();
+  }
+
+  async stateLoss(): Promise<void> {
+    const { sequence } = this.#options;
+    for (let steps = 0; steps < MAX_STEPS; steps += 1) {
+      const view = await this.#look();
+      if (this.#isUnsure(view)) await this.#learn(view);
+      else {
+        const due = dueNow(view, [sequence]);
+        if (due.kind !== 'loss') return;
+        await this.#state(view, due);
+      }
+    }
+    throw this.#overtaken();
+  }
+
+  #overtaken(): IdallocError {
+    const { log, partition, sequence } = this.#options;
     const message =
       `other writers came first ${MAX_STEPS} times in ledger partition ${partition}, up to offset ${log.end}: ` +
       `see 'idalloc sequence show ${sequence}', and run the command again while fewer requests arrive`;
-    throw new IdallocError('OVERTAKEN', message);
+    return new IdallocError('OVERTAKEN', message);
+  }
+
+  /** Reads the head, unless it is known, and the log to its end. */
+  async #look(): Promise<HeadsView> {
+    const { heads, log, partition, sequence } = this.#options;
+    this.#head ??= await heads.read(partition, [sequence]);
+    await log.readOn();
+    return viewOf(this.#options, this.#head);
   }
 
   /** One look at etcd and the log, and one call that follows from it. Returns the row once the log shows the order. */
   async #step(): Promise<SequenceRow | undefined> {
-    const { heads, log, partition, sequence } = this.#options;
-    this.#head ??= await heads.read(partition, [sequence]);
-    await log.readOn();
+    const { sequence } = this.#options;
+    const view = await this.#look();
     const shown = this.#shown();
     if (shown !== undefined) return shown;
-    const view = viewOf(this.#options, this.#head);
     if (this.#isUnsure(view)) {
       await this.#learn(view);
       return undefined;
@@ -139,11 +131,14 @@ class Order {
     else if (due.kind === 'repair') await this.#swap(due.change);
     else if (due.kind === 'pending') {
       await this.#append(due.records.map((one, i) => pendingRecord(one, this.#at(view, i), view.head)));
-    } else {
-      const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(view, 0);
-      await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
-    }
+    } else await this.#state(view, due);
     return undefined;
+  }
+
+  async #state(view: HeadsView, due: Extract<SequenceDue, { readonly kind: 'loss' | 'again' }>): Promise<void> {
+    const { log, sequence } = this.#options;
+    const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(view, 0);
+    await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
   }
 
   /** The row, if the log shows the order or a later one. */

@@ -33,7 +33,7 @@ beforeAll(async () => {
 afterAll(() => second?.stop());
 
 /** A site that was served and is gone: of each sequence documents 1 to 5 have their numbers, and `ids` 1 to 4 their IDs. */
-async function goneSite(servers: SuiteServers) {
+async function goneSite(servers: SuiteServers, isKilled = false) {
   const site = await Site.open(servers);
   for (const name of SEQUENCES) expect(await site.command('sequence', 'create', name)).toMatchObject({ code: 0 });
   for (const nth of [0, 1]) site.start(nth);
@@ -43,7 +43,7 @@ async function goneSite(servers: SuiteServers) {
     for (const nth of [1, 2, 3, 4, 5]) expect(await site.asked(documentRequest(sequence, nth))).toBe(nth);
   }
   await site.remembered();
-  await site.die();
+  await (isKilled ? site.die() : Promise.all(site.workers.map((worker) => worker.stop())));
   return { site, ids, goneMs: Date.now() };
 }
 
@@ -94,7 +94,7 @@ async function expectOwnOrForgotten(site: Site, ids: readonly unknown[], goneMs:
 
 describe.skipIf(noServers !== undefined)(`a site and its memories${noServers ? `: ${noServers}` : ''}`, () => {
   test('a mirror with the same offsets and a lag is not served until it is adopted; what the lag took is FORGOTTEN, and numbers go on', async () => {
-    const { site, ids, goneMs } = await goneSite(suiteServers());
+    const { site, ids, goneMs } = await goneSite(suiteServers(), true);
     await using home = site;
     await using there = await home.on(second);
     const { ledgerTopic, requestTopic } = home.realm;

@@ -5,9 +5,22 @@ import { type BatchLocation, logOf } from './location.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { sharesId } from './overlap.ts';
 
-/** When ledger partitions last stated that their tails are lost. A decision from before that is not there may be gone with one of them. */
+/** An entry at a lower offset than the end that its writer had read. */
+interface Misplaced {
+  readonly location: BatchLocation;
+  readonly end: number;
+}
+
+/** Misplaced entries that are reported in each ledger partition. */
+const MAX_MISPLACED = 1_000;
+
+/**
+ * When ledger partitions last stated that their tails are lost. A decision from before that is not there may be gone with one of them, and
+ * an entry from before that lies at another offset than its own may be of a copy, which an operator has adopted.
+ */
 export class LostTails {
   readonly #lastMs = new Map<string, number>();
+  readonly #misplaced = new Map<string, Misplaced[]>();
   /** How many partitions each ledger has. */
   readonly #partitions: ReadonlyMap<string, number>;
 
@@ -18,7 +31,19 @@ export class LostTails {
   }
 
   add(log: string, statedMs: number): void {
+    this.#misplaced.delete(log);
     this.#lastMs.set(log, Math.max(statedMs, this.#lastMs.get(log) ?? statedMs));
+  }
+
+  hold(log: string, misplaced: Misplaced): void {
+    const held = this.#misplaced.get(log) ?? [];
+    this.#misplaced.set(log, held);
+    if (held.length < MAX_MISPLACED) held.push(misplaced);
+  }
+
+  /** The misplaced entries that no statement explains. */
+  held(): readonly Misplaced[] {
+    return [...this.#misplaced.values()].flat();
   }
 
   /** Whether what was decided by then may be lost, in the home partition of a request ID or the name of a sequence. */

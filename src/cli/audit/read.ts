@@ -119,7 +119,7 @@ export class AuditReader {
       }
       this.counts.entries += 1;
       const location: BatchLocation = { ...locationOf('ledger', record), requestId: named.requestId };
-      if (entry.end > offset) throw new RangeError(`its writer had read to ${entry.end}, after its own offset`);
+      if (entry.end > offset) this.lostTails.hold(log, { location, end: entry.end });
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
@@ -128,6 +128,10 @@ export class AuditReader {
   /** Call it after the last record. */
   end(): void {
     this.#numberOrder.end();
+    for (const { location, end } of this.lostTails.held()) {
+      const message = `it can't be read: its writer had read to ${end}, after its own offset`;
+      this.#sink.find({ code: 'UNREADABLE', message, locations: [location] });
+    }
   }
 
   replyRecord(record: TopicRecord): void {

@@ -8,10 +8,11 @@ import { requireNoOwners } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { EtcdEndHeads, type StoredEnd } from '../../ledger/end-heads.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
+import { stateLoss } from '../../ledger/sequence-order.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
 import { listed } from '../sequence/listed.ts';
-import { ledgerWriter } from '../sequence/order-log.ts';
+import { ledgerWriter, orderLog } from '../sequence/order-log.ts';
 import { type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText } from '../sequence/sequence-view.ts';
 import { confirm } from '../terminal.ts';
@@ -60,10 +61,12 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   }
   if (json !== true) context.err(adoptText(view));
   await confirmAdoption(context, view, yes === true);
-  for (const {
-    view: { partition },
-  } of due)
+  for (const { view: adopted } of due) {
+    const { partition } = adopted;
     await adoptPartition(session, partition);
+    const lost = sequences.filter((one) => one.partition === partition && one.accord === 'lost');
+    for (const { sequence } of lost) await stateSequence(session, partition, sequence);
+  }
   if (isOther) await bind(session, bindings, bound.revision);
   const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
   present(context, json, { ...view, adopted: true }, () => text);
@@ -104,7 +107,7 @@ async function adoptPartition(session: SequenceSession, partition: number): Prom
   const log = ledgerWriter(source, config.topics);
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const { head: before, revision } = (await heads.read([partition])).get(partition) as StoredEnd;
-    const stated = await stateLoss(log, partition, before?.end ?? 0);
+    const stated = await statePartition(log, partition, before?.end ?? 0);
     if (stated === undefined) continue;
     await forgetRequests(session, partition, stated.through);
     const head = { ...stated, life: (before?.life ?? 0) + 1 };
@@ -119,7 +122,7 @@ function overtaken(partition: number): IdallocError {
 }
 
 /** Undefined if another append came first, so that the marker says nothing of a loss. */
-async function stateLoss(log: LedgerLog, partition: number, oldEnd: number) {
+async function statePartition(log: LedgerLog, partition: number, oldEnd: number) {
   const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, -1)];
   const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];
   const value = encodeLedgerEntry({ kind: 'marker', end, through });
@@ -129,12 +132,31 @@ async function stateLoss(log: LedgerLog, partition: number, oldEnd: number) {
   return { end: offset + 1, digest, through, time: appendedAtMs };
 }
 
-/** Request offsets of another request topic say nothing about this one. What is pending of sequences stays. */
+/** Requests that are sent from now on are new ones, which get the next numbers. */
+async function stateSequence(
+  { config, source, heads, log, namespace }: SequenceSession,
+  partition: number,
+  sequence: string,
+): Promise<void> {
+  const written = orderLog(log, source, config.topics, partition);
+  await stateLoss({ heads, log: written, partition, sequence, namespace, runtime: source.runtime });
+}
+
+/**
+ * Request offsets of another request topic say nothing about this one. What is pending of sequences stays, as decided for requests
+ * that this topic has or had.
+ */
 async function forgetRequests({ heads }: SequenceSession, partition: number, through: number): Promise<void> {
+  const most = Math.max(0, through);
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const head = await heads.read(partition, []);
-    if (head.through <= through) return;
-    const { namespace, pending } = head;
+    const { namespace } = head;
+    const pending = head.pending.map((one) =>
+      one.kind === 'numbers' && one.entry.requestOffset > most
+        ? { ...one, entry: { ...one.entry, requestOffset: most } }
+        : one,
+    );
+    if (head.through <= through && pending.every((one, i) => one === head.pending[i])) return;
     if (await heads.swap(partition, head, { namespace, through, pending, sequences: new Map() })) return;
   }
   throw overtaken(partition);

@@ -4,8 +4,8 @@ import type { KafkaConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import type { OrderLog } from '../../ledger/order-view.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
-import type { OrderLog } from '../../ledger/sequence-order.ts';
 import type { PartitionReading } from './partition-reading.ts';
 import type { SequenceLog } from './sequence-log.ts';
 

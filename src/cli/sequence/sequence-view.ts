@@ -1,7 +1,7 @@
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Definition, statedOf } from '../../core/sequence.ts';
 import type { Head } from '../../ledger/heads.ts';
-import { type OrderLog, viewOf } from '../../ledger/sequence-order.ts';
+import { type OrderLog, viewOf } from '../../ledger/order-view.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
 import { counted, table, timeText } from '../table.ts';
 

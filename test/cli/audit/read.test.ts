@@ -6,7 +6,7 @@ import type { FoundBatch } from '../../../src/cli/audit/store.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
-import { numbers, statement } from '../../support/memory-records.ts';
+import { entry as memoryEntry, numbers, statement } from '../../support/memory-records.ts';
 import { batchAt, check } from './batches.ts';
 
 const CLOCK_MARGIN_MS = 120_000;
@@ -96,6 +96,23 @@ describe('a record of a sequence', () => {
     reader.ledgerRecord({ ...place, value: marker(0, 0, 0).value, key: Buffer.of(9) });
     expect(found.map(({ code }) => code)).toEqual(['UNREADABLE', 'UNREADABLE']);
   });
+});
+
+test('an entry whose writer had read beyond it is a finding, unless its partition states afterwards that it lost its tail', () => {
+  const findingsAfter = (...after: readonly TopicRecord[]) => {
+    const found: Finding[] = [];
+    const spans = [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }];
+    const sink = { add: () => undefined, addNumbers: () => undefined, find: (one: Finding) => void found.push(one) };
+    const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
+    const { key, value } = memoryEntry('a', { end: 7 });
+    reader.ledgerRecord({ ...marker(0, 2, 1_000), key, value });
+    for (const record of after) reader.ledgerRecord(record);
+    reader.end();
+    return found.map(({ code }) => code).filter((code) => code !== 'OUTSIDE_EVIDENCE'); // its IDs are made up
+  };
+  expect(findingsAfter()).toEqual(['UNREADABLE']);
+  expect(findingsAfter(marker(0, 3, 2_000))).toEqual(['UNREADABLE']);
+  expect(findingsAfter(marker(0, 3, 2_000, 9))).toEqual([]);
 });
 
 describe('a reply without an entry', () => {

@@ -10,7 +10,8 @@ import type { PendingNumbers } from '../../../src/codec/sequence-head.ts';
 import type { SequenceRow, Statement } from '../../../src/core/sequence.ts';
 import { ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { EtcdHeads } from '../../../src/ledger/heads.ts';
-import { type Change, carryOut, viewOf } from '../../../src/ledger/sequence-order.ts';
+import { type OrderOptions, viewOf } from '../../../src/ledger/order-view.ts';
+import { type Change, carryOut, stateLoss } from '../../../src/ledger/sequence-order.ts';
 import { draftChange } from '../../../src/ledger/sequence-rule.ts';
 import { FakeEtcd, goodLink, type Link } from '../../identity/fake-etcd.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -77,13 +78,22 @@ export class OrderStage {
 
   /** Likewise, while another command runs. */
   async orderMeanwhile(sequence: string, change: Change): Promise<SequenceRow> {
-    const { runtime } = this.loop;
+    return await carryOut(await this.#options(sequence), change);
+  }
+
+  /** What `namespace adopt-cluster` does for a sequence. */
+  statesLoss(sequence: string): Promise<void> {
+    const run = async () => stateLoss(await this.#options(sequence));
+    return this.loop.runtime.until(run());
+  }
+
+  async #options(sequence: string): Promise<OrderOptions> {
     const { heads, namespace } = this;
     const log = this.#sequenceLog();
     const { sequences } = await heads.read(HOME, [sequence]);
     await log.readHome(HOME, sequence, !sequences.has(sequence));
-    const options = { heads, log: this.#orderLog(log), partition: HOME, sequence, namespace, runtime };
-    return await carryOut(options, change);
+    const { runtime } = this.loop;
+    return { heads, log: this.#orderLog(log), partition: HOME, sequence, namespace, runtime };
   }
 
   create(sequence: string): Promise<SequenceRow> {

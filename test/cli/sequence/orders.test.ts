@@ -158,6 +158,22 @@ describe('what was ordered', () => {
     expect(stage.ledger).toEqual(['l1>2~39', 'n2 b', 'o2>3']);
   });
 
+  test('a loss is stated without an order, once, and what is pending stays for the next worker', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    await stage.statesLoss('invoices');
+    expect(stage.ledger, 'nothing is lost').toEqual(['o1>1', 'n1 a']);
+    await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
+    stage.losesTail(0);
+    stage.requests(40);
+    for (const again of [1, 2]) {
+      await stage.statesLoss('invoices');
+      expect(stage.ledger, `try ${again}`).toEqual(['l1>2~39']);
+    }
+    expect(await stage.show('invoices')).toMatchObject({ next: 3, pending: 1, accord: 'pending' });
+  });
+
   test('numbers below a gap are stated as lost before the order', async () => {
     await stage.create('invoices');
     await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
