@@ -25,9 +25,15 @@ export type KeyOperation =
   | { readonly put: string; readonly value: Buffer; readonly leaseId?: bigint }
   | { readonly delete: string };
 
+/** The keys from `from` on, at most `limit`. */
+export interface Page {
+  readonly from: string;
+  readonly limit: number;
+}
+
 export interface EtcdPort {
-  /** Linearizable read of all keys that start with prefix, at one revision, ordered by key. */
-  range(prefix: string): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
+  /** Linearizable read of all keys that start with prefix, or of a page of them, at one revision, ordered by key. */
+  range(prefix: string, page?: Page): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
   /** The keys that exist, read in one transaction; at most 128 keys. */
   get(keys: readonly string[]): Promise<ReadonlyMap<string, KeyValue>>;
   /** Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect. */

@@ -69,6 +69,7 @@ export class LedgerEnds {
     number,
     { readonly revision: bigint; readonly epoch: number; readonly error: IdallocError }
   >();
+  readonly #restores = new Map<number, number>();
   #raising: Promise<void> | undefined;
 
   constructor(options: EndsOptions) {
@@ -80,11 +81,17 @@ export class LedgerEnds {
     return this.#copied.get(partition)?.error;
   }
 
+  /** How often the copy of the partition was restored, or a loss was stated: after either, it may show less than before. */
+  restores(partition: number): number {
+    return this.#restores.get(partition) ?? 0;
+  }
+
   /** The copy is about to be restored. What an owner has decided in the last second, only the copy knows. */
   restarted(partition: number): void {
     const { index, entries } = this.#options;
     const known = this.#known.get(partition);
     this.#known.delete(partition);
+    this.#restored(partition);
     entries.forget(partition);
     const last = index.last(partition);
     if (known === undefined || last === undefined) return;
@@ -142,11 +149,16 @@ export class LedgerEnds {
       now = (await this.#write([{ partition, revision: stored.revision, head }])).get(partition) ?? stored;
       if (now.head === undefined || !isSameHead(now.head, head))
         throw restoring(partition, 'another worker has written how far it had gone');
+      this.#restored(partition);
       this.#options.events.lost(partition, loss);
     }
     if (this.#options.copyOf(partition).epoch !== epoch) throw restoring(partition, 'its copy was in doubt meanwhile');
     this.#kept.delete(partition);
     this.#known.set(partition, { head: now.head, revision: now.revision, epoch, sent: [] });
+  }
+
+  #restored(partition: number): void {
+    this.#restores.set(partition, this.restores(partition) + 1);
   }
 
   /** Raises the heads of these partitions to what was read back; does nothing for those that did not change. */

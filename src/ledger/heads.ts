@@ -38,6 +38,8 @@ export interface LedgerHeads {
    * Rejects with ETCD_UNAVAILABLE, ETCD_REFUSED or NAMESPACE_DAMAGED.
    */
   read(partition: number, names: Iterable<string>): Promise<Head>;
+  /** As `read`, for all sequences that etcd knows in the partition. They are read in pages, of which none is too large for one answer. */
+  readAll(partition: number): Promise<Head>;
   /**
    * Writes the change if nothing was swapped in since `head` was read. Resolves the new head, or undefined if something was: or
    * this change itself, when the call was sent twice. Rejects with ETCD_UNAVAILABLE when it is unknown whether it was written, or
@@ -49,16 +51,20 @@ export interface LedgerHeads {
 /** The keys of one partition. */
 interface Keys {
   readonly pending: string;
+  /** What the keys of sequences begin with. */
+  readonly sequences: string;
   sequence(name: string): string;
 }
 
 export interface EtcdHeadsOptions {
-  readonly etcd: Pick<EtcdPort, 'get' | 'transact'>;
+  readonly etcd: Pick<EtcdPort, 'get' | 'range' | 'transact'>;
   readonly keysOf: (partition: number) => Keys;
 }
 
 /** Keys in one read of etcd, without `pending`. */
 const NAMES_AT_ONCE = 127;
+/** Heads in one page: less than 1 MB of the 4 MB that gRPC takes in one answer, with the largest names and formats. */
+const PAGE = 1_000;
 /** More swaps of other workers than ever come between the reads of one look. */
 const MAX_READS = 10;
 
@@ -83,8 +89,33 @@ export class EtcdHeads implements LedgerHeads {
       if (!lacking) return head;
       all = new Set([...wanted, ...head.pending.map(({ sequence }) => sequence)]);
     }
-    const message = `the heads of ledger partition ${partition} changed during each of ${MAX_READS} reads: another worker serves it as well`;
-    throw new IdallocError('ETCD_UNAVAILABLE', message);
+    throw changing(partition);
+  }
+
+  async readAll(partition: number): Promise<Head> {
+    const keys = this.#keysOf(partition);
+    for (let reads = 0; reads < MAX_READS; reads += 1) {
+      const before = (await this.#etcd.get([keys.pending])).get(keys.pending);
+      const found = await this.#readPages(keys.sequences);
+      const after = (await this.#etcd.get([keys.pending])).get(keys.pending);
+      if (!isSame(before, after)) continue;
+      const names = new Set([...found.keys()].map((key) => key.slice(keys.sequences.length)));
+      if (after !== undefined) found.set(keys.pending, after);
+      return headOf(keys, found, names);
+    }
+    throw changing(partition);
+  }
+
+  async #readPages(prefix: string): Promise<Map<string, KeyValue>> {
+    const found = new Map<string, KeyValue>();
+    let from = prefix;
+    for (;;) {
+      const { kvs } = await this.#etcd.range(prefix, { from, limit: PAGE });
+      for (const kv of kvs) found.set(kv.key, kv);
+      const last = kvs.at(-1);
+      if (last === undefined || kvs.length < PAGE) return found;
+      from = `${last.key}\0`;
+    }
   }
 
   /** These keys at one revision of `pending`, without which none of them changes; undefined if it changed meanwhile. */
@@ -133,6 +164,11 @@ export function joined(known: Head | undefined, read: Head): Head {
     sequences: new Map([...known.sequences, ...read.sequences]),
     names: new Set([...known.names, ...read.names]),
   };
+}
+
+function changing(partition: number): IdallocError {
+  const message = `the heads of ledger partition ${partition} changed during each of ${MAX_READS} reads: another worker serves it as well`;
+  return new IdallocError('ETCD_UNAVAILABLE', message);
 }
 
 /** A restored etcd repeats revisions, so the value is compared as well. */

@@ -66,7 +66,7 @@ interface Sight {
   readonly loss: Loss | undefined;
 }
 
-type Loss = Extract<SequenceDue, { kind: 'loss' }>;
+export type Loss = Extract<SequenceDue, { kind: 'loss' }>;
 
 /** For these sequences, and those that have something pending. */
 export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
@@ -84,6 +84,15 @@ export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
   }
   const change = repairOf(view, sights);
   return change === undefined ? { kind: 'draft' } : { kind: 'repair', change };
+}
+
+/** All the losses among these, in their order. Each is what `dueNow` would return by itself, whatever becomes of the others. */
+export function lossesNow({ row, head }: Pick<HeadsView, 'row' | 'head'>, names: Iterable<string>): readonly Loss[] {
+  const pending = Map.groupBy(head.pending, sequenceOf);
+  return [...names].flatMap((name) => {
+    const sight = { name, row: row(name), head: head.sequences.get(name), pending: pending.get(name) ?? [] };
+    return lossOf(sight) ?? [];
+  });
 }
 
 /** Whether the log contradicts what is pending, so that only `idalloc namespace rebuild` lets the sequence go on. */

@@ -5,17 +5,16 @@ import type { DraftedEntry } from '../ledger/ports.ts';
 import { pendingRecord, statedRecord } from '../ledger/sequence-records.ts';
 import type { SequenceDue } from '../ledger/sequence-rule.ts';
 import { firstDecided, type LookUp } from './drafts.ts';
-import type { NumbersObserver, RequestRecord } from './ports.ts';
+import type { RequestRecord } from './ports.ts';
 import type { PartTrace } from './trace.ts';
 
 export interface AppendDeps {
   readonly ledger: Ledger;
   readonly trace: PartTrace;
-  readonly observe: NumbersObserver;
 }
 
 /** What is appended for sequences before anything is drafted. */
-export type DueEntries = Extract<SequenceDue, { readonly kind: 'loss' | 'pending' | 'again' }>;
+export type DueEntries = Extract<SequenceDue, { readonly kind: 'pending' | 'again' }>;
 
 /** Where entries are appended, and for whom. */
 export interface AppendPlace extends LookUp {
@@ -38,12 +37,11 @@ export interface AppendedDue {
 /** Appends what is due at the end of the copy; call in the partition's turn. Rejects as the ledger's `commit` does. */
 export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<AppendedDue> {
   const { partition, view, epoch } = place;
-  const entries = await entriesFor(deps, place, due);
+  const entries = entriesFor(place, due);
   const { baseOffset, appendedAtMs, firsts }: Settled = await deps.trace.step('append', place.records, () =>
     deps.ledger.commit(partition, { end: view.end, epoch, entries }),
   );
   const isInPlace = baseOffset === view.end;
-  if (due.kind === 'loss' && isInPlace) reportLoss(deps, place, due, entries);
   const decided = entries.flatMap(({ key, entry }, i) => {
     const offset = baseOffset + i;
     if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];
@@ -52,24 +50,9 @@ export async function appendDue(deps: AppendDeps, place: AppendPlace, due: DueEn
   return { isInPlace, decided };
 }
 
-async function entriesFor(deps: AppendDeps, place: AppendPlace, due: DueEntries): Promise<readonly DraftedEntry[]> {
-  const { view, partition, row } = place;
+function entriesFor(place: AppendPlace, due: DueEntries): readonly DraftedEntry[] {
+  const { view, row } = place;
   if (due.kind === 'pending')
     return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }, place));
-  const known = Math.max(view.through, place.through);
-  // All that was decided and is lost had been sent before this moment.
-  const through =
-    due.kind === 'loss' ? Math.max(known, (await deps.ledger.requestEnd(partition, known)) - 1) : view.through;
-  return [statedRecord(due, row(due.sequence)?.known.next, { end: view.end, through, at: view.end })];
-}
-
-function reportLoss(
-  { observe }: AppendDeps,
-  { partition, row }: AppendPlace,
-  { sequence, next: to }: Extract<DueEntries, { kind: 'loss' }>,
-  entries: readonly DraftedEntry[],
-): void {
-  const [first] = entries;
-  const through = first?.entry.kind === 'statement' ? first.entry.through : -1;
-  observe.lost({ partition, sequence, from: row(sequence)?.known.next ?? 0, to, through });
+  return [statedRecord(due, row(due.sequence)?.known.next, { ...view, at: view.end })];
 }

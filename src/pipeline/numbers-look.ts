@@ -36,12 +36,15 @@ export type Looked =
   | { readonly kind: 'overtaken' }
   /** The head must be read, and after it the ledger to its end. */
   | { readonly kind: 'read' }
+  /** The ledger has lost something: that is stated for all sequences of the partition, before anything else. */
+  | { readonly kind: 'lost' }
   | { readonly kind: 'swap'; readonly known: Known; readonly change: HeadChange; readonly isRepair: boolean };
 
 const DECIDED: Looked = { kind: 'decided' };
 const APPENDED: Looked = { kind: 'appended' };
 const OVERTAKEN: Looked = { kind: 'overtaken' };
 const READ: Looked = { kind: 'read' };
+const LOST: Looked = { kind: 'lost' };
 
 /** Rows, end and keys of one moment. */
 interface Seen extends LookUp {
@@ -68,6 +71,8 @@ export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | un
   const view = viewOf(deps, partition, known, seen);
   const due = dueNow(view, names);
   switch (due.kind) {
+    case 'loss':
+      return LOST;
     case 'repair':
       // What the ledger contradicts is dropped only by who has read all of it.
       return part.isConfirmed ? { kind: 'swap', known, change: due.change, isRepair: true } : READ;

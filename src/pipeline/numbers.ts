@@ -8,6 +8,7 @@ import type { TimeStep } from '../ledger/ports.ts';
 import type { Decision } from './decision.ts';
 import type { Accepted } from './intake.ts';
 import { type Known, type LookDeps, type Looked, lookAt } from './numbers-look.ts';
+import { PartitionLosses } from './numbers-losses.ts';
 import { NumbersPart } from './numbers-part.ts';
 import type { NumbersObserver } from './ports.ts';
 import type { RulingDeps } from './rulings.ts';
@@ -42,8 +43,12 @@ interface Place {
   known: Known | undefined;
   /** The revision of this worker's last swap, unless one without an answer came after it. */
   ownRevision: bigint | undefined;
+  /** How often the copy had been restored when all losses were stated; undefined in a new term of ownership. */
+  stated: number | undefined;
+  /** Rises with each term of ownership that begins or ends. */
+  term: number;
   readonly mutex: Mutex;
-  /** Parts that hold the mutex or wait for it. */
+  /** Parts, and statements of losses, that hold the mutex or wait for it. */
   parts: number;
   /** The sequences that were found to be stopped. */
   readonly stopped: Set<string>;
@@ -75,6 +80,8 @@ export class NumberDecisions {
     if (place === undefined) return;
     if (place.parts === 0) this.#places.delete(partition);
     place.known = undefined;
+    place.stated = undefined;
+    place.term += 1;
     place.ownRevision = undefined;
     place.stopped.clear();
   }
@@ -89,8 +96,7 @@ export class NumberDecisions {
    * ETCD_REFUSED while new numbers can't be swapped in, with OVERTAKEN, and as the ledger does.
    */
   async decide(given: NumbersDeps, partition: number, requests: readonly Accepted[]): Promise<Decision[]> {
-    const { namespace, observe } = this.#options;
-    const deps = { ...given, namespace, observe };
+    const deps = { ...given, namespace: this.#options.namespace };
     const part = new NumbersPart(partition, requests);
     const place = this.#placeOf(partition);
     if (place.parts > 0) {
@@ -107,6 +113,39 @@ export class NumberDecisions {
     return part.decisions();
   }
 
+  /**
+   * States what the ledger has lost of a partition's sequences, unless nothing can have been lost since that was done. To be called when
+   * the partition is taken over or its copy restored; new numbers wait for it in any case. Rejects as `decide` does.
+   */
+  async stateLosses(deps: Pick<NumbersDeps, 'ledger' | 'index'>, partition: number): Promise<void> {
+    const place = this.#placeOf(partition);
+    if (place.stated === deps.ledger.ends.restores(partition)) return;
+    place.parts += 1;
+    try {
+      await place.mutex.run(() => this.#stateAll(deps, partition, place));
+    } finally {
+      place.parts -= 1;
+    }
+  }
+
+  async #stateAll(
+    { ledger, index }: Pick<NumbersDeps, 'ledger' | 'index'>,
+    partition: number,
+    place: Place,
+  ): Promise<void> {
+    const { heads, runtime, observe } = this.#options;
+    if (place.stated === ledger.ends.restores(partition)) return;
+    const { term } = place;
+    const losses = new PartitionLosses({ ledger, index, observe }, partition, await heads.readAll(partition));
+    const rests = new Backoff(REST_MS, () => runtime.random());
+    for (let step = await losses.step(); step !== 'done'; step = await losses.step()) {
+      if (step === 'stated') continue;
+      if (rests.failures === MAX_OVERTAKEN) throw overtaken(partition, 'losses were to be stated');
+      await runtime.sleep(rests.nextMs());
+    }
+    if (place.term === term) place.stated = losses.restores;
+  }
+
   async #decideAll(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
     const { runtime, observe } = this.#options;
     const rests = new Backoff(REST_MS, () => runtime.random());
@@ -120,6 +159,10 @@ export class NumberDecisions {
         case 'overtaken':
           await runtime.sleep(rests.nextMs());
           break;
+        case 'lost':
+          place.known = undefined;
+          place.stated = undefined;
+          break;
         case 'read':
           await this.#read(deps, part, place);
           break;
@@ -128,15 +171,16 @@ export class NumberDecisions {
           else if (next.isRepair) observe.repaired(part.partition);
       }
     }
-    throw overtaken(part);
+    throw overtaken(part.partition, `numbers of ${[...part.sequences()].join(', ')} were to be given out`);
   }
 
   /** Reads the head. What the ledger says is read to its end afterwards, before the next look. */
-  async #read({ ledger }: LookDeps, part: NumbersPart, place: Place): Promise<void> {
+  async #read(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
     const { partition } = part;
+    await this.#stateAll(deps, partition, place);
     const read = await this.#options.heads.read(partition, part.sequences());
     const before = place.known;
-    const epoch = ledger.epoch(partition);
+    const epoch = deps.ledger.epoch(partition);
     const isSame = before?.head.revision === read.revision;
     place.known = {
       head: isSame && before.head.names.size < MAX_NAMES ? joined(before.head, read) : read,
@@ -187,14 +231,21 @@ export class NumberDecisions {
   #placeOf(partition: number): Place {
     const found = this.#places.get(partition);
     if (found !== undefined) return found;
-    const place: Place = { known: undefined, ownRevision: undefined, mutex: new Mutex(), parts: 0, stopped: new Set() };
+    const place: Place = {
+      known: undefined,
+      ownRevision: undefined,
+      stated: undefined,
+      term: 0,
+      mutex: new Mutex(),
+      parts: 0,
+      stopped: new Set(),
+    };
     this.#places.set(partition, place);
     return place;
   }
 }
 
-function overtaken(part: NumbersPart): IdallocError {
-  const names = [...part.sequences()].join(', ');
-  const message = `other writers of ledger partition ${part.partition} were first each time that numbers of ${names} were to be given out: this is tried again; two workers may both serve the partition for a moment`;
+function overtaken(partition: number, what: string): IdallocError {
+  const message = `other writers of ledger partition ${partition} were first each time that ${what}: this is tried again; two workers may both serve the partition for a moment`;
   return new IdallocError('OVERTAKEN', message);
 }

@@ -21,8 +21,8 @@ import { requestPipeline } from './request-pipeline.ts';
 /** How often a marker is written for each served partition, so that its ledger never runs empty. */
 const MARKER_INTERVAL_MS = 3_600_000;
 
-/** How often a worker looks whether a log that was copied to other offsets has been adopted. */
-const ADOPTED_INTERVAL_MS = 5_000;
+/** How often a worker tries again what it could not do for a partition before. */
+const RETRY_INTERVAL_MS = 5_000;
 const COPIED_LOG_MS = 600_000;
 
 /** The dependencies of serving requests, besides the context. */
@@ -73,13 +73,12 @@ export class RequestService implements AsyncDisposable {
     context.gate.onChange(() => this.#announce());
     ledger.onChange((partition) => this.#copyChanged(partition));
     this.#copied = new Throttle(context.runtime, COPIED_LOG_MS);
-    const mark = (isDue: (partition: number) => boolean) => {
-      for (const partition of this.#share?.partitions.filter(isDue) ?? []) this.#mark(partition);
+    const each = (act: (partition: number) => void) => () => {
+      for (const partition of this.#share?.partitions ?? []) act(partition);
     };
-    const { ends } = ledger.ledger;
     this.#markers = [
-      every(context.runtime, MARKER_INTERVAL_MS, () => mark(() => true)),
-      every(context.runtime, ADOPTED_INTERVAL_MS, () => mark((partition) => ends.copied(partition) !== undefined)),
+      every(context.runtime, MARKER_INTERVAL_MS, each(this.#mark)),
+      every(context.runtime, RETRY_INTERVAL_MS, each(this.#retry)),
     ];
   }
 
@@ -268,12 +267,22 @@ export class RequestService implements AsyncDisposable {
     this.#context.log.info({ ...identity.describe() }, 'idalloc ready');
   }
 
-  /** Writes a marker; on failure it stays due. */
-  #mark(partition: number): void {
-    // A worker may be ready only now.
-    const marked = this.#parts.ledger.ledger.mark(partition).then(() => this.#announce());
+  /** Writes a marker, then the losses of sequences; on failure they stay due. */
+  readonly #mark = (partition: number): void => {
+    const marked = this.#parts.ledger.ledger.mark(partition).then(() => {
+      this.#announce(); // a worker may be ready only now
+      return this.#numbers.stateLosses(this.#pipeline, partition);
+    });
     marked.catch((error) => this.#complain(partition, error));
-  }
+  };
+
+  /** A log that was copied to other offsets may have been adopted; etcd may answer again. */
+  readonly #retry = (partition: number): void => {
+    const { ledger } = this.#parts;
+    if (ledger.ledger.ends.copied(partition) !== undefined) this.#mark(partition);
+    else if (ledger.isReady(partition) && this.#context.gate.reason() === undefined)
+      this.#numbers.stateLosses(this.#pipeline, partition).catch((error) => this.#complain(partition, error));
+  };
 
   #complain(partition: number, error: unknown): void {
     if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
@@ -281,7 +290,7 @@ export class RequestService implements AsyncDisposable {
       return;
     const isLasting = error instanceof IdallocError && !error.retryable;
     const fields = { partition, error: describeError(error) };
-    this.#context.log[isLasting ? 'error' : 'warn'](fields, 'could not write a marker to the ledger partition');
+    this.#context.log[isLasting ? 'error' : 'warn'](fields, 'could not write what is due to the ledger partition');
   }
 }
 

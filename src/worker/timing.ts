@@ -34,7 +34,7 @@ export function timedEtcd(etcd: ClosableEtcd, clock: Clock, metrics: Pick<Metric
   const call = <T>(name: Parameters<Metrics['observeEtcdCall']>[0], work: () => Promise<T>): Promise<T> =>
     timed(clock, (milliseconds, outcome) => metrics.observeEtcdCall(name, milliseconds, outcome), work);
   return {
-    range: (prefix) => call('range', () => etcd.range(prefix)),
+    range: (prefix, page) => call('range', () => etcd.range(prefix, page)),
     get: (keys) => call('get', () => etcd.get(keys)),
     transact: (compares, operations) => call('transact', () => etcd.transact(compares, operations)),
     grantLease: (leaseId, ttlSeconds) => call('grant_lease', () => etcd.grantLease(leaseId, ttlSeconds)),

@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../src/identity/ports.ts';
 
 interface Lease {
   readonly ttlMs: number;
@@ -100,13 +100,13 @@ export class FakeEtcd {
     this.#revision = 1n;
   }
 
-  range(prefix: string): { revision: bigint; kvs: readonly KeyValue[] } {
+  range(prefix: string, page?: Page): { revision: bigint; kvs: readonly KeyValue[] } {
     this.#expire();
-    const found = [...this.#kvs.values()].filter(({ key }) => key.startsWith(prefix));
-    return {
-      revision: this.#revision,
-      kvs: found.sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key))),
-    };
+    const order = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+    const found = [...this.#kvs.values()]
+      .filter(({ key }) => key.startsWith(prefix) && order(key, page?.from ?? prefix) >= 0)
+      .sort((a, b) => order(a.key, b.key));
+    return { revision: this.#revision, kvs: found.slice(0, page?.limit) };
   }
 
   get(keys: readonly string[]): ReadonlyMap<string, KeyValue> {
@@ -184,7 +184,7 @@ export class FakeEtcd {
       return answer.value();
     };
     return {
-      range: (prefix) => call('range', () => this.range(prefix)),
+      range: (prefix, page) => call('range', () => this.range(prefix, page)),
       get: (keys) => call('get', () => this.get(keys)),
       transact: (compares, operations) => call('transact', () => this.transact(compares, operations)),
       grantLease: (leaseId, ttlSeconds) => call('grantLease', () => this.grantLease(leaseId, ttlSeconds)),

@@ -64,7 +64,7 @@ interface HeadsSubject {
   close(): void;
 }
 
-export function headsOver(etcd: Pick<EtcdPort, 'get' | 'transact'>, prefix: string): EtcdHeads {
+export function headsOver(etcd: Pick<EtcdPort, 'get' | 'range' | 'transact'>, prefix: string): EtcdHeads {
   return new EtcdHeads({ etcd, keysOf: (partition) => ledgerHeadKeys(prefix, 3, 'id.ledger', partition) });
 }
 

@@ -79,13 +79,14 @@ describe('a swap without an answer', () => {
 });
 
 describe('a look', () => {
-  /** A port before whose n-th read another worker swaps. */
-  function crossed(etcd: FakeEtcd, swapsAt: (read: number) => boolean): Pick<EtcdPort, 'get' | 'transact'> {
+  /** A port before whose n-th read of keys another worker swaps. */
+  function crossed(etcd: FakeEtcd, swapsAt: (read: number) => boolean): Pick<EtcdPort, 'get' | 'range' | 'transact'> {
     const port = etcd.port();
     const other = headsOver(port, PREFIX);
     let reads = 0;
     return {
       transact: port.transact,
+      range: port.range,
       async get(keys) {
         reads += 1;
         if (swapsAt(reads)) {

@@ -82,25 +82,6 @@ describe('a ledger that lost its tail', () => {
     expect(gists(one).at(-1)).toBe('2+1');
     expect(shown(topic)).toEqual(['edition 1 at 1', '1', '2']);
   });
-
-  it('is stated for one sequence at a time, so that other work has its turns in between', async () => {
-    const { worker, topic } = numbersWorld();
-    topic.land(0, [statement(1, {}, 'tickets')]);
-    const gone = worker();
-    for (const offset of [0, 2])
-      await gone.serve([wanted(offset, `a${offset}`), wanted(1 + offset, `b${offset}`, 1, 'tickets')]);
-    topic.truncate(0, 2);
-    const between: number[] = [];
-    const one = worker({
-      link: async () => {
-        void one.ledger.inTurn(0, async () => void between.push(one.losses.length));
-        return { fate: 'pass' as const };
-      },
-    });
-    await one.serve([wanted(2_000_000, 'e'), wanted(2_000_001, 'f', 1, 'tickets')]);
-    expect(one.losses.map(({ sequence, to }) => `${sequence} ${to}`)).toEqual(['invoices 2', 'tickets 2']);
-    expect(between.slice(0, 2)).toEqual([1, 2]);
-  });
 });
 
 describe('a sequence that etcd knows better than the ledger', () => {

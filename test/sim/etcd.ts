@@ -130,7 +130,7 @@ export class Store {
     };
     const etcd = this.#etcd;
     return {
-      range: (prefix) => call('range', () => etcd.range(prefix)),
+      range: (prefix, page) => call('range', () => etcd.range(prefix, page)),
       get: (wanted) => call('get', () => etcd.get(wanted)),
       transact: (compares, operations) =>
         call('transact', () => this.#transact(from, compares, operations), this.#heldMs(operations)),

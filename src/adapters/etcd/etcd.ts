@@ -1,6 +1,13 @@
-import { type Etcd3, EtcdLeaseInvalidError, type ICompare, type IKeyValue, type IRequestOp } from 'etcd3';
+import {
+  type Etcd3,
+  EtcdLeaseInvalidError,
+  type ICompare,
+  type IKeyValue,
+  type IRangeRequest,
+  type IRequestOp,
+} from 'etcd3';
 import { IdallocError } from '../../errors.ts';
-import type { Compare, EtcdPort, KeyOperation, KeyValue } from '../../identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../identity/ports.ts';
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { isFinal, isRefusal, remedyOf } from './refusal.ts';
@@ -55,9 +62,9 @@ export function connectEtcd(options: EtcdOptions): EtcdClient {
   };
 
   return {
-    async range(prefix) {
+    async range(prefix, page) {
       const key = Buffer.from(prefix, 'utf8');
-      const request = { key, range_end: endOfPrefix(key) };
+      const request = { key, range_end: endOfPrefix(key), ...(page && pageOf(page)) };
       const response = await run(`the range ${prefix}`, (client) => client.kv.range(request, limits()));
       return { revision: BigInt(response.header.revision), kvs: response.kvs.map(toKeyValue) };
     },
@@ -151,6 +158,10 @@ function toCompare(compare: Compare): ICompare {
     return { key, result: 'Equal', target: 'Mod', mod_revision: String(compare.modRevision) };
   }
   return { key, result: 'Equal', target: 'Value', value: compare.value };
+}
+
+function pageOf({ from, limit }: Page): Partial<IRangeRequest> {
+  return { key: Buffer.from(from, 'utf8'), limit };
 }
 
 function toOperation(operation: KeyOperation): IRequestOp {

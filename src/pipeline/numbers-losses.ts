@@ -1,0 +1,75 @@
+import { MAX_STATEMENTS } from '../core/sequence.ts';
+import type { Head } from '../ledger/heads.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { LedgerIndex } from '../ledger/ports.ts';
+import { statedRecord } from '../ledger/sequence-records.ts';
+import { lossesNow } from '../ledger/sequence-rule.ts';
+import type { NumbersObserver } from './ports.ts';
+
+export interface LossDeps {
+  readonly ledger: Ledger;
+  readonly index: LedgerIndex;
+  readonly observe: Pick<NumbersObserver, 'lost'>;
+}
+
+/** What became of a step: nothing is due any more; some losses were stated; what was appended is void. */
+export type LossStep = 'done' | 'stated' | 'overtaken';
+
+/**
+ * States every loss that is due in a partition, also of sequences for which nobody asks. A statement lets unknown requests from before
+ * it be FORGOTTEN. So the later it came, the more new requests it would refuse; and all of them have one `through`.
+ */
+export class PartitionLosses {
+  readonly #deps: LossDeps;
+  readonly #partition: number;
+  readonly #head: Head;
+  /** The highest request that may have been decided by what is lost; undefined before a loss was seen in this life of the copy. */
+  #through: number | undefined;
+  #restores = -1;
+
+  /** `head` has all sequences of the partition. */
+  constructor(deps: LossDeps, partition: number, head: Head) {
+    this.#deps = deps;
+    this.#partition = partition;
+    this.#head = head;
+  }
+
+  /** How often the copy had been restored at the last step. */
+  get restores(): number {
+    return this.#restores;
+  }
+
+  /** States some of them, in the partition's turn. Rejects as the ledger does. */
+  step(): Promise<LossStep> {
+    return this.#deps.ledger.inTurn(this.#partition, () => this.#inTurn());
+  }
+
+  async #inTurn(): Promise<LossStep> {
+    const { ledger, index, observe } = this.#deps;
+    const [partition, head] = [this.#partition, this.#head];
+    await ledger.catchUp(partition);
+    // From here to the losses nothing is awaited: they are those of one moment.
+    const restores = ledger.ends.restores(partition);
+    if (restores !== this.#restores) this.#through = undefined;
+    this.#restores = restores;
+    const [end, epoch] = [index.end(partition), ledger.epoch(partition)];
+    const row = (name: string) => index.sequence(partition, name);
+    const names = new Set([...head.names, ...[...index.sequences(partition)].map(([name]) => name)]);
+    const due = lossesNow({ row, head }, names)
+      .slice(0, MAX_STATEMENTS)
+      .map((loss) => ({ loss, from: row(loss.sequence)?.known.next }));
+    if (due.length === 0) return 'done';
+    const known = Math.max(index.through(partition), head.through);
+    // All that was decided and is lost had been sent before this moment.
+    this.#through ??= Math.max(known, (await ledger.requestEnd(partition, known)) - 1);
+    const through = this.#through;
+    const entries = due.map(({ loss, from }, i) => statedRecord(loss, from, { end, through, at: end + i }));
+    const { baseOffset } = await ledger.commit(partition, { end, epoch, entries });
+    if (baseOffset !== end) return 'overtaken';
+    for (const { loss, from = 0 } of due) {
+      const { sequence, next: to } = loss;
+      observe.lost({ partition, sequence, from, to, through });
+    }
+    return 'stated';
+  }
+}
