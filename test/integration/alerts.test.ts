@@ -248,7 +248,8 @@ describe('one worker', () => {
       await realm.send([{ correlationId: `of-${name}`, count: 1, sequence: name }]);
       return await replies.reply(`of-${name}`);
     };
-    expect(await remembered('lost', 9, [])).toMatchObject({ reply: { numbers: { first: 9 } } });
+    // Whatever was sent before the loss is stated may have been decided by what is lost.
+    expect(await remembered('lost', 9, [])).toMatchObject({ reply: { error: { code: 'FORGOTTEN' } } });
     await expectFired({ IdallocNumbersLost: { job } });
     const refused = await remembered('stopped', 5, [pendingNumbers('stopped', 1)]);
     expect(refused).toMatchObject({ reply: { error: { code: 'SEQUENCE_STOPPED' } } });

@@ -99,10 +99,6 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'heads are put, whatever is there',
-    patches: [patch(HEADS, '[{ key: keys.pending, modRevision: head.revision }],', '[],')],
-  },
-  {
     name: 'a loss forgets nothing',
     scenario: 'lost-tail',
     patches: [
@@ -124,7 +120,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a refusal does not wait until a swap without an answer can do nothing',
-    patches: [patch(LOOK, 'if (!known.isOwn && !codes', 'if (known.isOwn && !codes')],
+    patches: [patch(LOOK, 'if (!known.isOwn && !codes', 'if (known.head.revision < 0n && !codes')],
   },
   {
     name: 'a restored copy shows what the one before did',

@@ -1,6 +1,9 @@
 import { afterEach, expect, test } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { IdallocError } from '../../src/errors.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { idsOf, StagedRequests } from '../support/staged-requests.ts';
-import { WorkerStage } from '../support/worker-stage.ts';
+import { config, WorkerStage } from '../support/worker-stage.ts';
 
 const START_MS = 10_000;
 const LARGEST = 100_000;
@@ -28,4 +31,27 @@ test('large requests beyond the capacity are counted, with the age of the oldest
   await stage.pass(60_000);
   expect(worker.vitals().largeWaiting).toEqual([]);
   expect(asked.counts(ids)).toEqual(ids.map(() => 1));
+});
+
+test('requests for numbers are counted while etcd is silent, beside which IDs are served, and answered when it is not', async () => {
+  stage = new WorkerStage();
+  const asked = new StagedRequests(stage);
+  const worker = stage.start();
+  await stage.pass(START_MS);
+  stage.etcdFault = new IdallocError('ETCD_UNAVAILABLE', 'silent');
+  const sequence = 'invoices';
+  const partition = partitionFor(Buffer.from(sequence), config.topics.requestPartitions, () => 0);
+  const value = encodeIdRequest({ count: 1, correlationId: Buffer.from('n'), replyTopic: 'id.replies.test', sequence });
+  stage.kafka.cluster.send(config.topics.requests, partition, [{ key: null, value }]);
+  asked.send(idsOf('small', 5));
+  await stage.pass(3_000);
+  expect(asked.counts([...idsOf('small', 5), 'n'])).toEqual([1, 1, 1, 1, 1, 0]);
+  const [waiting] = worker.vitals().numbersWaiting;
+  expect(waiting).toMatchObject({ partition, waiting: 1 });
+  expect(waiting?.milliseconds).toBeGreaterThan(2_000);
+  expect(worker.vitals().oldestUnread.find((one) => one.partition === partition)?.milliseconds).toBeGreaterThan(2_000);
+  stage.etcdFault = undefined;
+  await stage.pass(3_000);
+  expect(asked.repliesTo('n')).toMatchObject([{ error: { code: 'UNKNOWN_SEQUENCE' } }]);
+  expect(worker.vitals().numbersWaiting).toEqual([]);
 });
