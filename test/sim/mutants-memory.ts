@@ -5,6 +5,18 @@ const RULE = 'src/ledger/sequence-rule.ts';
 /** Mistakes about what etcd remembers of the ledger: each shows only where one of them loses what it has. */
 export const MEMORY_MUTANTS: readonly Mutant[] = [
   {
+    name: 'no comparison with the partition head',
+    scenario: 'lost-tail',
+    firstSeed: 5,
+    patches: [
+      patch(
+        'src/ledger/ends.ts',
+        'for (const head of isSame ? [] : heads) if (await this.#isLost(partition, head, stored.revision)) lost.push(head);',
+        'for (const head of isSame ? [] : heads) await this.#isLost(partition, head, stored.revision);',
+      ),
+    ],
+  },
+  {
     name: 'a loss of numbers is not stated',
     scenario: 'failover',
     patches: [
@@ -53,6 +65,17 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
         'src/cli/namespace/adopt-run.ts',
         'const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];',
         'const [end, through] = [Math.max(oldEnd, now + 1), Math.min(-1, requestEnd)];',
+      ),
+    ],
+  },
+  {
+    name: 'what a copy showed before it was restored counts as shown',
+    scenario: 'each-loses',
+    patches: [
+      patch(
+        'src/pipeline/numbers.ts',
+        'shown: isSame && before.epoch === epoch ? before.shown : new Map(),',
+        'shown: isSame ? before.shown : new Map(),',
       ),
     ],
   },
