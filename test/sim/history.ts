@@ -309,7 +309,7 @@ export type HeadSeen = { readonly order: number; readonly partition: number } & 
 );
 
 /** A pending record: numbers of a request, or an order. */
-export interface PendingSeen {
+interface PendingSeen {
   readonly sequence: string;
   /** Undefined for an order. */
   readonly correlationId: string | undefined;
