@@ -45,6 +45,18 @@ export function etcdContract(name: string, open: () => ContractSubject | Promise
       expect(kvs.every((kv) => kv.modRevision <= revision)).toBe(true);
     });
 
+    it('a range shows a page of them, from a key on that need not exist', async () => {
+      const root = `${newKey()}/`;
+      for (const leaf of ['a', 'b', 'c', 'd']) await put(`${root}${leaf}`, leaf);
+      await put(`${root.slice(0, -1)}0`, 'a neighbour');
+      const leaves = async (from: string, limit: number) =>
+        (await port.range(root, { from: `${root}${from}`, limit })).kvs.map(({ value }) => value.toString());
+      expect(await leaves('', 2)).toEqual(['a', 'b']);
+      expect(await leaves('b\0', 2)).toEqual(['c', 'd']);
+      expect(await leaves('c', 9)).toEqual(['c', 'd']);
+      expect(await leaves('d\0', 2)).toEqual([]);
+    });
+
     it('values are bytes, kept as they are', async () => {
       const key = newKey();
       const value = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));

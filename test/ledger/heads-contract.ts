@@ -159,6 +159,23 @@ export function headsContract(name: string, open: () => HeadsSubject): void {
       expect([...again.sequences.keys()]).toEqual(['s0', 's126', 's127', 's299']);
     });
 
+    it('all heads of a partition are read in pages, with what is pending', async () => {
+      partition += 1;
+      expect(await heads.readAll(partition)).toEqual({ ...(await heads.read(partition, [])), names: new Set() });
+      const names = Array.from({ length: 1_100 }, (_, i) => `s${String(i).padStart(4, '0')}`);
+      let head = await heads.read(partition, []);
+      for (let from = 0; from < names.length; from += MAX_DRAFT) {
+        const some = names
+          .slice(from, from + MAX_DRAFT)
+          .map((name, i) => [name, { ...STATEMENT, max: 9_999, next: from + i + 1 }]);
+        head = await done(head, drafted([pendingNumbers('s0001', 1)], Object.fromEntries(some)));
+      }
+      const all = await heads.readAll(partition);
+      expect([all.revision, all.pending]).toEqual([head.revision, head.pending]);
+      expect([...all.names]).toEqual(names);
+      expect([...all.sequences.values()].map(({ next }) => next)).toEqual(names.map((_, i) => i + 1));
+    });
+
     it('the largest draft fits into one swap, with as much pending of stopped sequences as is ever kept', async () => {
       partition += 1;
       const { sequences } = largest(MAX_DRAFT, MAX_DRAFT);

@@ -114,6 +114,23 @@ describe('a look', () => {
     }
   });
 
+  it('at a whole partition is begun again when something is swapped in meanwhile', async () => {
+    const etcd = new FakeEtcd(() => 0);
+    const heads = headsOver(etcd.port(), PREFIX);
+    await heads.swap(0, await heads.read(0, []), CHANGE);
+    const head = await headsOver(
+      crossed(etcd, (read) => read === 2),
+      PREFIX,
+    ).readAll(0);
+    expect(head).toEqual(await heads.readAll(0));
+    expect(head.sequences.get('s2')?.next).toBe(2);
+    const never = headsOver(
+      crossed(etcd, (read) => read % 2 === 0),
+      PREFIX,
+    );
+    await expect(never.readAll(0)).rejects.toMatchObject({ code: 'ETCD_UNAVAILABLE' });
+  });
+
   it('is given up when another worker swaps before each read', async () => {
     const heads = headsOver(
       crossed(new FakeEtcd(() => 0), () => true),

@@ -103,9 +103,9 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     scenario: 'lost-tail',
     patches: [
       patch(
-        APPEND,
-        "due.kind === 'loss' ? Math.max(known, (await deps.ledger.requestEnd(partition, known)) - 1) : view.through;",
-        "due.kind === 'loss' ? -1 : view.through;",
+        'src/pipeline/numbers-losses.ts',
+        'this.#through ??= Math.max(known, (await ledger.requestEnd(partition, known)) - 1);',
+        'this.#through ??= Math.min(known, -1);',
       ),
     ],
   },

@@ -58,13 +58,13 @@ describe('a measured etcd', () => {
       revokeLease: answered(undefined),
     });
     const timed = timedEtcd(etcd, clock, { observeEtcdCall: note });
-    await timed.range('/a');
+    await timed.range('/a', { from: '/ab', limit: 2 });
     await timed.get(['/b']);
     expect(await timed.transact([], [])).toEqual({ succeeded: true, revision: 2n });
     await timed.grantLease(7n, 30);
     expect(await timed.keepAlive(7n)).toEqual({ ttlSeconds: 30 });
     await timed.revokeLease(7n);
-    expect(calls).toEqual([['/a'], [['/b']], [[], []], [7n, 30], [7n], [7n]]);
+    expect(calls).toEqual([['/a', { from: '/ab', limit: 2 }], [['/b']], [[], []], [7n, 30], [7n], [7n]]);
     const names = ['range', 'get', 'transact', 'grant_lease', 'keep_alive', 'revoke_lease'];
     expect(seen).toEqual(names.map((name) => [name, 250, 'answered']));
   });
