@@ -104,6 +104,44 @@ describe('a partition that is taken over', () => {
     expect([gists(next).at(-1), losses(next)]).toEqual(['3+1', ['invoices 1-2', 'tickets 1-2']]);
   });
 
+  it('is looked at again for the next term, also if it changes hands during a look', async () => {
+    const { worker } = await lostWorld();
+    let terms = 1;
+    const one = worker({
+      etcdLink: async (name) => {
+        if (name === 'range' && terms-- > 0) one.numbers.forget(0);
+        return { fault: 'pass' };
+      },
+    });
+    await one.numbers.stateLosses(one.deps, 0);
+    expect(one.etcdCalls).toEqual(['get', 'range', 'get']);
+    await one.numbers.stateLosses(one.deps, 0);
+    expect(one.etcdCalls).toEqual(['get', 'range', 'get', 'get', 'range', 'get']);
+  });
+
+  it('gets thousands of statements in some appends, between which other work has its turns', async () => {
+    const { worker, topic, etcd } = numbersWorld();
+    const head = encodeSequenceHead({ next: 5, step: 1, max: 99, format: '', closed: false, edition: 1 });
+    for (let i = 0; i < 2_050; i += 1) etcd.tamper(headKeysOf(0).sequence(`s${i}`), head);
+    const between: number[] = [];
+    const next = worker({
+      link: async () => {
+        void next.ledger.inTurn(0, async () => {
+          topic.requestEnds.set(0, 2_000_000);
+          between.push(next.losses.length);
+        });
+        return { fate: 'pass' };
+      },
+    });
+    await takeOver(next);
+    expect([appends(next), between]).toEqual([
+      ['append 2000', 'append 50'],
+      [2_000, 2_050],
+    ]);
+    expect([...throughs(next)]).toEqual([999_999]);
+    expect(next.etcdCalls).toEqual(['get', 'range', 'range', 'range', 'get']);
+  });
+
   it('states them at other places if another writer comes first', async () => {
     const { worker, topic } = await lostWorld();
     topic.requestEnds.set(0, 5);

@@ -83,7 +83,7 @@ function saidOf(
     case 'loss': {
       const shown =
         row === undefined ? 'nothing of it' : `numbers below ${row.gap > 0 ? 'a gap' : row.known.next} only`;
-      const note = `the ledger lost its tail, and shows ${shown}; the next request or order states that, and goes on at ${due.next}`;
+      const note = `the ledger lost its tail, and shows ${shown}; a worker or the next order states that, and it goes on at ${due.next}`;
       return { pending: 0, accord: 'lost', note };
     }
     case 'again':
