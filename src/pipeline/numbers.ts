@@ -35,6 +35,8 @@ const MAX_OVERTAKEN = 8;
 const MAX_LOOKS = 1_000;
 /** The rests before another try: about the time of some appends, at random, so that two owners don't overtake each other for ever. */
 const REST_MS = { minMs: 20, maxMs: 200 };
+/** How long after a swap that etcd refused, as it does without space, this worker tries the next one, of whatever partition. */
+const REFUSED_REST_MS = 1_000;
 /** Sequences whose heads are remembered in a partition; whoever invents names must not fill the memory. */
 const MAX_NAMES = 1_000;
 
@@ -69,6 +71,10 @@ interface Place {
 export class NumberDecisions {
   readonly #options: NumbersOptions;
   readonly #places = new Map<number, Place>();
+  /** The last swap was refused by etcd. */
+  #isRefused = false;
+  /** While swaps are refused, one at a time tries whether they still are. */
+  readonly #probes = new Mutex();
 
   constructor(options: NumbersOptions) {
     this.#options = options;
@@ -200,7 +206,7 @@ export class NumberDecisions {
     { known, change }: Extract<Looked, { readonly kind: 'swap' }>,
   ): Promise<boolean> {
     const { heads, timeStep, observe } = this.#options;
-    const swap = () => timeStep('swap', () => heads.swap(part.partition, known.head, change));
+    const swap = () => timeStep('swap', () => this.#paced(() => heads.swap(part.partition, known.head, change)));
     let head: Head | undefined;
     try {
       head = await deps.trace.step('swap', () => part.records(), swap);
@@ -216,6 +222,24 @@ export class NumberDecisions {
     place.known = head && { head, epoch: known.epoch, isOwn: true, shown: new Map() };
     if (head !== undefined) place.ownRevision = head.revision;
     return head !== undefined;
+  }
+
+  async #paced<T>(swap: () => Promise<T>): Promise<T> {
+    const attempt = async (): Promise<T> => {
+      try {
+        const done = await swap();
+        this.#isRefused = false;
+        return done;
+      } catch (error) {
+        this.#isRefused = error instanceof IdallocError && error.code === 'ETCD_REFUSED';
+        throw error;
+      }
+    };
+    if (!this.#isRefused) return await attempt();
+    return await this.#probes.run(async () => {
+      if (this.#isRefused) await this.#options.runtime.sleep(REFUSED_REST_MS);
+      return await attempt();
+    });
   }
 
   /** New numbers of a sequence show that it goes on. */

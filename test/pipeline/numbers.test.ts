@@ -1,10 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { wallMs } from '../../src/core/units.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
-import { linkOf } from '../support/memory-ledger.ts';
-import { numbers, REPLIES, request } from '../support/memory-records.ts';
-import type { MemoryWorkerOptions } from '../support/memory-worker.ts';
-import { gist } from '../support/memory-worker.ts';
+import { FakeEtcd } from '../identity/fake-etcd.ts';
+import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
+import { numbers, REPLIES, request, statement } from '../support/memory-records.ts';
+
+import { gist, MemoryWorker, type MemoryWorkerOptions } from '../support/memory-worker.ts';
 import { appends, gists, NOW_MS, numbersWorld, shown, swaps, swapsOf, wanted } from '../support/numbers-world.ts';
 
 describe('new numbers', () => {
@@ -69,6 +70,23 @@ describe('new numbers', () => {
     etcd.free();
     await one.serve([wanted(0, 'a')]);
     expect(gists(one)).toEqual(['1+1']);
+  });
+
+  it('are tried once a second while etcd refuses, whatever the number of partitions', async () => {
+    const topic = new MemoryLedger(3, () => NOW_MS);
+    const etcd = new FakeEtcd(() => 0);
+    const partitions = [0, 1, 2];
+    for (const partition of partitions) topic.land(partition, [statement(0)]);
+    const one = new MemoryWorker({ topic, etcd, partitions: 3 });
+    etcd.fill();
+    const serve = () => Promise.allSettled(partitions.map((partition) => one.serve([wanted(0, 'a')], partition)));
+    await serve();
+    expect([one.etcdCalls.filter((name) => name === 'transact').length, one.rests]).toEqual([3, []]); // biome-ignore format: pairs
+    await serve();
+    expect(one.rests).toEqual([1_000, 1_000, 1_000]);
+    etcd.free();
+    await serve();
+    expect([one.rests.length, gists(one)]).toEqual([4, ['1+1', '1+1', '1+1']]); // biome-ignore format: pairs
   });
 
   it('can be those that etcd refused, if it wrote them all the same', async () => {

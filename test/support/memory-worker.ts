@@ -114,6 +114,8 @@ export class MemoryWorker {
   /** How often the end of the ledger was requested. */
   endsRead = 0;
   readonly restarts: string[] = [];
+  /** The long rests before numbers are tried again, in order. */
+  readonly rests: number[] = [];
   /** The calls of etcd, in order. */
   readonly etcdCalls: string[] = [];
   /** What happened to sequences, in order. */
@@ -181,7 +183,13 @@ export class MemoryWorker {
     this.numbers = new NumberDecisions({
       heads: new EtcdHeads({ etcd: port, keysOf: headKeysOf }),
       namespace: options.namespace ?? (() => NAMESPACE),
-      runtime: { sleep: async () => this.catchUp(), random: () => 0 },
+      runtime: {
+        sleep: async (delayMs) => {
+          if (delayMs >= 1_000) this.rests.push(delayMs);
+          this.catchUp();
+        },
+        random: () => 0,
+      },
       timeStep: this.#timeStep,
       observe: {
         swapped: (outcome) => this.events.push(`swap ${outcome}`),
