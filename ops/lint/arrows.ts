@@ -135,7 +135,7 @@ export const ROOMS: readonly Room[] = [
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
-      ...['heads', 'sequence-order', 'sequence-rule', 'end-heads', 'end-check', 'ports'].map(
+      ...['heads', 'sequence-order', 'sequence-rule', 'end-heads', 'end-check', 'order-view', 'ports'].map(
         (file) => `ledger/${file}.ts`,
       ),
       ...[...SYSTEMS, ...KAFKA],

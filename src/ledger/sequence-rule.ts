@@ -66,7 +66,7 @@ interface Sight {
   readonly loss: Loss | undefined;
 }
 
-export type Loss = Extract<SequenceDue, { kind: 'loss' }>;
+type Loss = Extract<SequenceDue, { kind: 'loss' }>;
 
 /** For these sequences, and those that have something pending. */
 export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {

@@ -11,8 +11,20 @@ const ETCD_ALARMS = ['NOSPACE', 'CORRUPT'] as const;
 
 const COPY_STATES = ['restoring', 'following', 'serving', 'stopped'] as const;
 
+/** What waits in the partitions of the request topic. */
+export interface RequestVitals {
+  /** How long the oldest request of each partition has waited; 0 when none waits. */
+  readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
+  /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
+  readonly largeWaiting: readonly WaitingVitals[];
+  /** Partitions with unanswered requests for numbers, likewise. */
+  readonly numbersWaiting: readonly WaitingVitals[];
+}
+
+export const NO_REQUESTS: RequestVitals = { oldestUnread: [], largeWaiting: [], numbersWaiting: [] };
+
 /** The worker's state, read once per scrape. */
-export interface Vitals {
+export interface Vitals extends RequestVitals {
   /** It has joined the request group and has not been removed since. */
   readonly isMember: boolean;
   /** How long no broker has answered. */
@@ -31,12 +43,6 @@ export interface Vitals {
   readonly addedPartitions: ReadonlyMap<(typeof COUNTED_TOPICS)[number], number>;
   /** Why a worker would not start on the topics as they were when it last looked, but for added partitions. */
   readonly topicFaults: readonly { readonly code: (typeof TOPIC_FAULTS)[number] }[];
-  /** How long the oldest request of each partition has waited; 0 when none waits. */
-  readonly oldestUnread: readonly { readonly partition: number; readonly milliseconds: number }[];
-  /** Partitions with unanswered large requests: how many, and for how long the oldest has been in the topic. */
-  readonly largeWaiting: readonly WaitingVitals[];
-  /** Partitions with unanswered requests for numbers, likewise. */
-  readonly numbersWaiting: readonly WaitingVitals[];
   /** Sequences whose numbers the ledger and etcd contradict, as far as requests have shown it. */
   readonly stoppedSequences: number;
   /** The resources that the brokers deny to this worker. */
@@ -65,7 +71,7 @@ export interface Vitals {
   };
 }
 
-interface WaitingVitals {
+export interface WaitingVitals {
   readonly partition: number;
   readonly waiting: number;
   readonly milliseconds: number;

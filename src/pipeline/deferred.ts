@@ -13,7 +13,7 @@ export type DeferredLaneName = 'large' | 'numbers' | 'bulk numbers';
 export type Deferrals = { readonly [lane in LaneName]?: Deferral };
 
 /** Where requests of one lane wait. */
-export interface Deferral {
+interface Deferral {
   /** Whether the record is bulk that waits here. */
   defersBulk(record: RequestRecord): boolean;
   /** Takes over a request, or all that the record stands for, in offset order; one that was taken over before is ignored. */

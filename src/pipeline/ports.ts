@@ -91,7 +91,7 @@ export interface Allocator {
 }
 
 /** How a swap ended. unanswered: etcd may have done it, or may do it later; failed: it answered that it does not. */
-export type SwapOutcome = 'done' | 'refused' | 'unanswered' | 'failed';
+type SwapOutcome = 'done' | 'refused' | 'unanswered' | 'failed';
 
 /** The ledger had lost numbers of a sequence, from `from` on; it goes on at `to`, and unknown requests up to `through` are FORGOTTEN. */
 export interface NumbersLoss {

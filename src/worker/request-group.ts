@@ -8,8 +8,9 @@ import type { Report } from '../kafka/loops/copies-format.ts';
 import { Member } from '../kafka/loops/member.ts';
 import type { Assigned, MemberSettings } from '../kafka/loops/member-options.ts';
 import { Tail } from '../kafka/loops/tail.ts';
+import type { RequestVitals } from '../metrics/vitals.ts';
 import { RECORDS_PER_TURN } from '../pipeline/record-turns.ts';
-import type { RequestHandler, RequestSession, Waiting } from '../pipeline/request-session.ts';
+import type { RequestHandler } from '../pipeline/request-session.ts';
 import type { WorkerContext } from './context.ts';
 import type { GroupMember } from './membership.ts';
 import { RequestPartition, type RequestPartitionOptions } from './request-partition.ts';
@@ -29,13 +30,6 @@ export interface RequestGroupOptions {
   readonly onTruncated: RequestPartitionOptions['onTruncated'];
   /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
-}
-
-/** How many requests of a partition wait in a lane, and how long the oldest has been in the topic. */
-interface WaitingIn {
-  readonly partition: number;
-  readonly waiting: number;
-  readonly milliseconds: number;
 }
 
 /**
@@ -138,28 +132,13 @@ export class RequestGroup implements GroupMember {
     return this.#served.get(partition)?.answered;
   }
 
-  /** How long the oldest known request of each partition has waited. */
-  get oldestUnread(): readonly { readonly partition: number; readonly milliseconds: number }[] {
-    return [...this.#served.values()].map(({ partition, oldestMs }) => ({ partition, milliseconds: oldestMs }));
-  }
-
-  /** Partitions with unanswered large requests. */
-  get largeWaiting(): readonly WaitingIn[] {
-    return this.#waitingIn((session) => session.oldestLarge());
-  }
-
-  /** Partitions with unanswered requests for numbers. */
-  get numbersWaiting(): readonly WaitingIn[] {
-    return this.#waitingIn((session) => session.oldestNumbers());
-  }
-
-  #waitingIn(waitingOf: (session: RequestSession) => Waiting | undefined): WaitingIn[] {
-    const nowMs = this.#options.context.runtime.wallMs();
-    return [...this.#served.values()].flatMap(({ partition, session }) => {
-      const oldest = waitingOf(session);
-      if (oldest === undefined) return [];
-      return { partition, waiting: oldest.waiting, milliseconds: Math.max(0, nowMs - oldest.sinceMs) };
-    });
+  get vitals(): RequestVitals {
+    const served = [...this.#served.values()];
+    return {
+      oldestUnread: served.map(({ partition, oldestMs }) => ({ partition, milliseconds: oldestMs })),
+      largeWaiting: served.flatMap(({ largeWaiting }) => largeWaiting ?? []),
+      numbersWaiting: served.flatMap(({ numbersWaiting }) => numbersWaiting ?? []),
+    };
   }
 
   start(): void {

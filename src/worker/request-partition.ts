@@ -6,8 +6,9 @@ import type { PartitionBounds } from '../kafka/loops/leader-calls.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../kafka/loops/tail-port.ts';
 import { KafkaError } from '../kafka/wire/kafka-error.ts';
+import type { WaitingVitals } from '../metrics/vitals.ts';
 import type { DeferredLaneName } from '../pipeline/deferred.ts';
-import { type RequestChunk, type RequestHandler, RequestSession } from '../pipeline/request-session.ts';
+import { type RequestChunk, type RequestHandler, RequestSession, type Waiting } from '../pipeline/request-session.ts';
 import type { WorkerContext } from './context.ts';
 import { LostRequests } from './lost-requests.ts';
 import { RequestLag } from './request-lag.ts';
@@ -82,6 +83,23 @@ export class RequestPartition {
   /** How long the oldest known request has waited. */
   get oldestMs(): number {
     return this.#lag.oldestMs;
+  }
+
+  /** The unanswered large requests; undefined for none. */
+  get largeWaiting(): WaitingVitals | undefined {
+    return this.#waiting(this.session.oldestLarge());
+  }
+
+  /** The unanswered requests for numbers; undefined for none. */
+  get numbersWaiting(): WaitingVitals | undefined {
+    return this.#waiting(this.session.oldestNumbers());
+  }
+
+  #waiting(oldest: Waiting | undefined): WaitingVitals | undefined {
+    if (oldest === undefined) return undefined;
+    const { waiting, sinceMs } = oldest;
+    const milliseconds = Math.max(0, this.#options.context.runtime.wallMs() - sinceMs);
+    return { partition: this.partition, waiting, milliseconds };
   }
 
   /** What is due to be committed, as the coordinator stores it; undefined if it has that. */

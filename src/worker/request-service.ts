@@ -5,6 +5,7 @@ import { describeError, IdallocError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
 import type { CopyProgress } from '../ledger/ports.ts';
+import { NO_REQUESTS, type RequestVitals } from '../metrics/vitals.ts';
 import { processBatch } from '../pipeline/batch.ts';
 import type { NumberDecisions } from '../pipeline/numbers.ts';
 import type { PipelineDeps } from '../pipeline/part.ts';
@@ -127,22 +128,14 @@ export class RequestService implements AsyncDisposable {
     return this.#group?.answered(partition);
   }
 
-  get oldestUnread(): RequestGroup['oldestUnread'] {
-    return this.#group?.oldestUnread ?? [];
+  get vitals(): RequestVitals {
+    return this.#group?.vitals ?? NO_REQUESTS;
   }
 
   /** The brokers that have not answered for this long and on which partitions of this worker depend. */
   silentFor(atLeastMs: number): readonly SilentLeader[] {
     const own = this.#share?.partitions ?? [];
     return this.#reach.silentFor(atLeastMs).filter(({ partition }) => own.includes(partition));
-  }
-
-  get largeWaiting(): RequestGroup['largeWaiting'] {
-    return this.#group?.largeWaiting ?? [];
-  }
-
-  get numbersWaiting(): RequestGroup['numbersWaiting'] {
-    return this.#group?.numbersWaiting ?? [];
   }
 
   /** How many sequences are stopped, as far as requests for their numbers have shown it. */

@@ -11,7 +11,7 @@ import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
 import { wireLog as createWireLog, type Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import type { Vitals } from '../metrics/vitals.ts';
+import { NO_REQUESTS, type Vitals } from '../metrics/vitals.ts';
 import { type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { openApi } from './api-service.ts';
 import type { WorkerContext } from './context.ts';
@@ -181,9 +181,7 @@ export class Worker implements AsyncDisposable {
       headsFailingMs: this.#ledger?.headsFailingMs ?? 0,
       addedPartitions: this.#topics?.added ?? new Map(),
       topicFaults: this.#topics?.faults ?? [],
-      oldestUnread: this.#requests?.oldestUnread ?? [],
-      largeWaiting: this.#requests?.largeWaiting ?? [],
-      numbersWaiting: this.#requests?.numbersWaiting ?? [],
+      ...(this.#requests?.vitals ?? NO_REQUESTS),
       stoppedSequences: this.#requests?.stoppedSequences ?? 0,
       kafkaRefused: this.#refusals.resources,
       etcd: this.#etcdWatch?.vitals ?? { databases: [], alarms: new Set() },

@@ -97,7 +97,7 @@ export interface MemoryWorkerOptions {
 }
 
 /** The UUID of the namespace, unless a test says otherwise. */
-export const NAMESPACE = '11111111-1111-4111-8111-111111111111';
+const NAMESPACE = '11111111-1111-4111-8111-111111111111';
 
 export function headKeysOf(partition: number) {
   return ledgerHeadKeys('/keyspace', 3, 'id.ledger', partition);
