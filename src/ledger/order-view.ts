@@ -5,12 +5,8 @@ import type { Head, LedgerHeads } from './heads.ts';
 import type { NewEntry } from './ports.ts';
 import type { HeadsView } from './sequence-rule.ts';
 
-/** What the order needs of the home partition: a copy of the log that may begin in its middle, and the writing side. */
-export interface OrderLog {
-  /** Reads on to the end. Then `row` is that of the log, if the log has one. */
-  readOn(): Promise<void>;
-  /** Reads all that the log has, so that the keys of these are known from then on. */
-  readWhole(pending: readonly PendingNumbers[]): Promise<void>;
+/** What was read of the home partition, which may begin in the middle of the log. */
+export interface LogReading {
   /** Whether all that the log has was read. */
   readonly isWhole: boolean;
   /** Whether that was read for the key of these, or its record was found. */
@@ -22,6 +18,15 @@ export interface OrderLog {
   firstOf(pending: PendingNumbers): number | undefined;
   /** Whether the key's record may be among those that retention took, that the ledger lost, or that were not read. */
   isForgotten(pending: PendingNumbers): boolean;
+}
+
+/** The home partition, as an order reads and writes it. */
+export interface OrderLog {
+  readonly reading: LogReading;
+  /** Reads on to the end. Then `row` is that of the log, if the log has one. */
+  readOn(): Promise<void>;
+  /** Reads all that the log has, so that the keys of these are known from then on. */
+  readWhole(pending: readonly PendingNumbers[]): Promise<void>;
   /**
    * Appends the records in one batch. Resolves when they are in the log, wherever they are. Rejects with APPEND_UNANSWERED if that
    * is unknown.
@@ -43,15 +48,16 @@ export interface OrderOptions {
 
 /** What the rule looks at, for one sequence alone. */
 export function viewOf(
-  { log, namespace, sequence }: Pick<OrderOptions, 'log' | 'namespace' | 'sequence'>,
+  { namespace, sequence }: Pick<OrderOptions, 'namespace' | 'sequence'>,
+  reading: LogReading,
   head: Head,
 ): HeadsView {
   return {
-    row: (name) => log.row(name),
+    row: (name) => reading.row(name),
     head: { ...head, pending: head.pending.filter((one) => one.sequence === sequence) },
     namespace,
     through: head.through,
-    firstOf: (pending) => log.firstOf(pending),
-    isForgotten: (pending) => log.isForgotten(pending),
+    firstOf: (pending) => reading.firstOf(pending),
+    isForgotten: (pending) => reading.isForgotten(pending),
   };
 }

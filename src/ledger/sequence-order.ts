@@ -99,7 +99,7 @@ class Order {
   #overtaken(): IdallocError {
     const { log, partition, sequence } = this.#options;
     const message =
-      `other writers came first ${MAX_STEPS} times in ledger partition ${partition}, up to offset ${log.end}: ` +
+      `other writers came first ${MAX_STEPS} times in ledger partition ${partition}, up to offset ${log.reading.end}: ` +
       `see 'idalloc sequence show ${sequence}', and run the command again while fewer requests arrive`;
     return new IdallocError('OVERTAKEN', message);
   }
@@ -109,7 +109,7 @@ class Order {
     const { heads, log, partition, sequence } = this.#options;
     this.#head ??= await heads.read(partition, [sequence]);
     await log.readOn();
-    return viewOf(this.#options, this.#head);
+    return viewOf(this.#options, log.reading, this.#head);
   }
 
   /** One look at etcd and the log, and one call that follows from it. Returns the row once the log shows the order. */
@@ -138,12 +138,12 @@ class Order {
   async #state(view: HeadsView, due: Extract<SequenceDue, { readonly kind: 'loss' | 'again' }>): Promise<void> {
     const { log, sequence } = this.#options;
     const placed = due.kind === 'loss' ? await this.#lossAt(view) : this.#at(view, 0);
-    await this.#append([statedRecord(due, log.row(sequence)?.known.next, placed)]);
+    await this.#append([statedRecord(due, log.reading.row(sequence)?.known.next, placed)]);
   }
 
   /** The row, if the log shows the order or a later one. */
   #shown(): SequenceRow | undefined {
-    const row = this.#options.log.row(this.#options.sequence);
+    const row = this.#options.log.reading.row(this.#options.sequence);
     const given = this.#given;
     if (row === undefined || given === undefined || row.known.edition < given.statement.edition) return undefined;
     if (given.isSure || isSame(row.known, given.statement)) return row;
@@ -153,15 +153,16 @@ class Order {
 
   /** Whether the part of the log that was read does not show enough of the sequence. */
   #isUnsure({ head }: HeadsView): boolean {
-    const { log, sequence } = this.#options;
-    const isMissing = statedOf(log.row(sequence)) === undefined && head.sequences.has(sequence) && !log.isWhole;
-    return isMissing || numbersIn(head).some((one) => !log.knows(one));
+    const { sequence } = this.#options;
+    const { reading } = this.#options.log;
+    const isMissing = statedOf(reading.row(sequence)) === undefined && head.sequences.has(sequence);
+    return (isMissing && !reading.isWhole) || numbersIn(head).some((one) => !reading.knows(one));
   }
 
   /** Lets a worker append what it has just swapped in; else reads everything, since only unknown keys may be appended. */
   async #learn({ head }: HeadsView): Promise<void> {
     const { log, runtime, sequence } = this.#options;
-    const next = log.row(sequence)?.known.next ?? -1;
+    const next = log.reading.row(sequence)?.known.next ?? -1;
     const pending = numbersIn(head);
     const isUnderWay = pending.some(({ entry }) => entry.first >= next);
     if (!isUnderWay || this.#waits >= MAX_WAITS) return await log.readWhole(pending);
@@ -178,8 +179,8 @@ class Order {
   }
 
   async #draft(view: HeadsView): Promise<void> {
-    const { log, sequence } = this.#options;
-    const next = log.row(sequence)?.known.next;
+    const { sequence } = this.#options;
+    const next = view.row(sequence)?.known.next;
     const definition = definitionNow(view, sequence);
     const now = definition && { ...definition, next: next ?? 0 };
     const statement: Statement = { ...this.#change(now, next ?? 0), edition: (now?.edition ?? 0) + 1 };
@@ -207,10 +208,10 @@ class Order {
 
   /** Of another sequence, unless the log is known to show it. */
   #isOfOthers(pending: Pending): boolean {
-    const { log, sequence } = this.#options;
-    if (pending.sequence === sequence) return false;
-    if (pending.kind === 'numbers') return log.firstOf(pending) !== pending.entry.first;
-    const edition = log.row(pending.sequence)?.known.edition;
+    const { reading } = this.#options.log;
+    if (pending.sequence === this.#options.sequence) return false;
+    if (pending.kind === 'numbers') return reading.firstOf(pending) !== pending.entry.first;
+    const edition = reading.row(pending.sequence)?.known.edition;
     return edition === undefined || edition < pending.statement.edition;
   }
 
@@ -223,13 +224,13 @@ class Order {
    * sequence there, and must hide what was decided before.
    */
   #at({ head }: HeadsView, i: number) {
-    return { end: 0, through: head.through, at: this.#options.log.end + i };
+    return { end: 0, through: head.through, at: this.#options.log.reading.end + i };
   }
 
   /** A loss lets every request up to the end of the topic be FORGOTTEN whose decision the log does not have. */
   async #lossAt({ head }: HeadsView) {
     const { log } = this.#options;
-    const at = log.end;
+    const at = log.reading.end;
     const requestEnd = await log.requestEnd(head.through);
     return { end: at, through: Math.max(head.through, requestEnd - 1), at };
   }

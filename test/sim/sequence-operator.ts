@@ -131,28 +131,8 @@ class TrueLog implements OrderLog {
     await this.readOn();
   }
 
-  get isWhole(): boolean {
-    return true;
-  }
-
-  get end(): number {
-    return this.#reading.end;
-  }
-
-  row(name: string) {
-    return this.#reading.rows.get(name);
-  }
-
-  knows(pending: PendingNumbers): boolean {
-    return this.#reading.knows(pending);
-  }
-
-  firstOf(pending: PendingNumbers): number | undefined {
-    return this.#reading.firstOf(pending);
-  }
-
-  isForgotten(pending: PendingNumbers): boolean {
-    return this.#reading.isForgotten(pending);
+  get reading(): PartitionReading {
+    return this.#reading;
   }
 
   append(records: readonly NewEntry[]): Promise<void> {

@@ -1,9 +1,8 @@
 import type { Config } from '../../config/config.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { listed } from '../sequence/listed.ts';
 import { withSequences } from '../sequence/sequence-session.ts';
-import type { SequenceView } from '../sequence/sequence-view.ts';
+import { type SequenceView, viewSequences } from '../sequence/sequence-view.ts';
 import { counted } from '../table.ts';
 import { type Check, fault, ok, warn } from './checks.ts';
 
@@ -14,12 +13,11 @@ const MAX_NAMED = 10;
 export async function checkSequences(context: CliContext, config: Config): Promise<Check> {
   try {
     return await withSequences(context, async (session) => {
-      const { sequences } = session.keysOf(0);
-      const ledger = sequences.slice(0, -'0/sequences/'.length);
-      const { kvs } = await session.etcd.range(ledger);
-      if (!kvs.some(({ key }) => key.includes('/sequences/')))
-        return ok(NAME, `etcd holds none of '${config.topics.ledger}'`);
-      return judgeSequences((await listed(session, false)).views);
+      const { ledger, requestPartitions } = config.topics;
+      const prefixes = Array.from({ length: requestPartitions }, (_, partition) => session.keysOf(partition).sequences);
+      const found = await Promise.all(prefixes.map((from) => session.etcd.range(from, { from, limit: 1 })));
+      if (found.every(({ kvs }) => kvs.length === 0)) return ok(NAME, `etcd holds none of '${ledger}'`);
+      return judgeSequences((await viewSequences(session, false)).views);
     });
   } catch (error) {
     if (!(error instanceof IdallocError) || error.code === 'STOPPING') throw error;

@@ -11,10 +11,8 @@ import type { LedgerLog } from '../../ledger/ports.ts';
 import { stateLoss } from '../../ledger/sequence-order.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
-import { listed } from '../sequence/listed.ts';
-import { ledgerWriter, orderLog } from '../sequence/order-log.ts';
-import { type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
-import { type SequenceView, sequencesText } from '../sequence/sequence-view.ts';
+import { ledgerWriter, orderOptions, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
+import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';
 import { confirm } from '../terminal.ts';
 import { findPartition, type PartitionFound, type PartitionView, partitionsText } from './partition-found.ts';
 
@@ -52,7 +50,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   if (isOther) await requireUnheld(session);
   const found = await findAll(session);
   const due = found.filter(({ view: { state } }) => isOther || (state !== 'whole' && state !== 'unknown'));
-  const { views: sequences } = await listed(session, false);
+  const { views: sequences } = await viewSequences(session, false);
   const partitions = found.map(({ view }) => view);
   const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
   if (!isOther && due.length === 0) {
@@ -65,7 +63,8 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
     const { partition } = adopted;
     await adoptPartition(session, partition);
     const lost = sequences.filter((one) => one.partition === partition && one.accord === 'lost');
-    for (const { sequence } of lost) await stateSequence(session, partition, sequence);
+    // Requests that are sent from now on are new ones, which get the next numbers.
+    for (const { sequence } of lost) await stateLoss(orderOptions(session, partition, sequence));
   }
   if (isOther) await bind(session, bindings, bound.revision);
   const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
@@ -130,16 +129,6 @@ async function statePartition(log: LedgerLog, partition: number, oldEnd: number)
   if (offset >= end) return undefined;
   const digest = digestEntry({ offset, key: null, value, appendedAtMs });
   return { end: offset + 1, digest, through, time: appendedAtMs };
-}
-
-/** Requests that are sent from now on are new ones, which get the next numbers. */
-async function stateSequence(
-  { config, source, heads, log, namespace }: SequenceSession,
-  partition: number,
-  sequence: string,
-): Promise<void> {
-  const written = orderLog(log, source, config.topics, partition);
-  await stateLoss({ heads, log: written, partition, sequence, namespace, runtime: source.runtime });
 }
 
 /**

@@ -1,10 +1,12 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence, readLedgerPosition } from '../../codec/ledger-position.ts';
-import { RENEWAL } from '../../codec/sequence-entry.ts';
+import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/sequence-entry.ts';
 import type { PendingNumbers } from '../../codec/sequence-head.ts';
 import { afterRecord, type SequenceRow, statedOf } from '../../core/sequence.ts';
 import { unlessInvalid } from '../../errors.ts';
-import { sequenceRecord } from './sequence-record.ts';
+import type { LogReading } from '../../ledger/order-view.ts';
 import type { StatedPart } from './stated-part.ts';
 
 /** Of so many records of numbers the keys stay known: many more than are ever pending. */
@@ -12,8 +14,24 @@ const MAX_RECENT = 10_000;
 
 const nameOf = (key: Buffer): string => key.toString('latin1');
 
+/** A record of a sequence. */
+type SequenceRecord =
+  | { readonly sequence: string; readonly requestId: Buffer; readonly entry: LedgerNumbers }
+  | { readonly sequence: string; readonly requestId?: undefined; readonly entry: LedgerStatement };
+
+/** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
+export function sequenceRecord({ key, value, headers }: TopicRecord): SequenceRecord | undefined {
+  if (key === null || value === null || !isOfSequence(key)) return undefined;
+  return unlessInvalid(() => {
+    const read = readLedgerKey(key);
+    const entry = decodeLedgerEntry(value, headers);
+    if (read.kind === 'numbers' && entry.kind === 'numbers') return { ...read, entry };
+    return read.kind === 'statement' && entry.kind === 'statement' ? { ...read, entry } : undefined;
+  });
+}
+
 /** What was read of one ledger partition, about its sequences. */
-export class PartitionReading {
+export class PartitionReading implements LogReading {
   readonly partition: number;
   /** Whether it was read from the start of the log. */
   readonly isWhole: boolean;
@@ -61,19 +79,20 @@ export class PartitionReading {
     this.rows.set(sequence, row);
   }
 
-  /** Whether all that the log has was read for this key. */
+  row(name: string): SequenceRow | undefined {
+    return this.rows.get(name);
+  }
+
   knows({ key }: PendingNumbers): boolean {
     const name = nameOf(key);
     return this.#recent.has(name) || this.#watched.has(name);
   }
 
-  /** The first number under the key of pending numbers, as far as the log was read. */
   firstOf({ key }: PendingNumbers): number | undefined {
     const name = nameOf(key);
     return this.#watched.get(name)?.first ?? this.#recent.get(name);
   }
 
-  /** Whether its record may be among those that retention took, that the ledger lost, or that were not read. */
   isForgotten(pending: PendingNumbers): boolean {
     return !this.knows(pending) || pending.entry.requestOffset <= Math.max(this.#horizon ?? -1, this.#lost);
   }

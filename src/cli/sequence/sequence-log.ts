@@ -37,9 +37,11 @@ export class SequenceLog {
     this.#options = options;
   }
 
-  /** What was read of a partition; undefined if nothing was. */
-  reading(partition: number): PartitionReading | undefined {
-    return this.#readings.get(partition);
+  /** What was read of a partition. Throws TypeError if nothing was. */
+  reading(partition: number): PartitionReading {
+    const reading = this.#readings.get(partition);
+    if (reading === undefined) throw new TypeError(`nothing was read of ledger partition ${partition}`);
+    return reading;
   }
 
   /** Reads all that the ledger has. */
@@ -63,7 +65,7 @@ export class SequenceLog {
       parts.map((part, i) => [part, new PartitionReading(part, { isWhole: part.from === spans[i]?.from })]),
       stated,
     );
-    const unknown = spans.filter(({ partition }) => !this.#readings.get(partition)?.isWhole && !stated.has(partition));
+    const unknown = spans.filter(({ partition }) => !this.reading(partition).isWhole && !stated.has(partition));
     await this.#read(unknown.map((span) => [span, new PartitionReading(span, { isWhole: true })]));
     return sinceMs;
   }
@@ -82,27 +84,27 @@ export class SequenceLog {
     await this.#read([[part, reading]], stated);
     const isFound = statedOf(reading.rows.get(name)) !== undefined;
     if (reading.isWhole || isFound || (isNew && stated.has(partition))) return;
-    await this.readWhole(partition, []);
+    await this.readWhole(partition);
   }
 
   /** Likewise, and so much that the keys of what is pending of the sequence are known. */
   async readFor(partition: number, name: string, pending: readonly Pending[]): Promise<void> {
     await this.readHome(partition, name);
     const own = pending.flatMap((one) => (one.kind === 'numbers' && one.sequence === name ? [one] : []));
-    if (!own.every((one) => this.#readings.get(partition)?.knows(one))) await this.readWhole(partition, own);
+    if (!own.every((one) => this.reading(partition).knows(one))) await this.readWhole(partition, own);
   }
 
   /** Reads all that a partition has, so that the keys of these are known from then on. */
-  async readWhole(partition: number, watched: readonly PendingNumbers[]): Promise<void> {
+  async readWhole(partition: number, watched: readonly PendingNumbers[] = []): Promise<void> {
     const span = await wholePartition(this.#options.source, this.#topic, partition);
     await this.#read([[span, new PartitionReading(span, { isWhole: true, watched })]]);
   }
 
   /** Reads what was appended since; everything, if the log has become shorter. */
   async readOn(partition: number): Promise<void> {
-    const reading = this.#readings.get(partition);
+    const reading = this.reading(partition);
     const whole = await wholePartition(this.#options.source, this.#topic, partition);
-    if (reading === undefined || whole.to < reading.end) return await this.readWhole(partition, []);
+    if (whole.to < reading.end) return await this.readWhole(partition);
     await this.#read([[{ ...whole, from: Math.max(whole.from, reading.end) }, reading]]);
   }
 

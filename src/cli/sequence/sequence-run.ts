@@ -3,16 +3,15 @@ import type { Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingsOf, requireBindings } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
+import type { Head } from '../../ledger/heads.ts';
 import { type Change, carryOut } from '../../ledger/sequence-order.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
-import { listed } from './listed.ts';
-import { orderLog } from './order-log.ts';
 import { homePartition } from './sequence-log.ts';
-import { type SequenceSession, withSequences } from './sequence-session.ts';
-import { type SequenceView, sequencesText, viewSequence } from './sequence-view.ts';
+import { orderOptions, type SequenceSession, withSequences } from './sequence-session.ts';
+import { type SequenceView, sequencesText, viewSequence, viewSequences } from './sequence-view.ts';
 
 export interface JsonFlag {
   readonly json?: true;
@@ -63,7 +62,7 @@ export async function createSequence(context: CliContext, name: string, flags: C
 /** Lists the sequences that workers serve, or all that the ledger has. */
 export async function listSequences(context: CliContext, flags: ListFlags): Promise<void> {
   await withSequences(context, async (session) => {
-    const { views, sinceMs } = await listed(session, flags.all === true);
+    const { views, sinceMs } = await viewSequences(session, flags.all === true);
     const text = () => (views.length === 0 ? 'no sequences\n' : sequencesText(views));
     const since = sinceMs === undefined ? null : timeText(sinceMs);
     reportStopped(context, views);
@@ -130,7 +129,7 @@ interface OrderOf {
 
 /** Carries out an order and prints the sequence. */
 async function order(session: SequenceSession, name: string, { flags, change, isNew }: OrderOf): Promise<void> {
-  const { config, source, etcd, heads, log, namespace } = session;
+  const { config, source, etcd, heads, log } = session;
   const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   await requireBindings(
     etcd,
@@ -141,19 +140,17 @@ async function order(session: SequenceSession, name: string, { flags, change, is
   const isAdded = isNew === true && !sequences.has(name);
   await log.readHome(partition, name, isAdded);
   if (isAdded) await requireRoom(session, partition);
-  const options = { heads, log: orderLog(log, source, config.topics, partition), partition, sequence: name };
   try {
-    await carryOut({ ...options, namespace, runtime: source.runtime }, change);
+    await carryOut(orderOptions(session, partition, name), change);
   } catch (error) {
     throw withHint(error, name);
   }
   print(session, partition, name, { flags, head: await heads.read(partition, [name]) });
 }
 
-async function requireRoom({ etcd, keysOf, log }: SequenceSession, partition: number): Promise<void> {
-  const { sequences: prefix } = keysOf(partition);
-  const held = (await etcd.range(prefix)).kvs.map(({ key }) => key.slice(prefix.length));
-  const others = new Set([...held, ...(log.reading(partition)?.rows.keys() ?? [])]).size;
+async function requireRoom({ heads, log }: SequenceSession, partition: number): Promise<void> {
+  const { names: held } = await heads.readAll(partition);
+  const others = new Set([...held, ...log.reading(partition).rows.keys()]).size;
   if (others < MAX_SEQUENCES) return;
   throw new IdallocError('CONFIG_INVALID', `partition ${partition} has ${others} sequences, and no room for more`);
 }
@@ -183,13 +180,12 @@ export function definition<T extends Stated>(name: string, before: T, { step, ma
 }
 
 function print(
-  { context, config, source, log, namespace }: SequenceSession,
+  { context, log, namespace }: SequenceSession,
   partition: number,
   name: string,
-  { flags, head }: { readonly flags: JsonFlag; readonly head: Awaited<ReturnType<SequenceSession['heads']['read']>> },
+  { flags, head }: { readonly flags: JsonFlag; readonly head: Head },
 ): void {
-  const where = { partition, log: orderLog(log, source, config.topics, partition), namespace };
-  const view = viewSequence(name, where, head);
+  const view = viewSequence(name, { reading: log.reading(partition), namespace, head });
   if (view === undefined) throw unknown(name);
   reportStopped(context, [view]);
   present(context, flags.json, view, () => sequencesText([view]));

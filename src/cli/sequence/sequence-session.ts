@@ -1,11 +1,17 @@
 import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
+import { KafkaLedgerLog } from '../../adapters/kafka/ledger-log.ts';
 import type { Source } from '../../adapters/kafka/topics/offsets.ts';
 import { decodeDescriptor } from '../../codec/descriptor.ts';
-import { type Config, loadWorkerConfig } from '../../config/config.ts';
+import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import { wallMs } from '../../core/units.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { type LedgerHeadKeys, ledgerHeadKeys } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
+import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { EtcdHeads, type LedgerHeads } from '../../ledger/heads.ts';
+import type { OrderLog, OrderOptions } from '../../ledger/order-view.ts';
+import type { LedgerLog } from '../../ledger/ports.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { readShown, withCluster } from '../kafka-session.ts';
@@ -55,4 +61,53 @@ async function namespaceOf(etcd: Pick<EtcdPort, 'get'>, config: Config): Promise
   const { descriptor } = namespaceKeys(config.etcd.prefix, config.datacenterId);
   const stored = (await etcd.get([descriptor])).get(descriptor);
   return stored === undefined ? NO_NAMESPACE : decodeDescriptor(stored.value).uuid;
+}
+
+/** What an order needs of the session. The log must have read the home partition. */
+export function orderOptions(session: SequenceSession, partition: number, sequence: string): OrderOptions {
+  const { config, source, log, heads, namespace } = session;
+  const written = orderLog(log, ledgerWriter(source, config.topics), partition);
+  return { heads, log: written, partition, sequence, namespace, runtime: source.runtime };
+}
+
+export function orderLog(log: SequenceLog, writer: LedgerLog, partition: number): OrderLog {
+  return {
+    get reading() {
+      return log.reading(partition);
+    },
+    readOn: () => log.readOn(partition),
+    readWhole: (pending) => log.readWhole(partition, pending),
+    append: async (records) => {
+      await writer.append(partition, records);
+    },
+    requestEnd: (known) => writer.requestEnd(partition, known),
+  };
+}
+
+/** Writes the ledger as workers do, but for what they have answered. Rejects with TOPIC_INVALID if this login may not. */
+export function ledgerWriter(
+  { cluster, runtime }: Source,
+  { ledger, requests }: Pick<KafkaConfig['topics'], 'ledger' | 'requests'>,
+): LedgerLog {
+  const log = new KafkaLedgerLog({
+    cluster,
+    runtime,
+    topic: ledger,
+    requestTopic: requests,
+    readClock: () => ({ wall: wallMs(runtime.wallMs()), mono: runtime.monotonicMs() as never }),
+    onDriftSample: () => undefined,
+    answered: () => undefined,
+  });
+  return {
+    append: (partition, records) => log.append(partition, records).catch((error: unknown) => refuse(error, ledger)),
+    endOffset: (partition, known) => log.endOffset(partition, known),
+    requestEnd: (partition, known) => log.requestEnd(partition, known),
+  };
+}
+
+function refuse(error: unknown, ledger: string): never {
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (kafkaErrorCode(cause) !== 'TOPIC_AUTHORIZATION_FAILED') throw error;
+  const message = `this login may not write topic '${ledger}' (${describeError(cause)}): the role admin may: see idalloc topics acls`;
+  throw new IdallocError('TOPIC_INVALID', message, { cause: error });
 }

@@ -1,9 +1,12 @@
+import { wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Definition, statedOf } from '../../core/sequence.ts';
 import type { Head } from '../../ledger/heads.ts';
-import { type OrderLog, viewOf } from '../../ledger/order-view.ts';
+import { viewOf } from '../../ledger/order-view.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
 import { counted, table, timeText } from '../table.ts';
+import type { PartitionReading } from './partition-reading.ts';
+import type { SequenceSession } from './sequence-session.ts';
 
 /** How the ledger and etcd stand to each other. */
 type Accord = 'agree' | 'pending' | 'lost' | 'unstated' | 'behind' | 'stopped';
@@ -27,22 +30,25 @@ export interface SequenceView extends Definition {
   readonly note: string | null;
 }
 
+/** What both say of the sequences of a partition. */
+interface BothMemories {
+  readonly reading: PartitionReading;
+  readonly namespace: string;
+  readonly head: Head;
+}
+
 /** What both memories say of a sequence; undefined if neither knows it. */
-export function viewSequence(
-  sequence: string,
-  where: { readonly partition: number; readonly log: OrderLog; readonly namespace: string },
-  head: Head,
-): SequenceView | undefined {
-  const view = viewOf({ ...where, sequence }, head);
+export function viewSequence(sequence: string, { reading, namespace, head }: BothMemories): SequenceView | undefined {
+  const view = viewOf({ namespace, sequence }, reading, head);
   const definition = definitionNow(view, sequence);
   if (definition === undefined) return undefined;
-  const row = where.log.row(sequence);
+  const row = reading.row(sequence);
   const stated = statedOf(row);
   const held = head.sequences.get(sequence);
   const next = Math.max(row?.known.next ?? 0, held?.next ?? 0);
   return {
     sequence,
-    partition: where.partition,
+    partition: reading.partition,
     next,
     ...definition,
     edition: Math.max(stated?.edition ?? 0, held?.edition ?? 0),
@@ -51,6 +57,35 @@ export function viewSequence(
     stated_at: row === undefined || stated === undefined ? null : timeText(row.stated.appendedAtMs),
     ...accordOf(view, sequence),
   };
+}
+
+export interface ViewedSequences {
+  /** By name. */
+  readonly views: readonly SequenceView[];
+  /** Since when the ledger was read, in milliseconds; undefined if all of it was. */
+  readonly sinceMs: number | undefined;
+}
+
+/** Views all sequences that the ledger shows or etcd holds. */
+export async function viewSequences(session: SequenceSession, isAll: boolean): Promise<ViewedSequences> {
+  const { config, source, log, heads, namespace } = session;
+  if (isAll) await log.readAll();
+  const sinceMs = isAll ? undefined : await log.readStated();
+  const views: SequenceView[] = [];
+  for (const { partition } of await wholeTopic(source, config.topics.ledger)) {
+    const held = await heads.readAll(partition);
+    const { rows, isWhole } = log.reading(partition);
+    const names = new Set([...held.names, ...rows.keys()]);
+    if (names.size === 0) continue;
+    const head = await heads.read(partition, names);
+    // A sequence that etcd knows and this part of the ledger does not may be in what was not read.
+    const isMissing = [...head.sequences.keys()].some((name) => statedOf(rows.get(name)) === undefined);
+    if (isMissing && !isWhole) await log.readWhole(partition);
+    else await log.readOn(partition);
+    const both = { reading: log.reading(partition), namespace, head };
+    views.push(...[...names].flatMap((name) => viewSequence(name, both) ?? []));
+  }
+  return { views: views.toSorted((one, other) => (one.sequence < other.sequence ? -1 : 1)), sinceMs };
 }
 
 function accordOf(view: HeadsView, sequence: string): Pick<SequenceView, 'pending' | 'accord' | 'note'> {

@@ -8,8 +8,8 @@ import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
+import { sequenceRecord } from '../sequence/partition-reading.ts';
 import { homePartition } from '../sequence/sequence-log.ts';
-import { sequenceRecord } from '../sequence/sequence-record.ts';
 import { timeText } from '../table.ts';
 
 /** A record of numbers that has the one that is wanted. */

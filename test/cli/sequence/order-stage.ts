@@ -1,7 +1,7 @@
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
-import { orderLog } from '../../../src/cli/sequence/order-log.ts';
+import { sequenceRecord } from '../../../src/cli/sequence/partition-reading.ts';
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
-import { sequenceRecord } from '../../../src/cli/sequence/sequence-record.ts';
+import { ledgerWriter, orderLog } from '../../../src/cli/sequence/sequence-session.ts';
 import { type SequenceView, viewSequence } from '../../../src/cli/sequence/sequence-view.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey, encodeStatementKey } from '../../../src/codec/ledger-key.ts';
@@ -62,7 +62,7 @@ export class OrderStage {
 
   #orderLog(log: SequenceLog) {
     const { cluster, runtime } = this.loop;
-    const home = orderLog(log, { cluster, runtime }, TOPICS, HOME);
+    const home = orderLog(log, ledgerWriter({ cluster, runtime }, TOPICS), HOME);
     const append = home.append;
     home.append = (records) => {
       this.beforeAppend();
@@ -110,7 +110,7 @@ export class OrderStage {
       const head = await new EtcdHeads({ etcd: this.etcd.port(), keysOf: () => KEYS }).read(HOME, [sequence]);
       const log = this.#sequenceLog();
       await log.readFor(HOME, sequence, head.pending);
-      return viewSequence(sequence, { partition: HOME, log: this.#orderLog(log), namespace: this.namespace }, head);
+      return viewSequence(sequence, { reading: log.reading(HOME), namespace: this.namespace, head });
     };
     return this.loop.runtime.until(run());
   }
@@ -127,9 +127,9 @@ export class OrderStage {
   ): Promise<void> {
     const heads = new EtcdHeads({ etcd: this.etcd.port(), keysOf: () => KEYS });
     const log = this.#sequenceLog();
-    await log.readWhole(HOME, []);
+    await log.readWhole(HOME);
     const head = await heads.read(HOME, [sequence]);
-    const view = viewOf({ log: this.#orderLog(log), namespace: this.namespace, sequence }, head);
+    const view = viewOf({ namespace: this.namespace, sequence }, log.reading(HOME), head);
     const pending = runs.map(({ first, by }) => numbers(sequence, first, by));
     await heads.swap(HOME, head, draftChange(view, pending, 7));
   }
