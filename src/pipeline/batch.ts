@@ -111,8 +111,13 @@ async function processReadable(
   let through = -1;
   const kinds = { idsFor: idsFor(deps, partition), isForNumbers: isForNumbers(partition) };
   const cutting = { layout, ...kinds, lane, deferrals };
-  for (const part of cutIntoParts(intakes, cutting)) {
-    if (!control.isCurrent()) return;
+  const parts = cutIntoParts(intakes, cutting);
+  // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already, and bulk that lets
+  // others go first from then on would look as if it had been taken over with them.
+  while (control.isCurrent()) {
+    const next = parts.next();
+    if (next.done === true) break;
+    const part = next.value;
     const last = part.at(-1);
     if (last === undefined) continue;
     const { offset } = last.record;

@@ -33,7 +33,7 @@ function heldEtcd() {
 /** The real session of a partition, over the real pipeline. */
 function sessionOf(worker: MemoryWorker) {
   const errors: unknown[] = [];
-  const answered: { readonly offset: number; readonly resolve: () => void }[] = [];
+  const answered: { readonly offset: number; readonly all: boolean; readonly resolve: () => void }[] = [];
   const session: RequestSession = new RequestSession({
     partition: 0,
     isOpen: true,
@@ -41,7 +41,7 @@ function sessionOf(worker: MemoryWorker) {
     runtime: { monotonicMs: () => 0, schedule: () => ({ cancel: () => {} }) },
     readAgain: () => ({ stop: () => {} }),
     onProgress: ({ next, small }) => {
-      for (const one of answered) if (one.offset < Math.max(next, small)) one.resolve();
+      for (const one of answered) if (one.offset < (one.all ? next : small)) one.resolve();
     },
     onError: (error) => errors.push(error),
   });
@@ -51,8 +51,10 @@ function sessionOf(worker: MemoryWorker) {
   const passed = (offset: number) =>
     (session.position?.small ?? 0) > offset
       ? Promise.resolve()
-      : new Promise<void>((resolve) => answered.push({ offset, resolve }));
-  return { session, deliver, passed, errors };
+      : new Promise<void>((resolve) => answered.push({ offset, all: false, resolve }));
+  /** Resolves when everything up to this offset is answered. */
+  const allAnswered = (offset: number) => new Promise<void>((resolve) => answered.push({ offset, all: true, resolve }));
+  return { session, deliver, passed, allAnswered, errors };
 }
 
 describe('while etcd is silent', () => {
@@ -128,5 +130,27 @@ describe('while etcd is silent', () => {
       expect(shown(topic)).toEqual(['edition 1 at 1', '1', '2']);
       expect(old.session.position).toEqual({ next: 0, small: 1 });
     }
+  });
+});
+
+describe('when the gate closes before a part begins', () => {
+  it('its requests are left for later, and none is lost although bulk lets others go first from then on', async () => {
+    const { worker } = numbersWorld();
+    const one = worker();
+    const { session, deliver, allAnswered } = sessionOf(one);
+    const bulk = [request(0, 'a'), wanted(1, 'n'), request(2, 'large', { count: 5_001 }), request(3, 'b')];
+    void deliver(...bulk.map((record) => ({ ...record, bulk: 'many' as const })));
+    session.pause(); // the part is being read
+    await session.settled;
+    expect(one.replies()).toEqual([]);
+    const answered = allAnswered(3);
+    session.resume();
+    await answered;
+    expect(
+      one
+        .replies()
+        .map(({ id }) => id)
+        .toSorted(),
+    ).toEqual(['a', 'b', 'large', 'n']);
   });
 });
