@@ -6,14 +6,14 @@ import { statedRecord } from '../ledger/sequence-records.ts';
 import { lossesNow } from '../ledger/sequence-rule.ts';
 import type { NumbersObserver } from './ports.ts';
 
-export interface LossDeps {
+interface LossDeps {
   readonly ledger: Ledger;
   readonly index: LedgerIndex;
   readonly observe: Pick<NumbersObserver, 'lost'>;
 }
 
 /** What became of a step: nothing is due any more; some losses were stated; what was appended is void. */
-export type LossStep = 'done' | 'stated' | 'overtaken';
+type LossStep = 'done' | 'stated' | 'overtaken';
 
 /**
  * States every loss that is due in a partition, also of sequences for which nobody asks. A statement lets unknown requests from before
