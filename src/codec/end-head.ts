@@ -26,6 +26,10 @@ export function encodeEndHead({ end, digest, through, time, life }: EndHead): Bu
   return Buffer.from(JSON.stringify({ end, digest: digest.toString('hex'), through, time, life }));
 }
 
+export function isSameHead(one: EndHead, other: EndHead): boolean {
+  return encodeEndHead(one).equals(encodeEndHead(other));
+}
+
 /** Decodes the value of a key. Throws NAMESPACE_DAMAGED if it is malformed: that must never count as "none yet". */
 export function decodeEndHead(key: string, value: Buffer): EndHead {
   try {

@@ -1,4 +1,4 @@
-import { type EndHead, encodeEndHead } from '../codec/end-head.ts';
+import { type EndHead, isSameHead } from '../codec/end-head.ts';
 import { IdallocError } from '../errors.ts';
 import { compareEnd } from './end-check.ts';
 import { type EndChange, type EndHeads, MAX_ENDS, type StoredEnd } from './end-heads.ts';
@@ -7,7 +7,7 @@ import type { KeptEntries, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** What becomes of the heads; for logs and metrics. */
 export interface EndEvents {
-  /** Heads were raised; refused: another worker wrote some of them; failed: etcd did not confirm it. */
+  /** All heads that were due are raised, if any was; refused: another worker wrote some of them; failed: etcd did not confirm it. */
   raised(outcome: 'done' | 'refused' | 'failed', error?: unknown): void;
   /** The loss of a tail was stated: the log had ended at `end`, and decided requests up to `through`. */
   lost(partition: number, loss: Loss): void;
@@ -70,7 +70,10 @@ export class LedgerEnds {
     { readonly revision: bigint; readonly epoch: number; readonly error: IdallocError }
   >();
   readonly #restores = new Map<number, number>();
+  /** In which life of the head the copy has forgotten the requests from before a wipe. */
+  readonly #disowned = new Map<number, number>();
   #raising: Promise<void> | undefined;
+  #isFailing = false;
 
   constructor(options: EndsOptions) {
     this.#options = options;
@@ -157,6 +160,27 @@ export class LedgerEnds {
     this.#known.set(partition, { head: now.head, revision: now.revision, epoch, sent: [] });
   }
 
+  /**
+   * Rejects with REQUESTS_RECREATED if more requests were decided than the topic has. Where etcd and the log agree that there were not so
+   * many, since both topics were created again and adopted, the copy alone has that from before a wipe. Then it forgets it, and is restored:
+   * INDEX_RESTORING.
+   */
+  requireSameRequests(partition: number, { stored, loss, through }: ComparedEnd, requestEnd: number): void {
+    const { index, copyOf } = this.#options;
+    const known = Math.max(index.through(partition), through);
+    if (known < Math.max(1, requestEnd)) return; // what was adopted with an empty topic is decided for its first request
+    const life = stored.head?.life ?? 0;
+    const isAdopted = life > 0 && loss === undefined && through < requestEnd;
+    if (isAdopted && this.#disowned.get(partition) !== life) {
+      this.#disowned.set(partition, life);
+      copyOf(partition).restore('its index knows requests of another topic');
+      index.disown(partition);
+      throw restoring(partition, 'its index knew requests of another topic');
+    }
+    const message = `the ledger or etcd knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and run 'idalloc namespace adopt-cluster', or use another request topic and ledger`;
+    throw new IdallocError('REQUESTS_RECREATED', message);
+  }
+
   #restored(partition: number): void {
     this.#restores.set(partition, this.restores(partition) + 1);
   }
@@ -166,7 +190,7 @@ export class LedgerEnds {
     if (this.#raising !== undefined) return; // etcd is slow
     this.#raising = this.#raiseAll(partitions).catch((error: unknown) => {
       if (!(error instanceof IdallocError)) throw error;
-      this.#options.events.raised('failed', error);
+      this.#told('failed', error);
     });
     await this.#raising.finally(() => {
       this.#raising = undefined;
@@ -177,6 +201,8 @@ export class LedgerEnds {
     const unsure = partitions.filter((partition) => (this.#known.get(partition)?.sent.length ?? 0) > 0);
     for (const [partition, stored] of await this.#options.heads.read(unsure)) this.#adopt(partition, stored);
     const changes = partitions.flatMap((partition) => this.#changeOf(partition) ?? []);
+    // What had no answer is known now, or others raise it.
+    if (changes.length === 0 && this.#isFailing) this.#told('done');
     for (let from = 0; from < changes.length; from += MAX_ENDS)
       await this.#raiseSome(changes.slice(from, from + MAX_ENDS));
   }
@@ -196,7 +222,12 @@ export class LedgerEnds {
     }
     const stored = await this.#write(changes);
     const isOwn = [...stored].map(([partition, found]) => this.#adopt(partition, found));
-    this.#options.events.raised(isOwn.includes(false) ? 'refused' : 'done');
+    this.#told(isOwn.includes(false) ? 'refused' : 'done');
+  }
+
+  #told(...[outcome, error]: Parameters<EndEvents['raised']>): void {
+    this.#isFailing = outcome === 'failed';
+    this.#options.events.raised(outcome, error);
   }
 
   /**
@@ -262,10 +293,6 @@ export class LedgerEnds {
     const found = (await this.#options.heads.read([partition])).get(partition);
     return found ?? { head: undefined, revision: 0n };
   }
-}
-
-function isSameHead(one: EndHead, other: EndHead): boolean {
-  return encodeEndHead(one).equals(encodeEndHead(other));
 }
 
 function restoring(partition: number, why: string): IdallocError {

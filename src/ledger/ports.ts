@@ -131,6 +131,8 @@ export interface LedgerIndex {
   apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied;
   /** Forgets all entries of a partition, but not its horizon, to restore it from a log that starts at `from`. */
   wipe(partition: number, from: number): void;
+  /** Forgets the requests that were decided before the wipe that follows: they were those of another topic. */
+  disown(partition: number): void;
   /**
    * Forgets some of the entries below `low`, the current start of the log; returns true while there is more to do. Some
    * may stay known. Nothing is forgotten while the horizon is unknown.

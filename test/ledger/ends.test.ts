@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { EndHead } from '../../src/codec/end-head.ts';
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
-import { decodeLedgerEntry, EMPTY_MARKER } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerEntry, EMPTY_MARKER, encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerRecord } from '../../src/ledger/ports.ts';
 import { MemoryEndHeads } from '../support/memory-ends.ts';
@@ -101,6 +101,20 @@ describe('how far a partition has gone', () => {
     await owner.ledger.raise([0]);
     expect([heads.of(0)?.end, outcomes]).toEqual([4, ['done', 'failed', 'done']]);
     expect(owner.replies()).toHaveLength(3);
+  });
+
+  it.each([
+    ['the write that was not answered had taken effect', () => undefined],
+    ['another worker owns the partition', () => []],
+  ])('is not reported as unconfirmed for ever if nothing is due any more: %s', async (_, owns) => {
+    const { heads, owner, outcomes } = await owned('a');
+    await owner.serve([request(1, 'b')]);
+    owner.catchUp();
+    heads.onSwapped = silent;
+    await owner.ledger.raise([0]);
+    await owner.ledger.raise(owns() ?? [0]);
+    await owner.ledger.raise(owns() ?? [0]);
+    expect(outcomes).toEqual(['done', 'failed', 'done']);
   });
 
   it.each([
@@ -206,6 +220,66 @@ describe('a copy that is taken over', () => {
     topic.requestEnds.set(0, 2);
     const message = expect.stringMatching(/request offset 2 .* ends at 2.*adopt-cluster/);
     await expect(worker().ledger.mark(0)).rejects.toMatchObject({ code: 'REQUESTS_RECREATED', message });
+  });
+});
+
+describe('a ledger and request topic that were created again', () => {
+  /** Of five requests the new topic has two, and an operator adopts that. */
+  async function recreated() {
+    const world = await owned('a', 'b', 'c', 'd', 'e');
+    const { topic, heads } = world;
+    topic.truncate(0, 0);
+    topic.requestEnds.set(0, 2);
+    const adopts = () => {
+      const marker = { key: null, value: encodeLedgerEntry({ kind: 'marker', end: 6, through: 1 }) };
+      topic.land(0, [marker]);
+      const [found] = topic.read(0, topic.bounds(0).high - 1);
+      const digest = digestEntry(found as LedgerRecord);
+      heads.put(0, { end: topic.bounds(0).high, digest, through: 1, time: NOW_MS, life: 1 });
+    };
+    return { ...world, adopts };
+  }
+
+  /** New requests are decided, and those that the topic had before are not. */
+  async function expectServed(worker: MemoryWorker, topic: MemoryLedger) {
+    worker.catchUp();
+    topic.requestEnds.set(0, 3);
+    await worker.serve([request(0, 'f'), request(2, 'new')]);
+    expect(last(worker, 2)).toEqual(['FORGOTTEN', 'batch']);
+    topic.requestEnds.set(0, 2);
+    worker.ledger.requireMarker(0);
+    await expect(worker.ledger.mark(0), 'once, for each adoption').rejects.toMatchObject({
+      code: 'REQUESTS_RECREATED',
+    });
+  }
+
+  it('are refused until they are adopted; then the worker that ran goes on', async () => {
+    const { topic, owner, adopts } = await recreated();
+    owner.copy.invalidate('the log is shorter');
+    owner.catchUp();
+    await expect(owner.ledger.mark(0)).rejects.toMatchObject({ code: 'REQUESTS_RECREATED' });
+    adopts();
+    owner.catchUp();
+    await expect(owner.ledger.mark(0)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await expectServed(owner, topic);
+  });
+
+  it('do not block a worker that comes back with its index of the old ones', async () => {
+    const { topic, owner, worker, adopts } = await recreated();
+    adopts();
+    const back = worker({ index: owner.index });
+    back.catchUp();
+    await expect(back.ledger.mark(0)).rejects.toMatchObject({ code: 'INDEX_RESTORING' });
+    await expectServed(back, topic);
+  });
+
+  it('serve the first request although what was pending is appended for an empty request topic', async () => {
+    const { topic, worker } = await owned();
+    topic.requestEnds.set(0, 0);
+    topic.land(0, [entry('pending', { requestOffset: 0 })]);
+    const other = await takenOver(worker());
+    await other.serve([request(0, 'first')]);
+    expect(last(other)).toEqual(['batch']);
   });
 });
 

@@ -126,6 +126,11 @@ class Opened implements LedgerCopies {
     this.#index.wipe(partition, from);
   }
 
+  disown(partition: number): void {
+    this.#requireSound();
+    this.#index.disown(partition);
+  }
+
   expire(partition: number, low: number): boolean {
     this.#requireSound();
     return this.#index.expire(partition, low);

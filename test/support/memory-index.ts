@@ -173,6 +173,10 @@ export class MemoryIndex implements LedgerCopies {
     });
   }
 
+  disown(partition: number): void {
+    Object.assign(this.#of(partition), { through: -1, horizon: -1, anchored: false });
+  }
+
   expire(partition: number, low: number): boolean {
     const at = this.#of(partition);
     if (!at.anchored || low <= at.origin) return false;

@@ -230,6 +230,12 @@ export class PartitionIndex {
     });
   }
 
+  disown(): void {
+    this.#commit(() => {
+      this.#state = { ...this.#state, through: -1, horizon: -1, anchored: false };
+    });
+  }
+
   /** Drops whole runs below an offset, then deletes some of what was dropped. True while there is more to delete. */
   expire(low: number): boolean {
     const forgotten = this.#runs.below(low);

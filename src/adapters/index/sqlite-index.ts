@@ -188,6 +188,10 @@ export class SqliteIndex implements LedgerCopies {
     this.#guarded(() => this.#of(partition).wipe(from));
   }
 
+  disown(partition: number): void {
+    this.#guarded(() => this.#of(partition).disown());
+  }
+
   expire(partition: number, low: number): boolean {
     return this.#guarded(() => this.#of(partition).expire(low));
   }

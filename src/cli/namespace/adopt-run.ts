@@ -108,7 +108,7 @@ async function adoptPartition(session: SequenceSession, partition: number): Prom
     const { head: before, revision } = (await heads.read([partition])).get(partition) as StoredEnd;
     const stated = await statePartition(log, partition, before?.end ?? 0);
     if (stated === undefined) continue;
-    await forgetRequests(session, partition, stated.through);
+    await forgetRequests(session, log, partition);
     const head = { ...stated, life: (before?.life ?? 0) + 1 };
     if ((await heads.swap([{ partition, revision, head }])) !== undefined) return;
   }
@@ -133,12 +133,13 @@ async function statePartition(log: LedgerLog, partition: number, oldEnd: number)
 
 /**
  * Request offsets of another request topic say nothing about this one. What is pending of sequences stays, as decided for requests
- * that this topic has or had.
+ * that this topic has or had. The end is read after the head: what a worker has swapped in for this topic is below it.
  */
-async function forgetRequests({ heads }: SequenceSession, partition: number, through: number): Promise<void> {
-  const most = Math.max(0, through);
+async function forgetRequests({ heads }: SequenceSession, log: LedgerLog, partition: number): Promise<void> {
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const head = await heads.read(partition, []);
+    const through = (await log.requestEnd(partition, -1)) - 1;
+    const most = Math.max(0, through);
     const { namespace } = head;
     const pending = head.pending.map((one) =>
       one.kind === 'numbers' && one.entry.requestOffset > most

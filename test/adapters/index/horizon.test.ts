@@ -33,6 +33,19 @@ describe.each(allIndexes(perTest()))('after a wipe, an index %s', (_, make) => {
     expect(index.horizon(0)).toBe(12);
   });
 
+  it('counts nothing from before as decided if that was disowned', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
+    index.wipe(0, 0);
+    index.apply(0, [at(0, entry('b', { requestOffset: 2 }))]);
+    index.disown(0);
+    expect(index.horizon(0), 'nothing is decided before the wipe').toBeUndefined();
+    index.wipe(0, 0);
+    expect([index.through(0), index.horizon(0), index.since(0)]).toEqual([-1, -1, 0]);
+    index.apply(0, [at(0, entry('b', { requestOffset: 2 }))]);
+    expect([index.through(0), index.horizon(0)]).toEqual([2, -1]);
+  });
+
   it.each([
     ['an anchor that knows less', 52, 30, 40],
     ['an anchor that knows more', 52, 60, 60],
