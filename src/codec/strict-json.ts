@@ -12,9 +12,7 @@ export function parseExactObject(
   keys: readonly string[],
   optional: readonly string[] = [],
 ): Readonly<Record<string, unknown>> {
-  if (bytes.length > MAX_JSON_BYTES)
-    throw new RangeError(`${bytes.length} bytes; at most ${MAX_JSON_BYTES} are allowed`);
-  return requireExactObject(JSON.parse(utf8.decode(bytes)), keys, optional);
+  return requireExactObject(parseBounded(bytes, MAX_JSON_BYTES), keys, optional);
 }
 
 /** The value as an object with exactly these keys, besides optional ones. Throws TypeError for any other value. */

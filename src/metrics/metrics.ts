@@ -64,13 +64,14 @@ type Listener = (typeof LISTENERS)[number];
 
 const STEPS = ['swap', 'append', 'settle', 'reply', 'forward', 'dead_letter'] as const;
 /**
- * What the answer to a part consists of. `swap`: changing the head of a sequence in etcd, before its numbers are appended; `append`: sending its entries to the ledger until they are acknowledged; `settle`: the
- * same until its index shows who was first; `reply`, `forward` and `dead_letter`: sending these until they are acknowledged.
+ * What the answer to a part consists of. `swap`: changing the heads of its sequences in etcd; `append`: sending its entries to the
+ * ledger until they are acknowledged; `settle`: the same until its index shows who was first; `reply`, `forward` and `dead_letter`:
+ * sending these until they are acknowledged.
  */
 type Step = (typeof STEPS)[number];
 
 const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
-/** refused: another worker had changed them. unanswered: etcd may have done it. failed: etcd answered that it does not do it. */
+/** refused: another worker had changed them. unanswered: etcd may have done it, or may later. failed: etcd answered that it does not. */
 type SwapOutcome = (typeof SWAP_OUTCOMES)[number];
 
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */

@@ -78,8 +78,8 @@ export class SqliteIndex implements LedgerCopies {
   #refusal: IdallocError | undefined;
 
   /**
-   * An index that is unreadable is wiped; one of another ledger is kept aside, and the last two are. Throws INDEX_LOCKED if another process has locked the
-   * directory, INDEX_UNUSABLE if it can't be read and written.
+   * An index that is unreadable is wiped. One of another ledger is kept aside; the last two of these are. Throws INDEX_LOCKED if
+   * another process has locked the directory, INDEX_UNUSABLE if it can't be read and written.
    */
   constructor(directory: string, binding: IndexBinding, events: IndexEvents, options: IndexOptions = {}) {
     this.#directory = directory;

@@ -87,34 +87,28 @@ export async function restartSequence(context: CliContext, name: string, flags: 
     if (flags.at < now.next) throw tooLow(name, now.next);
     return definition(name, { ...now, next: flags.at }, {});
   };
-  await changeSequence(context, name, flags, { changed, missing: () => gone(name, flags.at) });
+  await changeSequence(context, name, flags, changed);
 }
 
 /** Changes the definition of a sequence. */
 export async function redefineSequence(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
-  await changeSequence(context, name, flags, { changed: (now) => definition(name, now, flags) });
+  await changeSequence(context, name, flags, (now) => definition(name, now, flags));
 }
 
 /** Closes a sequence. */
 export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
   await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
-  await changeSequence(context, name, flags, { changed: (now) => ({ ...now, closed: true }) });
-}
-
-interface Changed {
-  readonly changed: (now: Stated) => Stated;
-  /** The error if neither the ledger nor etcd knows it. */
-  readonly missing?: () => IdallocError;
+  await changeSequence(context, name, flags, (now) => ({ ...now, closed: true }));
 }
 
 async function changeSequence(
   context: CliContext,
   name: string,
   flags: JsonFlag,
-  { changed, missing = () => unknown(name) }: Changed,
+  changed: (now: Stated) => Stated,
 ): Promise<void> {
   const change = (now: Stated | undefined) => {
-    if (now === undefined) throw missing();
+    if (now === undefined) throw unknown(name);
     if (now.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
     return changed(now);
   };
@@ -206,19 +200,12 @@ function withHint(error: unknown, name: string): unknown {
   return new IdallocError(error.code, `${error.message}: ${hint}`, { cause: error });
 }
 
-function unknown(name: string): IdallocError {
-  return new IdallocError(
-    'NOT_FOUND',
-    `neither the ledger nor etcd knows a sequence ${name}: create it with 'idalloc sequence create ${name}', or check LEDGER_TOPIC`,
-  );
-}
-
 /** Where both have lost their memory, only the operator knows what was received. */
-function gone(name: string, at: number): IdallocError {
-  return new IdallocError(
-    'NOT_FOUND',
-    `neither the ledger nor etcd knows a sequence ${name}: if both lost it, continue it with 'idalloc sequence create ${name} --start ${at}', and the --step, --max and --format that it had; else check the name and LEDGER_TOPIC`,
-  );
+function unknown(name: string): IdallocError {
+  const message =
+    `neither the ledger nor etcd knows a sequence ${name}: check the name and LEDGER_TOPIC, or run 'idalloc sequence create ${name}'. ` +
+    'If both have lost it, add --start with a number above all that were received, and the --step, --max and --format that it had';
+  return new IdallocError('NOT_FOUND', message);
 }
 
 function exists(name: string, { closed, next }: Stated): IdallocError {
