@@ -49,6 +49,8 @@ const LOST: Looked = { kind: 'lost' };
 /** Rows, end and keys of one moment. */
 interface Seen extends LookUp {
   readonly rows: ReadonlyMap<string, SequenceRow | undefined>;
+  /** Unknown keys of requests up to it are FORGOTTEN; -1 for none. */
+  readonly horizon: number;
   readonly found: Decisions;
 }
 
@@ -68,7 +70,7 @@ export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | un
   if (part.isDecided) return DECIDED;
   const names = part.sequences();
   if (known === undefined || [...names].some((name) => !known.head.names.has(name))) return READ;
-  const view = viewOf(deps, partition, known, seen);
+  const view = viewOf(deps, known, seen);
   const due = dueNow(view, names);
   switch (due.kind) {
     case 'loss':
@@ -92,6 +94,7 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
   const pending = known?.head.pending ?? [];
   const names = new Set([...part.sequences(), ...pending.map(({ sequence }) => sequence)]);
   const rows = new Map([...names].map((name) => [name, index.sequence(partition, name)]));
+  const horizon = index.horizon(partition) ?? -1;
   const view = { end: index.end(partition), through: index.through(partition) };
   const epoch = ledger.epoch(partition);
   const unseen = pending.filter((one) => one.kind === 'numbers' && known?.shown.has(nameOf(one.key)) !== true);
@@ -101,7 +104,7 @@ async function see({ index, ledger }: LookDeps, part: NumbersPart, known: Known 
     const decided = found.get(name);
     if (typeof decided === 'object' && decided.entry.kind === 'numbers') known?.shown.set(name, decided.entry.first);
   }
-  return { rows, view, epoch, found };
+  return { rows, horizon, view, epoch, found };
 }
 
 /** Decides the requests whose keys are known, and renews decisions that prove old; returns whether there were such. */
@@ -119,7 +122,7 @@ async function takeKnown(deps: LookDeps, part: NumbersPart, { view, epoch, found
   return true;
 }
 
-function viewOf(deps: LookDeps, partition: number, known: Known, { rows, view, found }: Seen): HeadsView {
+function viewOf(deps: LookDeps, known: Known, { rows, horizon, view, found }: Seen): HeadsView {
   const { head, shown } = known;
   return {
     row: (name) => rows.get(name),
@@ -130,8 +133,7 @@ function viewOf(deps: LookDeps, partition: number, known: Known, { rows, view, f
     isForgotten: ({ key, entry }) => {
       const name = nameOf(key);
       if (shown.has(name)) return false;
-      const isBelow = entry.requestOffset <= (deps.index.horizon(partition) ?? -1);
-      return found.get(name) === FORGOTTEN || isBelow;
+      return found.get(name) === FORGOTTEN || entry.requestOffset <= horizon;
     },
   };
 }

@@ -183,8 +183,13 @@ export class NumberDecisions {
   /** Reads the head. What the ledger says is read to its end afterwards, before the next look. */
   async #read(deps: LookDeps, part: NumbersPart, place: Place): Promise<void> {
     const { partition } = part;
+    const { term } = place;
     await this.#stateAll(deps, partition, place);
-    const read = await this.#options.heads.read(partition, part.sequences());
+    // What was pending probably still is, and would be read in a second call.
+    const pending = (place.known?.head.pending ?? []).map(({ sequence }) => sequence);
+    const read = await this.#options.heads.read(partition, new Set([...part.sequences(), ...pending]));
+    part.hasReadHead();
+    if (place.term !== term) return; // another worker may have swapped since
     const before = place.known;
     const epoch = deps.ledger.epoch(partition);
     const isSame = before?.head.revision === read.revision;
@@ -195,7 +200,6 @@ export class NumberDecisions {
       // A copy that was restored since may show less: the ledger may have lost what it showed before.
       shown: isSame && before.epoch === epoch ? before.shown : new Map(),
     };
-    part.hasReadHead();
   }
 
   /** Whether the change was swapped in. If not, or if nobody knows, the head is read again before the next look. */
@@ -206,6 +210,7 @@ export class NumberDecisions {
     { known, change }: Extract<Looked, { readonly kind: 'swap' }>,
   ): Promise<boolean> {
     const { heads, timeStep, observe } = this.#options;
+    const { term } = place;
     const swap = () => timeStep('swap', () => this.#paced(() => heads.swap(part.partition, known.head, change)));
     let head: Head | undefined;
     try {
@@ -219,9 +224,11 @@ export class NumberDecisions {
       if (!isUnanswered) throw error;
       return false;
     }
-    place.known = head && { head, epoch: known.epoch, isOwn: true, shown: new Map() };
-    if (head !== undefined) place.ownRevision = head.revision;
-    return head !== undefined;
+    place.known = undefined;
+    if (head === undefined || place.term !== term) return head !== undefined;
+    place.known = { head, epoch: known.epoch, isOwn: true, shown: new Map() };
+    place.ownRevision = head.revision;
+    return true;
   }
 
   async #paced<T>(swap: () => Promise<T>): Promise<T> {

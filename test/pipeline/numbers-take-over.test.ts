@@ -119,6 +119,24 @@ describe('a partition that is taken over', () => {
     expect(one.etcdCalls).toEqual(['get', 'range', 'get', 'get', 'range', 'get']);
   });
 
+  it('has no use for a head that was read, or swapped in, in the term before', async () => {
+    for (const during of ['get', 'transact']) {
+      const { worker } = numbersWorld();
+      let calls = 0;
+      const one = worker({
+        etcdLink: async (name) => {
+          if (name === during) calls += 1;
+          if (name === during && calls === (during === 'get' ? 3 : 1)) one.numbers.forget(0);
+          return { fault: 'pass' };
+        },
+      });
+      const look = ['get', 'range', 'get', 'get'];
+      await one.serve([wanted(0, 'a')]);
+      expect(one.etcdCalls).toEqual(during === 'get' ? [...look, ...look, 'transact'] : [...look, 'transact', ...look]);
+      expect(gists(one)).toEqual(['1+1']);
+    }
+  });
+
   it('gets thousands of statements in some appends, between which other work has its turns', async () => {
     const { worker, topic, etcd } = numbersWorld();
     const head = encodeSequenceHead({ next: 5, step: 1, max: 99, format: '', closed: false, edition: 1 });

@@ -271,3 +271,18 @@ describe('a refusal that lasts', () => {
     expect([gists(one).slice(1), swaps(one)]).toEqual([['EXPIRED', '2+1', 'EXPIRED'], ['swap done']]);
   });
 });
+
+describe('requests for sequences that do not exist', () => {
+  it('cost one read of etcd and one of the end of the ledger for each part, and nothing is written', async () => {
+    const { worker, topic } = numbersWorld();
+    const one = worker();
+    const part = (from: number) =>
+      Array.from({ length: 100 }, (_, i) => wanted(from + i, `r${from + i}`, 1, `made.up.${from + i}`));
+    await one.serve([wanted(0, 'a')]);
+    const [calls, ends, before] = [one.etcdCalls.length, one.endsRead, shown(topic)];
+    for (let from = 1; from < 1_500; from += 100) await one.serve(part(from));
+    expect(one.etcdCalls.slice(calls)).toEqual(Array.from({ length: 15 }, () => 'get'));
+    expect([one.endsRead - ends, shown(topic)]).toEqual([15, before]);
+    expect(new Set(gists(one).slice(1))).toEqual(new Set(['UNKNOWN_SEQUENCE']));
+  });
+});

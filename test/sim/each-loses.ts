@@ -82,12 +82,13 @@ export class EachLoses {
     if (!this.#operator.isWatching) this.#operator.check(rng.between(0, CHECK_MS));
   }
 
-  /** Whether etcd alone excludes that numbers are given out again. */
+  /** Whether etcd alone excludes that numbers are given out again, and remembers every order. */
   #doesEtcdRemember(): boolean {
     const rows = rowsOf(this.#place.history);
     return SEQUENCES.every((name) => {
-      const [row, next] = [rows.get(name), this.#place.store.nextOf(name)];
-      return row !== undefined && row.gap === 0 && next !== undefined && next >= row.next;
+      const [row, head] = [rows.get(name), this.#place.store.headOf(name)];
+      if (row === undefined || row.gap > 0 || head === undefined) return false;
+      return head.next >= row.next && head.edition >= row.edition;
     });
   }
 
@@ -95,8 +96,9 @@ export class EachLoses {
   #doesLogRemember(): boolean {
     const rows = rowsOf(this.#place.history);
     return SEQUENCES.every((name) => {
-      const row = rows.get(name);
-      return row !== undefined && row.gap === 0 && row.next >= (this.#place.store.nextOf(name) ?? 0);
+      const [row, head] = [rows.get(name), this.#place.store.headOf(name)];
+      if (row === undefined || row.gap > 0) return false;
+      return head === undefined || (row.next >= head.next && row.edition >= head.edition);
     });
   }
 

@@ -1,6 +1,6 @@
 import { decodeCeiling } from '../../src/codec/ceiling.ts';
 import { decodeDescriptor } from '../../src/codec/descriptor.ts';
-import { decodeSequenceHead } from '../../src/codec/sequence-head.ts';
+import { decodeSequenceHead, type SequenceHead } from '../../src/codec/sequence-head.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
@@ -69,11 +69,11 @@ export class Store {
     return kv && decodeDescriptor(kv.value).uuid;
   }
 
-  /** The next number of a sequence, as its head says; undefined if there is none. */
-  nextOf(sequence: string): number | undefined {
+  /** What the head of a sequence says; undefined if there is none. */
+  headOf(sequence: string): SequenceHead | undefined {
     const partition = homeOf(sequence, FIRST);
     const kv = this.#etcd.peek(ledgerHeadKeys(PREFIX, DATACENTER, FIRST.ledger, partition).sequence(sequence));
-    return kv && decodeSequenceHead(kv.value, kv.key).next;
+    return kv && decodeSequenceHead(kv.value, kv.key);
   }
 
   backUp(): () => void {

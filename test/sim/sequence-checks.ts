@@ -84,7 +84,8 @@ export function lossStated(history: History): string | undefined {
   const rows = new Map<string, Row>();
   for (const record of countingIn(history)) {
     const { sequence, partition, offset } = record;
-    if (isLostBy(history, record) || isTrimmedBy(history, record)) continue;
+    // What retention took is still known to some copies. Only those that never read it see a gap, and state a loss once they decide.
+    if (isLostBy(history, record)) continue;
     const row = rows.get(sequence);
     const next = rowAfter(row, record);
     // Numbers may be pending when the loss is noticed: they follow, and then the loss.
