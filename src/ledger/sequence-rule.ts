@@ -16,10 +16,10 @@ import type { Head, HeadChange } from './heads.ts';
  * file in all its worlds.
  */
 
-/** Records in one draft. Each has its own sequence at most, so a swap has less than the 128 operations that etcd allows. */
+/** Sequences in one draft or repair. Each is an operation of the swap, of which etcd allows 128. */
 export const MAX_DRAFT = 100;
 /** Records that are pending in a partition, those of stopped sequences included: together less than etcd takes in one request. */
-export const MAX_PENDING = 500;
+export const MAX_PENDING = 1_000;
 
 /** Everything on which the decision depends. */
 export interface HeadsView {
@@ -112,9 +112,9 @@ export function definitionNow(view: HeadsView, name: string): Definition | undef
  * An order may be drafted behind numbers that are due: the records are then those of the due `pending`, and the order.
  */
 export function draftChange(view: HeadsView, records: readonly Pending[], through: number): HeadChange {
-  if (records.length > MAX_DRAFT)
-    throw new RangeError(`a draft of ${records.length} records; at most ${MAX_DRAFT} fit`);
-  const sights = new Map(sightsOf(view, records.map(sequenceOf)).map((sight) => [sight.name, sight]));
+  const names = new Set(records.map(sequenceOf));
+  if (names.size > MAX_DRAFT) throw new RangeError(`a draft of ${names.size} sequences; at most ${MAX_DRAFT} fit`);
+  const sights = new Map(sightsOf(view, names).map((sight) => [sight.name, sight]));
   const sequences = new Map<string, SequenceHead>();
   for (const record of records) {
     const sight = sights.get(record.sequence);

@@ -1,11 +1,10 @@
 import type { Layout } from '../core/layout.ts';
+import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
 import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
-/** For numbers: what is decided by one swap in etcd, which takes no more records. */
-export const PART_MAX_NUMBERS = 100;
 /** A part keeps the generator busy for at most about this long; others wait for it. */
 const PART_MAX_GENERATOR_MS = 50;
 /** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
@@ -48,6 +47,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   let part: Intake[] = [];
   let ids = 0;
   let areNumbers: boolean | undefined; // of the part; undefined while it may have either
+  const sequences = new Set<string>(); // that the part has numbers of
   const large = new Set<string>(); // the keys of the part's large requests: those with the same key get one batch
   const maxIds = partMaxIds(layout) * (lane === 'large' ? LARGE_PART_SHARE : 1);
   for (const intake of intakes) {
@@ -60,19 +60,22 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const isNumbers = intake.kind === 'accepted' ? cutting.isForNumbers(intake) : areNumbers;
     let taken = name !== undefined && large.has(name) ? 0 : asked;
     const isOther = areNumbers !== undefined && isNumbers !== areNumbers;
-    const maxRequests = areNumbers === true ? PART_MAX_NUMBERS : PART_MAX_REQUESTS;
-    const isFull = part.length >= maxRequests || ids + taken > maxIds || isOther;
+    const sequence = isNumbers === true && intake.kind === 'accepted' ? intake.request.sequence : undefined;
+    const isOneMore = sequences.size === MAX_DRAFT && sequence !== undefined && !sequences.has(sequence);
+    const isFull = part.length >= PART_MAX_REQUESTS || ids + taken > maxIds || isOther || isOneMore;
     if (isFull && part.length > 0) {
       yield part;
       part = [];
       ids = 0;
       large.clear();
+      sequences.clear();
       taken = asked;
     }
     part.push(intake);
     areNumbers = isNumbers;
     ids += taken;
     if (name !== undefined) large.add(name);
+    if (sequence !== undefined) sequences.add(sequence);
   }
   yield part;
 }

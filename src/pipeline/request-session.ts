@@ -6,7 +6,7 @@ import { DeferredLane, type DeferredLaneOptions } from './deferred-lane.ts';
 import { InOrder } from './in-order.ts';
 import { type LaneOptions, RetryingLane } from './lane.ts';
 import { PartLanes } from './part-lanes.ts';
-import { PART_MAX_NUMBERS } from './parts.ts';
+import { PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 
 /** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
@@ -85,8 +85,8 @@ export class RequestSession {
     this.#position = position;
     const unread =
       position && position.next < position.small ? { from: position.next, until: position.small } : undefined;
-    const bulkNumbers = this.#deferredLane('bulk numbers', PART_MAX_NUMBERS, undefined);
-    const numbers = this.#deferredLane('numbers', PART_MAX_NUMBERS, unread);
+    const bulkNumbers = this.#deferredLane('bulk numbers', PART_MAX_REQUESTS, undefined);
+    const numbers = this.#deferredLane('numbers', PART_MAX_REQUESTS, unread);
     const deferrals = { 'bulk numbers': bulkNumbers.queue };
     this.#large = this.#deferredLane('large', Number.POSITIVE_INFINITY, unread, deferrals);
     this.#numbers = [numbers, bulkNumbers];

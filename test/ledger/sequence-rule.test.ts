@@ -312,7 +312,7 @@ describe('a draft', () => {
     ['b, which is unknown', [pendingNumbers('b', -1)]],
     ['edition 1 from 5: it goes back', [pendingOrder('a', 5, headOf(5))]],
     ['edition 2 from 4: it goes back', [pendingOrder('a', 5, headOf(4, { edition: 2 }))]],
-    ['at most 100 fit', Array.from({ length: MAX_DRAFT + 1 }, (_, i) => pendingNumbers('a', 5 + i))],
+    ['at most 100 fit', Array.from({ length: MAX_DRAFT + 1 }, (_, i) => pendingNumbers(`s${i}`, 5))],
     ['the head of c was not read', [pendingNumbers('c', 1)]],
   ] as const)('that does not follow is refused: %s', (message, records) => {
     expect(() => draftChange(view, records, -1)).toThrow(message);

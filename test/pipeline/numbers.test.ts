@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { wallMs } from '../../src/core/units.ts';
+import { MAX_DRAFT } from '../../src/ledger/sequence-rule.ts';
 import { Quotas } from '../../src/pipeline/quotas.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
@@ -26,11 +27,23 @@ describe('new numbers', () => {
     expect(one.endsRead).toBe(2);
   });
 
-  it('are decided a hundred requests at a time, which is what one swap takes', async () => {
+  it('are decided five hundred requests at a time', async () => {
     const { worker } = numbersWorld();
     const one = worker();
-    await one.serve(Array.from({ length: 150 }, (_, i) => wanted(i, `r${i}`)));
-    expect(appends(one)).toEqual(['append 100', 'append 50']);
+    await one.serve(Array.from({ length: 550 }, (_, i) => wanted(i, `r${i}`)));
+    expect(appends(one)).toEqual(['append 500', 'append 50']);
+  });
+
+  it('of more sequences than one swap takes are decided in several parts', async () => {
+    const { topic, worker } = numbersWorld();
+    const names = Array.from({ length: MAX_DRAFT + 1 }, (_, i) => `s${i}`);
+    topic.land(
+      0,
+      names.map((name, i) => statement(1 + i, {}, name)),
+    );
+    const one = worker();
+    await one.serve([...names, ...names].map((name, i) => wanted(i, `r${i}`, 1, name)));
+    expect(appends(one)).toEqual([`append ${MAX_DRAFT}`, `append ${MAX_DRAFT}`, 'append 2']);
   });
 
   it('are in etcd before they are appended, and are told from the ledger alone', async () => {

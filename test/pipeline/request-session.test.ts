@@ -439,21 +439,21 @@ describe('requests for numbers', () => {
     expect(session.position).toEqual({ next: 5, small: 5 });
   });
 
-  it('that come while others are decided are served together afterwards, as many as one swap takes', async () => {
+  it('that come while others are decided are served together afterwards, as many as one part takes', async () => {
     const { session, calls } = scene();
-    const offsets = Array.from({ length: 151 }, (_, i) => i);
-    void session.deliver({ records: recordsAt(...offsets), next: 151 });
+    const offsets = Array.from({ length: 551 }, (_, i) => i);
+    void session.deliver({ records: recordsAt(...offsets), next: 551 });
     deferNumbers(calls[0], 0);
     deferNumbers(calls[0], ...offsets.slice(1));
-    calls[0]?.control.resolved(150);
+    calls[0]?.control.resolved(550);
     calls[1]?.control.resolved(0);
     await calls[1]?.end();
-    calls[2]?.control.resolved(100);
+    calls[2]?.control.resolved(500);
     await calls[2]?.end();
     expect(calls.slice(1).map(({ offsets: some }) => [some[0], some.length])).toEqual([
       [0, 1],
-      [1, 100],
-      [101, 50],
+      [1, 500],
+      [501, 50],
     ]);
     expect(session.oldestNumbers()).toEqual({ waiting: 50, sinceMs: 0 });
   });
