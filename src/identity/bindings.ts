@@ -1,5 +1,5 @@
 import { IdallocError } from '../errors.ts';
-import type { NamespaceKeys } from './keys.ts';
+import { ledgersRoot, type NamespaceKeys } from './keys.ts';
 import type { EtcdPort, KeyValue } from './ports.ts';
 import { tryTransact } from './try-transact.ts';
 
@@ -64,7 +64,7 @@ export function ledgerHeadKeys(
   ledger: string,
   partition: number,
 ): LedgerHeadKeys {
-  const root = `${prefix}/ledger/${datacenterId}/${ledger}/${partition}/`;
+  const root = `${ledgersRoot(prefix, datacenterId)}${ledger}/${partition}/`;
   const sequences = `${root}sequences/`;
   return { end: `${root}end`, pending: `${root}pending`, sequences, sequence: (name) => `${sequences}${name}` };
 }

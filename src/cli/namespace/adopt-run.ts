@@ -14,7 +14,7 @@ import { present } from '../present.ts';
 import { ledgerWriter, orderOptions, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';
 import { confirm } from '../terminal.ts';
-import { findPartition, type PartitionFound, type PartitionView, partitionsText } from './partition-found.ts';
+import { type PartitionView, partitionsText, viewPartition } from './partition-view.ts';
 
 export interface AdoptFlags {
   readonly yes?: true;
@@ -48,10 +48,9 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   const bound = await boundCluster(etcd, bindings);
   const isOther = bound !== undefined && bound.id !== clusterId;
   if (isOther) await requireUnheld(session);
-  const found = await findAll(session);
-  const due = found.filter(({ view: { state } }) => isOther || (state !== 'whole' && state !== 'unknown'));
+  const partitions = await viewPartitions(session);
+  const due = partitions.filter(({ state }) => isOther || (state !== 'whole' && state !== 'unknown'));
   const { views: sequences } = await viewSequences(session, false);
-  const partitions = found.map(({ view }) => view);
   const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
   if (!isOther && due.length === 0) {
     present(context, json, view, () => `${adoptText(view)}nothing to adopt: the ledger has all that etcd knows of\n`);
@@ -59,8 +58,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   }
   if (json !== true) context.err(adoptText(view));
   await confirmAdoption(context, view, yes === true);
-  for (const { view: adopted } of due) {
-    const { partition } = adopted;
+  for (const { partition } of due) {
     await adoptPartition(session, partition);
     const lost = sequences.filter((one) => one.partition === partition && one.accord === 'lost');
     // Requests that are sent from now on are new ones, which get the next numbers.
@@ -82,14 +80,14 @@ async function requireUnheld({ etcd, config }: SequenceSession): Promise<void> {
   requireNoOwners((await readSnapshot(etcd, namespaceKeys(config.etcd.prefix, config.datacenterId))).owners);
 }
 
-async function findAll(session: SequenceSession): Promise<readonly PartitionFound[]> {
+async function viewPartitions(session: SequenceSession): Promise<readonly PartitionView[]> {
   const { config, source } = session;
   const all = Array.from({ length: config.topics.requestPartitions }, (_, partition) => partition);
   const stored = await headsOf(session).read(all);
-  const found: PartitionFound[] = [];
+  const views: PartitionView[] = [];
   for (const partition of all)
-    found.push(await findPartition(source, config, partition, stored.get(partition) as StoredEnd));
-  return found;
+    views.push(await viewPartition(source, config, partition, stored.get(partition) as StoredEnd));
+  return views;
 }
 
 function headsOf({ etcd, keysOf }: SequenceSession): EtcdEndHeads {

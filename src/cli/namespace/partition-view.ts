@@ -35,37 +35,28 @@ export interface PartitionView {
   readonly etcd_time: string | null;
 }
 
-/** A partition as it was found, with what etcd has of it. */
-export interface PartitionFound {
-  readonly view: PartitionView;
-  readonly stored: StoredEnd;
-}
-
-/** Compares each partition. Rejects as the ledger does. */
-export async function findPartition(
+/** Compares a partition with what etcd has of it. Rejects as the ledger does. */
+export async function viewPartition(
   source: Source,
   { topics }: Pick<Config, 'topics'>,
   partition: number,
-  stored: StoredEnd,
-): Promise<PartitionFound> {
+  { head, damage }: StoredEnd,
+): Promise<PartitionView> {
   const { from: start, to: end } = await wholePartition(source, topics.ledger, partition);
   const { to: requestEnd } = await wholePartition(source, topics.requests, partition);
   const log = { partition, end, entries: new KafkaLedgerEntries({ ...source, topic: topics.ledger }) };
-  const { head } = stored;
   const last = await lastEntries(log);
-  const state = stored.damage === undefined ? await stateOf(head, log) : 'damaged';
-  const view = {
+  return {
     partition,
     ledger_start: start,
     ledger_end: end,
     request_end: requestEnd,
     etcd_end: head?.end ?? null,
-    state,
+    state: damage === undefined ? await stateOf(head, log) : 'damaged',
     missing: Math.max(0, (head?.end ?? 0) - end),
     shift: usualShift(last) ?? null,
     etcd_time: head === undefined ? null : timeText(head.time),
   };
-  return { view, stored };
 }
 
 async function stateOf(head: EndHead | undefined, log: Parameters<typeof compareEnd>[1]): Promise<PartitionState> {
