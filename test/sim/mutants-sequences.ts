@@ -115,14 +115,6 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/core/sequence.ts', 'return first > known.next ? Math.max(gap, first) : gap;', 'return gap;')],
   },
   {
-    name: 'a head that may be old is enough to refuse',
-    patches: [patch(LOOK, '  if (!part.isConfirmed && codes.some((code) => REVOCABLE.has(code))) return READ;\n', '')],
-  },
-  {
-    name: 'a refusal does not wait until a swap without an answer can do nothing',
-    patches: [patch(LOOK, 'if (!known.isOwn && !codes', 'if (known.head.revision < 0n && !codes')],
-  },
-  {
     name: 'a restored copy shows what the one before did',
     scenario: 'lost-tail',
     patches: [patch(NUMBERS, 'shown: isSame && before.epoch === epoch ?', 'shown: isSame ?')],
