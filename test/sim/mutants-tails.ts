@@ -53,7 +53,13 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a marker refused at the end of the requests',
-    patches: [patch('src/ledger/ledger.ts', 'if (known >= requestEnd) {', 'if (known + 1 >= requestEnd) {')],
+    patches: [
+      patch(
+        'src/ledger/ends.ts',
+        'if (known < Math.max(1, requestEnd)) return;',
+        'if (known + 1 < Math.max(1, requestEnd)) return;',
+      ),
+    ],
   },
   {
     name: 'the time of the first sending is ignored',
