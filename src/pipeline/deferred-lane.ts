@@ -1,8 +1,7 @@
 import type { BatchControl } from './batch.ts';
 import { type Deferrals, type DeferredLaneName, DeferredQueue, type OffsetRange } from './deferred.ts';
 import { type LaneOptions, RetryingLane } from './lane.ts';
-import type { RequestRecord } from './ports.ts';
-import type { RequestChunk } from './request-session.ts';
+import type { RequestChunk, RequestRecord } from './ports.ts';
 
 /** A partition that is being read. */
 export interface LaneReading {

@@ -20,6 +20,15 @@ export interface RequestRecord {
   readonly since?: number | undefined;
 }
 
+/** Records of one partition, in offset order. */
+export interface RequestChunk {
+  readonly records: readonly RequestRecord[];
+  /** The next offset to read: after the last record, and after any transaction markers that follow it. */
+  readonly next: number;
+  /** Called when all of it is answered or deferred, and all before it. */
+  readonly answered?: () => void;
+}
+
 /** Looks up the schema IDs of Confluent framing in the schema registry. */
 export interface SchemaIds {
   /**

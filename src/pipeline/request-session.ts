@@ -7,7 +7,7 @@ import { InOrder } from './in-order.ts';
 import { type LaneOptions, RetryingLane } from './lane.ts';
 import { PartLanes } from './part-lanes.ts';
 import { PART_MAX_REQUESTS } from './parts.ts';
-import type { RequestRecord } from './ports.ts';
+import type { RequestChunk, RequestRecord } from './ports.ts';
 
 /** Processes records of one partition: resolves parts as they are answered, rejects on a retryable error. */
 export type RequestHandler = (
@@ -15,15 +15,6 @@ export type RequestHandler = (
   records: readonly RequestRecord[],
   control: BatchControl,
 ) => Promise<void>;
-
-/** Records of one partition, in offset order. */
-export interface RequestChunk {
-  readonly records: readonly RequestRecord[];
-  /** The next offset to read: after the last record, and after any transaction markers that follow it. */
-  readonly next: number;
-  /** Called when all of it is answered or deferred, and all before it. */
-  readonly answered?: () => void;
-}
 
 export interface RequestSessionOptions extends LaneOptions {
   readonly partition: number;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { RequestPosition } from '../../src/codec/request-position.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { RequestRecord } from '../../src/pipeline/ports.ts';
-import { type RequestChunk, type RequestHandler, RequestSession } from '../../src/pipeline/request-session.ts';
+import type { RequestChunk, RequestRecord } from '../../src/pipeline/ports.ts';
+import { type RequestHandler, RequestSession } from '../../src/pipeline/request-session.ts';
 
 const PARTITION = 3;
 

@@ -1,6 +1,5 @@
 import { unpackRanges } from './evidence.ts';
 import { type BatchLocation, logOf } from './location.ts';
-import type { LostTails } from './lost.ts';
 import type { FoundBatch } from './store.ts';
 
 export type FindingCode =
@@ -51,7 +50,8 @@ export interface JoinCounts {
 export interface JoinOptions {
   /** Replies of this time or later must have their decision in the ledger. */
   readonly ledgerReachesMs: number;
-  readonly lostTails: Pick<LostTails, 'mayHave'>;
+  /** Whether a decision of that time may be lost, in the home partition of the key. */
+  readonly lostTails: { mayHave(homeKey: Buffer, timeMs: number): boolean };
   readonly find: (finding: Finding) => void;
   /** Called with each distinct batch, for the search for overlaps. */
   readonly addUnit: (batch: FoundBatch) => void;
