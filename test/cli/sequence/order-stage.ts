@@ -17,12 +17,12 @@ import { FakeEtcd, goodLink, type Link } from '../../identity/fake-etcd.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
 
-const LEDGER = 'id.ledger';
+export const LEDGER = 'id.ledger';
 const REQUESTS = 'id.requests';
-const TOPICS = { ledger: LEDGER, requests: REQUESTS, ledgerRetentionMs: 26 * 3_600_000 };
-const KEYS = ledgerHeadKeys('/ids', 0, LEDGER, 0);
+export const TOPICS = { ledger: LEDGER, requests: REQUESTS, ledgerRetentionMs: 26 * 3_600_000 };
+export const KEYS = ledgerHeadKeys('/ids', 0, LEDGER, 0);
 const NAMESPACE = '00000000-0000-4000-8000-000000000001';
-const HOME = 0;
+export const HOME = 0;
 
 export const CREATED = { next: 1, step: 1, max: 1_000, format: '', closed: false };
 
