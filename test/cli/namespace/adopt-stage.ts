@@ -5,6 +5,7 @@ import { type AdoptFlags, adoptCluster } from '../../../src/cli/namespace/adopt-
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import type { SequenceSession } from '../../../src/cli/sequence/sequence-session.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
+import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import type { Config } from '../../../src/config/config.ts';
 import { bindingsOf, ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../../src/identity/keys.ts';
@@ -30,14 +31,14 @@ export const NEW = 'another-kafka';
 /** `idalloc namespace adopt-cluster` over simulated brokers and an etcd in memory, which remembers a ledger of one partition. */
 export class AdoptStage extends OrderStage {
   /** Everything but reads of Kafka: what happens to a call; `undefined` lets it pass. */
-  fault: () => Fault | undefined = () => undefined;
+  fault: (of: 'append' | 'etcd') => Fault | undefined = () => undefined;
   out = '';
   err = '';
   answers: Partial<CliContext> = {};
 
   constructor() {
     super();
-    this.link = async () => ({ fault: this.fault() ?? 'pass' });
+    this.link = async () => ({ fault: this.fault('etcd') ?? 'pass' });
     const { cluster } = this.loop;
     const call = cluster.call.bind(cluster);
     cluster.call = (node, lane, timeoutMs, use) => call(node, lane, timeoutMs, (link) => use(this.#failing(link)));
@@ -45,7 +46,7 @@ export class AdoptStage extends OrderStage {
 
   #failing(link: BrokerLink): BrokerLink {
     const call: BrokerLink['call'] = async (api, request) => {
-      const fault = api === 'produce' ? this.fault() : undefined;
+      const fault = api === 'produce' ? this.fault('append') : undefined;
       if (fault === 'request lost') throw new RangeError('killed');
       const answer = await link.call(api, request);
       if (fault !== undefined) throw new RangeError('killed');
@@ -108,6 +109,15 @@ export class AdoptStage extends OrderStage {
 
   storedHead(): Promise<Head> {
     return new EtcdHeads({ etcd: this.etcd.port(), keysOf: () => KEYS }).read(HOME, ['invoices']);
+  }
+
+  /** The markers in the ledger: offset, stated end, and request. */
+  get markers(): readonly string[] {
+    const records = this.loop.kafka.cluster.partition(LEDGER, HOME).log.batches().flatMap(recordsOf);
+    return records.flatMap(({ offset, value, headers }) => {
+      const { kind, end, through } = decodeLedgerEntry(value as Buffer, headers as LedgerRecord['headers']);
+      return kind === 'marker' ? [`${offset}: ${end} ${through}`] : [];
+    });
   }
 
   damagesEnd(): void {

@@ -47,6 +47,7 @@ test('a mirror that lags is adopted at its end: the old end is stated, and what 
     sequences: [{ sequence: 'invoices', ledger_next: 1, etcd_next: 3, accord: 'lost' }],
   });
   expect(stage.ledger).toEqual(['o1>1', '-', '-', 'l1>2~9']);
+  expect(stage.markers, 'a loss is an end above its own offset').toEqual(['1: 1 5', '2: 4 9']);
   expect((await stage.storedEnd()).head).toMatchObject({ end: 3, through: 9, life: 1 });
   await expectAdopted();
 });
@@ -80,6 +81,18 @@ test('what no worker wrote to etcd is written again from the ledger, of the same
   await stage.adopt();
   expect(stage.json).toMatchObject({ bound: OLD, adopted: true, partitions: [{ state: 'damaged', etcd_end: null }] });
   expect((await stage.storedEnd()).head).toMatchObject({ end: 5, through: 9, life: 1 });
+});
+
+test('a loss is stated again if another append came first, behind which the marker says nothing', async () => {
+  stage.damagesEnd();
+  let others = 1;
+  stage.fault = (of) => {
+    if (of === 'append' && others > 0) stage.appendsOther();
+    if (of === 'append') others -= 1;
+    return undefined;
+  };
+  await stage.adopt();
+  expect(stage.markers).toEqual(['1: 1 5', '4: 0 -1', '5: 5 9', '6: 7 9']);
 });
 
 test('of another program, an entry at the place of the last one shows that the ledger is another', async () => {
