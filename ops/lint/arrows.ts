@@ -135,9 +135,16 @@ export const ROOMS: readonly Room[] = [
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
-      ...['heads', 'sequence-order', 'sequence-rule', 'end-heads', 'end-check', 'order-view', 'ports'].map(
-        (file) => `ledger/${file}.ts`,
-      ),
+      ...[
+        'heads',
+        'sequence-order',
+        'sequence-records',
+        'sequence-rule',
+        'end-heads',
+        'end-check',
+        'order-view',
+        'ports',
+      ].map((file) => `ledger/${file}.ts`),
       ...[...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

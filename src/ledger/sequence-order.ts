@@ -46,17 +46,6 @@ export async function carryOut(options: OrderOptions, change: Change): Promise<S
   return await new Order(options, change).carryOut();
 }
 
-/**
- * States what the log has lost of a sequence, if it has. The next request or order would do so too; but then that request would be one of
- * those that may have been decided before, and would be FORGOTTEN. Rejects as `carryOut` does, without SEQUENCE_STOPPED.
- */
-export async function stateLoss(options: OrderOptions): Promise<void> {
-  const unchanged = () => {
-    throw new RangeError('stating a loss gives no order');
-  };
-  await new Order(options, unchanged).stateLoss();
-}
-
 class Order {
   readonly #options: OrderOptions;
   readonly #change: Change;
@@ -79,29 +68,11 @@ class Order {
       const shown = await this.#step();
       if (shown !== undefined) return shown;
     }
-    throw this.#overtaken();
-  }
-
-  async stateLoss(): Promise<void> {
-    const { sequence } = this.#options;
-    for (let steps = 0; steps < MAX_STEPS; steps += 1) {
-      const view = await this.#look();
-      if (this.#isUnsure(view)) await this.#learn(view);
-      else {
-        const due = dueNow(view, [sequence]);
-        if (due.kind !== 'loss') return;
-        await this.#state(view, due);
-      }
-    }
-    throw this.#overtaken();
-  }
-
-  #overtaken(): IdallocError {
     const { log, partition, sequence } = this.#options;
     const message =
       `other writers came first ${MAX_STEPS} times in ledger partition ${partition}, up to offset ${log.reading.end}: ` +
       `see 'idalloc sequence show ${sequence}', and run the command again while fewer requests arrive`;
-    return new IdallocError('OVERTAKEN', message);
+    throw new IdallocError('OVERTAKEN', message);
   }
 
   /** Reads the head, unless it is known, and the log to its end. */

@@ -1,6 +1,7 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { MAX_STATEMENTS } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
@@ -8,10 +9,11 @@ import { requireNoOwners } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { EtcdEndHeads, type StoredEnd } from '../../ledger/end-heads.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
-import { stateLoss } from '../../ledger/sequence-order.ts';
+import { statedRecord } from '../../ledger/sequence-records.ts';
+import { lossesNow } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
-import { ledgerWriter, orderOptions, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
+import { ledgerWriter, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';
 import { confirm } from '../terminal.ts';
 import { type PartitionView, partitionsText, viewPartition } from './partition-view.ts';
@@ -60,9 +62,7 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   await confirmAdoption(context, view, yes === true);
   for (const { partition } of due) {
     await adoptPartition(session, partition);
-    const lost = sequences.filter((one) => one.partition === partition && one.accord === 'lost');
-    // Requests that are sent from now on are new ones, which get the next numbers.
-    for (const { sequence } of lost) await stateLoss(orderOptions(session, partition, sequence));
+    await stateLosses(session, ledgerWriter(source, config.topics), partition);
   }
   if (isOther) await bind(session, bindings, bound.revision);
   const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
@@ -146,6 +146,30 @@ async function forgetRequests({ heads }: SequenceSession, log: LedgerLog, partit
     );
     if (head.through <= through && pending.every((one, i) => one === head.pending[i])) return;
     if (await heads.swap(partition, head, { namespace, through, pending, sequences: new Map() })) return;
+  }
+  throw overtaken(partition);
+}
+
+/**
+ * States what each sequence of a partition has lost. A worker that takes the partition over would do so, too, but later: requests that
+ * are sent from now on are new ones, which get the next numbers.
+ */
+export async function stateLosses(
+  { heads, log }: Pick<SequenceSession, 'heads' | 'log'>,
+  writer: LedgerLog,
+  partition: number,
+): Promise<void> {
+  for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+    const head = await heads.readAll(partition);
+    await log.readWhole(partition);
+    const { rows, end } = log.reading(partition);
+    const due = lossesNow({ row: (name) => rows.get(name), head }, new Set([...head.names, ...rows.keys()]));
+    if (due.length === 0) return;
+    const through = Math.max(head.through, (await writer.requestEnd(partition, head.through)) - 1);
+    const records = due.slice(0, MAX_STATEMENTS).map((loss, i) => {
+      return statedRecord(loss, rows.get(loss.sequence)?.known.next, { end, through, at: end + i });
+    });
+    await writer.append(partition, records);
   }
   throw overtaken(partition);
 }

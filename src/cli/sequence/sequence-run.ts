@@ -10,7 +10,7 @@ import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { homePartition } from './sequence-log.ts';
-import { orderOptions, type SequenceSession, withSequences } from './sequence-session.ts';
+import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequence, viewSequences } from './sequence-view.ts';
 
 export interface JsonFlag {
@@ -123,7 +123,7 @@ interface OrderOf {
 
 /** Carries out an order and prints the sequence. */
 async function order(session: SequenceSession, name: string, { flags, change, isNew }: OrderOf): Promise<void> {
-  const { config, source, etcd, heads, log } = session;
+  const { config, source, etcd, heads, log, namespace } = session;
   const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   await requireBindings(
     etcd,
@@ -134,8 +134,10 @@ async function order(session: SequenceSession, name: string, { flags, change, is
   const isAdded = isNew === true && !sequences.has(name);
   await log.readHome(partition, name, isAdded);
   if (isAdded) await requireRoom(session, partition);
+  const writer = ledgerWriter(source, config.topics);
+  const options = { heads, partition, sequence: name, namespace, runtime: source.runtime };
   try {
-    await carryOut(orderOptions(session, partition, name), change);
+    await carryOut({ ...options, log: orderLog(log, writer, partition) }, change);
   } catch (error) {
     throw withHint(error, name);
   }

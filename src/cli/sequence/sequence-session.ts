@@ -10,7 +10,7 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { EtcdHeads, type LedgerHeads } from '../../ledger/heads.ts';
-import type { OrderLog, OrderOptions } from '../../ledger/order-view.ts';
+import type { OrderLog } from '../../ledger/order-view.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
@@ -63,13 +63,7 @@ async function namespaceOf(etcd: Pick<EtcdPort, 'get'>, config: Config): Promise
   return stored === undefined ? NO_NAMESPACE : decodeDescriptor(stored.value).uuid;
 }
 
-/** What an order needs of the session. The log must have read the home partition. */
-export function orderOptions(session: SequenceSession, partition: number, sequence: string): OrderOptions {
-  const { config, source, log, heads, namespace } = session;
-  const written = orderLog(log, ledgerWriter(source, config.topics), partition);
-  return { heads, log: written, partition, sequence, namespace, runtime: source.runtime };
-}
-
+/** The home partition of an order, which the log must have read. */
 export function orderLog(log: SequenceLog, writer: LedgerLog, partition: number): OrderLog {
   return {
     get reading() {

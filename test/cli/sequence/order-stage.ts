@@ -1,4 +1,5 @@
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
+import { stateLosses } from '../../../src/cli/namespace/adopt-run.ts';
 import { sequenceRecord } from '../../../src/cli/sequence/partition-reading.ts';
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import { ledgerWriter, orderLog } from '../../../src/cli/sequence/sequence-session.ts';
@@ -11,7 +12,7 @@ import type { SequenceRow, Statement } from '../../../src/core/sequence.ts';
 import { ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { EtcdHeads } from '../../../src/ledger/heads.ts';
 import { type OrderOptions, viewOf } from '../../../src/ledger/order-view.ts';
-import { type Change, carryOut, stateLoss } from '../../../src/ledger/sequence-order.ts';
+import { type Change, carryOut } from '../../../src/ledger/sequence-order.ts';
 import { draftChange } from '../../../src/ledger/sequence-rule.ts';
 import { FakeEtcd, goodLink, type Link } from '../../identity/fake-etcd.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
@@ -81,10 +82,11 @@ export class OrderStage {
     return await carryOut(await this.#options(sequence), change);
   }
 
-  /** What `namespace adopt-cluster` does for a sequence. */
-  statesLoss(sequence: string): Promise<void> {
-    const run = async () => stateLoss(await this.#options(sequence));
-    return this.loop.runtime.until(run());
+  /** What `namespace adopt-cluster` does for the sequences of a partition. */
+  statesLosses(): Promise<void> {
+    const { cluster, runtime } = this.loop;
+    const memories = { heads: this.heads, log: this.#sequenceLog() };
+    return runtime.until(stateLosses(memories, ledgerWriter({ cluster, runtime }, TOPICS), HOME));
   }
 
   async #options(sequence: string): Promise<OrderOptions> {

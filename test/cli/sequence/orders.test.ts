@@ -162,13 +162,13 @@ describe('what was ordered', () => {
     await stage.create('invoices');
     await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
     stage.appends('invoices', { first: 1, by: 'a' });
-    await stage.statesLoss('invoices');
+    await stage.statesLosses();
     expect(stage.ledger, 'nothing is lost').toEqual(['o1>1', 'n1 a']);
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
     stage.losesTail(0);
     stage.requests(40);
     for (const again of [1, 2]) {
-      await stage.statesLoss('invoices');
+      await stage.statesLosses();
       expect(stage.ledger, `try ${again}`).toEqual(['l1>2~39']);
     }
     expect(await stage.show('invoices')).toMatchObject({ next: 3, pending: 1, accord: 'pending' });
