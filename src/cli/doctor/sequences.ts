@@ -47,7 +47,7 @@ export function judgeSequences(views: readonly SequenceView[]): Check {
     );
   }
   const waiting = views.filter(({ accord }) => accord !== 'agree').length;
-  const rest = waiting === 0 ? 'the ledger and etcd agree' : `${waiting} of them are settled by the next request`;
+  const rest = waiting === 0 ? 'the ledger and etcd agree' : `workers settle ${waiting} of them`;
   return ok(NAME, `${counted(views.length, 'sequence')}; ${rest}`);
 }
 

@@ -33,8 +33,8 @@ Examples:
   idalloc sequence create tickets --start 48213`;
 
 const LIST_HELP = `
-It compares what the ledger shows with what etcd holds, and says what it means where they differ: requests or orders settle all but a
-stopped sequence, for which the exit code is 1.
+It compares what the ledger shows with what etcd holds, and says what a difference means. Workers and orders settle all but a stopped
+sequence, for which the exit code is 1.
 
 Workers state each sequence that they serve again when a quarter of LEDGER_RETENTION_MS has passed. So only that much of each partition is
 read, and some hours; all of it where no worker has run for two hours. --all always reads all: it also lists sequences that no worker
@@ -47,7 +47,7 @@ Examples:
 
 const SHOW_HELP = `
 'agree' means that the ledger shows all that etcd holds. Otherwise a line below says what differs, and who settles it; for a stopped
-sequence, which only 'namespace rebuild' does, the exit code is 1.
+sequence, which only 'namespace rebuild' settles, the exit code is 1.
 
 Examples:
   idalloc sequence show invoices/2027
