@@ -2,7 +2,7 @@ import type { EndHead } from '../codec/end-head.ts';
 import { digestEntry } from '../codec/ledger-digest.ts';
 import { EMPTY_MARKER } from '../codec/ledger-entry.ts';
 import { readLedgerPosition } from '../codec/ledger-position.ts';
-import { unlessInvalid } from '../errors.ts';
+import { IdallocError, unlessInvalid } from '../errors.ts';
 import type { LedgerEntries, LedgerRecord } from './ports.ts';
 
 /** How many of the last entries of a log are searched for one that is not at its offset. */
@@ -88,4 +88,10 @@ export function isEntryOf(
   record: Omit<LedgerRecord, 'offset' | 'appendedAtMs'>,
 ): boolean {
   return digestEntry({ ...record, offset: end - 1, appendedAtMs: time }).equals(digest);
+}
+
+/** More requests of a partition were decided, up to `known`, than its request topic has. */
+export function requestsRecreated(partition: number, known: number, requestEnd: number): IdallocError {
+  const message = `the ledger or etcd knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and run 'idalloc namespace adopt-cluster', or use another request topic and ledger`;
+  return new IdallocError('REQUESTS_RECREATED', message);
 }

@@ -1,6 +1,6 @@
 import { type EndHead, isSameHead } from '../codec/end-head.ts';
 import { IdallocError } from '../errors.ts';
-import { compareEnd } from './end-check.ts';
+import { compareEnd, requestsRecreated } from './end-check.ts';
 import { type EndChange, type EndHeads, MAX_ENDS, type StoredEnd } from './end-heads.ts';
 import type { LedgerPartition } from './partition.ts';
 import type { KeptEntries, LedgerIndex, LedgerLog } from './ports.ts';
@@ -177,8 +177,7 @@ export class LedgerEnds {
       index.disown(partition);
       throw restoring(partition, 'its index knew requests of another topic');
     }
-    const message = `the ledger or etcd knows request offset ${known} of partition ${partition}, but the request topic ends at ${requestEnd}, so it was recreated: recreate the ledger topic too and run 'idalloc namespace adopt-cluster', or use another request topic and ledger`;
-    throw new IdallocError('REQUESTS_RECREATED', message);
+    throw requestsRecreated(partition, known, requestEnd);
   }
 
   #restored(partition: number): void {
@@ -199,10 +198,10 @@ export class LedgerEnds {
 
   async #raiseAll(partitions: readonly number[]): Promise<void> {
     const unsure = partitions.filter((partition) => (this.#known.get(partition)?.sent.length ?? 0) > 0);
+    // Also when there are none: the heads of a worker reject once its brokers are those of another cluster.
     for (const [partition, stored] of await this.#options.heads.read(unsure)) this.#adopt(partition, stored);
     const changes = partitions.flatMap((partition) => this.#changeOf(partition) ?? []);
-    // What had no answer is known now, or others raise it.
-    if (changes.length === 0 && this.#isFailing) this.#told('done');
+    if (changes.length === 0 && this.#isFailing) this.#told('done'); // it is known by now, or others raise it
     for (let from = 0; from < changes.length; from += MAX_ENDS)
       await this.#raiseSome(changes.slice(from, from + MAX_ENDS));
   }

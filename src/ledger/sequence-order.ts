@@ -1,6 +1,7 @@
 import type { Pending, PendingNumbers, PendingOrder } from '../codec/sequence-head.ts';
 import { type SequenceRow, type Statement, statedOf } from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
+import { requestsRecreated } from './end-check.ts';
 import type { Head, HeadChange } from './heads.ts';
 import { type OrderOptions, viewOf } from './order-view.ts';
 import type { NewEntry } from './ports.ts';
@@ -203,6 +204,8 @@ class Order {
     const { log } = this.#options;
     const at = log.reading.end;
     const requestEnd = await log.requestEnd(head.through);
+    // Offsets of another topic would hide requests of this one that are yet to come.
+    if (head.through >= requestEnd) throw requestsRecreated(this.#options.partition, head.through, requestEnd);
     return { end: at, through: Math.max(head.through, requestEnd - 1), at };
   }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ALERTS } from '../../ops/prometheus/rules.ts';
 import { decodeDescriptor } from '../../src/codec/descriptor.ts';
+import { decodeEndHead, encodeEndHead } from '../../src/codec/end-head.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { requestHash } from '../../src/codec/ledger-entry.ts';
@@ -91,20 +92,24 @@ const ETCD_NOTICED = {
   LEASE_MARGIN_MS: '1000',
 } as const;
 
-test('etcd that does not answer fires that its calls fail, that the ceiling is near, and that the gate is closed', async () => {
+test('etcd that does not answer fires that its calls fail, that the ceiling is near, that the gate is closed, and that it remembers no decisions', async () => {
   const job = 'idalloc-etcd';
   const servers = { ...suiteServers(), etcdEndpoints: broken.etcdEndpoints };
   await using realm = await Realm.create(servers, { env: ETCD_NOTICED });
   const worker = realm.worker();
   await worker.ready();
+  const replies = await realm.follow();
   await prometheus.scrape(job, [worker]);
   await expect.poll(() => prometheus.query(`up{job="${job}"} == 1`)).toHaveLength(1);
   await broken.pauseEtcd(0);
   try {
+    await realm.send([{ correlationId: 'decided', count: 1 }]);
+    await replies.reply('decided');
     await expectFired({
       IdallocCeilingNear: { job },
       IdallocGateClosed: { job, reason: 'LEASE_SUSPENDED' },
       IdallocEtcdCallsFail: { job },
+      IdallocHeadsNotKept: { job },
     });
   } finally {
     await broken.resumeEtcd(0);
@@ -124,6 +129,15 @@ test('etcd at its quota fires that its database is large, that it has raised an 
     IdallocEtcdAlarm: { job, alarm: 'NOSPACE' },
     IdallocEtcdDatabaseLarge: { job, endpoint: etcd.endpoints[0] ?? '' },
   });
+});
+
+test('brokers of another cluster than the ledger is bound to fire that', async () => {
+  const job = 'idalloc-cluster';
+  await using realm = await Realm.create(suiteServers());
+  const bound = `${realm.keys.root}clusters/${realm.ledgerTopic}`;
+  await realm.etcd.transact([], [{ put: bound, value: Buffer.from('another-cluster') }]);
+  await prometheus.scrape(job, [realm.worker()]);
+  await expectFired({ IdallocClusterChanged: { job } });
 });
 
 test('brokers that are gone fire that Kafka is silent, and that partitions are not reached', async () => {
@@ -254,6 +268,26 @@ describe('one worker', () => {
     const refused = await remembered('stopped', 5, [pendingNumbers('stopped', 1)]);
     expect(refused).toMatchObject({ reply: { error: { code: 'SEQUENCE_STOPPED' } } });
     await expectFired({ IdallocSequenceStopped: { job } });
+  });
+
+  test('fires a ledger that ends before the last entry that etcd remembers', async () => {
+    const { env, etcd, datacenterId, ledgerTopic } = realm;
+    const { end: key } = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, 0);
+    const head = { end: 1_000_000, digest: Buffer.alloc(16), through: -1, time: 0, life: 0 };
+    await etcd.transact([], [{ put: key, value: encodeEndHead(head) }]);
+    const replies = await realm.follow();
+    let rounds = 0;
+    // The worker learns that another has written the head when it has something to add, and compares before it decides again.
+    const livesAfterOneMore = async () => {
+      rounds += 1;
+      const id = `after-${rounds}`;
+      const value = encodeIdRequest({ count: 1, correlationId: Buffer.from(id), replyTopic: realm.replyTopic });
+      await realm.sendRaw([{ value, partition: 0 }]);
+      await replies.reply(id);
+      return decodeEndHead(key, (await etcd.get([key])).get(key)?.value ?? Buffer.alloc(0)).life;
+    };
+    await expect.poll(livesAfterOneMore, { timeout: FIRES_WITHIN_MS }).toBe(1);
+    await expectFired({ IdallocLedgerLost: { job } });
   });
 
   test('fires requests that wait behind an open transaction, their number, and large requests that wait too long', async () => {

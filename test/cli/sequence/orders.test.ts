@@ -174,11 +174,28 @@ describe('what was ordered', () => {
     expect(await stage.show('invoices')).toMatchObject({ next: 3, pending: 1, accord: 'pending' });
   });
 
+  test('a loss is not stated of a request topic that was created again as well: it waits for adopt-cluster', async () => {
+    await stage.create('invoices');
+    await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
+    stage.appends('invoices', { first: 1, by: 'a' });
+    await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
+    stage.losesTail(0);
+    stage.requests(7);
+    const message = expect.stringMatching(/request offset 7 of partition 0, .* ends at 7.*adopt-cluster/);
+    const refusal = { code: 'REQUESTS_RECREATED', message };
+    await expect(stage.change('invoices', { step: 10 })).rejects.toMatchObject(refusal);
+    expect(stage.ledger).toEqual([]);
+    stage.requests(1);
+    await stage.change('invoices', { step: 10 });
+    expect(stage.ledger[0]).toBe('l1>2~7');
+  });
+
   test('numbers below a gap are stated as lost before the order', async () => {
     await stage.create('invoices');
     await stage.swapsIn('invoices', [{ first: 1, by: 'a' }]);
     stage.appends('invoices', { first: 1, by: 'a' });
     await stage.swapsIn('invoices', [{ first: 2, by: 'b' }]);
+    stage.requests(8);
     stage.losesTail(1);
     stage.appendsOther();
     stage.appends('invoices', { first: 2, by: 'b' });
