@@ -2,7 +2,7 @@ import { withSchemas } from './confluent.ts';
 import type { Deferrals, LaneName } from './deferred.ts';
 import type { Prepared } from './drafts.ts';
 import { type Intake, receive } from './intake.ts';
-import { idsFor, isForNumbers, type PipelineDeps, processPart } from './part.ts';
+import { idsFor, isAboveLimit, isForNumbers, type PipelineDeps, processPart } from './part.ts';
 import { cutIntoParts, PART_MAX_REQUESTS } from './parts.ts';
 import type { RequestRecord } from './ports.ts';
 import { RECORDS_PER_TURN } from './record-turns.ts';
@@ -109,7 +109,11 @@ async function processReadable(
   const { lane = 'small', deferrals, prepared } = control;
   const intakes = await receiveAll(deps, records, isBulkLane(control));
   let through = -1;
-  const kinds = { idsFor: idsFor(deps, partition), isForNumbers: isForNumbers(partition) };
+  const kinds = {
+    idsFor: idsFor(deps, partition),
+    isForNumbers: isForNumbers(partition),
+    isAboveLimit: isAboveLimit(deps, partition),
+  };
   const cutting = { layout, ...kinds, lane, deferrals };
   const parts = cutIntoParts(intakes, cutting);
   // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already, and bulk that lets

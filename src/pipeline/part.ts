@@ -72,6 +72,11 @@ export function idsFor({ maxCount }: PipelineDeps, partition: number): (accepted
   };
 }
 
+/** Whether a request asks for more IDs than it may now: it may wait as a large one since more was allowed. */
+export function isAboveLimit({ maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => boolean {
+  return ({ request: { sequence, count }, home }) => sequence === undefined && count > maxCount && home === partition;
+}
+
 /** Whether numbers are decided here for a request: the rule of sequences, which needs etcd. Those of another partition are forwarded as any request is. */
 export function isForNumbers(partition: number): (accepted: Accepted) => boolean {
   return ({ request: { sequence }, home }) => sequence !== undefined && home === partition;

@@ -32,6 +32,8 @@ export interface Cutting {
   readonly idsFor: (accepted: Accepted) => number;
   /** Whether numbers of a sequence are decided here for the request. */
   readonly isForNumbers: (accepted: Accepted) => boolean;
+  /** Whether the request asks for more IDs than it may. */
+  readonly isAboveLimit: (accepted: Accepted) => boolean;
   /** The lane whose requests are wanted. */
   readonly lane: LaneName;
   /** Where requests of other lanes go. Without a place, the lane `small` serves them where they are, and every other one leaves them out. */
@@ -54,7 +56,7 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
     const own = laneOf(intake, cutting);
     const place = own === lane ? undefined : deferrals?.[own];
     place?.take(intake.record);
-    if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake))) continue;
+    if (place !== undefined || (own !== lane && lane !== 'small' && isCertain(intake, cutting))) continue;
     const asked = intake.kind === 'accepted' ? idsFor(intake) : 0;
     const name = intake.kind === 'accepted' && isLarge(layout, asked) ? intake.name : undefined;
     const isNumbers = intake.kind === 'accepted' ? cutting.isForNumbers(intake) : areNumbers;
@@ -88,7 +90,11 @@ function laneOf(intake: Intake, { layout, idsFor, isForNumbers, lane }: Cutting)
   return isAskingMuch || (isBulk && lane !== 'small') ? 'large' : 'small';
 }
 
-/** Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed since. */
-function isCertain(intake: Intake): boolean {
-  return intake.kind === 'accepted' || intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
+/**
+ * Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed since, and requests may
+ * have been allowed to ask for more.
+ */
+function isCertain(intake: Intake, { lane, isAboveLimit }: Cutting): boolean {
+  if (intake.kind === 'rejected') return intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';
+  return lane !== 'large' || !isAboveLimit(intake);
 }

@@ -312,6 +312,14 @@ describe('large requests', () => {
     expect([worker.replies().map(({ id }) => id), worker.errors, resolved]).toEqual([['r1'], [], [1, 3]]);
   });
 
+  it('that wait are refused, not left out, by a worker that allows less than the one before', async () => {
+    const { worker } = world();
+    Object.assign(worker.deps, { maxCount: 5_000 });
+    const { resolved, serveLarge } = collecting(worker);
+    await serveLarge([request(0, 'small'), request(1, 'waits', { count: LARGE }), request(2, 'b')]);
+    expect([worker.replies().map(gist), resolved]).toEqual([['INVALID_COUNT'], [1, 2]]);
+  });
+
   it('that are decided elsewhere are forwarded immediately, since they need no IDs here', async () => {
     const worker = new MemoryWorker({ topic: topicOf(), homeOf: () => 1 });
     const { deferrals, serve } = collecting(worker);
