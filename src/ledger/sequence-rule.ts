@@ -87,11 +87,11 @@ export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
 }
 
 /** All the losses among these, in their order. Each is what `dueNow` would return by itself, whatever becomes of the others. */
-export function lossesNow({ row, head }: Pick<HeadsView, 'row' | 'head'>, names: Iterable<string>): readonly Loss[] {
-  const pending = Map.groupBy(head.pending, sequenceOf);
+export function lossesNow(view: Pick<HeadsView, 'row' | 'head' | 'firstOf'>, names: Iterable<string>): readonly Loss[] {
+  const all = Map.groupBy(view.head.pending, sequenceOf);
   return [...names].flatMap((name) => {
-    const sight = { name, row: row(name), head: head.sequences.get(name), pending: pending.get(name) ?? [] };
-    return lossOf(sight) ?? [];
+    const [row, head] = [view.row(name), view.head.sequences.get(name)];
+    return lossOf(view, { name, row, head, pending: all.get(name) ?? [] }) ?? [];
   });
 }
 
@@ -162,8 +162,7 @@ function sightsOf(view: HeadsView, names: Iterable<string>): readonly Sight[] {
 function sightOf(view: HeadsView, name: string): Sight {
   const { names, sequences } = view.head;
   if (!names.has(name)) throw new RangeError(`the head of ${name} was not read`);
-  const row = view.row(name);
-  const head = sequences.get(name);
+  const [row, head] = [view.row(name), sequences.get(name)];
   const next = row?.known.next ?? -1;
   const edition = row?.known.edition ?? UNSTATED;
   const pending = view.head.pending.filter(({ sequence }) => sequence === name);
@@ -178,15 +177,19 @@ function sightOf(view: HeadsView, name: string): Sight {
     return record.kind === 'order' || (view.firstOf(record) === undefined && edition <= record.edition);
   });
   const isNext = first !== undefined && firstOf(first) === next && isUnknown;
-  const loss = lossOf({ name, row, head, pending });
+  const loss = lossOf(view, { name, row, head, pending });
   return { name, row, next, edition, head, pending, lacking, isNext, loss };
 }
 
 /** The loss to state: numbers were given out that the log does not show. */
-function lossOf({ name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head' | 'pending'>): Loss | undefined {
+function lossOf(
+  view: Pick<HeadsView, 'firstOf'>,
+  { name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head' | 'pending'>,
+): Loss | undefined {
   const shown = row?.known.next ?? -1;
-  const [first] = pending;
-  // What is behind the first pending record may still have to be appended. Compared with anything later, a loss would stay hidden.
+  // What is behind the first one that the log lacks may still have to be appended: compared with anything later, a loss would stay
+  // hidden. But numbers whose own record is gone are given, and not appended again, if a renewal shows their key.
+  const first = pending.find((record) => record.kind === 'order' || view.firstOf(record) !== record.entry.first);
   const from = first === undefined ? (head?.next ?? -1) : firstOf(first);
   if (shown >= from && (row?.gap ?? 0) === 0) return undefined;
   const next = Math.max(shown, from);

@@ -1,9 +1,10 @@
-import { MAX_STATEMENTS } from '../core/sequence.ts';
+import { MAX_STATEMENTS, type SequenceRow } from '../core/sequence.ts';
+import { nameOf } from '../ledger/decided.ts';
 import type { Head } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
 import { statedRecord } from '../ledger/sequence-records.ts';
-import { lossesNow } from '../ledger/sequence-rule.ts';
+import { type HeadsView, lossesNow } from '../ledger/sequence-rule.ts';
 import type { NumbersObserver } from './ports.ts';
 
 interface LossDeps {
@@ -48,14 +49,16 @@ export class PartitionLosses {
     const { ledger, index, observe } = this.#deps;
     const [partition, head] = [this.#partition, this.#head];
     await ledger.catchUp(partition);
-    // From here to the losses nothing is awaited: they are those of one moment.
     const restores = ledger.ends.restores(partition);
     if (restores !== this.#restores) this.#through = undefined;
     this.#restores = restores;
     const [end, epoch] = [index.end(partition), ledger.epoch(partition)];
     const row = (name: string) => index.sequence(partition, name);
+    const firstOf = await this.#firstsOf(row);
+    // The losses are those of one moment.
+    if (index.end(partition) !== end || ledger.epoch(partition) !== epoch) return 'overtaken';
     const names = new Set([...head.names, ...[...index.sequences(partition)].map(([name]) => name)]);
-    const due = lossesNow({ row, head }, names)
+    const due = lossesNow({ row, head, firstOf }, names)
       .slice(0, MAX_STATEMENTS)
       .map((loss) => ({ loss, from: row(loss.sequence)?.known.next }));
     if (due.length === 0) return 'done';
@@ -71,5 +74,22 @@ export class PartitionLosses {
       observe.lost({ partition, sequence, from, to, through });
     }
     return 'stated';
+  }
+
+  /** What the copy shows for the keys of pending numbers of the sequences that lack the record of some. */
+  async #firstsOf(row: (name: string) => SequenceRow | undefined): Promise<HeadsView['firstOf']> {
+    const numbers = this.#head.pending.filter((one) => one.kind === 'numbers');
+    const lacking = numbers.filter(({ sequence, entry: { first, count, step } }) => {
+      return first + count * step > (row(sequence)?.known.next ?? 0);
+    });
+    if (lacking.length === 0) return ({ entry }) => entry.first;
+    const names = new Set(lacking.map(({ sequence }) => sequence));
+    const keys = numbers.flatMap(({ sequence, key }) => (names.has(sequence) ? { key, name: nameOf(key) } : []));
+    const found = await this.#deps.ledger.decided(this.#partition, keys);
+    return ({ key, entry, sequence }) => {
+      const decided = found.get(nameOf(key));
+      if (!names.has(sequence)) return entry.first;
+      return typeof decided === 'object' && decided.entry.kind === 'numbers' ? decided.entry.first : undefined;
+    };
   }
 }

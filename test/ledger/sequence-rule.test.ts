@@ -81,6 +81,16 @@ describe('a loss is due', () => {
     expect(dueNow(view, ['a'])).toEqual({ kind: 'loss', sequence: 'a', next: 2, definition: DEFINITION });
   });
 
+  it('behind pending numbers whose key only a renewal shows, and before those that still have to be appended', () => {
+    for (const rows of [{ a: rowOf(2) }, {}]) {
+      const view = { rows, pending: [a2], shown: [[a2, 2]] } as const;
+      expect(dueNow(viewOf({ ...view, heads: { a: headOf(3) } }), ['a'])).toMatchObject({ kind: 'loss', next: 3 });
+      const pending = [a2, pendingNumbers('a', 3)];
+      const more = viewOf({ ...view, pending, heads: { a: headOf(4) } });
+      expect(dueNow(more, ['a'])).toMatchObject({ kind: 'loss', next: 3 });
+    }
+  });
+
   it('of a sequence that is pending, though nobody asked for it', () => {
     const view = viewOf({ rows: { a: rowOf(1) }, heads: { a: headOf(3) }, pending: [a2] });
     expect(dueNow(view, ['b'])).toMatchObject({ kind: 'loss', sequence: 'a' });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import type { SequenceHead } from '../../src/codec/sequence-head.ts';
 import { linkOf } from '../support/memory-ledger.ts';
 import { entry, numbers, statement } from '../support/memory-records.ts';
@@ -30,6 +31,18 @@ describe('a ledger that lost its tail', () => {
     expect(gists(one)).toEqual(['1+3', '4+1', 'FORGOTTEN', '4+1', 'FORGOTTEN', '5+2']);
     expect(shown(topic)).toEqual(['edition 1 at 1', 'loss at 4', '4', '5']);
     expect(one.losses).toEqual([{ partition: 0, sequence: 'invoices', from: 1, to: 4, through: 6 }]);
+  });
+
+  it('gives no number again whose key only a late renewal shows', async () => {
+    const { worker, topic } = numbersWorld();
+    topic.requestEnds.set(0, 2);
+    await worker().serve([wanted(0, 'a', 3)]);
+    topic.truncate(0, 1);
+    topic.land(0, [numbers('a', { count: 3, at: RENEWAL, end: 2, through: 0 })]);
+    const one = worker();
+    await one.serve([wanted(2, 'b'), wanted(0, 'a', 3)]);
+    expect(gists(one).toSorted()).toEqual(['1+3', '4+1']);
+    expect(one.losses).toEqual([{ partition: 0, sequence: 'invoices', from: 1, to: 4, through: 1 }]);
   });
 
   it('is noticed by a worker that never knew more, and every later copy of it forgets the same requests', async () => {
