@@ -161,9 +161,14 @@ export async function stateLosses(
 ): Promise<void> {
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
     const head = await heads.readAll(partition);
-    await log.readWhole(partition);
-    const { rows, end } = log.reading(partition);
-    const due = lossesNow({ row: (name) => rows.get(name), head }, new Set([...head.names, ...rows.keys()]));
+    await log.readWhole(
+      partition,
+      head.pending.filter((one) => one.kind === 'numbers'),
+    );
+    const reading = log.reading(partition);
+    const { rows, end } = reading;
+    const view = { row: (name: string) => rows.get(name), firstOf: reading.firstOf.bind(reading), head };
+    const due = lossesNow(view, new Set([...head.names, ...rows.keys()]));
     if (due.length === 0) return;
     const through = Math.max(head.through, (await writer.requestEnd(partition, head.through)) - 1);
     const records = due.slice(0, MAX_STATEMENTS).map((loss, i) => {
