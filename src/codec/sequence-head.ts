@@ -57,7 +57,7 @@ export interface PendingValue {
   readonly records: readonly Pending[];
 }
 
-/** Of one request, by etcd's default. Less is written: see MAX_PENDING in `ledger/sequence-rule`. */
+/** What etcd takes in one request by default. Less is written: see MAX_PENDING in `ledger/sequence-rule`. */
 const MAX_PENDING_BYTES = 1_572_864;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;

@@ -12,10 +12,10 @@ import type { EtcdPort, KeyValue } from '../identity/ports.ts';
 
 /** What etcd holds of the sequences of a ledger partition, as it was at one revision. */
 export interface Head extends Omit<PendingValue, 'records'> {
-  /** Of `pending`; 0n while nothing was ever swapped in. */
+  /** The revision of `pending`; 0n while nothing was ever swapped in. */
   readonly revision: bigint;
   readonly pending: readonly Pending[];
-  /** Of the sequences that were read, those that etcd knows. */
+  /** The heads of those sequences that were read and that etcd knows. */
   readonly sequences: ReadonlyMap<string, SequenceHead>;
   /** The sequences that were read. */
   readonly names: ReadonlySet<string>;
@@ -38,7 +38,7 @@ export interface LedgerHeads {
    * Rejects with ETCD_UNAVAILABLE, ETCD_REFUSED or NAMESPACE_DAMAGED.
    */
   read(partition: number, names: Iterable<string>): Promise<Head>;
-  /** As `read`, for all sequences that etcd knows in the partition. They are read in pages, of which none is too large for one answer. */
+  /** As `read`, for all sequences that etcd knows in the partition. They are read in pages that fit into one answer. */
   readAll(partition: number): Promise<Head>;
   /**
    * Writes the change if nothing was swapped in since `head` was read. Resolves the new head, or undefined if something was: or

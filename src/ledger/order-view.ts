@@ -9,7 +9,7 @@ import type { HeadsView } from './sequence-rule.ts';
 export interface LogReading {
   /** Whether all that the log has was read. */
   readonly isWhole: boolean;
-  /** Whether that was read for the key of these, or its record was found. */
+  /** Whether all that the log has was read for the key of these, or its record was found. */
   knows(pending: PendingNumbers): boolean;
   /** The offset behind the last record that was read. */
   readonly end: number;

@@ -15,8 +15,8 @@ interface Misplaced {
 const MAX_MISPLACED = 1_000;
 
 /**
- * When ledger partitions last stated that their tails are lost. A decision from before that is not there may be gone with one of them, and
- * an entry from before that lies at another offset than its own may be of a copy, which an operator has adopted.
+ * When ledger partitions last stated that their tails are lost. A decision from before such a statement may be missing for that reason. An
+ * entry from before it that lies at another offset than its own may be from a copy that an operator has adopted.
  */
 export class LostTails {
   readonly #lastMs = new Map<string, number>();

@@ -9,7 +9,7 @@ import { unlessInvalid } from '../../errors.ts';
 import type { LogReading } from '../../ledger/order-view.ts';
 import type { StatedPart } from './stated-part.ts';
 
-/** Of so many records of numbers the keys stay known: many more than are ever pending. */
+/** The keys of so many records of numbers stay known: many more than are ever pending. */
 const MAX_RECENT = 10_000;
 
 const nameOf = (key: Buffer): string => key.toString('latin1');
@@ -39,14 +39,15 @@ export class PartitionReading implements LogReading {
   readonly rows = new Map<string, SequenceRow>();
   /** The offset behind the last record that was read. */
   end: number;
-  /** By key: the first number of the latest records, and of all records under the keys that are watched. */
+  /** By key: the first number of each of the latest records. */
   readonly #recent = new Map<string, number>();
+  /** Likewise, of the records under the keys that are watched. */
   readonly #watched: ReadonlyMap<string, { first: number | undefined }>;
   /** Requests up to here may have been decided by what retention took, or the ledger lost; undefined until a record shows it. */
   #horizon: number | undefined;
   #lost = -1;
 
-  /** Of a reading of everything, `watched` has the pending numbers whose keys must be known afterwards. */
+  /** `watched`: pending numbers whose keys must be known afterwards, in a reading of everything. */
   constructor(
     { partition, from }: { readonly partition: number; readonly from: number },
     { isWhole = false, watched = [] as readonly PendingNumbers[] } = {},
