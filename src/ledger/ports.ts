@@ -100,7 +100,7 @@ export interface Applied {
  *   horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything that
  *   was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of an
  *   entry whose writer had read what the log has since lost, and of a loss. A wipe never lowers it, because the log may
- *   have lost what was known before.
+ *   have lost what was known before; only `disown` does.
  *
  * A failed store throws INDEX_RESTORING or INDEX_UNUSABLE; it never returns a wrong answer.
  */
