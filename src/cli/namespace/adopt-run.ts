@@ -55,6 +55,8 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   const { views: sequences } = await viewSequences(session, false);
   const view: AdoptView = { cluster: clusterId, bound: bound?.id ?? null, partitions, sequences, adopted: false };
   if (!isOther && due.length === 0) {
+    // A worker of the old cluster may have bound it meanwhile.
+    if ((await boundCluster(etcd, bindings))?.id !== bound?.id) throw rebound();
     present(context, json, view, () => `${adoptText(view)}nothing to adopt: the ledger has all that etcd knows of\n`);
     return;
   }
@@ -177,6 +179,10 @@ export async function stateLosses(
     await writer.append(partition, records);
   }
   throw overtaken(partition);
+}
+
+function rebound(): IdallocError {
+  return new IdallocError('OVERTAKEN', 'a worker bound the ledger to its cluster meanwhile: run the command again');
 }
 
 async function bind(session: SequenceSession, { cluster }: Bindings, modRevision: bigint): Promise<void> {
