@@ -161,13 +161,13 @@ export class LedgerEnds {
   }
 
   /**
-   * Rejects with REQUESTS_RECREATED if more requests were decided than the topic has. Where etcd and the log agree that there were not so
-   * many, since both topics were created again and adopted, the copy alone has that from before a wipe. Then it forgets it, and is restored:
-   * INDEX_RESTORING.
+   * Rejects with REQUESTS_RECREATED if more requests were decided, up to `known`, than the topic has. Where etcd and the log agree that it
+   * never had so many, since both topics were created again and adopted, the copy alone knows them, from before a wipe. Then it forgets
+   * them, and is restored: INDEX_RESTORING.
    */
-  requireSameRequests(partition: number, { stored, loss, through }: ComparedEnd, requestEnd: number): void {
+  requireSameRequests(partition: number, compared: ComparedEnd, topic: { known: number; requestEnd: number }): void {
+    const [{ stored, loss, through }, { known, requestEnd }] = [compared, topic];
     const { index, copyOf } = this.#options;
-    const known = Math.max(index.through(partition), through);
     if (known < Math.max(1, requestEnd)) return; // what was adopted with an empty topic is decided for its first request
     const life = stored.head?.life ?? 0;
     const isAdopted = life > 0 && loss === undefined && through < requestEnd;

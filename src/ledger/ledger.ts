@@ -202,7 +202,7 @@ export class Ledger {
     // Read first: a request that another worker decides during the broker call must not look like a recreated topic.
     const known = Math.max(this.#index.through(partition), compared.through);
     const requestEnd = await this.#log.requestEnd(partition, known);
-    this.ends.requireSameRequests(partition, compared, requestEnd);
+    this.ends.requireSameRequests(partition, compared, { known, requestEnd });
     const end = this.#index.end(partition);
     const lostEnd = compared.loss && Math.max(compared.loss.end, end + 1);
     // Never less than the index shows: requests may have arrived and been decided since the broker answered.
