@@ -5,7 +5,10 @@ import type { Realm } from './realm.ts';
 export interface MirrorOptions {
   /** By default those that a copy of the site needs: ledger, requests and witness. */
   readonly topics?: readonly string[];
-  /** How many records at the end of each partition have not been copied yet, for each topic that lags. */
+  /**
+   * How many decisions or requests at the end of each partition have not been copied yet, for each topic that lags; nor what is behind
+   * the first of them. Markers don't count, since workers write them when they like.
+   */
   readonly lag?: Readonly<Record<string, number>>;
   /** How many records at the start of each partition had been trimmed from the source: all others get lower offsets. */
   readonly shift?: Readonly<Record<string, number>>;
@@ -26,7 +29,8 @@ export async function mirrorTopics(from: Realm, to: Realm, options: MirrorOption
 
 async function mirrorTopic(from: Realm, to: Realm, topic: string, by: { lag: number; shift: number }): Promise<void> {
   for (const [partition, records] of Map.groupBy(await recordsOf(from, topic), (one) => one.partition)) {
-    const copied = records.slice(by.shift, records.length - by.lag);
+    const missing = records.filter(({ message: { key } }) => key).slice(by.lag === 0 ? records.length : -by.lag);
+    const copied = records.slice(by.shift, missing[0] && records.indexOf(missing[0]));
     for (let at = 0; at < copied.length; at += AT_ONCE) {
       const messages = copied.slice(at, at + AT_ONCE).map(({ message: { key, value, headers, timestamp } }) => {
         return { partition, key, value, timestamp, ...(headers === undefined ? {} : { headers }) };
