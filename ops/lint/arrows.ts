@@ -40,7 +40,7 @@ const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-nap
 export const ROOMS: readonly Room[] = [
   { room: 'errors.ts' },
   { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino', 'pino-pretty', 'node:module'] },
-  { room: 'metrics', lines: 490, imports: ['errors.ts'], packages: ['prom-client'] },
+  { room: 'metrics', lines: 550, imports: ['errors.ts'], packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', imports: ['main.ts'] },
   {
@@ -48,18 +48,18 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1420, imports: ['errors.ts'] },
+  { room: 'core', lines: 1460, imports: ['errors.ts'] },
   { room: 'async', lines: 230 },
-  { room: 'codec', lines: 3650, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
+  { room: 'codec', lines: 3960, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
     lines: 950,
     imports: ['core', 'errors.ts'],
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
-  { room: 'identity', lines: 1950, imports: WAITING },
-  { room: 'ledger', lines: 1170, imports: [...WAITING, 'identity/ports.ts'] },
-  { room: 'pipeline', lines: 2690, imports: [...WAITING, 'ledger'] },
+  { room: 'identity', lines: 2040, imports: WAITING },
+  { room: 'ledger', lines: 2530, imports: [...WAITING, 'identity/ports.ts'] },
+  { room: 'pipeline', lines: 3590, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
     lines: 550,
@@ -80,8 +80,8 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'kafka/loops', lines: 2640, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
   { room: 'adapters', lines: 50, imports: FOR_ADAPTERS, packages: ['node:*'] },
-  { room: 'adapters/etcd', lines: 600, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
-  { room: 'adapters/index', lines: 2210, imports: FOR_ADAPTERS, packages: ['node:*'] },
+  { room: 'adapters/etcd', lines: 660, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
+  { room: 'adapters/index', lines: 2320, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
     lines: 2790,
@@ -120,7 +120,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 4060,
+    lines: 4280,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
@@ -130,7 +130,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 6820,
+    lines: 7820,
     folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],

@@ -71,7 +71,7 @@ export function survivingNumbersReplied(history: History): string | undefined {
     const request = requests.get(placeName(record));
     if (request === undefined) continue;
     const key = `${sequence} ${request.correlationId}`;
-    const own = counting.get(key)?.filter((one) => one.first === first) ?? [];
+    const own = counting.get(key)?.filter((one) => one.first === first && one.count === count) ?? [];
     if (own.length === 0)
       return `request ${placeName(record)} got numbers from ${first} that no record that counts has`;
     if (own.every((one) => isLostBy(history, one) || isTrimmedBy(history, one))) continue;
