@@ -358,7 +358,7 @@ export class Faults implements Disposable {
     process.freeze();
     const sinceMs = world.nowMs;
     world.after(forMs, () => {
-      if (process.dead || process.running) return;
+      if (process.dead || process.running || process.frozenAtMs !== sinceMs) return; // it was woken before
       if (asleep) machine.sleptMs += world.nowMs - sinceMs;
       world.note(() => `${process.name} resumes`);
       process.thaw();

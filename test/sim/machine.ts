@@ -82,7 +82,8 @@ export class Process {
   /** When it last resumed after a long freeze that its clocks show, and how long that was. */
   thawed: { readonly atMs: number; readonly afterMs: number } | undefined;
   #state: 'running' | 'frozen' | 'dead' = 'running';
-  #frozenAtMs = 0;
+  /** When it was last frozen. */
+  frozenAtMs = 0;
   #frozenAt: Reading | undefined;
   #inbox: Array<() => void> = [];
 
@@ -135,7 +136,7 @@ export class Process {
   freeze(): void {
     if (this.#state !== 'running') return;
     this.#state = 'frozen';
-    this.#frozenAtMs = this.#world.nowMs;
+    this.frozenAtMs = this.#world.nowMs;
     this.#frozenAt = this.#read();
   }
 
@@ -143,7 +144,7 @@ export class Process {
   thaw(): void {
     if (this.#state !== 'frozen') return;
     this.#state = 'running';
-    const afterMs = this.#world.nowMs - this.#frozenAtMs;
+    const afterMs = this.#world.nowMs - this.frozenAtMs;
     // A pause is not visible if the monotonic clock slept and the wall clock was set back meanwhile.
     const shownMs = this.#frozenAt === undefined ? 0 : elapsedMs(this.#frozenAt, this.#read());
     if (Math.min(afterMs, shownMs) > LONG_MS) this.thawed = { atMs: this.#world.nowMs, afterMs };
