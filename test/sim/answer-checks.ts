@@ -118,6 +118,8 @@ function needlessRenewal(history: History, known: ReadonlyMap<string, readonly E
   return history.entries.find((entry) => {
     const { partition, end, order } = entry;
     if (hadLost(history, partition, order)) return false;
+    // What was read of a tail that the requests lost is renewed for a request that is gone.
+    if (history.requestLosses.some((loss) => loss.partition === partition)) return false;
     const same = (known.get(nameOf(entry)) ?? []).filter((one) => one.order < order);
     const first = same.find((one) => sameRanges(one.batch, entry.batch));
     // An append that seemed to be refused by the leader is sent again; a large request keeps its IDs at the next try.

@@ -215,6 +215,7 @@ function wrongReply(
   }
   if (!('error' in reply)) return 'numbers';
   const { code } = reply.error;
+  if (record.firstSent < request.order) return undefined; // it answers an earlier copy of this record, and came late
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;
   if (code === 'QUOTA_EXCEEDED' && LIMITED_TOPICS.includes(request.replyTopic)) return undefined;

@@ -11,6 +11,8 @@ const EXPECTED_ERRORS: readonly RegExp[] = [
 ];
 /** A worker states a loss only after there was one. */
 const LOST_TAIL = /^a ledger partition has lost its tail/;
+/** Appends that come late, and twice, behind a lost tail look like a copy of the log; nothing is decided until an operator has looked. */
+const COPIED = /LEDGER_COPIED/;
 /** What an operator ends by adopting the cluster. */
 const OTHER_CLUSTER = /CLUSTER_CHANGED|LEDGER_COPIED/;
 /** Where etcd lost heads, a rebuild ends it. */
@@ -26,7 +28,7 @@ export function logOf(name: string, { world, history }: { readonly world: World;
     world.note(() => `${name} ${level}: ${text()}`);
     if (level !== 'error' && level !== 'fatal') return;
     if (history.requestLosses.length > 0 && SHORTER_REQUESTS.test(text())) return;
-    if (history.losses.length > 0 && LOST_TAIL.test(message)) return;
+    if (history.losses.length > 0 && (LOST_TAIL.test(message) || COPIED.test(text()))) return;
     if (history.replacements.length > 0 && OTHER_CLUSTER.test(text())) return;
     if (history.setBacks.length > 0 && STOPPED.test(text())) return;
     if (!EXPECTED_ERRORS.some((one) => one.test(text()))) history.defects.push(`${name}: ${text()}`);

@@ -79,12 +79,6 @@ export const COPY_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'first without checking earlier offsets',
-    // Most simulations use the index in memory; the real one has its own tests.
-    firstSeed: 4586,
-    patches: [patch('test/support/memory-index.ts', 'if (known.length === 0 && end', 'if (end')],
-  },
-  {
     name: 'a partition assigned to a member without a copy of it',
     scenario: 'take-over',
     patches: [patch('src/kafka/loops/planner.ts', 'able.filter((one) => lags.isCaughtUp(one, partition))', 'able')],

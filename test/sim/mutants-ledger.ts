@@ -130,10 +130,6 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'no marker at a take-over',
-    patches: [patch('src/worker/request-service.ts', 'for (const partition of added) this.#mark(partition);', '')],
-  },
-  {
     name: 'a discarded index is not restored',
     patches: [patch('src/worker/ledger-service.ts', 'partition.restore(cause); //', 'void partition; //')],
   },

@@ -42,16 +42,6 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'numbers are replied as they were sent',
-    patches: [
-      patch(
-        APPEND,
-        "if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];",
-        "if (key === null || entry.kind !== 'numbers') return [];",
-      ),
-    ],
-  },
-  {
     name: 'a renewal counts as new numbers',
     firstSeed: 13,
     patches: [patch(DRAFTS, '...again, at: RENEWAL }', '...again, at: view.end }')],
