@@ -3,7 +3,6 @@ import { type Mutant, patch } from './mutant.ts';
 const DRAFTS = 'src/pipeline/drafts.ts';
 const NUMBERS = 'src/pipeline/numbers.ts';
 const LOOK = 'src/pipeline/numbers-look.ts';
-const APPEND = 'src/pipeline/numbers-append.ts';
 const HEADS = 'src/ledger/heads.ts';
 const ORDER = 'src/ledger/sequence-order.ts';
 
