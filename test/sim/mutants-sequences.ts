@@ -3,6 +3,7 @@ import { type Mutant, patch } from './mutant.ts';
 const DRAFTS = 'src/pipeline/drafts.ts';
 const NUMBERS = 'src/pipeline/numbers.ts';
 const LOOK = 'src/pipeline/numbers-look.ts';
+const APPEND = 'src/pipeline/numbers-append.ts';
 const HEADS = 'src/ledger/heads.ts';
 const ORDER = 'src/ledger/sequence-order.ts';
 
@@ -37,6 +38,17 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
         'src/codec/request.ts',
         "  return request.sequence === undefined ? decidingIdOf(request) : Buffer.from(request.sequence, 'latin1');",
         '  return decidingIdOf(request);',
+      ),
+    ],
+  },
+  {
+    name: 'numbers are replied as they were sent',
+    scenario: 'two-owners',
+    patches: [
+      patch(
+        APPEND,
+        "if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];",
+        "if (key === null || entry.kind !== 'numbers') return [];",
       ),
     ],
   },
