@@ -91,6 +91,15 @@ export class Clients {
     this.#send(partition, [{ correlationId, sequence, count: 1, replyTopic: REPLY_TOPICS[0] }]);
   }
 
+  /** Requests for numbers of each sequence, again and again, about so far apart, until it is over. */
+  takeNumbersUntil(isOver: () => boolean, apartMs: number): void {
+    this.#world.after(this.#world.rng.between(0, 2 * apartMs), () => {
+      if (isOver()) return;
+      for (const partition of partitionsOf(FIRST)) this.takeNumbersOf(partition);
+      this.takeNumbersUntil(isOver, apartMs);
+    });
+  }
+
   #anyPartition(): number {
     return this.#world.rng.pick(this.#pairs.flatMap(partitionsOf));
   }

@@ -1,7 +1,7 @@
 import type { Clients } from './clients.ts';
 import type { Place } from './host.ts';
 import { CHECK_MS, Operator } from './operator.ts';
-import { FIRST, partitionsOf } from './pairs.ts';
+import { FIRST, } from './pairs.ts';
 import { rowsOf } from './sequence-log.ts';
 import { SEQUENCES } from './setting.ts';
 
@@ -38,7 +38,7 @@ export class EachLoses {
     this.#operator = new Operator(place, others.stopWorkers);
     const { world } = place;
     this.#next = world.rng.pick(['ledger', 'etcd']);
-    this.#ask();
+    this.#clients.takeNumbersUntil(() => this.#isOver, REQUESTS_MS);
     world.after(FIRST_MS, () => this.#look());
   }
 
@@ -99,15 +99,6 @@ export class EachLoses {
       const [row, head] = [rows.get(name), this.#place.store.headOf(name)];
       if (row === undefined || row.gap > 0) return false;
       return head === undefined || (row.next >= head.next && row.edition >= head.edition);
-    });
-  }
-
-  #ask(): void {
-    const { world } = this.#place;
-    world.after(world.rng.between(0, 2 * REQUESTS_MS), () => {
-      if (this.#isOver) return;
-      for (const partition of partitionsOf(FIRST)) this.#clients.takeNumbersOf(partition);
-      this.#ask();
     });
   }
 }

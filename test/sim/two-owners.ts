@@ -1,6 +1,6 @@
 import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
-import { FIRST, pairOf, partitionsOf } from './pairs.ts';
+import { pairOf, } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { SESSION_MS } from './setting.ts';
 
@@ -39,7 +39,7 @@ export class TwoOwners {
       world.note(() => `an append of ${process} is held for ${forMs.toFixed(0)} ms`);
       return forMs;
     });
-    this.#ask();
+    this.#clients.takeNumbersUntil(() => this.#isOver, REQUESTS_MS);
   }
 
   heal(): void {
@@ -64,15 +64,6 @@ export class TwoOwners {
         history.cuts.push({ process: process.name, link, untilMs: world.nowMs + forMs });
         world.after(forMs, () => process.cut.delete(link));
       } else this.#held.add(process.name);
-    });
-  }
-
-  #ask(): void {
-    const { world } = this.#place;
-    world.after(world.rng.between(0, 2 * REQUESTS_MS), () => {
-      if (this.#isOver) return;
-      for (const partition of partitionsOf(FIRST)) this.#clients.takeNumbersOf(partition);
-      this.#ask();
     });
   }
 }
