@@ -69,6 +69,16 @@ export function ledgerHeadKeys(
   return { end: `${root}end`, pending: `${root}pending`, sequences, sequence: (name) => `${sequences}${name}` };
 }
 
+/** The keys of the ledger's partitions, by the number of each, as a configuration names them. */
+export function headKeysOf(config: {
+  readonly etcd: { readonly prefix: string };
+  readonly datacenterId: number;
+  readonly topics: { readonly ledger: string };
+}): (partition: number) => LedgerHeadKeys {
+  const { etcd, datacenterId, topics } = config;
+  return (partition) => ledgerHeadKeys(etcd.prefix, datacenterId, topics.ledger, partition);
+}
+
 /** Allows for lost and repeated writes, and for lost races. */
 const MAX_STEPS = 10;
 /** Most characters shown of a foreign value. */

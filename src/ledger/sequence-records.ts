@@ -2,6 +2,7 @@ import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
 import type { Pending } from '../codec/sequence-head.ts';
+import { MAX_STATEMENTS } from '../core/sequence.ts';
 import type { Head } from './heads.ts';
 import type { DraftedEntry } from './ports.ts';
 import type { SequenceDue } from './sequence-rule.ts';
@@ -31,6 +32,17 @@ export function statedRecord(
   placed: Placed,
 ): DraftedEntry {
   return statementRecord(sequence, { ...placed, ...definition, next, first, isLoss: kind === 'loss' });
+}
+
+/** The records of losses for the end of a log, as many as fit into one append. `next`: that of each sequence in the writer's copy. */
+export function lossRecords(
+  losses: readonly Extract<SequenceDue, { readonly kind: 'loss' }>[],
+  next: (sequence: string) => number | undefined,
+  { end, through }: Pick<Placed, 'end' | 'through'>,
+): readonly DraftedEntry[] {
+  return losses.slice(0, MAX_STATEMENTS).map((loss, i) => {
+    return statedRecord(loss, next(loss.sequence), { end, through, at: end + i });
+  });
 }
 
 function statementRecord(sequence: string, said: Omit<LedgerStatement, 'kind'>): DraftedEntry {

@@ -1,9 +1,9 @@
-import { MAX_STATEMENTS, type SequenceRow } from '../core/sequence.ts';
+import type { SequenceRow } from '../core/sequence.ts';
 import { nameOf } from '../ledger/decided.ts';
 import type { Head } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';
-import { statedRecord } from '../ledger/sequence-records.ts';
+import { lossRecords } from '../ledger/sequence-records.ts';
 import { type HeadsView, lossesNow } from '../ledger/sequence-rule.ts';
 import type { NumbersObserver } from './ports.ts';
 
@@ -58,20 +58,18 @@ export class PartitionLosses {
     // The losses are those of one moment.
     if (index.end(partition) !== end || ledger.epoch(partition) !== epoch) return 'overtaken';
     const names = new Set([...head.names, ...[...index.sequences(partition)].map(([name]) => name)]);
-    const due = lossesNow({ row, head, firstOf }, names)
-      .slice(0, MAX_STATEMENTS)
-      .map((loss) => ({ loss, from: row(loss.sequence)?.known.next }));
+    const due = lossesNow({ row, head, firstOf }, names);
     if (due.length === 0) return 'done';
+    const next = new Map(due.map(({ sequence }) => [sequence, row(sequence)?.known.next]));
     const known = Math.max(index.through(partition), head.through);
     // All that was decided and is lost had been sent before this moment.
     this.#through ??= Math.max(known, (await ledger.requestEnd(partition, known)) - 1);
     const through = this.#through;
-    const entries = due.map(({ loss, from }, i) => statedRecord(loss, from, { end, through, at: end + i }));
+    const entries = lossRecords(due, (sequence) => next.get(sequence), { end, through });
     const { baseOffset } = await ledger.commit(partition, { end, epoch, entries });
     if (baseOffset !== end) return 'overtaken';
-    for (const { loss, from = 0 } of due) {
-      const { sequence, next: to } = loss;
-      observe.lost({ partition, sequence, from, to, through });
+    for (const { sequence, next: to } of due.slice(0, entries.length)) {
+      observe.lost({ partition, sequence, from: next.get(sequence) ?? 0, to, through });
     }
     return 'stated';
   }

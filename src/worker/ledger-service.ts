@@ -7,11 +7,10 @@ import { atMost } from '../async/at-most.ts';
 import { every } from '../async/every.ts';
 import { Mutex } from '../async/mutex.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
-import type { Config } from '../config/config.ts';
 import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import { ledgerHeadKeys } from '../identity/bindings.ts';
+import { headKeysOf } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { type EndHeads, EtcdEndHeads } from '../ledger/end-heads.ts';
@@ -113,6 +112,7 @@ export class LedgerService implements Disposable {
       onDriftSample: (sample) => clock.recordDrift(sample),
       answered,
     });
+    const keysOf = headKeysOf(config);
     this.ledger = new Ledger({
       log: this.log,
       entries,
@@ -122,7 +122,7 @@ export class LedgerService implements Disposable {
       now: () => wallMs(runtime.wallMs()),
       trustedNow: () => clock.trusted(),
       timeStep: context.timeStep,
-      heads: ofOneCluster(new EtcdEndHeads(environment.etcd, endKeyOf(config)), context, clusterId),
+      heads: ofOneCluster(new EtcdEndHeads(environment.etcd, (partition) => keysOf(partition).end), context, clusterId),
       endEvents: this.#reports,
     });
     const readingLog = new RateLimitedLog(runtime, wireLog);
@@ -246,10 +246,6 @@ export class LedgerService implements Disposable {
     if (found === undefined) throw new RangeError(`the ledger has no partition ${partition}`);
     return found;
   }
-}
-
-function endKeyOf({ etcd, datacenterId, topics }: Config): (partition: number) => string {
-  return (partition) => ledgerHeadKeys(etcd.prefix, datacenterId, topics.ledger, partition).end;
 }
 
 /**

@@ -8,7 +8,7 @@ import { customText } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { renewed } from '../core/renewed.ts';
 import { wallMs } from '../core/units.ts';
-import { ledgerHeadKeys } from '../identity/bindings.ts';
+import { headKeysOf } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { EtcdHeads } from '../ledger/heads.ts';
@@ -46,10 +46,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');
   const numbers = new NumberDecisions({
-    heads: new EtcdHeads({
-      etcd: environment.etcd,
-      keysOf: (partition) => ledgerHeadKeys(config.etcd.prefix, datacenterId, topics.ledger, partition),
-    }),
+    heads: new EtcdHeads({ etcd: environment.etcd, keysOf: headKeysOf(config) }),
     namespace: parts.namespace,
     runtime,
     timeStep: context.timeStep,

@@ -1,7 +1,6 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import { digestEntry } from '../../codec/ledger-digest.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
-import { MAX_STATEMENTS } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
 import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
@@ -9,7 +8,7 @@ import { requireNoOwners } from '../../identity/rebuild.ts';
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { EtcdEndHeads, type StoredEnd } from '../../ledger/end-heads.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
-import { statedRecord } from '../../ledger/sequence-records.ts';
+import { lossRecords } from '../../ledger/sequence-records.ts';
 import { lossesNow } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
@@ -173,10 +172,8 @@ export async function stateLosses(
     const due = lossesNow(view, new Set([...head.names, ...rows.keys()]));
     if (due.length === 0) return;
     const through = Math.max(head.through, (await writer.requestEnd(partition, head.through)) - 1);
-    const records = due.slice(0, MAX_STATEMENTS).map((loss, i) => {
-      return statedRecord(loss, rows.get(loss.sequence)?.known.next, { end, through, at: end + i });
-    });
-    await writer.append(partition, records);
+    const next = (sequence: string) => rows.get(sequence)?.known.next;
+    await writer.append(partition, lossRecords(due, next, { end, through }));
   }
   throw overtaken(partition);
 }

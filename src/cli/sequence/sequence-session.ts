@@ -5,7 +5,7 @@ import { decodeDescriptor } from '../../codec/descriptor.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { type LedgerHeadKeys, ledgerHeadKeys } from '../../identity/bindings.ts';
+import { headKeysOf, type LedgerHeadKeys } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
@@ -43,8 +43,8 @@ async function sequenceSession(
   source: Source,
   etcd: EtcdClient,
 ): Promise<SequenceSession> {
-  const { topics, datacenterId } = config;
-  const keysOf = (partition: number) => ledgerHeadKeys(config.etcd.prefix, datacenterId, topics.ledger, partition);
+  const { topics } = config;
+  const keysOf = headKeysOf(config);
   const log = new SequenceLog({
     source,
     topics,
