@@ -1,7 +1,7 @@
 import type { Clients } from './clients.ts';
 import type { Place } from './host.ts';
 import { CHECK_MS, Operator } from './operator.ts';
-import { FIRST, } from './pairs.ts';
+import { FIRST } from './pairs.ts';
 import { rowsOf } from './sequence-log.ts';
 import { SEQUENCES } from './setting.ts';
 

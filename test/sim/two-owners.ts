@@ -1,6 +1,6 @@
 import type { Clients } from './clients.ts';
 import type { Host, Place } from './host.ts';
-import { pairOf, } from './pairs.ts';
+import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { SESSION_MS } from './setting.ts';
 
