@@ -65,7 +65,7 @@ export class RequestRefused extends IdallocError {
 export interface RequesterOptions {
   readonly transport: Transport;
   readonly runtime: Runtime;
-  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS. */
+  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS, if it is not longer itself. */
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
@@ -217,7 +217,7 @@ export class Requester {
     onSend(correlationId, count, pending.attempts);
     const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;
     pending.lastSentAtMs = runtime.monotonicMs();
-    let delayMs = Math.min(mostMs, resendAfterMs * 2 ** (pending.attempts - 1));
+    let delayMs = Math.max(resendAfterMs, Math.min(mostMs, resendAfterMs * 2 ** (pending.attempts - 1)));
     try {
       const { value, firstSentMs } = pending;
       pending.firstSentMs ??= Math.floor(runtime.wallMs());

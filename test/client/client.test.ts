@@ -333,6 +333,18 @@ describe('a request', () => {
     await waits;
   });
 
+  test('is resent after a pause longer than the longest that doubling leads to, if that is what was set', async () => {
+    const { client, runtime, workers } = await stage({ ...quiet, resendAfterMs: 300_000 }, (them) => {
+      them.answering = false;
+    });
+    const ends = expect(client.request({ count: 3, timeoutMs: 700_000 })).rejects.toMatchObject({ code: 'NO_REPLY' });
+    await runtime.pass(299_000);
+    expect(workers.sent).toHaveLength(1);
+    await runtime.pass(401_000);
+    expect(workers.sent).toHaveLength(3);
+    await ends;
+  });
+
   test('is resent until its last caller is gone', async () => {
     const { client, runtime, workers } = await stage(quiet, (them) => {
       them.answering = false;
