@@ -106,9 +106,9 @@ export class EtcdMember implements Peer {
 /** In multiples of the longest call. */
 const LAST_CALLS = 3;
 
-/** gRPC's deadline uses the wall clock, so it only cleans up calls that Rotation's timers ended long before. */
-export function callLimits(timing: RotationTiming): { deadline: number } {
-  return { deadline: Date.now() + LAST_CALLS * timing.callMs };
+/** gRPC's deadline uses the wall clock, so it only cleans up calls that a timer ended long before. */
+export function callLimits({ callMs }: Pick<RotationTiming, 'callMs'>): { deadline: number } {
+  return { deadline: Date.now() + LAST_CALLS * callMs };
 }
 
 function credentialsOf({ auth, tls }: EtcdAccess): Credentials {

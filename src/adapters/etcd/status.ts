@@ -1,6 +1,6 @@
 import { atMost } from '../../async/at-most.ts';
 import { RUNTIME } from '../../runtime.ts';
-import { type EtcdAccess, EtcdMember } from './member.ts';
+import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { ALARM_REMEDIES, type EtcdAlarm } from './refusal.ts';
 import { DEFAULT_ETCD_TIMING } from './rotation.ts';
 
@@ -29,7 +29,7 @@ export async function etcdStatus(endpoint: string, access: EtcdAccess, timeoutMs
 /** Any user that etcd knows may ask for it. Rejects as `etcdStatus` does. */
 export async function statusOf(member: EtcdMember, timeoutMs: number): Promise<EtcdStatus> {
   const startedMs = performance.now();
-  const response = member.call((client) => client.maintenance.status({ deadline: Date.now() + timeoutMs }));
+  const response = member.call((client) => client.maintenance.status(callLimits({ callMs: timeoutMs })));
   response.catch(() => undefined); // it may fail after the timeout
   const answered = await atMost(RUNTIME, timeoutMs, () => response);
   if (answered === undefined) throw new Error(`no response in ${timeoutMs} ms`);
