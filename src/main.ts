@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { readFileSync, writeSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
-import { constants, homedir, networkInterfaces } from 'node:os';
+import { constants, homedir, hostname, networkInterfaces, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 
@@ -39,6 +39,17 @@ const createLogger = args[0] === 'worker' ? (await import('./log.ts')).createLog
 /** The address of this machine as others see it, or 127.0.0.1 if it has none. */
 function hostIp(): string {
   return externalIp(Object.values(networkInterfaces()).flatMap((list) => list ?? [])) ?? '127.0.0.1';
+}
+
+/** A user without an account has only a number. */
+function who(): string {
+  let user: string;
+  try {
+    user = userInfo().username;
+  } catch {
+    user = `uid-${process.getuid?.() ?? 'unknown'}`;
+  }
+  return `${user}@${hostname()}`;
 }
 
 function version(): string {
@@ -119,6 +130,7 @@ const result = await runCli(args, {
   err: (text) => void process.stderr.write(text),
   stop: stop.signal,
   hostIp,
+  who,
   setExitCode: (code) => {
     exitCode = code;
   },

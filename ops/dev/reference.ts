@@ -105,6 +105,7 @@ const NO_PROCESS: CliContext = {
   out: () => undefined,
   err: () => undefined,
   hostIp: () => '192.0.2.1',
+  who: () => 'nobody@nowhere',
   setExitCode: () => undefined,
   now: () => 0,
   terminal: { input: false, output: false, errors: false },

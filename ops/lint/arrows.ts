@@ -28,9 +28,16 @@ const FOR_ADAPTERS = [...WAITING, 'log.ts', 'runtime.ts', ...PORTS];
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
 const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
 /** The parts of identity that the commands use: keys, reading, and rebuilding a namespace. */
-const IDENTITY_AT_REST = ['bindings', 'keys', 'namespace', 'ports', 'rebuild', 'snapshot', 'witness'].map(
-  (file) => `identity/${file}.ts`,
-);
+const IDENTITY_AT_REST = [
+  'bindings',
+  'keys',
+  'namespace',
+  'ports',
+  'rebuild',
+  'snapshot',
+  'try-transact',
+  'witness',
+].map((file) => `identity/${file}.ts`);
 /** The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers. */
 const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
 /** What spans of the client and of a worker have in common. */
@@ -131,7 +138,18 @@ export const ROOMS: readonly Room[] = [
   {
     room: 'cli',
     lines: 7820,
-    folders: ['audit', 'completion', 'dead-letters', 'doctor', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
+    folders: [
+      'audit',
+      'completion',
+      'dead-letters',
+      'doctor',
+      'journal',
+      'namespace',
+      'replay',
+      'sequence',
+      'topics',
+      'trace',
+    ],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],

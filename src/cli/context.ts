@@ -14,6 +14,8 @@ export interface CliContext {
   readonly stop: AbortSignal;
   /** The address at which other machines reach this one. */
   readonly hostIp: () => string;
+  /** Who runs this process, as user@host, for the journal. */
+  readonly who: () => string;
   /** Sets the exit code of a command that failed; the default is 0. */
   readonly setExitCode: (code: number) => void;
   /** Wall milliseconds. */

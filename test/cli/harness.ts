@@ -28,6 +28,7 @@ export async function cli(
       err += text;
     },
     hostIp: () => '192.0.2.1',
+    who: () => 'alice@host',
     setExitCode: (code) => {
       exitCode = code;
     },

@@ -183,6 +183,7 @@ async function atTerminal(args: readonly string[], when: Scene['when']): Promise
     err: write,
     stop: new AbortController().signal,
     hostIp: () => '127.0.0.1',
+    who: () => 'docs@localhost',
     setExitCode: (exit) => {
       exitCode = exit;
     },
