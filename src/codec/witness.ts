@@ -138,16 +138,29 @@ export class WitnessTable {
       this.#seal = SEAL.exec(value)?.[1];
       return this.#seal !== undefined;
     }
-    const [witness, layout] = [parse(name, value), layoutIn(headers)];
-    if (witness === undefined || layout === 'unreadable') return false;
+    const witness = readWitness(name, value, headers);
+    if (witness === undefined) return false;
     const known = this.#witnesses.get(name);
-    if (known === undefined || known.ticks <= witness.ticks) this.#witnesses.set(name, { ...witness, layout });
+    if (known === undefined || known.ticks <= witness.ticks) this.#witnesses.set(name, witness);
     return true;
   }
 
   view(): WitnessView {
     return { seal: this.#seal, witnesses: [...this.#witnesses.values()], unreadable: [...this.#unreadable.values()] };
   }
+}
+
+/** The witness in a record, with its layout; undefined for a seal, and for a format that this release does not know. */
+export function readWitness(key: string, value: string, headers: WitnessHeaders): Witness | undefined {
+  const [witness, layout] = [parse(key, value), layoutIn(headers)];
+  return witness === undefined || layout === 'unreadable' ? undefined : { ...witness, layout };
+}
+
+/** What the key of a witness names, whether its record has a value or not; undefined for any other key. */
+export function readWitnessKey(key: string): { datacenterId: number; workerId: number; fence: bigint } | undefined {
+  const [, , workerId, fence] = KEY.exec(key) ?? [];
+  if (workerId === undefined || fence === undefined) return undefined;
+  return { datacenterId: Number(key.slice(0, key.indexOf('/'))), workerId: Number(workerId), fence: BigInt(fence) };
 }
 
 function layoutIn({ layout }: WitnessHeaders): LayoutReference | 'unreadable' | undefined {

@@ -18,6 +18,7 @@ import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
 import { NumberJoin } from './sequences.ts';
 import { type AuditStore, withStore } from './store.ts';
+import { TermSearch } from './witnesses.ts';
 
 export interface AuditOptions extends LayoutOptions {
   readonly replyTopic?: readonly string[];
@@ -69,10 +70,13 @@ export async function readAll(
   const topics = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
   const replies = await wholeTopics(source, topics);
   const ledger = await wholeTopics(source, [config.topics.ledger, ...ledgerTopic]);
+  // Then the witnesses: a reservation is witnessed before any of its IDs is in the ledger.
+  const witness = await wholeTopics(source, [config.topics.witness]);
   const reader = new AuditReader(ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
   const isLedger = new Set(ledger.map(({ topic }) => topic));
-  await readShown(session, [...ledger, ...replies], what, (record) => {
+  await readShown(session, [...ledger, ...replies, ...witness], what, (record) => {
     if (isLedger.has(record.topic)) reader.ledgerRecord(record);
+    else if (record.topic === config.topics.witness) reader.witnessRecord(record);
     else reader.replyRecord(record);
   });
   reader.end();
@@ -89,10 +93,13 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<AuditReader, 'counts' | 'ledgerReachesMs' | 'losses' | 'lostTails'>,
+  reader: Pick<
+    AuditReader,
+    'counts' | 'ledgerReachesMs' | 'losses' | 'lostTails' | 'terms' | 'witnesses' | 'clockMarginMs'
+  >,
   findings: Findings,
 ): Promise<JoinCounts> {
-  const { counts, ledgerReachesMs, losses, lostTails } = reader;
+  const { counts, ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
   const has = (found: FoundNumbers) =>
     losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
   const numbers = new NumberJoin({ ledgerReachesMs, losses: { has }, find: findings.add });
@@ -107,7 +114,11 @@ export async function checkAll(
   await each(context, 'checking replies', total, store.grouped(), (batch) => join.take(batch));
   const joined = join.end();
   const overlaps = new OverlapSearch(findings.add);
-  await each(context, 'checking overlaps', store.runs, store.byFirstId(), (run) => overlaps.take(run));
+  const termSearch = new TermSearch({ terms, witnesses, clockMarginMs, find: findings.add });
+  await each(context, 'checking IDs', store.runs, store.byFirstId(), (run) => {
+    overlaps.take(run);
+    termSearch.take(run);
+  });
   return joined;
 }
 

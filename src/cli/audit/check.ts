@@ -9,8 +9,16 @@ export type FindingCode =
   | 'SPLIT'
   /** IDs that don't match the origin that their batch names. */
   | 'OUTSIDE_EVIDENCE'
+  /** IDs that are not below the ceiling that was witnessed for their term. */
+  | 'ABOVE_CEILING'
+  /** Of one worker ID, the higher IDs have the lower fence. */
+  | 'FENCE'
   /** Numbers of a sequence that don't continue those before. */
   | 'GAP'
+  /** Numbers that are not what the sequence was at that place: its format, its step, its largest number, or it was closed. */
+  | 'FORMAT'
+  /** A reply with numbers of a record that does not count. */
+  | 'VOID'
   /** A reply with another batch than the one that was decided. */
   | 'DIVERGENT'
   /** A reply without a decision, though the ledger reaches back that far. */

@@ -15,6 +15,7 @@ import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { NumberOrder } from './sequences.ts';
 import type { FoundBatch } from './store.ts';
+import { Terms, WitnessedCeilings } from './witnesses.ts';
 
 export interface ReadCounts {
   entries: number;
@@ -55,13 +56,15 @@ export class AuditReader {
   readonly #layoutOf = layoutFinder();
   /** The ledger names its layout by fingerprint alone. */
   readonly #customText: string | undefined;
-  readonly #clockMarginMs: number;
+  readonly clockMarginMs: number;
   readonly #starts: ReadonlyMap<string, number>;
   readonly #oldest = new Map<string, number>();
   readonly #numberOrder: NumberOrder;
   /** Numbers that the ledgers have lost. */
   readonly losses = new Losses();
   readonly lostTails: LostTails;
+  readonly terms = new Terms();
+  readonly witnesses = new WitnessedCeilings();
   readonly counts: ReadCounts = {
     entries: 0,
     markers: 0,
@@ -78,7 +81,7 @@ export class AuditReader {
     this.#sink = sink;
     this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses });
     this.lostTails = new LostTails(ledger);
-    this.#clockMarginMs = clockMarginMs;
+    this.clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
     this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
   }
@@ -90,7 +93,7 @@ export class AuditReader {
   get ledgerReachesMs(): number {
     const trimmed = [...this.#starts].filter(([, start]) => start > 0);
     const reaches = trimmed.map(([log]) => this.#oldest.get(log) ?? Number.POSITIVE_INFINITY);
-    return Math.max(Number.NEGATIVE_INFINITY, ...reaches) + this.#clockMarginMs;
+    return Math.max(Number.NEGATIVE_INFINITY, ...reaches) + this.clockMarginMs;
   }
 
   ledgerRecord(record: TopicRecord): void {
@@ -123,6 +126,11 @@ export class AuditReader {
       const doubtful = entry.end < (this.#starts.get(log) ?? 0);
       this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
     });
+  }
+
+  /** Takes the records of the witness topic, in log order. */
+  witnessRecord(record: TopicRecord): void {
+    this.witnesses.take(record);
   }
 
   /** Call it after the last record. */
@@ -174,7 +182,8 @@ export class AuditReader {
       this.counts.ids += BigInt(batch.ranges.reduce((sum, range) => sum + range.count, 0));
     }
     const ranges = packRanges(mergeRanges(batch.ranges, batch.step), batch.step);
-    this.#sink.add({ ...location, ...fields, digest: batchDigest(batch, ranges), ranges });
+    const term = layout && this.terms.numberOf(batch, layout);
+    this.#sink.add({ ...location, ...fields, digest: batchDigest(batch, ranges), ranges, term });
   }
 
   /** A record that can't be read is a finding. */

@@ -16,6 +16,8 @@ export interface FoundBatch extends BatchLocation {
   readonly ranges: Buffer;
   /** The record's timestamp. */
   readonly timeMs: number;
+  /** The term that its evidence names, from Terms; undefined if its layout is unknown. */
+  readonly term?: number | undefined;
   /** Ledger: where the reply goes. */
   readonly replyTopic?: string | undefined;
   /** Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the first. */
@@ -30,6 +32,8 @@ export interface IdRun extends BatchLocation {
   readonly last: bigint;
   readonly step: bigint;
   readonly unit: number;
+  /** As in its batch. */
+  readonly term?: number | undefined;
 }
 
 const MAX_OPEN_ROWS = 50_000;
@@ -60,8 +64,9 @@ export class AuditStore implements Disposable {
     this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
       CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
-        reply INT, flag INT);
-      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB)`);
+        reply INT, flag INT, term INT);
+      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB,
+        term INT)`);
     this.numbers = new NumberStore(this.#db, {
       hashOf: (key) => hashKey(key, this.#seed),
       topicNumber: (topic) => this.#numberOf(topic),
@@ -69,8 +74,8 @@ export class AuditStore implements Disposable {
       wrote: () => this.#wrote(),
     });
     this.#db.exec('BEGIN');
-    this.#addBatch = this.#db.prepare('INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
-    this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#addBatch = this.#db.prepare('INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
   add(batch: FoundBatch): void {
@@ -79,7 +84,7 @@ export class AuditStore implements Disposable {
     const reply = replyTopic === undefined ? -1 : this.#numberOf(replyTopic);
     const group = 2 * hashKey(requestId, this.#seed) + (source === 'ledger' ? 0 : 1);
     const place = [this.#numberOf(topic), partition, offset] as const;
-    this.#addBatch.run(group, requestId, ...place, digest, ranges, timeMs, reply, flag);
+    this.#addBatch.run(group, requestId, ...place, digest, ranges, timeMs, reply, flag, batch.term ?? -1);
     this.#wrote();
   }
 
@@ -91,7 +96,7 @@ export class AuditStore implements Disposable {
     const select = this.#db.prepare('SELECT * FROM batch ORDER BY place');
     select.setReturnArrays(true);
     for (const row of select.iterate() as Iterable<unknown>) {
-      const [place, key, topic, partition, offset, digest, ranges, timeMs, reply, flag] = row as BatchRow;
+      const [place, key, topic, partition, offset, digest, ranges, timeMs, reply, flag, term] = row as BatchRow;
       const isLedger = place % 2 === 0;
       yield {
         group: Math.floor(place / 2),
@@ -103,13 +108,19 @@ export class AuditStore implements Disposable {
         digest: asBuffer(digest),
         ranges: asBuffer(ranges),
         timeMs,
+        term: term < 0 ? undefined : term,
         replyTopic: reply < 0 ? undefined : (this.#topics[reply] ?? '?'),
         ...(isLedger ? { doubtful: flag === 1 } : { again: flag === 1 }),
       };
     }
   }
 
-  addRuns(location: BatchLocation, unit: number, step: bigint, ranges: readonly IdRange[]): void {
+  addRuns(
+    location: BatchLocation & Pick<FoundBatch, 'term'>,
+    unit: number,
+    step: bigint,
+    ranges: readonly IdRange[],
+  ): void {
     const where = [
       location.source === 'ledger' ? 0 : 1,
       this.#numberOf(location.topic),
@@ -117,7 +128,15 @@ export class AuditStore implements Disposable {
       location.offset,
     ] as const;
     for (const { first, count } of ranges) {
-      this.#addRun.run(first, first + BigInt(count - 1) * step, step, unit, ...where, location.requestId);
+      this.#addRun.run(
+        first,
+        first + BigInt(count - 1) * step,
+        step,
+        unit,
+        ...where,
+        location.requestId,
+        location.term ?? -1,
+      );
       this.#runs += 1;
       this.#wrote();
     }
@@ -133,12 +152,13 @@ export class AuditStore implements Disposable {
     select.setReturnArrays(true);
     select.setReadBigInts(true);
     for (const row of select.iterate() as Iterable<unknown>) {
-      const [first, last, step, unit, source, topic, partition, offset, key] = row as RunRow;
+      const [first, last, step, unit, source, topic, partition, offset, key, term] = row as RunRow;
       yield {
         first,
         last,
         step,
         unit: Number(unit),
+        term: term < 0n ? undefined : Number(term),
         source: source === 0n ? 'ledger' : 'reply',
         topic: this.#topics[Number(topic)] ?? '?',
         partition: Number(partition),
@@ -169,8 +189,8 @@ export class AuditStore implements Disposable {
   }
 }
 
-type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Array, number, number, number];
-type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array];
+type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Array, number, number, number, number];
+type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array, bigint];
 
 /**
  * Runs `use` with a store in `parent`, which is deleted afterwards.
