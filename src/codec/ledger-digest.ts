@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { RecordHeaders } from './request-headers.ts';
+import { REPLAY_HEADER } from './request-position.ts';
 import { STATEMENT_HEADER } from './sequence-entry.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -7,7 +8,7 @@ const NOTHING = Buffer.alloc(0);
 /**
  * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, over the header of a statement, and
  * over its offset and append time, since the markers that sample the brokers' clocks all have the same key and value. Other headers
- * say nothing of what is decided.
+ * say nothing of what is decided. No record has both headers: a statement of a sequence has a key, one of a replay has none.
  */
 export function digestEntry(entry: {
   readonly offset: number;
@@ -23,7 +24,7 @@ export function digestEntry(entry: {
   head.writeDoubleBE(entry.appendedAtMs, 8);
   head.writeUInt32BE(key.length, 16);
   head.writeUInt32BE(value.length, 20);
-  const header = entry.headers?.[STATEMENT_HEADER];
+  const header = entry.headers?.[STATEMENT_HEADER] ?? entry.headers?.[REPLAY_HEADER];
   const said = typeof header === 'string' || Buffer.isBuffer(header) ? Buffer.from(header) : NOTHING;
   return hash('sha256', Buffer.concat([head, key, value, said]), 'buffer').subarray(0, 16);
 }

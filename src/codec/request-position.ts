@@ -1,4 +1,7 @@
 import { createHash } from 'node:crypto';
+import { IdallocError } from '../errors.ts';
+import { EMPTY_MARKER } from './ledger-entry.ts';
+import type { RecordHeaders } from './request-headers.ts';
 
 /** How far a request partition is answered. `next` <= `small`. */
 export interface RequestPosition {
@@ -83,4 +86,51 @@ export function decodeAnswered(text: string): CommittedPosition | undefined {
  */
 export function believable(offset: number, answered: CommittedPosition | undefined): CommittedPosition | undefined {
   return answered !== undefined && offset < answered.next ? { next: offset, small: offset } : answered;
+}
+
+/**
+ * The header of a statement of a replay: a record without key, whose value is EMPTY_MARKER, in the ledger partition of the same number.
+ * Every request below this offset had been answered when the offset of the group was moved back; `0`: what was refused is decided
+ * after all. The last statement in log order holds. Workers of 0.3 read it as a marker that says nothing.
+ *
+ * ANSWERED_HEADER does not say this: it rises by itself, and a log that has lost its tail has new requests at answered offsets.
+ */
+export const REPLAY_HEADER = 'idalloc-replay';
+const BELOW = /^(?:0|[1-9]\d{0,15})$/;
+
+/** The statement, to be appended to the ledger. */
+export function replayRecord(below: number): {
+  readonly key: null;
+  readonly value: Buffer;
+  readonly headers: { readonly [REPLAY_HEADER]: string };
+} {
+  return { key: null, value: EMPTY_MARKER, headers: { [REPLAY_HEADER]: encodeReplay(below) } };
+}
+
+export function encodeReplay(below: number): string {
+  const text = String(below);
+  if (decodeReplay(text) === undefined) throw new RangeError(`${below} is no offset`);
+  return text;
+}
+
+/** Undefined for anything that is no offset. */
+export function decodeReplay(text: string): number | undefined {
+  const below = Number(text);
+  return BELOW.test(text) && Number.isSafeInteger(below) ? below : undefined;
+}
+
+/** What a record of the ledger states about a replay; undefined if it states nothing. Throws LEDGER_UNREADABLE for a malformed statement. */
+export function readReplay({
+  key,
+  headers,
+}: {
+  readonly key: Buffer | null;
+  readonly headers?: RecordHeaders | undefined;
+}): number | undefined {
+  const said = key === null ? headers?.[REPLAY_HEADER] : undefined;
+  if (said === undefined) return undefined;
+  const below = typeof said === 'string' || Buffer.isBuffer(said) ? decodeReplay(said.toString()) : undefined;
+  if (below !== undefined) return below;
+  const message = `the header ${REPLAY_HEADER} of a ledger record is no offset: another program writes to the ledger topic`;
+  throw new IdallocError('LEDGER_UNREADABLE', message);
 }

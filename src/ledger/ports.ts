@@ -117,6 +117,11 @@ export interface LedgerIndex {
    */
   horizon(partition: number): number | undefined;
   /**
+   * What the last statement of a replay says: every request below this offset had been answered before, so an unknown one was refused, or
+   * its decision is forgotten. 0 without a statement. A wipe does not lower it; only a later statement and `disown` do.
+   */
+  answeredBelow(partition: number): number;
+  /**
    * The offsets of all entries whose key has the hash of this one, in rising order. So an empty result means that no known
    * entry has this key. An entry that is found nearly always has it; its key in the ledger must be compared.
    */

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { digestEntry } from '../../src/codec/ledger-digest.ts';
+import { replayRecord } from '../../src/codec/request-position.ts';
 import { STATEMENT_HEADER } from '../../src/codec/sequence-entry.ts';
 
 const marker = { offset: 7, key: null, value: Buffer.from('marker'), appendedAtMs: 1_700_000_000_000 };
@@ -18,6 +19,12 @@ test('a statement with another header has another digest, as bytes or as text; o
   expect(digestEntry({ ...marker, headers: { 'idalloc-answered': '7 {}' } })).toEqual(digestEntry(marker));
   const moved = { value: Buffer.from('marker{"edition":1}'), headers: {} };
   expect(digestEntry({ ...marker, ...moved })).not.toEqual(edition);
+});
+
+test('the statements of two replays have different digests', () => {
+  const digest = (below: number) => digestEntry({ ...marker, headers: replayRecord(below).headers });
+  expect(digest(0)).not.toEqual(digest(1));
+  expect(digest(1)).not.toEqual(digestEntry(marker));
 });
 
 test.each([

@@ -1,10 +1,17 @@
 import { describe, expect, it } from 'vitest';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import type { RecordHeaders } from '../../src/codec/request-headers.ts';
 import {
   believable,
   decodeAnswered,
   decodePosition,
+  decodeReplay,
   encodeAnswered,
   encodeMetadata,
+  encodeReplay,
+  REPLAY_HEADER,
+  readReplay,
+  replayRecord,
 } from '../../src/codec/request-position.ts';
 
 const last = { offset: 41, timestampMs: 1_700_000_000_000, digest: 'ab+/9=' };
@@ -63,5 +70,44 @@ describe('an offset that no worker committed', () => {
     ['says nothing if nothing shows what is answered', 9, undefined, undefined],
   ])('%s', (_, offset, known, expected) => {
     expect(believable(offset, known)).toEqual(expected);
+  });
+});
+
+describe('the statement of a replay', () => {
+  it.each([0, 1, 42, Number.MAX_SAFE_INTEGER])('says below which offset all was answered: %d', (below) => {
+    expect(decodeReplay(encodeReplay(below))).toBe(below);
+    const record = replayRecord(below);
+    expect(readReplay(record)).toBe(below);
+    const readBack = { [REPLAY_HEADER]: Buffer.from(record.headers[REPLAY_HEADER]) };
+    expect(readReplay({ key: null, headers: readBack })).toBe(below);
+  });
+
+  it.each([-1, 1.5, 2 ** 53, Number.NaN])('is not written for %d, which is no offset', (below) => {
+    expect(() => replayRecord(below)).toThrow(RangeError);
+  });
+
+  it('is a marker that says nothing, for workers that know no such statement', () => {
+    expect(decodeLedgerEntry(replayRecord(42).value)).toEqual({ kind: 'marker', end: 0, through: -1 });
+  });
+
+  it.each<[string, RecordHeaders[string]]>([
+    ['empty', ''],
+    ['not decimal', '0x10'],
+    ['padded', '042'],
+    ['negative', '-1'],
+    ['beyond 2^53', '9007199254740992'],
+    ['no value', null],
+    ['there twice', ['1', '2']],
+    ['not UTF-8', Buffer.from([0xff])],
+  ])('is not read from a header that is %s: LEDGER_UNREADABLE', (_, said) => {
+    expect(() => readReplay({ key: null, headers: { [REPLAY_HEADER]: said } })).toThrow(
+      expect.objectContaining({ code: 'LEDGER_UNREADABLE' }),
+    );
+  });
+
+  it('is nothing that a record with a key says, nor one without the header', () => {
+    expect(readReplay({ key: Buffer.from('k'), headers: { [REPLAY_HEADER]: 'x' } })).toBeUndefined();
+    expect(readReplay({ key: null, headers: { 'idalloc-answered': '7 {}' } })).toBeUndefined();
+    expect(readReplay({ key: null })).toBeUndefined();
   });
 });

@@ -62,6 +62,10 @@ class Opened implements LedgerCopies {
     return this.#index.horizon(partition);
   }
 
+  answeredBelow(partition: number): number {
+    return this.#index.answeredBelow(partition);
+  }
+
   since(partition: number): number | undefined {
     return this.#index.since(partition);
   }

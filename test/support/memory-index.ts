@@ -2,6 +2,7 @@ import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
+import { readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
@@ -18,6 +19,7 @@ interface Partition {
   readonly entries: Map<string, Stored[]>;
   origin: number;
   horizon: number;
+  answeredBelow: number;
   anchored: boolean;
   end: number;
   through: number;
@@ -92,6 +94,10 @@ export class MemoryIndex implements LedgerCopies {
     return anchored ? horizon : undefined;
   }
 
+  answeredBelow(partition: number): number {
+    return this.#of(partition).answeredBelow;
+  }
+
   since(partition: number): number | undefined {
     return this.#of(partition).since;
   }
@@ -126,7 +132,8 @@ export class MemoryIndex implements LedgerCopies {
     const hole = fresh.find(({ record }, i) => record.offset !== at.end + i);
     if (hole) throw new IdallocError('LEDGER_TRUNCATED', `the log continues at offset ${hole.record.offset}`);
     let lossAt: number | undefined;
-    for (const { record, key, end, requestOffset, through, generatedAtMs } of fresh) {
+    for (const { record, key, end, requestOffset, through, generatedAtMs, below } of fresh) {
+      at.answeredBelow = below ?? at.answeredBelow;
       const isHiding = readSequence(at.sequences, record);
       const { offset, appendedAtMs } = record;
       if (key !== undefined) {
@@ -162,6 +169,7 @@ export class MemoryIndex implements LedgerCopies {
       entries: new Map(),
       origin: from,
       horizon: through,
+      answeredBelow: this.#partitions.get(partition)?.answeredBelow ?? 0,
       anchored: from === 0,
       end: from,
       through,
@@ -174,7 +182,7 @@ export class MemoryIndex implements LedgerCopies {
   }
 
   disown(partition: number): void {
-    Object.assign(this.#of(partition), { through: -1, horizon: -1, anchored: false });
+    Object.assign(this.#of(partition), { through: -1, horizon: -1, answeredBelow: 0, anchored: false });
   }
 
   expire(partition: number, low: number): boolean {
@@ -214,6 +222,8 @@ interface Read {
   readonly requestOffset: number;
   /** When the IDs of a batch were allocated. */
   readonly generatedAtMs?: number | undefined;
+  /** What a statement of a replay says. */
+  readonly below?: number | undefined;
 }
 
 /** Applies a record of a sequence, if it counts. Returns whether earlier decisions may be gone. */
@@ -241,7 +251,7 @@ function readEntry({ key, value, headers, offset }: LedgerRecord): Read {
   if (isOfSequence && readLedgerKey(key ?? Buffer.alloc(0)).kind !== entry.kind)
     throw new IdallocError('LEDGER_UNREADABLE', `the entry at offset ${offset} has another kind of key`);
   const isDecision = isForRequest && countsAt(entry, offset);
-  if (!isDecision) return { end, through, requestOffset: -1 };
+  if (!isDecision) return { end, through, requestOffset: -1, below: readReplay({ key, headers }) };
   const generatedAtMs = entry.kind === 'batch' ? entry.batch.generatedAtMs : undefined;
   return { ...(key !== null && { key }), end, through, requestOffset: entry.requestOffset, generatedAtMs };
 }

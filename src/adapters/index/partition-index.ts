@@ -72,6 +72,10 @@ export class PartitionIndex {
     return this.#state.anchored ? this.#state.horizon : undefined;
   }
 
+  get answeredBelow(): number {
+    return this.#state.answeredBelow;
+  }
+
   get since(): number | undefined {
     return this.#state.since;
   }
@@ -104,12 +108,17 @@ export class PartitionIndex {
     const fresh = records.filter((record) => record.offset >= this.end);
     const last = fresh.at(-1);
     if (last === undefined) return {};
-    const { positions, changes } = readRecords(this.#partition, fresh);
+    const { positions, changes, replays } = readRecords(this.#partition, fresh);
     this.#requireWhole(fresh);
     const add = () => {
       for (let at = 0; at < fresh.length; ) {
         const left = this.#open.limit - this.end;
-        const some = { records: fresh.slice(at, at + left), positions: positions.slice(at, at + left), changes };
+        const some = {
+          records: fresh.slice(at, at + left),
+          positions: positions.slice(at, at + left),
+          changes,
+          replays,
+        };
         this.#fill(some, firsts);
         at += left;
       }
@@ -136,9 +145,9 @@ export class PartitionIndex {
   }
 
   /** Updates the state in memory from these entries. */
-  #read({ records, positions, changes }: Readings, firsts: Set<number> | undefined): void {
+  #read({ records, positions, changes, replays }: Readings, firsts: Set<number> | undefined): void {
     const { origin } = this;
-    let { end, through, horizon, anchored, since, recent, opened } = this.#state;
+    let { end, through, horizon, answeredBelow, anchored, since, recent, opened } = this.#state;
     for (const [i, record] of records.entries()) {
       const position = positions[i] as LedgerPosition;
       // A void record of a sequence decides nothing; its writer's knowledge holds all the same.
@@ -156,6 +165,7 @@ export class PartitionIndex {
       else since = this.#lowered(since, position, record);
       through = Math.max(through, position.through, requestOffset);
       recent = Math.max(recent, requestOffset);
+      answeredBelow = replays.get(record.offset) ?? answeredBelow;
       end += 1;
       if (!isDecision || record.key === null) continue;
       opened ??= timeMs;
@@ -164,7 +174,7 @@ export class PartitionIndex {
       if (firsts !== undefined && position.end >= origin && this.#find(hash).length === 0) firsts.add(record.offset);
       this.#open.add(hash, record.offset);
     }
-    this.#state = { ...this.#state, end, through, horizon, anchored, since, recent, opened };
+    this.#state = { ...this.#state, end, through, horizon, answeredBelow, anchored, since, recent, opened };
   }
 
   /**
@@ -218,21 +228,21 @@ export class PartitionIndex {
   }
 
   wipe(from: number): void {
-    const { through, appended } = this.#state;
+    const { through, answeredBelow, appended } = this.#state;
     this.#floorMs = appended;
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
       this.#sequences.clear();
       const since = from === 0 && through === -1 ? 0 : undefined;
-      const known = { through, horizon: through, anchored: from === 0, since, appended };
+      const known = { through, horizon: through, answeredBelow, anchored: from === 0, since, appended };
       this.#state = { ...EMPTY_STATE, ...known, end: from, origin: from };
     });
   }
 
   disown(): void {
     this.#commit(() => {
-      this.#state = { ...this.#state, through: -1, horizon: -1, anchored: false };
+      this.#state = { ...this.#state, through: -1, horizon: -1, answeredBelow: 0, anchored: false };
     });
   }
 

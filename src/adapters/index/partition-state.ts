@@ -9,6 +9,8 @@ export interface State {
   /** The start of the known part of the log. */
   readonly origin: number;
   readonly horizon: number;
+  /** What the last statement of a replay says; 0 without one. */
+  readonly answeredBelow: number;
   /** Whether an entry covers what the lost head of the log decided: until then the horizon is only a lower bound. */
   readonly anchored: boolean;
   /** The time since which all decisions are known, by the brokers' clocks; 0 for all time, undefined if unknown. */
@@ -30,6 +32,7 @@ export const EMPTY_STATE: State = {
   digest: undefined,
   origin: 0,
   horizon: -1,
+  answeredBelow: 0,
   anchored: true,
   since: 0,
   appended: 0,
@@ -51,14 +54,15 @@ export class SavedState {
     this.#partition = partition;
     this.#find = db.prepare('SELECT * FROM state WHERE id = ?');
     this.#find.setReturnArrays(true);
-    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#put = db.prepare('INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#delete = db.prepare('DELETE FROM state WHERE id = ?');
   }
 
   /** `dropped`: the rest of the partition is being deleted. */
   save(state: State, dropped = false): void {
-    const { end, through, digest, origin, horizon, anchored, since, appended, recent, opened, sequences } = state;
-    const known = [end, through, digest ?? null, origin, horizon, Number(anchored), since ?? null];
+    const { end, through, digest, origin, horizon, answeredBelow, anchored, since } = state;
+    const { appended, recent, opened, sequences } = state;
+    const known = [end, through, digest ?? null, origin, horizon, answeredBelow, Number(anchored), since ?? null];
     const fields = [this.#partition, ...known, appended, recent, opened ?? null, sequences, Number(dropped)];
     this.#put.run(...fields, checksumOf(...fields));
   }
@@ -68,7 +72,8 @@ export class SavedState {
     const stored = this.#find.get(this.#partition);
     if (stored === undefined) return undefined;
     const fields = requireSum(stored, WHAT);
-    const [, end, through, digest, origin, horizon, anchored, since, appended, recent, opened, sequences] = fields;
+    const [, end, through, digest, origin, horizon, answeredBelow, anchored, since, ...rest] = fields;
+    const [appended, recent, opened, sequences] = rest;
     if (fields.at(-1) === 1) return 'dropped';
     return {
       end: Number(end),
@@ -76,6 +81,7 @@ export class SavedState {
       digest: digest === null ? undefined : asBuffer(digest),
       origin: Number(origin),
       horizon: Number(horizon),
+      answeredBelow: Number(answeredBelow),
       anchored: anchored === 1,
       since: numberIn(since),
       appended: Number(appended),

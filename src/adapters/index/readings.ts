@@ -1,5 +1,6 @@
 import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { readReplay } from '../../codec/request-position.ts';
 import { IdallocError } from '../../errors.ts';
 import type { LedgerRecord } from '../../ledger/ports.ts';
 
@@ -9,6 +10,8 @@ export interface Readings {
   readonly positions: readonly LedgerPosition[];
   /** What is known of sequences changes with these records; by offset. */
   readonly changes: ReadonlyMap<number, SequenceChange>;
+  /** The statements of replays among them; by offset. */
+  readonly replays: ReadonlyMap<number, number>;
 }
 
 /** A record that changes what is known of a sequence. */
@@ -21,13 +24,16 @@ export interface SequenceChange {
 /** Throws LEDGER_UNREADABLE for a record that is no entry of a ledger. */
 export function readRecords(partition: number, records: readonly LedgerRecord[]): Readings {
   const changes = new Map<number, SequenceChange>();
+  const replays = new Map<number, number>();
   const positions = records.map((record) => {
     const position = positionOf(partition, record);
     const change = changeBy(partition, position, record);
     if (change !== undefined) changes.set(record.offset, change);
+    const below = readReplay(record);
+    if (below !== undefined) replays.set(record.offset, below);
     return position;
   });
-  return { records, positions, changes };
+  return { records, positions, changes, replays };
 }
 
 function positionOf(partition: number, record: LedgerRecord): LedgerPosition {

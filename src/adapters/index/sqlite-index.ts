@@ -142,6 +142,10 @@ export class SqliteIndex implements LedgerCopies {
     return this.#of(partition).horizon;
   }
 
+  answeredBelow(partition: number): number {
+    return this.#of(partition).answeredBelow;
+  }
+
   since(partition: number): number | undefined {
     return this.#of(partition).since;
   }

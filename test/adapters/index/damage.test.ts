@@ -43,6 +43,7 @@ describe('an existing file', () => {
         edit(file, 'DROP TABLE binding; CREATE TABLE binding (version INTEGER); INSERT INTO binding VALUES (9)'),
     ],
     ['has a lower highest request offset', (file) => edit(file, 'UPDATE state SET through = through - 1')],
+    ['has another place below which all was answered', (file) => edit(file, 'UPDATE state SET answered_below = 9')],
     ['lacks the state of a partition', (file) => edit(file, 'DELETE FROM state WHERE id = 0')],
     [
       'has the state of another partition',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { REPLAY_HEADER, replayRecord } from '../../../src/codec/request-position.ts';
 import { entry } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest } from './index-directory.ts';
 
@@ -102,4 +103,41 @@ describe.each(allIndexes(perTest()))('the horizon of an index %s', (_, make) => 
       expect(index.horizon(0)).toBe(70);
     },
   );
+});
+
+describe.each(allIndexes(perTest()))('what was answered before, in an index %s,', (_, make) => {
+  const replay = (offset: number, below: number) => at(offset, replayRecord(below));
+
+  it('is nothing without a statement, and then what the last statement in log order says, even if that is less', () => {
+    const index = make();
+    index.apply(0, [at(0, entry('a', { requestOffset: 7 })), at(1, marker(9))]);
+    expect(index.answeredBelow(0)).toBe(0);
+    index.apply(0, [replay(2, 40), at(3, entry('b', { requestOffset: 90, end: 3 }))]);
+    expect([index.answeredBelow(0), index.answeredBelow(1)]).toEqual([40, 0]);
+    index.apply(0, [replay(4, 50), replay(5, 0)]);
+    expect(index.answeredBelow(0)).toBe(0);
+    index.apply(0, [replay(6, 41)]);
+    expect(index.answeredBelow(0)).toBe(41);
+  });
+
+  it('stays known through a wipe, for the log may have lost the statement, and not when it was disowned', () => {
+    const index = make();
+    index.apply(0, [replay(0, 40)]);
+    index.wipe(0, 0);
+    index.wipe(0, 8);
+    expect(index.answeredBelow(0)).toBe(40);
+    index.disown(0);
+    index.wipe(0, 0);
+    expect(index.answeredBelow(0)).toBe(0);
+  });
+
+  it('is stated by a record without key alone, and one that is malformed is LEDGER_UNREADABLE', () => {
+    const index = make();
+    const headers = { [REPLAY_HEADER]: 'forty' };
+    index.apply(0, [at(0, { ...entry('a'), headers })]);
+    expect(index.answeredBelow(0)).toBe(0);
+    const malformed = at(1, { ...marker(3), headers });
+    expect(() => index.apply(0, [malformed])).toThrow(expect.objectContaining({ code: 'LEDGER_UNREADABLE' }));
+    expect(index.end(0)).toBe(1);
+  });
 });

@@ -106,7 +106,7 @@ export function toTheEnd(step: () => boolean): number {
   throw new Error('the work was not finished after 10,000 steps');
 }
 
-export const at = (offset: number, drafted: { key: Buffer | null; value: Buffer | null }): LedgerRecord => ({
+export const at = (offset: number, drafted: Pick<LedgerRecord, 'key' | 'value' | 'headers'>): LedgerRecord => ({
   offset,
   ...drafted,
   appendedAtMs: 1_700_000_000_000 + offset,

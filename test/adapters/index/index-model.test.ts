@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
+import { replayRecord } from '../../../src/codec/request-position.ts';
 import { ALL_EXAMPLES, examples } from '../../support/examples.ts';
 import { entry } from '../../support/memory-records.ts';
 import { at, IndexDirectory, keyOf, marker, RUN, toTheEnd } from './index-directory.ts';
@@ -20,6 +21,7 @@ const step = fc.oneof(
       times: fc.integer({ min: 1, max: 10 }),
     }),
   },
+  { weight: 1, arbitrary: fc.record({ partition, replay: fc.nat(50) }) },
   { weight: 2, arbitrary: fc.record({ partition, expire: fc.double({ min: 0, max: 1.1, noNaN: true }) }) },
   { weight: 1, arbitrary: fc.record({ partition, wipe: fc.nat(20) }) },
   { weight: 1, arbitrary: fc.record({ partition, drop: fc.nat(12), reopen: fc.boolean() }) },
@@ -42,6 +44,9 @@ class Pair {
   play(next: Step): void {
     if ('apply' in next) {
       for (let times = 0; times < next.times; times += 1) this.#apply(next.partition, next.apply, next.behind);
+    } else if ('replay' in next) {
+      const records = [at(this.#modelOf(next.partition).end, replayRecord(next.replay))];
+      expect(this.#disk.apply(next.partition, records)).toEqual(this.#modelOf(next.partition).apply(records));
     } else if ('expire' in next) {
       this.#expire(next.partition, next.expire);
     } else if ('wipe' in next) {
@@ -93,15 +98,16 @@ class Pair {
       const places = keys.map((key) => this.#disk.placesOf(partition, key));
       expect(places).toEqual(keys.map((key) => model.placesOf(key)));
       this.met += places.flat().length;
-      const { end, origin, through, horizon, since, last } = model;
+      const { end, origin, through, horizon, answeredBelow, since, last } = model;
       expect({
         end: this.#disk.end(partition),
         origin: this.#disk.origin(partition),
         through: this.#disk.through(partition),
         horizon: this.#disk.horizon(partition),
+        answeredBelow: this.#disk.answeredBelow(partition),
         since: this.#disk.since(partition),
         last: this.#disk.last(partition),
-      }).toEqual({ end, origin, through, horizon, since, last });
+      }).toEqual({ end, origin, through, horizon, answeredBelow, since, last });
     }
   }
 

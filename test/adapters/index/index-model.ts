@@ -1,5 +1,6 @@
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { readReplay } from '../../../src/codec/request-position.ts';
 import type { LedgerRecord } from '../../../src/ledger/ports.ts';
 
 interface Known {
@@ -21,6 +22,7 @@ export class IndexModel {
   origin = 0;
   through = -1;
   since: number | undefined = 0;
+  answeredBelow = 0;
 
   get horizon(): number | undefined {
     return this.#anchored ? this.#horizon : undefined;
@@ -57,6 +59,7 @@ export class IndexModel {
         this.#anchored = true;
       }
       this.through = Math.max(this.through, through, requestOffset);
+      this.answeredBelow = readReplay(record) ?? this.answeredBelow;
       this.#appendedAtMs = record.appendedAtMs;
       this.#last = record;
       this.end = record.offset + 1;
