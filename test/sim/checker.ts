@@ -153,16 +153,22 @@ function oneHome({ entries }: History): string | undefined {
   return misplaced && `${misplaced.correlationId} was decided in partition ${misplaced.partition}`;
 }
 
+const copyName = ({ partition, tag }: SentRequest) => `${partition}: ${tag}`;
+
 /** Each reply has the batch of the deciding entry, byte for byte; CONFLICT and FORGOTTEN occur only where due. */
 function replay(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
+  const alike = Map.groupBy(history.requests, copyName);
   for (const record of history.replies) {
     const request = requests.get(placeName(record));
     if (request === undefined) return `a reply for ${placeName(record)}, which was never sent`;
     if (request.sequence !== undefined || mayBeLost(history, request, record.landed)) continue;
-    const fault = wrongReply(record, request, deciders.get(nameOf(request)) ?? [], history);
-    if (fault !== undefined)
-      return `request ${placeName(record)} (${request.correlationId}) was answered with ${fault}`;
+    const known = deciders.get(nameOf(request)) ?? [];
+    // A reply doesn't show which copy of a forwarded request it answers: any that was there.
+    const copies = (alike.get(copyName(request)) ?? []).filter(({ order }) => order < record.landed);
+    const faults = [request, ...copies].map((copy) => wrongReply(record, copy, known, history));
+    if (!faults.includes(undefined))
+      return `request ${placeName(record)} (${request.correlationId}) was answered with ${faults[0]}`;
   }
   const requestOf = requestsOfEntries(history);
   for (const [name, known] of deciders) {
@@ -215,7 +221,6 @@ function wrongReply(
   }
   if (!('error' in reply)) return 'numbers';
   const { code } = reply.error;
-  if (record.firstSent < request.order) return undefined; // it answers an earlier copy of this record, and came late
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;
   if (code === 'QUOTA_EXCEEDED' && LIMITED_TOPICS.includes(request.replyTopic)) return undefined;
