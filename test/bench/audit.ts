@@ -1,132 +1,152 @@
-/**
- * Audits generated batches, each in the ledger and in a reply, without a broker: decoding, sorting on disk and checking
- * are those of `idalloc audit`.
- */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { TopicRecord } from '../../src/adapters/kafka/topics/spans.ts';
-import { checkAll, sinkOf } from '../../src/cli/audit/audit-run.ts';
-import { AuditReader } from '../../src/cli/audit/read.ts';
-import { Findings } from '../../src/cli/audit/report.ts';
-import { AuditStore } from '../../src/cli/audit/store.ts';
-import type { CliContext } from '../../src/cli/context.ts';
-import type { IdBatch } from '../../src/codec/id-batch.ts';
-import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
-import { encodeLedgerEntry, encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { compose } from '../../src/core/layout.ts';
-import { presetLayout } from '../../src/core/presets.ts';
-import { ticks } from '../../src/core/units.ts';
+import { fill, rateOf } from './backlog.ts';
+import { cpuMsOf } from './running.ts';
+import { MAIN, median, Stage, type Topics } from './stage.ts';
 
-const LAYOUT = presetLayout('default');
-const PARTITIONS = 12;
-const CHUNK = 1_000;
-/** Each of 8 workers allocates 40 batches of 100 IDs in each millisecond. */
-const IDS = 100;
-const PER_TICK = 40;
-const WORKERS = 8;
-const FIRST_TICK = 10_000_000_000;
-
+/**
+ * What `idalloc audit` costs for a history that a real worker has made, as a ratio to a process that only reads the same topics: most of
+ * an audit's time is its own work, and both need the brokers in the same way.
+ */
 const { values } = parseArgs({
   options: {
-    batches: { type: 'string', default: '1000000' },
+    requests: { type: 'string', default: '1000000' },
+    partitions: { type: 'string', default: '8' },
+    rounds: { type: 'string', default: '3' },
+    'ids-per-request': { type: 'string', default: '10' },
     'temp-dir': { type: 'string', default: tmpdir() },
+    json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
 if (values.help) {
   process.stdout.write(
     [
-      'Measures the checks of idalloc audit on generated batches, without a broker, in batches/s.',
-      'npm run bench:audit -- [--batches 1000000] [--temp-dir /tmp]',
+      'Measures what an audit of a real history costs, as a ratio to reading its topics alone; and its memory and disk.',
+      'npm run bench:audit -- [--requests 1000000] [--partitions 8] [--rounds 3] [--ids-per-request 10] [--temp-dir /tmp] [--json]',
       '',
     ].join('\n'),
   );
   process.exit(0);
 }
-const batches = Number(values.batches);
+const requests = Number(values.requests);
+const partitions = Number(values.partitions);
+const say = (line: string) => process.stderr.write(`${line}\n`);
+const READ_ALONE = fileURLToPath(new URL('read-alone.ts', import.meta.url));
+const LOOK_MS = 50;
+const MIB = 1_048_576;
 
-function batchOf(index: number): IdBatch {
-  const worker = index % WORKERS;
-  const nth = Math.floor(index / WORKERS);
-  const tick = FIRST_TICK + Math.floor(nth / PER_TICK);
-  const sequence = (nth % PER_TICK) * IDS;
-  const first = compose(LAYOUT, { ticks: ticks(tick), datacenter: 4, worker, sequence });
-  return {
-    ranges: [{ first, count: IDS }],
-    step: 1n,
-    datacenterId: 4,
-    workerId: worker,
-    fence: BigInt(1_000 + worker),
-    epochMs: LAYOUT.epochMs,
-    layoutFingerprint: LAYOUT.fingerprint,
-    generatedAtMs: LAYOUT.epochMs + tick,
-  };
+await using stage = await Stage.open(say, MAIN);
+
+/** What a process used until its end. */
+interface Used {
+  readonly seconds: number;
+  readonly cpu_s: number;
+  readonly memory_mib: number;
+  readonly disk_mib: number;
+  readonly stdout: string;
 }
 
-function recordsOf(index: number): readonly [TopicRecord, TopicRecord] {
-  const batch = batchOf(index);
-  // As random as the UUIDs that requesters use.
-  const correlationId = Buffer.from(`${((index * 2_654_435_761) % 4_294_967_296).toString(16)}-4711-4711-${index}`);
-  const requestOffset = Math.floor(index / PARTITIONS);
-  const value = encodeLedgerEntry({
-    kind: 'batch',
-    requestHash: Buffer.alloc(16, index),
-    count: IDS,
-    replyTopic: 'replies',
-    requestOffset,
-    batch,
-    framing: 'SINGLE_OBJECT',
-    schemaFingerprint: ID_REPLY_FINGERPRINT,
-    end: requestOffset,
-    through: requestOffset - 1,
-  });
-  const common = {
-    partition: index % PARTITIONS,
-    offset: requestOffset,
-    headers: {},
-    timestampMs: batch.generatedAtMs,
-  };
-  return [
-    { ...common, topic: 'ledger', key: encodeLedgerKey(correlationId), value },
-    { ...common, topic: 'replies', key: correlationId, value: encodeIdReply({ correlationId, batch }, 'RANGES') },
-  ];
-}
-
-const context = {
-  err: (text: string) => void process.stderr.write(text),
-  terminal: { input: false, output: false, errors: process.stderr.isTTY === true },
-  stop: new AbortController().signal,
-} as CliContext;
-const findings = new Findings(100);
-using store = new AuditStore(values['temp-dir']);
-const ledger = Array.from({ length: PARTITIONS }, (_, partition) => ({
-  topic: 'ledger',
-  partition,
-  from: 0,
-  to: batches,
-}));
-const reader = new AuditReader(ledger, sinkOf(store, findings), { clockMarginMs: 0 });
-
-let readMs = 0;
-const cpu = process.cpuUsage();
-for (let index = 0; index < batches; index += CHUNK) {
-  const records = Array.from({ length: Math.min(CHUNK, batches - index) }, (_, i) => recordsOf(index + i));
+/** Runs a program to its end, and looks at it meanwhile. */
+async function used(args: readonly string[], env: Topics['env'], directory: string): Promise<Used> {
   const begunMs = performance.now();
-  for (const [entry, reply] of records) {
-    reader.ledgerRecord(entry);
-    reader.replyRecord(reply);
+  const stdio = ['ignore', 'pipe', 'inherit'] as const;
+  const child = spawn(process.execPath, [...args], { env: { ...process.env, ...env }, stdio: [...stdio] });
+  let stdout = '';
+  child.stdout?.on('data', (text) => {
+    stdout += text;
+  });
+  const exit = once(child, 'exit');
+  let [cpuMs, memory, disk] = [0, 0, 0];
+  while (child.exitCode === null && child.signalCode === null) {
+    cpuMs = Math.max(cpuMs, cpuMsOf(child.pid) || 0);
+    memory = Math.max(memory, peakMemory(child));
+    disk = Math.max(disk, bytesIn(directory) + bytesUnlinked(child, directory));
+    await pause(LOOK_MS);
   }
-  readMs += performance.now() - begunMs;
+  const [code] = await exit;
+  if (code !== 0) throw new Error(`${args.join(' ')} failed with ${code}: ${stdout}`);
+  const seconds = (performance.now() - begunMs) / 1_000;
+  const mib = (bytes: number) => Math.round(bytes / MIB);
+  return { seconds, cpu_s: cpuMs / 1_000, memory_mib: mib(memory), disk_mib: mib(disk), stdout };
 }
-const begunMs = performance.now();
-const join = await checkAll(context, store, reader, findings);
-const checkMs = performance.now() - begunMs;
-const { user, system } = process.cpuUsage(cpu);
-const rate = (ms: number) => Math.round((batches * 1_000) / ms);
+
+/** In bytes; 0 if the system does not report it. */
+function peakMemory({ pid }: ChildProcess): number {
+  try {
+    const [, kib = 0] = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1')) ?? [];
+    return Number(kib) * 1_024;
+  } catch {
+    return 0;
+  }
+}
+
+/** The size of the files in a directory and below; those that disappear meanwhile don't count. */
+function bytesIn(directory: string): number {
+  let bytes = 0;
+  for (const entry of readdirSync(directory, { withFileTypes: true, recursive: true })) {
+    bytes += entry.isFile() ? (statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0) : 0;
+  }
+  return bytes;
+}
+
+/** The size of the files of a directory that a process still has, though their names are gone: those in which SQLite sorts. */
+function bytesUnlinked({ pid }: ChildProcess, directory: string): number {
+  let bytes = 0;
+  try {
+    for (const fd of readdirSync(`/proc/${pid}/fd`)) {
+      const path = `/proc/${pid}/fd/${fd}`;
+      const name = readlinkSync(path);
+      if (name.startsWith(directory) && name.endsWith(' (deleted)')) bytes += statSync(path).size;
+    }
+  } catch {
+    // The process has ended meanwhile, or the system has no such directory.
+  }
+  return bytes;
+}
+
+const topics = await stage.topics(partitions);
+await fill(stage, topics, requests, Number(values['ids-per-request']));
+{
+  await using worker = stage.start('worker', topics);
+  const { requests_per_s } = await rateOf(stage, topics, worker, requests);
+  say(`a worker has served ${requests} requests, ${requests_per_s} in a second`);
+}
+const all = [topics.requests, topics.ledger, topics.replies, topics.env.DEAD_LETTER_TOPIC ?? ''];
+const directory = mkdtempSync(join(values['temp-dir'], 'idalloc-bench-'));
+const rounds: { readonly alone: Used; readonly audit: Used }[] = [];
+try {
+  for (let round = 1; round <= Number(values.rounds); round += 1) {
+    const alone = await used([READ_ALONE, stage.brokers.join(','), ...all], topics.env, directory);
+    const audit = await used([MAIN, 'audit', '--json', '--temp-dir', directory], topics.env, directory);
+    say(`round ${round}: read alone in ${alone.seconds.toFixed(1)} s, audited in ${audit.seconds.toFixed(1)} s`);
+    rounds.push({ alone, audit });
+  }
+} finally {
+  rmSync(directory, { recursive: true, force: true });
+}
+const medianOf = (of: (round: (typeof rounds)[number]) => number) => Number(median(rounds.map(of)).toFixed(2));
+const figures = {
+  requests,
+  partitions,
+  audit_s: medianOf(({ audit }) => audit.seconds),
+  read_s: medianOf(({ alone }) => alone.seconds),
+  time_ratio: medianOf(({ alone, audit }) => audit.seconds / alone.seconds),
+  cpu_ratio: medianOf(({ alone, audit }) => audit.cpu_s / alone.cpu_s),
+  memory_mib: medianOf(({ audit }) => audit.memory_mib),
+  disk_mib: medianOf(({ audit }) => audit.disk_mib),
+};
+const { finding_counts } = JSON.parse(rounds[0]?.audit.stdout ?? '{}') as { readonly finding_counts?: object };
+if (Object.keys(finding_counts ?? {}).length > 0) throw new Error(`it found ${JSON.stringify(finding_counts)}`);
 process.stdout.write(
-  `${batches} batches, each with a reply: ${findings.total} findings, ${join.replies} replies that match the ledger\n` +
-    `decoded and stored ${rate(readMs)} batches/s, sorted and checked ${rate(checkMs)} batches/s, ` +
-    `both together ${rate(readMs + checkMs)} batches/s\n` +
-    `peak memory ${Math.round(process.resourceUsage().maxRSS / 1_024)} MiB, ` +
-    `processor time ${Math.round((user + system) / 1_000_000)} s, generating the batches included\n`,
+  values.json
+    ? `${JSON.stringify(figures)}\n`
+    : `an audit of ${requests} requests takes ${figures.audit_s} s, ${figures.time_ratio} times as long as reading alone, ` +
+        `with ${figures.cpu_ratio} times its processor time; ${figures.memory_mib} MiB of memory, ${figures.disk_mib} MiB of disk\n`,
 );

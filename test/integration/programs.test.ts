@@ -21,7 +21,6 @@ async function npmRun(script: string, ...args: readonly string[]): Promise<strin
 /** Programs that need no servers, each with as little to do as it takes; the pages show them with their usual work. */
 test.for([
   ['bench:forms', ['--ms', '1', '--rounds', '1'], /^uuid7 /m],
-  ['bench:audit', ['--batches', '2000'], /batches\/s/],
   ['bench:index', ['--entries', '5000'], /entries/],
   ['bench:start', ['--rounds', '1'], /^worker --help +warm /m],
   ['test:seeds', ['--count', '2', 'test/codec/long'], /^[1-9]\d* tests passed with each of 2 seeds .* 0 failed$/m],

@@ -79,6 +79,17 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   // npm run test:full
   'cli-audit': { project: 'long', seconds: 72, shows: 'audit, against forged and broken replies' },
+  'audit-corrupted': {
+    project: 'long',
+    seconds: 70,
+    shows: 'audit, against a ledger, replies and requests of real workers that were corrupted in one place',
+  },
+  audited: {
+    project: 'long',
+    seconds: 120,
+    shows:
+      'audit of 100,000 requests of every kind, through kills, a freeze, a killed broker and a replay: no finding; also simulated',
+  },
   'cli-deadletters': { project: 'long', seconds: 244, shows: 'deadletters, against letters of each kind' },
   'cli-doctor': { project: 'long', seconds: 40, shows: 'doctor, against healthy and unfit servers' },
   'cli-replay': {
@@ -156,6 +167,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 115,
     shows: 'lost and late responses to produce requests; also simulated',
+  },
+  'final-answers': {
+    project: 'long',
+    seconds: 70,
+    shows:
+      'a replay over refusals of each code gives nothing out, nor do offsets that another program moves; --decide-refused does',
   },
   'faults-recreated': { project: 'long', seconds: 84, shows: 'recreated topics; also simulated' },
   'faults-replay': { project: 'long', seconds: 157, shows: 'replays under load; also simulated' },
