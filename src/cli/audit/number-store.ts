@@ -6,10 +6,13 @@ import type { BatchLocation } from './location.ts';
 /** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
 export interface FoundNumbers extends BatchLocation, NumberRun {
   readonly sequence: string;
+  readonly format: string;
   /** The record's timestamp. */
   readonly timeMs: number;
   /** Ledger: whether it repeats an earlier record. */
   readonly isRenewal: boolean;
+  /** Ledger: whether it lies elsewhere than it was written for, and so decides nothing. */
+  readonly isVoid: boolean;
 }
 
 /** What a NumberStore shares with the batches of the same database. */
@@ -32,9 +35,13 @@ type Row = [
   first: number,
   count: number,
   step: number,
+  format: string,
   time: number,
-  renewal: number,
+  kind: number,
 ];
+
+/** How a record of the ledger is stored in \`kind\`. */
+const KIND = { decision: 0, renewal: 1, void: 2 } as const;
 
 /** Numbers on disk, returned by correlation ID. */
 export class NumberStore {
@@ -47,8 +54,8 @@ export class NumberStore {
     this.#db = db;
     this.#tools = tools;
     db.exec(`CREATE TABLE numbers (place INT, sequence TEXT, key BLOB, topic INT, part INT, off INT,
-      first INT, count INT, step INT, time INT, renewal INT)`);
-    this.#add = db.prepare('INSERT INTO numbers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+      first INT, count INT, step INT, format TEXT, time INT, kind INT)`);
+    this.#add = db.prepare('INSERT INTO numbers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
   get size(): number {
@@ -56,10 +63,11 @@ export class NumberStore {
   }
 
   add({ source, topic, partition, offset, requestId, ...found }: FoundNumbers): void {
-    const { sequence, first, count, step, timeMs, isRenewal } = found;
+    const { sequence, first, count, step, format, timeMs, isRenewal, isVoid } = found;
+    const kind = isVoid ? KIND.void : isRenewal ? KIND.renewal : KIND.decision;
     const place = 2 * this.#tools.hashOf(encodeNumbersKey(sequence, requestId)) + (source === 'ledger' ? 0 : 1);
     const where = [this.#tools.topicNumber(topic), partition, offset] as const;
-    this.#add.run(place, sequence, requestId, ...where, first, count, step, timeMs, isRenewal ? 1 : 0);
+    this.#add.run(place, sequence, requestId, ...where, first, count, step, format, timeMs, kind);
     this.#size += 1;
     this.#tools.wrote();
   }
@@ -76,21 +84,22 @@ export class NumberStore {
     }
   }
 
-  /** All of a sequence that begin with a number in this range, ordered by that. */
+  /** All of a sequence that begin with a number in this range, ordered by that, but for void ones, which nobody was told. */
   *between(sequence: string, from: number, to: number): Generator<FoundNumbers> {
     this.#db.exec('CREATE INDEX IF NOT EXISTS by_number ON numbers (sequence, first)');
     const select = this.#db.prepare(
-      'SELECT * FROM numbers WHERE sequence = ? AND first BETWEEN ? AND ? ORDER BY first',
+      `SELECT * FROM numbers WHERE sequence = ? AND first BETWEEN ? AND ? AND kind <> ${KIND.void} ORDER BY first`,
     );
     select.setReturnArrays(true);
     for (const row of select.iterate(sequence, from, to) as Iterable<unknown>) yield this.#found(row as Row);
   }
 
   #found(row: Row): FoundNumbers {
-    const [place, sequence, key, topic, partition, offset, first, count, step, timeMs, renewal] = row;
+    const [place, sequence, key, topic, partition, offset, first, count, step, format, timeMs, kind] = row;
     const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
     const source = place % 2 === 0 ? 'ledger' : 'reply';
     const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
-    return { ...where, sequence, first, count, step, timeMs, isRenewal: renewal === 1 };
+    const run = { first, count, step, format };
+    return { ...where, sequence, ...run, timeMs, isRenewal: kind === KIND.renewal, isVoid: kind === KIND.void };
   }
 }

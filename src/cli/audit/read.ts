@@ -13,7 +13,7 @@ import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidenc
 import { type BatchLocation, logOf } from './location.ts';
 import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
-import { NumberOrder } from './sequences.ts';
+import { NumberOrder, type SequenceAccount } from './sequences.ts';
 import type { FoundBatch } from './store.ts';
 import { Terms, WitnessedCeilings } from './witnesses.ts';
 
@@ -63,6 +63,9 @@ export class AuditReader {
   /** Numbers that the ledgers have lost. */
   readonly losses = new Losses();
   readonly lostTails: LostTails;
+  get accounts(): readonly SequenceAccount[] {
+    return this.#numberOrder.accounts;
+  }
   readonly terms = new Terms();
   readonly witnesses = new WitnessedCeilings();
   readonly counts: ReadCounts = {
@@ -161,7 +164,7 @@ export class AuditReader {
         this.#add(location, reply.batch, { timeMs: Math.min(timeMs, reply.batch.generatedAtMs), again });
       } else {
         this.counts.ofSequences += 1;
-        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false });
+        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false, isVoid: false });
       }
     });
   }

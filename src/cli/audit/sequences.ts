@@ -1,6 +1,6 @@
 import { changesSequence, countsAt } from '../../codec/ledger-position.ts';
-import { type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
-import { afterRecord, type NumberRun, type SequenceRow } from '../../core/sequence.ts';
+import { type LedgerNumbers, type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
+import { afterRecord, type NumberRun, refusalOf, type SequenceRow, statedOf } from '../../core/sequence.ts';
 import type { Finding } from './check.ts';
 import type { BatchLocation } from './location.ts';
 import type { Losses } from './lost.ts';
@@ -8,53 +8,113 @@ import type { FoundNumbers } from './number-store.ts';
 
 interface OrderOptions {
   readonly find: (finding: Finding) => void;
-  /** Gets the numbers that count, and renewals. */
+  /** Gets all numbers: those that count, void ones and renewals. */
   readonly add: (numbers: FoundNumbers) => void;
   readonly losses: Pick<Losses, 'add'>;
 }
 
 /** Numbers from `from` on, below `to`, that are not there. */
 interface Gap {
-  readonly sequence: string;
+  readonly account: SequenceAccount;
   readonly from: number;
   readonly to: number;
+  readonly step: number;
   /** The record behind it. */
   readonly location: BatchLocation;
 }
 
 /** Gaps of one sequence that a loss further on may explain. */
 const MAX_OPEN_GAPS = 100;
+/** Left out ranges of one sequence that are listed. */
+const MAX_LEFT_OUT = 100;
+
+/** Numbers that a statement of an operator left out. */
+export interface LeftOut {
+  readonly from: number;
+  /** The last one. */
+  readonly to: number;
+  readonly count: number;
+  /** The statement. */
+  readonly location: BatchLocation;
+  readonly timeMs: number;
+}
+
+/** What became of the numbers of one sequence, as far as its ledger partition reaches back. */
+export interface SequenceAccount {
+  readonly sequence: string;
+  /** The ledger and its partition. */
+  readonly log: string;
+  /** The first number that the partition can account for. */
+  readonly from: number;
+  /** The last number that was given; undefined for none. */
+  to: number | undefined;
+  given: number;
+  leftOut: number;
+  /** The first of them. */
+  readonly leftOutRanges: LeftOut[];
+  lost: number;
+  missing: number;
+  /** Numbers in records that don't count, because others came first. They were given to nobody by those. */
+  void: number;
+}
 
 /**
  * Accounts for every number of each sequence: those that count follow each other in the ledger, unless an operator left some out or a
  * statement says that they were lost with the ledger's tail. Takes the records of a partition in log order. Memory holds what is known
- * of each sequence, its open gaps, and each loss.
+ * of each sequence, its open gaps, and what was left out or lost.
  */
 export class NumberOrder {
   readonly #options: OrderOptions;
   /** By ledger, partition and sequence; absent before the first record that shows it. */
   readonly #rows = new Map<string, SequenceRow>();
   readonly #gaps = new Map<string, Gap[]>();
+  readonly #accounts = new Map<string, SequenceAccount>();
 
   constructor(options: OrderOptions) {
     this.#options = options;
   }
 
+  /** By sequence and ledger. */
+  get accounts(): readonly SequenceAccount[] {
+    return [...this.#accounts.values()].toSorted(
+      (a, b) => compareText(a.sequence, b.sequence) || compareText(a.log, b.log),
+    );
+  }
+
   /** `log`: the ledger and its partition. */
   take(log: string, sequence: string, entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
     const { offset } = location;
-    if (!countsAt(entry, offset)) return;
-    if (entry.kind === 'numbers') {
-      const { first, count, step, at } = entry;
-      this.#options.add({ ...location, sequence, first, count, step, timeMs, isRenewal: at === RENEWAL });
-    }
-    if (!changesSequence(entry, offset)) return;
     const name = `${log} ${sequence}`;
     const row = this.#rows.get(name);
+    const account = this.#accountOf(name, { sequence, log, from: entry.kind === 'numbers' ? entry.first : entry.next });
+    const isVoid = !countsAt(entry, offset);
+    if (entry.kind === 'numbers') {
+      const { first, count, step, format, at } = entry;
+      const isRenewal = at === RENEWAL;
+      this.#options.add({ ...location, sequence, first, count, step, format, timeMs, isRenewal, isVoid });
+      if (isVoid) account.void += count;
+    }
+    if (isVoid || !changesSequence(entry, offset)) return;
     this.#rows.set(name, afterRecord(row, entry, { offset, appendedAtMs: timeMs }));
+    if (entry.kind === 'numbers') {
+      account.given += entry.count;
+      account.to = Math.max(account.to ?? 0, entry.first + (entry.count - 1) * entry.step);
+    }
     if (row === undefined) return;
-    if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, sequence, row, entry, location);
-    else this.#compare(name, sequence, row.known.next, entry, location);
+    if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, account, row, entry, location);
+    else this.#compare(name, account, row, entry, { location, timeMs });
+  }
+
+  #accountOf(
+    name: string,
+    { sequence, log, from }: Pick<SequenceAccount, 'sequence' | 'log' | 'from'>,
+  ): SequenceAccount {
+    const known = this.#accounts.get(name);
+    if (known !== undefined) return known;
+    const none = { given: 0, leftOut: 0, leftOutRanges: [], lost: 0, missing: 0, void: 0 };
+    const account: SequenceAccount = { sequence, log, from, to: undefined, ...none };
+    this.#accounts.set(name, account);
+    return account;
   }
 
   /** Call it after the last record: what no loss has explained is missing. */
@@ -64,14 +124,52 @@ export class NumberOrder {
   }
 
   /** An operator may leave numbers out, but nobody gives them out again. */
-  #compare(name: string, sequence: string, known: number, entry: SequenceEntry, location: BatchLocation): void {
+  #compare(
+    name: string,
+    account: SequenceAccount,
+    row: SequenceRow,
+    entry: SequenceEntry,
+    { location, timeMs }: { readonly location: BatchLocation; readonly timeMs: number },
+  ): void {
+    const { sequence } = account;
+    const { next: known, step } = row.known;
     const first = entry.first ?? known;
     const lowest = entry.kind === 'numbers' ? entry.first : entry.next;
-    if (first > known) this.#gap(name, { sequence, from: known, to: first, location });
+    if (first > known) this.#gap(name, { account, from: known, to: first, step, location });
+    if (entry.kind === 'numbers') this.#fits(sequence, row, entry, location);
+    else this.#leftOut(account, { from: Math.max(known, first), below: entry.next, step }, { location, timeMs });
     if (lowest >= known) return;
     const what = entry.kind === 'numbers' ? 'numbers give' : 'a statement sets';
     const message = `${what} the sequence ${sequence} again from ${lowest}, though ${known} was next`;
     this.#options.find({ code: 'GAP', message, locations: [location] });
+  }
+
+  /** Numbers follow what was stated last before them. */
+  #fits(sequence: string, row: SequenceRow, numbers: LedgerNumbers, location: BatchLocation): void {
+    const stated = statedOf(row);
+    if (stated === undefined) return;
+    const { first, count, step, format } = numbers;
+    const say = (message: string) => this.#options.find({ code: 'FORMAT', message, locations: [location] });
+    if (format !== stated.format)
+      say(`numbers of the sequence ${sequence} have the format '${format}', where it had '${stated.format}'`);
+    if (step !== stated.step)
+      say(`numbers of the sequence ${sequence} are ${step} apart, where its step was ${stated.step}`);
+    const refusal = refusalOf({ ...stated, next: first }, count);
+    if (refusal === 'SEQUENCE_CLOSED') say(`the sequence ${sequence} gave numbers from ${first} after it was closed`);
+    if (refusal === 'SEQUENCE_EXHAUSTED')
+      say(`the sequence ${sequence} gave numbers beyond ${stated.max}, its largest one`);
+  }
+
+  #leftOut(
+    account: SequenceAccount,
+    { from, below, step }: { readonly from: number; readonly below: number; readonly step: number },
+    where: Pick<LeftOut, 'location' | 'timeMs'>,
+  ): void {
+    const count = Math.ceil((below - from) / step);
+    if (count <= 0) return;
+    account.leftOut += count;
+    if (account.leftOutRanges.length >= MAX_LEFT_OUT) return;
+    account.leftOutRanges.push({ from, to: from + (count - 1) * step, count, ...where });
   }
 
   #gap(name: string, gap: Gap): void {
@@ -81,21 +179,26 @@ export class NumberOrder {
     else this.#missing(gap);
   }
 
-  #missing({ sequence, from, to, location }: Gap): void {
-    const message = `the sequence ${sequence} continues at ${to}, not at ${from}`;
+  #missing({ account, from, to, step, location }: Gap): void {
+    account.missing += Math.ceil((to - from) / step);
+    const message = `the sequence ${account.sequence} continues at ${to}, not at ${from}`;
     this.#options.find({ code: 'GAP', message, locations: [location] });
   }
 
   /** What is not there below the next number that a loss states was given out and is gone. */
   #lost(
     name: string,
-    sequence: string,
+    account: SequenceAccount,
     { known, gap }: SequenceRow,
     { next, step }: LedgerStatement,
     location: BatchLocation,
   ): void {
-    const add = (from: number, below: number) =>
-      this.#options.losses.add({ sequence, from, to: Math.max(from, below - step), location });
+    const { sequence } = account;
+    const add = (from: number, below: number) => {
+      const to = Math.max(from, below - step);
+      account.lost += Math.floor((to - from) / step) + 1;
+      this.#options.losses.add({ sequence, from, to, location });
+    };
     if (next >= gap) {
       for (const { from, to } of this.#gaps.get(name) ?? []) add(from, to);
       this.#gaps.delete(name);
@@ -113,7 +216,7 @@ interface JoinOptions {
 
 /**
  * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers, or such as the
- * ledger has lost. Numbers come in groups, as NumberStore.grouped returns them. Memory holds two of each correlation ID of a group.
+ * ledger has lost. Numbers come in groups, as NumberStore.grouped returns them. Memory holds a few of each correlation ID of a group.
  */
 export class NumberJoin {
   readonly #options: JoinOptions;
@@ -128,7 +231,7 @@ export class NumberJoin {
     if (found.group !== this.#group) this.#keys.clear();
     this.#group = found.group;
     const name = `${found.sequence} ${found.requestId.toString('latin1')}`;
-    const known = this.#keys.get(name) ?? { hasRecord: false };
+    const known = this.#keys.get(name) ?? { hasRecord: false, voids: [] };
     this.#keys.set(name, known);
     if (found.source === 'ledger') this.#decided(known, found);
     else if (found.timeMs >= this.#options.ledgerReachesMs) this.#replied(known, found);
@@ -136,11 +239,15 @@ export class NumberJoin {
 
   #decided(known: Known, found: FoundNumbers): void {
     const { decision } = known;
+    if (found.isVoid) {
+      if (known.voids.length < MAX_VOIDS) known.voids.push(found);
+      return;
+    }
     const isAgain = known.hasRecord && !found.isRenewal;
     if (decision !== undefined && (isAgain || !isSame(decision, found))) {
       const message = 'one correlation ID has two records of numbers that count';
       this.#options.find({ code: 'SPLIT', message, locations: [decision, found] });
-    }
+    } else if (decision !== undefined) this.#sameFormat(decision, found);
     if (!found.isRenewal || decision === undefined) known.decision = found;
     known.hasRecord ||= !found.isRenewal;
   }
@@ -148,16 +255,35 @@ export class NumberJoin {
   /** An older reply may have numbers of an earlier decision that the ledger no longer has. */
   #replied(known: Known, reply: FoundNumbers): void {
     const right = known.decision ?? known.reply;
-    if (right === undefined) {
-      const message = 'a reply has numbers without a decision';
-      if (!this.#options.losses.has(reply)) this.#options.find({ code: 'UNDECIDED', message, locations: [reply] });
-    } else if (!isSame(right, reply)) {
-      const message = 'a reply has other numbers than were decided, or than another reply';
-      this.#options.find({ code: 'DIVERGENT', message, locations: [right, reply] });
-    }
+    const { losses } = this.#options;
     known.reply ??= reply;
+    if (right !== undefined && isSame(right, reply)) this.#sameFormat(right, reply);
+    else if (right !== undefined || !losses.has(reply)) this.#wrongReply(known, right, reply);
+  }
+
+  #wrongReply({ voids }: Known, right: FoundNumbers | undefined, reply: FoundNumbers): void {
+    const { find } = this.#options;
+    const ofVoid = voids.find((one) => isSame(one, reply));
+    if (ofVoid !== undefined) {
+      const message = 'a reply has the numbers of a record that does not count';
+      find({ code: 'VOID', message, locations: [ofVoid, reply] });
+    } else if (right === undefined) {
+      find({ code: 'UNDECIDED', message: 'a reply has numbers without a decision', locations: [reply] });
+    } else {
+      const message = 'a reply has other numbers than were decided, or than another reply';
+      find({ code: 'DIVERGENT', message, locations: [right, reply] });
+    }
+  }
+
+  #sameFormat(right: FoundNumbers, other: FoundNumbers): void {
+    if (right.format === other.format) return;
+    const message = `numbers of the sequence ${right.sequence} are written '${right.format}' and '${other.format}'`;
+    this.#options.find({ code: 'FORMAT', message, locations: [right, other] });
   }
 }
+
+/** Void records that are kept of one correlation ID; each take-over may leave one. */
+const MAX_VOIDS = 10;
 
 /** What is known of one correlation ID in one sequence. */
 interface Known {
@@ -166,8 +292,13 @@ interface Known {
   reply?: FoundNumbers;
   /** The ledger has the record itself, not only a renewal. */
   hasRecord: boolean;
+  readonly voids: FoundNumbers[];
 }
 
 function isSame(one: NumberRun, other: NumberRun): boolean {
   return one.first === other.first && one.count === other.count && one.step === other.step;
+}
+
+function compareText(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0;
 }
