@@ -79,6 +79,7 @@ export const ERRORS = {
   NOT_CONFIRMED: { retryable: false, deadLetter: false },
   NOT_FOUND: { retryable: false, deadLetter: false },
   GROUP_ACTIVE: { retryable: true, deadLetter: false },
+  REPLAY_REFUSED: { retryable: true, deadLetter: false },
   RESEND_REFUSED: { retryable: false, deadLetter: false },
   STOPPING: { retryable: true, deadLetter: false },
 } as const satisfies Record<string, { retryable: boolean; deadLetter: boolean }>;

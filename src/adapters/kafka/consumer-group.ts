@@ -1,4 +1,4 @@
-import { decodePosition, encodeMetadata } from '../../codec/request-position.ts';
+import { decodePosition, encodeMetadata, type RequestPosition } from '../../codec/request-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
@@ -59,8 +59,8 @@ function shareOf(assignment: Buffer): Pick<DescribedMember, 'owned' | 'standbys'
 /** A committed offset. */
 export interface Committed {
   readonly offset: number;
-  /** Everything below is answered, except perhaps large requests: a worker said so. Others say nothing about that. */
-  readonly isWorkers: boolean;
+  /** What is answered, as the worker says that committed the offset; undefined if another program did, which says nothing about that. */
+  readonly position: RequestPosition | undefined;
 }
 
 /** The committed offsets of a group of workers, for the partitions that have one. Rejects with a KafkaError. */
@@ -81,7 +81,7 @@ export async function committedOffsets(
   const committed = response.partitions.filter(({ offset }) => offset >= 0);
   return new Map(
     committed.map(({ partition, offset, metadata }) => {
-      return [partition, { offset, isWorkers: decodePosition(offset, metadata) !== undefined }];
+      return [partition, { offset, position: decodePosition(offset, metadata) }];
     }),
   );
 }
@@ -94,8 +94,8 @@ const ACTIVE: ReadonlySet<KafkaErrorCode | undefined> = new Set([
 ]);
 
 /**
- * Commits offsets from outside a group of workers, which must have no members. `isWorkers`: the new offset is not above one that a worker
- * committed, so the workers may begin there.
+ * Commits offsets from outside a group of workers, which must have no members. None may be above the one that a worker committed: workers
+ * take everything below for answered.
  *
  * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
  */
@@ -103,10 +103,10 @@ export async function setOffsets(
   brokers: Brokers,
   groupId: string,
   topic: string,
-  offsets: ReadonlyMap<number, Committed>,
+  offsets: ReadonlyMap<number, number>,
 ): Promise<void> {
-  const partitions = [...offsets].map(([partition, { offset, isWorkers }]) => {
-    return { topic, partition, offset, metadata: isWorkers ? encodeMetadata({ small: offset }) : '' };
+  const partitions = [...offsets].map(([partition, offset]) => {
+    return { topic, partition, offset, metadata: encodeMetadata({ small: offset }) };
   });
   try {
     await callCoordinator(brokers, groupId, async (link) => {

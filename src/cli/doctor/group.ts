@@ -20,7 +20,7 @@ export function judgeGroup(
     const fix = "stop it, or set KAFKA_GROUP_ID to a group of the workers' own";
     return fault(NAME, `${detail}; not a worker: ${foreign.join(', ')}`, fix);
   }
-  const moved = [...committed].filter(([, { isWorkers }]) => !isWorkers).map(([partition]) => partition);
+  const moved = [...committed].filter(([, { position }]) => position === undefined).map(([partition]) => partition);
   if (moved.length === 0) return ok(NAME, detail);
   const fix = 'find out what moved them; workers read again from what the ledger shows as answered';
   return warn(NAME, `${detail}; no worker committed the offsets of partitions ${moved.join(', ')}`, fix);

@@ -11,43 +11,55 @@ import { readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
-import type { CliContext } from '../context.ts';
-import type { KafkaSession } from '../kafka-session.ts';
+import type { LedgerLog } from '../../ledger/ports.ts';
 import { counted } from '../table.ts';
-import { type Due, type PartitionPlan, type ReplayablePartition, remaining } from './plan.ts';
+import { type Due, isReplayed, type PartitionPlan, planReplay, type ReplayablePartition, remaining } from './plan.ts';
+import { stateAnswered, statedBelow, type Tools, waitingCopies } from './statement.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
 
-interface Tools extends Pick<KafkaSession, 'source' | 'config'> {
-  readonly context: Pick<CliContext, 'stop'>;
-}
-
 const POLL_MS = 500;
 
-/** The state of each request partition. */
-export async function partitionStates(
-  tools: Tools,
-  wanted: WantedOffset,
-  timeMs: number,
-): Promise<ReplayablePartition[]> {
+/** What a replay reads again, and of what it must make sure before. */
+export interface Prospect {
+  readonly plan: readonly PartitionPlan[];
+  /** Copies of planned requests that were forwarded and still wait. */
+  readonly waitingCopies: number;
+  /** Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home partitions. */
+  readonly added: readonly number[];
+  /** How many partitions the topic has. */
+  readonly partitions: number;
+  /** Whether the group has read anything. */
+  readonly hasRead: boolean;
+}
+
+/** Looks up what is answered of each request partition, and plans what is read again. */
+export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: number): Promise<Prospect> {
   const { source, config } = tools;
-  const { requests } = config.topics;
+  const { requests, requestPartitions } = config.topics;
   const spans = await wholeTopic(source, requests);
   const [offsets, atTime, ledgerFrom] = await Promise.all([
     committed(source, config, spans),
     offsetsAtTime(source, requests, timeMs),
     ledgerStarts(tools),
   ]);
-  return spans.map(({ partition, from: low, to: high }) => ({
-    partition,
-    low,
-    high,
-    committed: offsets.get(partition)?.offset,
-    isMoved: offsets.get(partition)?.isWorkers === false,
-    wanted: wanted(partition, atTime),
-    ledgerFrom: ledgerFrom.get(partition) ?? 0,
-  }));
+  const states: ReplayablePartition[] = [];
+  for (const span of spans.slice(0, requestPartitions)) {
+    const { partition, from: low } = span;
+    const known = { partition, low, committed: offsets.get(partition), wanted: wanted(partition, atTime) };
+    const stated = isReplayed(known) ? await statedBelow(tools, span, known.committed?.offset ?? 0) : 0;
+    states.push({ ...known, stated, ledgerFrom: ledgerFrom.get(partition) ?? 0 });
+  }
+  const plan = planReplay(states);
+  const waiting = spans.map((span) => ({ ...span, from: offsets.get(span.partition)?.offset ?? span.from }));
+  return {
+    plan,
+    waitingCopies: plan.length === 0 ? 0 : await waitingCopies(tools, waiting, plan),
+    added: spans.slice(requestPartitions).map(({ partition }) => partition),
+    partitions: spans.length,
+    hasRead: offsets.size > 0,
+  };
 }
 
 function committed(
@@ -92,27 +104,40 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
 }
 
 /**
- * Resets the group's offsets, and verifies them.
+ * States what had been answered, and only then sets the group's offsets back: workers that read a request again must find the statement. They
+ * read the ledger to its end before they serve a partition.
  *
- * @throws IdallocError GROUP_ACTIVE, KAFKA_UNAVAILABLE.
+ * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; KAFKA_UNAVAILABLE; APPEND_UNANSWERED.
  */
-export async function setBack(source: Source, config: KafkaConfig, plan: readonly PartitionPlan[]): Promise<void> {
+export async function setBack(
+  source: Source,
+  config: KafkaConfig,
+  plan: readonly PartitionPlan[],
+  log: Pick<LedgerLog, 'append'>,
+): Promise<void> {
   const { groupId, topics } = config;
   await requireEmptyGroup(source, groupId);
-  // An offset that no worker committed may be past requests that wait, and the new one, too: workers still find out.
-  const before = await committed(source, config, plan);
-  const isWorkers = (partition: number) => before.get(partition)?.isWorkers === true;
-  const offsets = plan.map(
-    ({ partition, from: offset }) => [partition, { offset, isWorkers: isWorkers(partition) }] as const,
-  );
+  await stateAnswered(log, plan);
+  // What was answered since the plan was made would be decided anew: the statement does not cover it.
+  await requireOffsets(source, config, plan, 'to');
+  const offsets = plan.map(({ partition, from }) => [partition, from] as const);
   await setOffsets(source, groupId, topics.requests, new Map(offsets));
+  await requireOffsets(source, config, plan, 'from');
+}
+
+async function requireOffsets(
+  source: Source,
+  config: KafkaConfig,
+  plan: readonly PartitionPlan[],
+  at: 'from' | 'to',
+): Promise<void> {
   const now = await committed(source, config, plan);
-  const wrong = plan.filter(({ partition, from }) => now.get(partition)?.offset !== from);
+  const wrong = plan.filter((one) => now.get(one.partition)?.offset !== one[at]);
   if (wrong.length === 0) return;
   const list = wrong
-    .map(({ partition, from }) => `${partition} is at ${now.get(partition)?.offset}, not ${from}`)
+    .map((one) => `${one.partition} is at ${now.get(one.partition)?.offset}, not ${one[at]}`)
     .join('; ');
-  throw new IdallocError('GROUP_ACTIVE', `the group's offsets were not reset: ${list}; is a worker running?`);
+  throw new IdallocError('GROUP_ACTIVE', `the group's offsets changed meanwhile: ${list}; is a worker running?`);
 }
 
 /** The end offsets of the request partitions. */

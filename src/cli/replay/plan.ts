@@ -1,3 +1,5 @@
+import type { Committed } from '../../adapters/kafka/consumer-group.ts';
+import { IdallocError } from '../../errors.ts';
 import { counted, table } from '../table.ts';
 
 /** The state of one partition of the request topic. */
@@ -5,11 +7,10 @@ export interface ReplayablePartition {
   readonly partition: number;
   /** Offset of the oldest request that is kept. */
   readonly low: number;
-  readonly high: number;
-  /** Offset that the group would read next; undefined if it never committed. */
-  readonly committed: number | undefined;
-  /** That offset is not from a worker: requests below it may be unanswered. */
-  readonly isMoved?: boolean;
+  /** Where the group reads on; undefined if it never committed. */
+  readonly committed: Committed | undefined;
+  /** What the ledger states as answered by an earlier replay, if that may be more; else 0. */
+  readonly stated: number;
   /** Offset to read again from; undefined to leave the partition unchanged. */
   readonly wanted: number | undefined;
   /** Offset of the first request that is younger than the oldest ledger entry; 0 if the ledger is complete. */
@@ -26,24 +27,78 @@ export interface Due {
 
 /** `to` is the offset that the group has committed. */
 export interface PartitionPlan extends Due {
+  /** Every request below this offset was answered: one without a decision was refused, and is refused again. */
+  readonly below: number;
+  /** Requests below this offset are answered, except large ones and those for numbers; undefined if no worker committed the offset. */
+  readonly small: number | undefined;
   /** How many of these requests may be older than the ledger. */
   readonly maybeForgotten: number;
   /** How many requests are no longer in the topic. */
   readonly gone: number;
 }
 
-/**
- * Plans what is read again. Offsets never move forward, since that would skip requests; a partition that the group has not
- * read that far is left out.
- */
+/** Where a partition is read again, if it is: offsets never move forward, since that would skip requests. */
+export function isReplayed({ committed, wanted }: Pick<ReplayablePartition, 'committed' | 'wanted'>): boolean {
+  return committed !== undefined && wanted !== undefined && wanted < committed.offset;
+}
+
+/** Plans what is read again. */
 export function planReplay(states: readonly ReplayablePartition[]): PartitionPlan[] {
   const inOrder = states.toSorted((a, b) => a.partition - b.partition);
-  return inOrder.flatMap(({ partition, low, committed, wanted, ledgerFrom }) => {
-    if (committed === undefined || wanted === undefined || wanted >= committed) return [];
-    const from = Math.min(Math.max(wanted, low), committed);
-    const maybeForgotten = Math.max(0, Math.min(ledgerFrom, committed) - from);
-    return [{ partition, from, to: committed, maybeForgotten, gone: from - wanted }];
+  return inOrder.filter(isReplayed).map(({ partition, low, committed, stated, wanted = 0, ledgerFrom }) => {
+    const { offset: to = 0, position } = committed ?? {};
+    const from = Math.min(Math.max(wanted, low), to);
+    const maybeForgotten = Math.max(0, Math.min(ledgerFrom, to) - from);
+    return {
+      partition,
+      from,
+      to,
+      below: Math.max(to, stated),
+      small: position?.small,
+      maybeForgotten,
+      gone: from - wanted,
+    };
   });
+}
+
+/** What a worker decides anew: nothing that it reads again, unless `decideRefused`. */
+export interface Answered {
+  readonly decideRefused: boolean;
+  /** Copies of planned requests that were forwarded and still wait. */
+  readonly waitingCopies: number;
+}
+
+/**
+ * Everything that is read again must have been answered, exactly: the ledger has no record of a refusal, so what it does not know would be
+ * refused though nobody had read it.
+ *
+ * @throws IdallocError REPLAY_REFUSED.
+ */
+export function requireAnswered(plan: readonly PartitionPlan[], { decideRefused, waitingCopies }: Answered): void {
+  const moved = plan.filter(({ small }) => small === undefined);
+  if (moved.length > 0) {
+    const what = `no worker committed the offset of ${named(moved)}, so nobody knows what is answered`;
+    throw refused(
+      `${what}: start the workers, which begin at what the ledger shows, and run this once they have caught up`,
+    );
+  }
+  if (decideRefused) return;
+  const waiting = plan.filter(({ small = 0, below }) => small > below);
+  if (waiting.length > 0) {
+    const what = `large requests or requests for numbers of ${named(waiting)} still wait behind answered ones`;
+    throw refused(`${what}: start the workers until they are answered, or decide everything with --decide-refused`);
+  }
+  if (waitingCopies === 0) return;
+  const what = `${counted(waitingCopies, 'request was', 'requests were')} forwarded and not answered yet`;
+  throw refused(`${what}: start the workers until they are answered, or decide everything with --decide-refused`);
+}
+
+function named(plan: readonly PartitionPlan[]): string {
+  return `${plan.length === 1 ? 'partition' : 'partitions'} ${plan.map(({ partition }) => partition).join(', ')}`;
+}
+
+function refused(message: string): IdallocError {
+  return new IdallocError('REPLAY_REFUSED', message);
 }
 
 export function requestsIn(plan: readonly PartitionPlan[]): number {

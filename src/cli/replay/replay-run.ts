@@ -3,8 +3,9 @@ import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts'
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import type { RecordHeaders } from '../../codec/request-headers.ts';
+import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
-import { IdallocError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { checkAll, readAll, replyTopics, sinkOf } from '../audit/audit-run.ts';
 import type { JoinCounts } from '../audit/check.ts';
 import type { ReadCounts } from '../audit/read.ts';
@@ -12,20 +13,23 @@ import { Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import { withEtcd } from '../etcd-session.ts';
+import { journaled } from '../journal/journaled.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
 import { jsonLine } from '../present.ts';
-import { counted } from '../table.ts';
+import { ledgerWriter } from '../sequence/sequence-session.ts';
+import { counted, timeText } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
 import {
   caughtUp,
   forwardedSince,
-  partitionStates,
+  prospectOf,
   requestEnds,
   requireEmptyGroup,
   setBack,
   type WantedOffset,
 } from './group.ts';
-import { type PartitionPlan, planJson, planReplay, planText, requestsIn } from './plan.ts';
+import { type PartitionPlan, planJson, planText, requestsIn, requireAnswered } from './plan.ts';
 
 export interface ReplayOptions {
   readonly from?: number;
@@ -35,6 +39,7 @@ export interface ReplayOptions {
   readonly tempDir: string;
   readonly ledgerTopic?: readonly string[];
   readonly dryRun?: true;
+  readonly decideRefused?: true;
   readonly yes?: true;
   readonly wait: boolean;
   readonly verify: boolean;
@@ -50,6 +55,7 @@ interface Session extends KafkaSession {
 /** Resets the group's offsets, after a confirmation, and checks what the workers reply. */
 export async function runReplay(context: CliContext, options: ReplayOptions, command: Command): Promise<void> {
   const layout = chosenLayout({}, context.env, command);
+  const etcd = options.dryRun === true ? undefined : loadEtcdConfig(context.env);
   await withKafka(context, async (connected) => {
     const session = { ...connected, options, layout };
     const { config, source } = session;
@@ -61,11 +67,11 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const only = (more: object = {}) => {
       if (options.json === true) context.out(jsonLine({ plan: planJson(plan), ...more }));
     };
-    if (count === 0 || options.dryRun === true) return only();
+    if (count === 0 || etcd === undefined) return only();
     await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
-    await setBack(source, config, plan);
+    await moveOffsets(session, etcd, plan);
     if (!options.wait) {
       context.err("the group's offsets are reset: start the workers\n");
       return only();
@@ -77,31 +83,55 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
   });
 }
 
-async function planOf(session: Session): Promise<PartitionPlan[]> {
-  const { from, offset, partition } = session.options;
+/** Sets the offsets back, as a command in the journal. */
+async function moveOffsets(session: Session, etcdConfig: EtcdConfig, plan: readonly PartitionPlan[]): Promise<void> {
+  const { context, config, source, options } = session;
+  const { from, offset, partition, decideRefused = false } = options;
+  const { groupId: group, topics } = config;
+  const given = {
+    ledger: topics.ledger,
+    group,
+    from: from === undefined ? undefined : timeText(from),
+    offset,
+    partition,
+    decide_refused: decideRefused,
+  };
+  const statements = decideRefused ? plan.map((one) => ({ ...one, below: 0 })) : plan;
+  await withEtcd(etcdConfig, (etcd) =>
+    journaled({ context, etcd, config: etcdConfig }, { command: 'replay', arguments: given }, async (note) => {
+      note(`${counted(requestsIn(plan), 'request is', 'requests are')} read again`);
+      await setBack(source, config, statements, ledgerWriter(source, topics));
+    }),
+  );
+}
+
+/** Plans, and refuses what can't be read again without deciding anew. A dry run says so, and shows the plan. */
+async function planOf(session: Session): Promise<readonly PartitionPlan[]> {
+  const { context, config, options } = session;
+  const { from, offset, partition } = options;
   const wanted: WantedOffset = (which, atTime) => {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };
-  const states = await partitionStates(session, wanted, from ?? 0);
-  const { groupId, topics } = session.config;
-  if (partition !== undefined && !states.some((state) => state.partition === partition)) {
-    throw new IdallocError(
-      'NOT_FOUND',
-      `'${topics.requests}' has no partition ${partition}: there are ${states.length}`,
-    );
-  }
-  if (states.every(({ committed }) => committed === undefined)) {
-    session.context.err(
+  const { plan, added, partitions, hasRead, waitingCopies } = await prospectOf(session, wanted, from ?? 0);
+  const { groupId, topics } = config;
+  if (partition !== undefined && partition >= partitions)
+    throw new IdallocError('NOT_FOUND', `'${topics.requests}' has no partition ${partition}: there are ${partitions}`);
+  if (!hasRead)
+    context.err(
       `group '${groupId}' has read nothing of '${topics.requests}' yet; is it the workers' KAFKA_GROUP_ID?\n`,
     );
+  if (added.length > 0 && (partition === undefined || added.includes(partition))) {
+    const what = `partitions ${added.join(', ')} of '${topics.requests}' were added and have no ledger: they are left out`;
+    context.err(`${what}; what was forwarded from there is read again in its home partition\n`);
   }
-  const moved = states.filter(({ isMoved }) => isMoved).map((state) => state.partition);
-  if (moved.length > 0) {
-    const what = `the offsets of partitions ${moved.join(', ')} in group '${groupId}' were not committed by workers`;
-    session.context.err(`${what}: workers begin there at what the ledger shows as answered, or earlier\n`);
+  try {
+    requireAnswered(plan, { decideRefused: options.decideRefused === true, waitingCopies });
+  } catch (error) {
+    if (options.dryRun !== true) throw error;
+    context.err(`${describeError(error)}\n`);
   }
-  return planReplay(states);
+  return plan;
 }
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {

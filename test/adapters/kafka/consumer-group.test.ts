@@ -102,7 +102,7 @@ describe('describeGroup', () => {
 });
 
 describe('committedOffsets', () => {
-  test('are returned for the partitions that have one, and whether a worker committed it', async () => {
+  test('are returned for the partitions that have one, with what a worker says that committed it', async () => {
     const brokers = coordinator(
       fetching([
         { partition: 0, offset: 17, metadata: '{"small":20}' },
@@ -112,8 +112,8 @@ describe('committedOffsets', () => {
     );
     expect(await committedOffsets(brokers, 'g', 't', [0, 1, 2])).toEqual(
       new Map([
-        [0, { offset: 17, isWorkers: true }],
-        [2, { offset: 0, isWorkers: false }],
+        [0, { offset: 17, position: { next: 17, small: 20, last: undefined } }],
+        [2, { offset: 0, position: undefined }],
       ]),
     );
   });
@@ -132,8 +132,8 @@ describe('committedOffsets', () => {
 
 describe('setOffsets', () => {
   const OFFSETS = new Map([
-    [0, { offset: 5, isWorkers: true }],
-    [3, { offset: 0, isWorkers: false }],
+    [0, 5],
+    [3, 0],
   ]);
 
   function committing(...faults: readonly (string | undefined)[]) {
@@ -154,7 +154,7 @@ describe('setOffsets', () => {
     return { brokers, requests };
   }
 
-  test('commits from outside the group: no member, no generation, and as a worker where one had committed', async () => {
+  test('commits from outside the group: no member, no generation, and as a worker would', async () => {
     const { brokers, requests } = committing(undefined);
     await setOffsets(brokers, 'g', 't', OFFSETS);
     expect(requests).toEqual([
@@ -164,7 +164,7 @@ describe('setOffsets', () => {
         memberId: '',
         partitions: [
           { topic: 't', partition: 0, offset: 5, metadata: '{"small":5}' },
-          { topic: 't', partition: 3, offset: 0, metadata: '' },
+          { topic: 't', partition: 3, offset: 0, metadata: '{"small":0}' },
         ],
       },
     ]);

@@ -6,7 +6,10 @@ const MEMBER = { memberId: 'm', clientId: 'idalloc', clientHost: '/192.0.2.1', a
 const FOREIGN = { ...MEMBER, clientId: 'rdkafka', clientHost: '/192.0.2.7' };
 const GROUP: DescribedGroup = { state: 'Stable', members: [MEMBER], foreign: [] };
 const SPANS = [0, 1].map((partition) => ({ topic: 'id.requests', partition, from: 10, to: 20 }));
-const by = (isWorkers: boolean, offset = 15) => ({ offset, isWorkers });
+const by = (isWorkers: boolean, offset = 15) => ({
+  offset,
+  position: isWorkers ? { next: offset, small: offset } : undefined,
+});
 const judge = (group: DescribedGroup | undefined, ...committed: readonly ReturnType<typeof by>[]) =>
   judgeGroup('workers', group, SPANS, new Map(committed.entries()));
 

@@ -1,10 +1,7 @@
 import { expect, test } from 'vitest';
-import type { Source } from '../../../src/adapters/kafka/topics/offsets.ts';
-import { forwardedSince, setBack } from '../../../src/cli/replay/group.ts';
+import { forwardedSince } from '../../../src/cli/replay/group.ts';
 import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
-import type { OffsetCommitRequest } from '../../../src/kafka/wire/group-apis.ts';
-import { scriptedBrokers } from '../../adapters/kafka/scripted-brokers.ts';
 import { MemoryLogs } from '../../adapters/kafka/topics/memory-logs.ts';
 
 const config = loadKafkaConfig({ KAFKA_BROKERS: 'b:1' });
@@ -38,30 +35,4 @@ test('ignores requests that were forwarded before, or resent from the dead lette
 test('does not wait for requests that retention deleted meanwhile', async () => {
   const logs = new MemoryLogs().append(topic, 0, 2).append(topic, 0, 2, FORWARDED).append(topic, 0, 1);
   expect(await since(logs.trim(topic, 0, 4), [2])).toEqual({ count: 0, due: [] });
-});
-
-test('an offset that is set back is from a worker only if the one before was: else workers still find out what is answered', async () => {
-  const offsets = new Map([
-    [0, { offset: 80, metadata: '{"small":80}' }],
-    [1, { offset: 90, metadata: '' }],
-  ]);
-  const commits: OffsetCommitRequest['partitions'][] = [];
-  const link = {
-    describeGroups: async () => ({ throttleMs: 0, groups: [{ groupId: config.groupId, state: 'Empty', members: [] }] }),
-    offsetFetch: async () => ({
-      throttleMs: 0,
-      partitions: [...offsets].map(([partition, committed]) => ({ topic, partition, ...committed })),
-    }),
-    offsetCommit: async ({ partitions }: OffsetCommitRequest) => {
-      commits.push(partitions);
-      for (const { partition, offset, metadata = '' } of partitions) offsets.set(partition, { offset, metadata });
-      return { throttleMs: 0, partitions };
-    },
-  };
-  const plan = [0, 1].map((partition) => ({ partition, from: 30, to: 80, maybeForgotten: 0, gone: 0 }));
-  await setBack(scriptedBrokers({ link: () => link }) as unknown as Source, config, plan);
-  expect(commits.flat()).toEqual([
-    { topic, partition: 0, offset: 30, metadata: '{"small":30}' },
-    { topic, partition: 1, offset: 30, metadata: '' },
-  ]);
 });

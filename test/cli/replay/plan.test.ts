@@ -1,11 +1,19 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { planReplay, planText, remaining, requestsIn } from '../../../src/cli/replay/plan.ts';
+import type { Committed } from '../../../src/adapters/kafka/consumer-group.ts';
+import { planReplay, planText, remaining, requestsIn, requireAnswered } from '../../../src/cli/replay/plan.ts';
 
-const STATE = { partition: 0, low: 10, high: 100, committed: 80, wanted: 30, ledgerFrom: 0 };
+const by = (next: number, small = next): Committed => ({ offset: next, position: { next, small } });
+const STATE = { partition: 0, low: 10, committed: by(80), stated: 0, wanted: 30, ledgerFrom: 0 };
+const PLAN = { partition: 0, from: 30, to: 80, below: 80, small: 80, maybeForgotten: 0, gone: 0 };
 
-test('reads from the wanted offset to the committed offset', () => {
-  expect(planReplay([STATE])).toEqual([{ partition: 0, from: 30, to: 80, maybeForgotten: 0, gone: 0 }]);
+test('reads from the wanted offset to the committed offset, below which everything was answered', () => {
+  expect(planReplay([STATE])).toEqual([PLAN]);
+});
+
+test('a replay that comes while another one is in progress does not say that less was answered', () => {
+  expect(planReplay([{ ...STATE, stated: 95 }])).toEqual([{ ...PLAN, below: 95 }]);
+  expect(planReplay([{ ...STATE, stated: 60 }])).toEqual([PLAN]);
 });
 
 test.each([
@@ -19,7 +27,7 @@ test.each([
 
 test('counts requests that the topic no longer has, and those that the ledger may not have', () => {
   const plan = planReplay([{ ...STATE, wanted: 4, ledgerFrom: 15 }]);
-  expect(plan).toEqual([{ partition: 0, from: 10, to: 80, maybeForgotten: 5, gone: 6 }]);
+  expect(plan).toEqual([{ ...PLAN, from: 10, maybeForgotten: 5, gone: 6 }]);
   expect(planText(plan, 'g')).toMatch(/70 requests would be read again by group 'g'\n6 more .*\nup to 5 .*FORGOTTEN/);
 });
 
@@ -27,15 +35,16 @@ test('never moves a group forward, nor before the oldest kept request', () => {
   const offset = fc.integer({ min: 0, max: 50 });
   const state = fc
     .tuple(offset, offset, fc.option(offset, { nil: undefined }), fc.option(offset, { nil: undefined }), offset)
-    .map(([a, b, committed, wanted, ledgerFrom]) => {
-      return { partition: 1, low: Math.min(a, b), high: Math.max(a, b), committed, wanted, ledgerFrom };
+    .map(([low, stated, next, wanted, ledgerFrom]) => {
+      return { partition: 1, low, stated, committed: next === undefined ? next : by(next), wanted, ledgerFrom };
     });
   fc.assert(
     fc.property(fc.array(state), (states) => {
       for (const given of states) {
-        for (const { from, to, maybeForgotten } of planReplay([given])) {
-          expect(to).toBe(given.committed);
+        for (const { from, to, below, maybeForgotten } of planReplay([given])) {
+          expect(to).toBe(given.committed?.offset);
           expect(from).toBeLessThanOrEqual(to);
+          expect(below).toBeGreaterThanOrEqual(to);
           expect(from).toBeGreaterThanOrEqual(Math.min(given.low, to));
           expect(maybeForgotten).toBeLessThanOrEqual(to - from);
         }
@@ -57,4 +66,36 @@ test('counts the requests that are left from the committed offsets', () => {
       ]),
     ),
   ).toBe(0);
+});
+
+const ALL_ANSWERED = { decideRefused: false, waitingCopies: 0 };
+
+test.each([
+  [
+    'large requests wait behind the committed offset',
+    { small: 81 },
+    {},
+    /partitions 0, 4 still wait.*start the workers/,
+  ],
+  [
+    'no worker committed the offset',
+    { small: undefined },
+    {},
+    /no worker committed.*partitions 0, 4.*start the workers/,
+  ],
+  ['a copy that was forwarded waits', {}, { waitingCopies: 1 }, /1 request was forwarded and not answered yet/],
+])('is refused while not everything is answered: %s', (_, change, answered, why) => {
+  const plan = [PLAN, { ...PLAN, partition: 4 }].map((one) => ({ ...one, ...change }));
+  const check = (decideRefused: boolean) => () =>
+    requireAnswered(plan, { ...ALL_ANSWERED, ...answered, decideRefused });
+  expect(check(false)).toThrow(
+    expect.objectContaining({ code: 'REPLAY_REFUSED', message: expect.stringMatching(why) }),
+  );
+  if (plan.every(({ small }) => small === undefined)) expect(check(true)).toThrow(/no worker committed/);
+  else expect(check(true)).not.toThrow();
+});
+
+test('is not refused for large requests that an earlier replay states as answered, and reads again', () => {
+  const [first] = planReplay([{ ...STATE, committed: by(40, 70), stated: 80 }]);
+  expect(() => requireAnswered(first === undefined ? [] : [first], ALL_ANSWERED)).not.toThrow();
 });

@@ -32,10 +32,10 @@ export interface RightsOptions {
  *
  * - worker: `idalloc worker`.
  * - client: a service that sends requests and reads its replies; `idalloc request` is one.
- * - operator: the commands that don't write to topics (`audit`, `trace`, `deadletters list`, `sequence list`, `doctor`, `topics check`), and
- *   `replay`, which sets the group's offsets.
- * - admin: the commands that create and repair (`topics init`, `deadletters resend`, `namespace`, `sequence`). It can't grant rights:
- *   `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
+ * - operator: the commands that change nothing (`audit`, `trace`, `deadletters list`, `sequence list`, `doctor`, `topics check`,
+ *   `replay --dry-run`).
+ * - admin: the commands that create and change (`topics init`, `deadletters resend`, `replay`, `namespace`, `sequence`). It can't grant
+ *   rights: `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
  *
  * The page of rights, the command that grants them, `doctor` and the tests on secured servers all use this list.
  */
@@ -60,7 +60,7 @@ export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
         ...[requests, ledger, witness, deadLetters].map((name) => on(name, 'Read', 'DescribeConfigs')),
         under(replyPrefix, 'Read', 'DescribeConfigs'),
         ...waited.map((name) => on(name, 'Read')),
-        onGroup(groupId, 'Read'),
+        onGroup(groupId, 'Describe'),
       ];
     case 'admin':
       return [
@@ -68,8 +68,9 @@ export function rightsOf(role: Role, options: RightsOptions): readonly Right[] {
         on(ledger, 'Create', 'Read', 'Write', 'DescribeConfigs'),
         on(witness, 'Create', 'Read', 'Write', 'DescribeConfigs'),
         on(deadLetters, 'Create', 'Read', 'DescribeConfigs'),
-        under(replyPrefix, 'Create', 'Describe', 'DescribeConfigs'),
-        ...waited.map((name) => on(name, 'Create', 'Describe')),
+        under(replyPrefix, 'Create', 'Read', 'DescribeConfigs'),
+        ...waited.map((name) => on(name, 'Create', 'Read')),
+        onGroup(groupId, 'Read'),
       ];
   }
 }

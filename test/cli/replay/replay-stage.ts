@@ -1,0 +1,135 @@
+import { committedOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
+import { type Prospect, prospectOf, setBack } from '../../../src/cli/replay/group.ts';
+import { requireAnswered } from '../../../src/cli/replay/plan.ts';
+import { ledgerWriter } from '../../../src/cli/sequence/sequence-session.ts';
+import { type Origin, routeHeaders } from '../../../src/codec/request-origin.ts';
+import { encodeMetadata, REPLAY_HEADER, readReplay, replayRecord } from '../../../src/codec/request-position.ts';
+import { loadKafkaConfig } from '../../../src/config/config.ts';
+import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import { recordsOf } from '../../support/fake-kafka/batches.ts';
+import { LoopStage } from '../../support/loop-stage.ts';
+
+const config = loadKafkaConfig({ KAFKA_BROKERS: 'b:1', REQUEST_PARTITIONS: '2', BROKER_CLOCK_MARGIN_MS: '1000' });
+const { requests, ledger } = config.topics;
+const VALUE = Buffer.from('a request');
+
+/** `idalloc replay` over simulated brokers: two request partitions with a ledger, and one that was added. */
+export class ReplayStage {
+  readonly loop = new LoopStage({ nodes: 1 });
+  /** What was done that others see, in order. */
+  readonly done: string[] = [];
+  /** Called before each call of the command. */
+  onCall: (api: string) => void = () => undefined;
+
+  constructor() {
+    const { kafka, cluster } = this.loop;
+    const configs = { 'message.timestamp.type': 'LogAppendTime' };
+    kafka.cluster.createTopic(requests, { partitions: 3, replicas: 1, configs });
+    kafka.cluster.createTopic(ledger, { partitions: 2, replicas: 1, configs });
+    kafka.cluster.groups.coordinatorOf(config.groupId, 1);
+    kafka.cluster.groups.onCommit = ({ partitions }) => {
+      for (const { partition, offset, metadata } of partitions) this.done.push(`${partition} at ${offset} ${metadata}`);
+    };
+    const call = cluster.call.bind(cluster);
+    cluster.call = (node, lane, timeoutMs, use) => call(node, lane, timeoutMs, (link) => use(this.#watched(link)));
+  }
+
+  #watched(link: BrokerLink): BrokerLink {
+    const call: BrokerLink['call'] = (api, request) => {
+      this.onCall(api);
+      return link.call(api, request);
+    };
+    return { ended: link.ended, close: () => link.close(), call };
+  }
+
+  requests(partition: number, count: number): void {
+    const records = Array.from({ length: count }, () => ({ key: null, value: VALUE }));
+    this.loop.kafka.cluster.send(requests, partition, records);
+  }
+
+  /** A copy of a request, in the partition that decides it. */
+  forwards(to: number, origin: Pick<Origin, 'partition' | 'offset'>): void {
+    const headers = routeHeaders({ ...origin, appendedAtMs: 0 }, 1, false);
+    this.loop.kafka.cluster.send(requests, to, [{ key: null, value: VALUE, headers }]);
+  }
+
+  /** Workers have answered so much; `small`: except for large requests from `next` on. */
+  answered(partition: number, next: number, small = next): void {
+    this.commits(partition, next, encodeMetadata({ small }));
+  }
+
+  commits(partition: number, offset: number, metadata = ''): void {
+    const { groups } = this.loop.kafka.cluster;
+    const { groupId } = config;
+    groups.commit({
+      groupId,
+      generation: -1,
+      memberId: '',
+      partitions: [{ topic: requests, partition, offset, metadata }],
+    });
+    this.done.pop();
+  }
+
+  states(partition: number, below: number | string): void {
+    const record = replayRecord(typeof below === 'string' ? 0 : below);
+    const headers = typeof below === 'string' ? { [REPLAY_HEADER]: below } : record.headers;
+    this.loop.kafka.cluster.send(ledger, partition, [{ ...record, headers }]);
+  }
+
+  /** Entries of which the command must not think anything. */
+  entries(partition: number, count: number): void {
+    const records = Array.from({ length: count }, () => ({ key: Buffer.from('x'), value: Buffer.from('y') }));
+    this.loop.kafka.cluster.send(ledger, partition, records);
+  }
+
+  /** The next appends to the ledger are refused. */
+  refuses(errorCode: KafkaErrorCode): void {
+    this.loop.kafka.cluster.refuses = (call) => (call === 'produce' ? errorCode : undefined);
+  }
+
+  get statements(): readonly string[] {
+    return [0, 1].flatMap((partition) => {
+      const records = this.loop.kafka.cluster.partition(ledger, partition).log.batches().flatMap(recordsOf);
+      return records.flatMap(({ key, headers }) => {
+        const below = readReplay({ key: key ?? null, headers: headers ?? {} });
+        return below === undefined ? [] : [`${partition}: ${below}`];
+      });
+    });
+  }
+
+  get #tools() {
+    const { cluster, runtime } = this.loop;
+    return { source: { cluster, runtime }, config, context: { stop: new AbortController().signal } };
+  }
+
+  prospect(from = 0): Promise<Prospect> {
+    return this.loop.runtime.until(prospectOf(this.#tools, () => from, 0));
+  }
+
+  /** The command from its plan to the reset of the offsets. */
+  replay({ decideRefused = false, from = 0 } = {}): Promise<Prospect> {
+    const { source } = this.#tools;
+    const { cluster, runtime } = this.loop;
+    const work = async () => {
+      const prospect = await prospectOf(this.#tools, () => from, 0);
+      requireAnswered(prospect.plan, { decideRefused, waitingCopies: prospect.waitingCopies });
+      const plan = decideRefused ? prospect.plan.map((one) => ({ ...one, below: 0 })) : prospect.plan;
+      const log = ledgerWriter({ cluster, runtime }, config.topics);
+      const append: typeof log.append = async (partition, records) => {
+        const appended = await log.append(partition, records);
+        this.done.push(`stated ${partition}`);
+        return appended;
+      };
+      await setBack(source, config, plan, { append });
+      return prospect;
+    };
+    return this.loop.runtime.until(work());
+  }
+
+  /** The committed offsets of both partitions that have a ledger. */
+  async offsets(): Promise<readonly (number | undefined)[]> {
+    const found = await this.loop.runtime.until(committedOffsets(this.#tools.source, config.groupId, requests, [0, 1]));
+    return [0, 1].map((partition) => found.get(partition)?.offset);
+  }
+}

@@ -1,0 +1,125 @@
+import { expect, test } from 'vitest';
+import { ReplayStage } from './replay-stage.ts';
+
+/** A stage on which workers have answered 8 of 10 requests of each partition. */
+function stage(): ReplayStage {
+  const at = new ReplayStage();
+  for (const partition of [0, 1]) {
+    at.requests(partition, 10);
+    at.answered(partition, 8);
+  }
+  return at;
+}
+
+test('the ledger states what was answered before any offset moves', async () => {
+  const at = stage();
+  await at.replay({ from: 2 });
+  expect(at.statements).toEqual(['0: 8', '1: 8']);
+  expect(at.done).toEqual(['stated 0', 'stated 1', '0 at 2 {"small":2}', '1 at 2 {"small":2}']);
+});
+
+test('no offset moves if a statement is not acknowledged', async () => {
+  const at = stage();
+  at.refuses('NOT_ENOUGH_REPLICAS');
+  await expect(at.replay()).rejects.toMatchObject({ code: 'APPEND_UNANSWERED' });
+  expect([at.done, await at.offsets()]).toEqual([[], [8, 8]]);
+});
+
+test('a login that may not write the ledger is told so, and no offset moves', async () => {
+  const at = stage();
+  at.refuses('TOPIC_AUTHORIZATION_FAILED');
+  await expect(at.replay()).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: expect.stringContaining('admin') });
+  expect(await at.offsets()).toEqual([8, 8]);
+});
+
+test('what workers answer after the plan was made stops the replay: the statement does not cover it', async () => {
+  const at = stage();
+  at.onCall = (api) => {
+    if (api === 'produce') at.answered(1, 9);
+  };
+  await expect(at.replay()).rejects.toMatchObject({
+    code: 'GROUP_ACTIVE',
+    message: expect.stringContaining('1 is at 9, not 8'),
+  });
+  expect(await at.offsets()).toEqual([8, 9]);
+});
+
+test('--decide-refused states that nothing is refused', async () => {
+  const at = stage();
+  await at.replay({ decideRefused: true });
+  expect(at.statements).toEqual(['0: 0', '1: 0']);
+});
+
+test('a second replay states no less than the first one while that is in progress', async () => {
+  const at = stage();
+  await at.replay({ from: 2 });
+  at.answered(0, 3);
+  at.entries(0, 3);
+  expect((await at.replay({ from: 1 })).plan.map(({ to, below }) => [to, below])).toEqual([
+    [3, 8],
+    [2, 8],
+  ]);
+  expect(at.statements).toEqual(['0: 8', '0: 8', '1: 8', '1: 8']);
+});
+
+test('the last statement of a partition holds, and none once the group has passed it', async () => {
+  const at = stage();
+  at.states(0, 9);
+  at.states(0, 0);
+  at.states(1, 7);
+  expect((await at.prospect()).plan.map(({ below }) => below)).toEqual([8, 8]);
+});
+
+test('the ledger is read from the time of the oldest waiting request on, and not where none waits', async () => {
+  const at = new ReplayStage();
+  at.requests(0, 8);
+  at.answered(0, 8);
+  at.requests(1, 8);
+  at.answered(1, 8);
+  at.entries(0, 5);
+  at.entries(1, 5);
+  await at.loop.pass(60_000);
+  at.requests(1, 1);
+  at.states(1, 9);
+  at.loop.fetches.length = 0;
+  expect((await at.prospect()).plan.map(({ below }) => below)).toEqual([8, 9]);
+  expect(at.loop.asked(0, 'id.ledger')).toEqual([]);
+  expect(Math.min(...at.loop.asked(1, 'id.ledger'))).toBe(5);
+});
+
+test('a statement that cannot be read is not passed over', async () => {
+  const at = stage();
+  at.states(1, 'all');
+  await expect(at.replay()).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
+});
+
+test('a replay waits for copies of its requests that were forwarded, and for no others', async () => {
+  const at = stage();
+  at.forwards(1, { partition: 0, offset: 9 });
+  expect((await at.prospect(2)).waitingCopies).toBe(0);
+  at.forwards(1, { partition: 0, offset: 1 });
+  expect((await at.prospect(2)).waitingCopies).toBe(0);
+  at.forwards(1, { partition: 0, offset: 2 });
+  await expect(at.replay({ from: 2 })).rejects.toMatchObject({ code: 'REPLAY_REFUSED' });
+  at.answered(1, 13);
+  await at.replay({ from: 2 });
+  expect(await at.offsets()).toEqual([2, 2]);
+});
+
+test('partitions that were added are left out: their requests are decided elsewhere', async () => {
+  const at = stage();
+  at.requests(2, 5);
+  at.answered(2, 5);
+  const { plan, added, partitions } = await at.replay();
+  expect([plan.map(({ partition }) => partition), added, partitions]).toEqual([[0, 1], [2], 3]);
+});
+
+test('an offset that no worker committed is not moved, nor are those of other partitions', async () => {
+  const at = stage();
+  at.commits(1, 10);
+  await expect(at.replay({ decideRefused: true })).rejects.toMatchObject({
+    code: 'REPLAY_REFUSED',
+    message: expect.stringContaining('partition 1'),
+  });
+  expect([at.done, at.statements]).toEqual([[], []]);
+});
