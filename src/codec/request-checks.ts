@@ -31,6 +31,17 @@ export function checkRequestId(requestId: Buffer): Buffer {
   throw new IdallocError('MALFORMED_REQUEST', `the request ID has ${length} bytes; it must have 1 to 256`);
 }
 
+/** Correlation IDs and request IDs are bytes; those that are not plain text are shown in hex, which begins with 0x. */
+export function textOfId(id: Buffer): string {
+  const text = id.toString('utf8');
+  return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${id.toString('hex')}`;
+}
+
+/** The ID that is shown as this text, or INVALID_CORRELATION_ID. Any other text is taken as UTF-8. */
+export function idOfText(text: string): Buffer {
+  return checkCorrelationId(/^0x([0-9a-f]{2})+$/i.test(text) ? Buffer.from(text.slice(2), 'hex') : Buffer.from(text));
+}
+
 /** The same text, or MALFORMED_REQUEST when no sequence can have that name. */
 export function checkSequence(name: string): string {
   if (SEQUENCE_NAME.test(name)) return name;

@@ -1,4 +1,6 @@
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
+import { decidingIdOf } from '../codec/request.ts';
+import { textOfId } from '../codec/request-checks.ts';
 import type { WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
@@ -82,13 +84,20 @@ export function settled(
   );
 }
 
-/** Names what differs, but not the other request's values: it may be another requester's. */
-function conflict(entry: DecidingEntry, accepted: Accepted): string {
-  const { request } = accepted;
+/**
+ * Of IDs it names what differs, but not the other request's values: it may be another requester's. Numbers are those of a document, and
+ * whoever names the document and the sequence has to learn what it has: another ID for the document would give it a second number.
+ */
+function conflict(entry: DecidingEntry, { request }: Accepted): string {
+  if (entry.kind === 'numbers') {
+    const { count, replyTopic } = entry;
+    const numbers = `${count} ${count === 1 ? 'number' : 'numbers'} of ${request.sequence}`;
+    return `${textOfId(decidingIdOf(request))} has ${numbers}, on ${replyTopic}: ask for the same count on that topic`;
+  }
   const differing = [
     ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),
     ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic (here ${request.replyTopic})`]),
   ];
-  const kind = idKind(accepted.request);
+  const kind = idKind(request);
   return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;
 }

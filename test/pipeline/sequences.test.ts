@@ -83,6 +83,17 @@ describe('numbers of a sequence', () => {
     expect(gists(worker)).toEqual(['1+2', 'CONFLICT', '3+1']);
   });
 
+  it('are CONFLICT with what the document has, and never with the advice to use another ID', async () => {
+    const { worker } = world();
+    await worker.serve([wanted(0, 'order-4710'), wanted(1, 'order-4711', 2)]);
+    await worker.serve([wanted(2, 'order-4710', 3), wanted(3, 'order-4711')]);
+    const messages = worker.replies().flatMap((reply) => ('error' in reply ? [reply.error.message] : []));
+    expect(messages).toEqual([
+      'order-4710 has 1 number of invoices, on id.replies.orders: ask for the same count on that topic',
+      'order-4711 has 2 numbers of invoices, on id.replies.orders: ask for the same count on that topic',
+    ]);
+  });
+
   it('are decided apart from IDs, and each counts all entries before it', async () => {
     const { worker, topic } = world();
     await worker.serve([request(0, 'a'), wanted(1, 'a', 2), wanted(2, 'b'), request(3, 'b')]);

@@ -1,3 +1,4 @@
+import { textOfId } from '../../codec/request-checks.ts';
 import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';
 import type { Finding, FindingCode, JoinCounts } from './check.ts';
@@ -25,11 +26,7 @@ export class Findings {
   }
 }
 
-/** Correlation IDs are bytes; those that are not plain text are shown in hex. */
-export function correlationText(id: Buffer): string {
-  const text = id.toString('utf8');
-  return /^[\x21-\x7e]+$/.test(text) && !text.startsWith('0x') ? text : `0x${id.toString('hex')}`;
-}
+export const correlationText = textOfId;
 
 function locationText({ topic, partition, offset, requestId }: BatchLocation): string {
   return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(requestId)}`;
