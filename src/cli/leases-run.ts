@@ -6,6 +6,7 @@ import { namespaceKeys } from '../identity/keys.ts';
 import { readSnapshot } from '../identity/snapshot.ts';
 import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
+import { journaled } from './journal/journaled.ts';
 import { namespaceText, viewNamespace } from './lease-view.ts';
 import { present } from './present.ts';
 import { timeText } from './table.ts';
@@ -53,9 +54,12 @@ async function evict(
   const { assignedWorkerIp, grantedAtMs } = decodeLeaseRecord(owner.value);
   const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
   await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
-  const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
-  if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
-  if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+  const given = { worker_id: workerId, fence: String(owner.createRevision), holder: assignedWorkerIp };
+  await journaled({ context, etcd, config }, { command: 'leases evict', arguments: given }, async () => {
+    const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
+    if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
+    if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
+  });
   return owner.createRevision;
 }
 

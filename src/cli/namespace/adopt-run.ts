@@ -11,6 +11,7 @@ import type { LedgerLog } from '../../ledger/ports.ts';
 import { lossRecords } from '../../ledger/sequence-records.ts';
 import { lossesNow } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
+import { journaled } from '../journal/journaled.ts';
 import { present } from '../present.ts';
 import { ledgerWriter, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';
@@ -61,11 +62,15 @@ export async function adoptCluster(session: SequenceSession, { yes, json }: Adop
   }
   if (json !== true) context.err(adoptText(view));
   await confirmAdoption(context, view, yes === true);
-  for (const { partition } of due) {
-    await adoptPartition(session, partition);
-    await stateLosses(session, ledgerWriter(source, config.topics), partition);
-  }
-  if (isOther) await bind(session, bindings, bound.revision);
+  const given = { ledger: config.topics.ledger, cluster: clusterId, bound: bound?.id ?? null };
+  await journaled(session, { command: 'namespace adopt-cluster', arguments: given }, async (note) => {
+    note(`states losses in partitions ${due.map(({ partition }) => partition).join(', ')}`);
+    for (const { partition } of due) {
+      await adoptPartition(session, partition);
+      await stateLosses(session, ledgerWriter(source, config.topics), partition);
+    }
+    if (isOther) await bind(session, bindings, bound.revision);
+  });
   const text = `adopted the cluster ${clusterId}: unknown requests from before get FORGOTTEN, and workers go on\n`;
   present(context, json, { ...view, adopted: true }, () => text);
 }

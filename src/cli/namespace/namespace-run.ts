@@ -24,6 +24,7 @@ import { startWitness } from '../../worker/witness-service.ts';
 import { confirmedTime } from '../confirmed-time.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
+import { journaled } from '../journal/journaled.ts';
 import { withCluster } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
@@ -109,7 +110,18 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
   const from = timeText(tickStartMs(config.layout, floorOf(before)));
   const where = `${keys.root} on ${config.etcd.endpoints.join(', ')}`;
   await confirm(context, `Rebuild ${where}, with IDs from ${from} on? None of its workers may run.`, yes === true);
-  const { floor } = await rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
+  const given = {
+    ledger: options.ledger,
+    without_ledger: options.withoutLedger,
+    now: timeText(time),
+    forged_after: forgedAfter === undefined ? undefined : timeText(forgedAfter),
+    uuid: wanted.uuid,
+  };
+  const command = { command: 'namespace rebuild', arguments: given };
+  const { floor } = await journaled({ context, etcd, config }, command, (note) => {
+    note(`allocates from ${from} on; the namespace before it was ${found.uuid ?? 'unknown'}`);
+    return rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
+  });
   return { uuid: wanted.uuid, floor, config, found: view satisfies FoundView };
 }
 

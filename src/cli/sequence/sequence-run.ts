@@ -1,4 +1,5 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
+import type { JournalArguments } from '../../codec/journal-entry.ts';
 import type { Statement } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingsOf, requireBindings } from '../../identity/bindings.ts';
@@ -6,12 +7,21 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import type { Head } from '../../ledger/heads.ts';
 import { type Change, carryOut } from '../../ledger/sequence-order.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import { journaled } from '../journal/journaled.ts';
 import { present } from '../present.ts';
 import { timeText } from '../table.ts';
 import { confirm } from '../terminal.ts';
 import { homePartition } from './sequence-log.ts';
 import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';
-import { type SequenceView, sequencesText, viewSequence, viewSequences } from './sequence-view.ts';
+import {
+  type LeftOut,
+  leftOut,
+  leftOutText,
+  type SequenceView,
+  sequencesText,
+  viewSequence,
+  viewSequences,
+} from './sequence-view.ts';
 
 export interface JsonFlag {
   readonly json?: true;
@@ -30,6 +40,7 @@ export interface CreateFlags extends ChangeFlags {
 
 export interface RestartFlags extends JsonFlag {
   readonly at: number;
+  readonly yes?: true;
 }
 
 export interface ListFlags extends JsonFlag {
@@ -55,7 +66,7 @@ export async function createSequence(context: CliContext, name: string, flags: C
     return created;
   };
   await withSequences(context, async (session) => {
-    await order(session, name, { flags, change, isNew: true });
+    await order(session, name, { command: 'create', flags, change, given: created, isNew: true });
   });
 }
 
@@ -81,48 +92,70 @@ export async function showSequence(context: CliContext, name: string, flags: Jso
   });
 }
 
-/** Continues a sequence at a higher number. */
+/** Continues a sequence at a higher number, after a confirmation that names the numbers that are left out. */
 export async function restartSequence(context: CliContext, name: string, flags: RestartFlags): Promise<void> {
-  const changed = (now: Stated): Stated => {
-    if (flags.at < now.next) throw tooLow(name, now.next);
-    return definition(name, { ...now, next: flags.at }, {});
+  await withSequences(context, (session) => restart(session, name, flags));
+}
+
+export async function restart(session: SequenceSession, name: string, flags: RestartFlags): Promise<void> {
+  const { at } = flags;
+  const change = (now: Stated): Stated => {
+    if (at < now.next) throw tooLow(name, now.next);
+    return definition(name, { ...now, next: at }, {});
   };
-  await changeSequence(context, name, flags, changed);
+  const confirmed = async (now: Stated): Promise<void> => {
+    const out = leftOut(change(requireOpen(name, now)), now.next);
+    const question = `Restart ${name} at ${at}? It ${leftOutText('leaves out', name, out)}.`;
+    await confirm(session.context, question, flags.yes === true || out === null);
+  };
+  await changeSequence(session, name, { command: 'restart', flags, change, given: { at }, confirmed });
 }
 
 /** Changes the definition of a sequence. */
 export async function redefineSequence(context: CliContext, name: string, flags: ChangeFlags): Promise<void> {
-  await changeSequence(context, name, flags, (now) => definition(name, now, flags));
+  const { step, max, format } = flags;
+  const change = (now: Stated) => definition(name, now, flags);
+  const of = { command: 'redefine', flags, change, given: { step, max, format } } as const;
+  await withSequences(context, (session) => changeSequence(session, name, of));
 }
 
 /** Closes a sequence. */
 export async function closeSequence(context: CliContext, name: string, flags: CloseFlags): Promise<void> {
   await confirm(context, `Close the sequence ${name}? It can't be opened again.`, flags.yes === true);
-  await changeSequence(context, name, flags, (now) => ({ ...now, closed: true }));
-}
-
-async function changeSequence(
-  context: CliContext,
-  name: string,
-  flags: JsonFlag,
-  changed: (now: Stated) => Stated,
-): Promise<void> {
-  const change = (now: Stated | undefined) => {
-    if (now === undefined) throw unknown(name);
-    if (now.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
-    return changed(now);
-  };
-  await withSequences(context, (session) => order(session, name, { flags, change }));
+  const change = (now: Stated) => ({ ...now, closed: true });
+  const of = { command: 'close', flags, change, given: {} } as const;
+  await withSequences(context, (session) => changeSequence(session, name, of));
 }
 
 interface OrderOf {
+  readonly command: 'create' | 'restart' | 'redefine' | 'close';
   readonly flags: JsonFlag;
   readonly change: Change;
+  /** What the operator gave, for the journal. */
+  readonly given: JournalArguments;
   readonly isNew?: true;
+  /** Asks, knowing the sequence as it is; it may be ahead by the time of the order. */
+  readonly confirmed?: ((now: Stated) => Promise<void>) | undefined;
+}
+
+interface ChangeOf extends Pick<OrderOf, 'command' | 'flags' | 'given' | 'confirmed'> {
+  /** Of a sequence that is open. */
+  readonly change: (now: Stated) => Stated;
+}
+
+async function changeSequence(session: SequenceSession, name: string, { change, ...of }: ChangeOf): Promise<void> {
+  const ofOpen = (now: Stated | undefined) => change(requireOpen(name, now));
+  await order(session, name, { ...of, change: ofOpen });
+}
+
+function requireOpen(name: string, now: Stated | undefined): Stated {
+  if (now === undefined) throw unknown(name);
+  if (now.closed) throw new IdallocError('SEQUENCE_CLOSED', `the sequence ${name} is closed, for good`);
+  return now;
 }
 
 /** Carries out an order and prints the sequence. */
-async function order(session: SequenceSession, name: string, { flags, change, isNew }: OrderOf): Promise<void> {
+async function order(session: SequenceSession, name: string, of: OrderOf): Promise<void> {
   const { config, source, etcd, heads, log, namespace } = session;
   const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   await requireBindings(
@@ -130,18 +163,44 @@ async function order(session: SequenceSession, name: string, { flags, change, is
     bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId }),
   );
   const partition = await homePartition(source, config.topics.ledger, name);
-  const { sequences } = await heads.read(partition, [name]);
-  const isAdded = isNew === true && !sequences.has(name);
+  const head = await heads.read(partition, [name]);
+  const isAdded = of.isNew === true && !head.sequences.has(name);
   await log.readHome(partition, name, isAdded);
   if (isAdded) await requireRoom(session, partition);
+  if (of.confirmed !== undefined) {
+    await log.readFor(partition, name, head.pending);
+    await of.confirmed(requireKnown(session, partition, name, head));
+  }
   const writer = ledgerWriter(source, config.topics);
   const options = { heads, partition, sequence: name, namespace, runtime: source.runtime };
-  try {
-    await carryOut({ ...options, log: orderLog(log, writer, partition) }, change);
-  } catch (error) {
-    throw withHint(error, name);
-  }
-  print(session, partition, name, { flags, head: await heads.read(partition, [name]) });
+  let before: Stated | undefined;
+  let after: Stated | undefined;
+  const change: Change = (now, least) => {
+    after = undefined;
+    before = now;
+    after = of.change(now, least);
+    return after;
+  };
+  const given = { ledger: config.topics.ledger, sequence: name, ...of.given };
+  await journaled(session, { command: `sequence ${of.command}`, arguments: given }, async (note) => {
+    try {
+      await carryOut({ ...options, log: orderLog(log, writer, partition) }, change);
+    } catch (error) {
+      throw withHint(error, name);
+    } finally {
+      if (before !== undefined && after !== undefined) note(noteOf(name, before, after));
+    }
+  });
+  const out = before && after && leftOut(after, before.next);
+  const now = await heads.read(partition, [name]);
+  print(session, partition, name, { flags: of.flags, head: now, out: of.command === 'restart' ? out : undefined });
+}
+
+/** What the order did, for the journal: the numbers that it left out, or what the sequence was before it. */
+function noteOf(name: string, before: Stated, after: Stated): string {
+  if (after.next > before.next) return leftOutText('left out', name, leftOut(after, before.next));
+  const { next, step, max, format } = before;
+  return `before it, ${name} continued at ${next} by ${step}, up to ${max}, written as '${format}'`;
 }
 
 async function requireRoom({ heads, log }: SequenceSession, partition: number): Promise<void> {
@@ -175,16 +234,26 @@ export function definition<T extends Stated>(name: string, before: T, { step, ma
   return { ...before, step: steps, max: largest, format: format ?? before.format };
 }
 
-function print(
-  { context, log, namespace }: SequenceSession,
-  partition: number,
-  name: string,
-  { flags, head }: { readonly flags: JsonFlag; readonly head: Head },
-): void {
+interface Printed {
+  readonly flags: JsonFlag;
+  readonly head: Head;
+  /** Of a restart: what it left out. */
+  readonly out?: LeftOut | null | undefined;
+}
+
+function print(session: SequenceSession, partition: number, name: string, { flags, head, out }: Printed): void {
+  const { context } = session;
+  const view = requireKnown(session, partition, name, head);
+  reportStopped(context, [view]);
+  const text = () => `${sequencesText([view])}${out === undefined ? '' : `${leftOutText('left out', name, out)}\n`}`;
+  present(context, flags.json, { ...view, left_out: out }, text);
+}
+
+/** What both memories say of a sequence, the log of which was read. Throws NOT_FOUND if neither knows it. */
+function requireKnown({ log, namespace }: SequenceSession, partition: number, name: string, head: Head): SequenceView {
   const view = viewSequence(name, { reading: log.reading(partition), namespace, head });
   if (view === undefined) throw unknown(name);
-  reportStopped(context, [view]);
-  present(context, flags.json, view, () => sequencesText([view]));
+  return view;
 }
 
 function reportStopped(context: CliContext, views: readonly SequenceView[]): void {

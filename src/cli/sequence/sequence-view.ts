@@ -1,6 +1,6 @@
 import { wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
-import { type Definition, statedOf } from '../../core/sequence.ts';
+import { type Definition, type Statement, statedOf } from '../../core/sequence.ts';
 import type { Head } from '../../ledger/heads.ts';
 import { viewOf } from '../../ledger/order-view.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
@@ -164,4 +164,26 @@ export function sequencesText(views: readonly SequenceView[]): string {
   ]);
   const notes = views.flatMap(({ sequence, note }) => (note === null ? [] : [`${sequence}: ${note}\n`]));
   return [table(columns, rows), ...notes].join('');
+}
+
+/** Numbers that a restart leaves out. */
+export interface LeftOut {
+  readonly from: number;
+  readonly to: number;
+  readonly count: number;
+}
+
+/** Those that a sequence would have given out from `next` on, and that `after` begins behind; null for none. */
+export function leftOut({ next: at, step, max }: Omit<Statement, 'edition'>, next: number): LeftOut | null {
+  const last = Math.min(at - 1, max);
+  if (last < next) return null;
+  const count = Math.floor((last - next) / step) + 1;
+  return { from: next, to: next + (count - 1) * step, count };
+}
+
+/** `verb` is such as 'left out'. */
+export function leftOutText(verb: string, name: string, out: LeftOut | null): string {
+  if (out === null) return `${verb} no number of ${name}`;
+  const { from, to, count } = out;
+  return `${verb} ${counted(count, 'number')} of ${name}: ${from === to ? from : `${from} to ${to}`}`;
 }

@@ -54,10 +54,12 @@ Examples:
   idalloc sequence show invoices/2027 --json`;
 
 const RESTART_HELP = `
-The numbers that are left out are a gap on purpose.
+The numbers that are left out are a gap on purpose: it names them and asks, and the journal keeps them. A request that is decided between the
+question and the order still gets the next of them.
 
 Examples:
-  idalloc sequence restart invoices/2027 --at 5000`;
+  idalloc sequence restart invoices/2027 --at 5000
+  idalloc sequence restart invoices/2027 --at 5000 --yes --json`;
 
 const REDEFINE_HELP = `
 It takes effect for all numbers that are given out from then on.
@@ -108,7 +110,8 @@ export function sequenceCommand(context: CliContext): Command {
     .description('Continue a sequence at a higher number, and leave out those before.')
     .argument('<name>', NAME_HELP, sequenceName)
     .requiredOption('--at <n>', 'the next number', NUMBER)
-    .option('--json', 'print one line of JSON, as show does')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print one line of JSON, as show does, with "left_out": {"from","to","count"} or null')
     .addHelpText('after', RESTART_HELP)
     .action(async (name: string, flags: RestartFlags) => (await run()).restartSequence(context, name, flags));
   const redefine = new Command('redefine')

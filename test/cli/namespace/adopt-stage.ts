@@ -146,14 +146,15 @@ export class AdoptStage extends OrderStage {
   adopt(flags: AdoptFlags = { yes: true, json: true }): Promise<void> {
     this.out = '';
     this.err = '';
-    return this.loop.runtime.until(adoptCluster(this.#session(), flags));
+    return this.loop.runtime.until(adoptCluster(this.session(), flags));
   }
 
   get json(): unknown {
     return JSON.parse(this.out);
   }
 
-  #session(): SequenceSession {
+  /** A command that is connected to both. */
+  session(): SequenceSession {
     const source = { cluster: this.loop.cluster, runtime: this.loop.runtime };
     const { signal } = new AbortController();
     const log = new SequenceLog({
@@ -163,6 +164,8 @@ export class AdoptStage extends OrderStage {
     });
     const context = {
       stop: signal,
+      who: () => 'alice@host',
+      now: () => this.loop.runtime.wallMs(),
       out: (text: string) => {
         this.out += text;
       },
