@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, type Span, wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
@@ -16,6 +16,7 @@ import type { FoundNumbers } from './number-store.ts';
 import { OverlapSearch } from './overlap.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
+import { type UndecidedRequests, undecidedIn } from './request-join.ts';
 import { NumberJoin } from './sequences.ts';
 import { type AuditStore, withStore } from './store.ts';
 import { TermSearch } from './witnesses.ts';
@@ -47,7 +48,8 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
 /** Takes what a reader finds. */
 export function sinkOf(store: AuditStore, findings: Findings): AuditSink {
   return {
-    add: (batch) => store.add(batch),
+    add: (found) => store.add(found),
+    addLetter: (letter) => store.addLetter(letter),
     addNumbers: (numbers) => store.numbers.add(numbers),
     find: findings.add,
   };
@@ -72,15 +74,33 @@ export async function readAll(
   const ledger = await wholeTopics(source, [config.topics.ledger, ...ledgerTopic]);
   // Then the witnesses: a reservation is witnessed before any of its IDs is in the ledger.
   const witness = await wholeTopics(source, [config.topics.witness]);
-  const reader = new AuditReader(ledger, sink, { clockMarginMs: config.clockMarginMs, layout });
-  const isLedger = new Set(ledger.map(({ topic }) => topic));
-  await readShown(session, [...ledger, ...replies, ...witness], what, (record) => {
-    if (isLedger.has(record.topic)) reader.ledgerRecord(record);
-    else if (record.topic === config.topics.witness) reader.witnessRecord(record);
-    else reader.replyRecord(record);
-  });
+  const { clockMarginMs, headers: names } = config;
+  const reader = new AuditReader({ ledger, replies, witness }, sink, { clockMarginMs, layout, names });
+  await readShown(session, [...ledger, ...replies, ...witness], what, (record) => void reader.take(record));
   reader.end();
   return reader;
+}
+
+/** Some offsets of a request partition. */
+type RequestRange = Pick<Span, 'partition' | 'from' | 'to'>;
+
+/** The valid requests of these ranges that the ledger has not decided, by sequence and reply topic. */
+export async function undecidedRequests(
+  session: AuditSession,
+  ranges: readonly RequestRange[],
+  { tempDir }: Pick<AuditOptions, 'tempDir'>,
+): Promise<UndecidedRequests[]> {
+  const { config, source, layout } = session;
+  // The ledger last, so that what is decided meanwhile is known.
+  const requests = ranges.map((range) => ({ topic: config.topics.requests, ...range }));
+  return await withStore(tempDir, async (store) => {
+    const ledger = await wholeTopic(source, config.topics.ledger);
+    const sink = { ...sinkOf(store, new Findings(0)), addNumbers: () => undefined };
+    const { clockMarginMs, headers: names } = config;
+    const reader = new AuditReader({ ledger, requests }, sink, { clockMarginMs, layout, names });
+    await readShown(session, [...requests, ...ledger], 'looking for decisions', (record) => void reader.take(record));
+    return undecidedIn(store.grouped());
+  });
 }
 
 /** The reply topics that exist: those under the prefix, and the one for NestJS. */
@@ -93,13 +113,10 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<
-    AuditReader,
-    'counts' | 'ledgerReachesMs' | 'losses' | 'lostTails' | 'terms' | 'witnesses' | 'clockMarginMs'
-  >,
+  reader: Pick<AuditReader, 'ledgerReachesMs' | 'losses' | 'lostTails' | 'terms' | 'witnesses' | 'clockMarginMs'>,
   findings: Findings,
 ): Promise<JoinCounts> {
-  const { counts, ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
+  const { ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
   const has = (found: FoundNumbers) =>
     losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
   const numbers = new NumberJoin({ ledgerReachesMs, losses: { has }, find: findings.add });
@@ -110,8 +127,7 @@ export async function checkAll(
   });
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
   const join = new ReplyJoin({ ledgerReachesMs, lostTails, find: findings.add, addUnit });
-  const total = counts.entries + counts.replies;
-  await each(context, 'checking replies', total, store.grouped(), (batch) => join.take(batch));
+  await each(context, 'checking replies', store.size, store.grouped(), (found) => join.take(found));
   const joined = join.end();
   const overlaps = new OverlapSearch(findings.add);
   const termSearch = new TermSearch({ terms, witnesses, clockMarginMs, find: findings.add });

@@ -1,6 +1,6 @@
 import { unpackRanges } from './evidence.ts';
+import type { Found, FoundBatch } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
-import type { FoundBatch } from './store.ts';
 
 export type FindingCode =
   /** One ID in two batches. */
@@ -25,6 +25,14 @@ export type FindingCode =
   | 'UNDECIDED'
   /** A reply on another topic than the request named. */
   | 'MISDIRECTED'
+  /** A request that is older than the grace time, without decision, reply or dead letter. */
+  | 'UNANSWERED'
+  /** A request that was answered or decided, without reply or dead letter. */
+  | 'MISSING_REPLY'
+  /** An entry or a reply that does not match its request. */
+  | 'MISMATCH'
+  /** A request that was refused though its decision stood. */
+  | 'WRONG_REFUSAL'
   /** A record that is not a ledger entry, or not a reply. */
   | 'UNREADABLE';
 
@@ -92,7 +100,8 @@ export class ReplyJoin {
     this.#options = options;
   }
 
-  take(batch: FoundBatch & { readonly group: number }): void {
+  take(batch: Found & { readonly group: number }): void {
+    if (batch.kind !== undefined) return;
     if (batch.group !== this.#group) this.end();
     this.#group = batch.group;
     const name = batch.requestId.toString('latin1');

@@ -1,6 +1,6 @@
-/** Where a batch was found. */
+/** Where something was found. */
 export interface BatchLocation {
-  readonly source: 'ledger' | 'reply';
+  readonly source: 'ledger' | 'reply' | 'request' | 'letter' | 'witness';
   readonly topic: string;
   readonly partition: number;
   readonly offset: number;

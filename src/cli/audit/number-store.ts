@@ -2,6 +2,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import type { NumberRun } from '../../core/sequence.ts';
 import type { BatchLocation } from './location.ts';
+import type { StoreTools } from './store.ts';
 
 /** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
 export interface FoundNumbers extends BatchLocation, NumberRun {
@@ -13,16 +14,6 @@ export interface FoundNumbers extends BatchLocation, NumberRun {
   readonly isRenewal: boolean;
   /** Ledger: whether it lies elsewhere than it was written for, and so decides nothing. */
   readonly isVoid: boolean;
-}
-
-/** What a NumberStore shares with the batches of the same database. */
-export interface NumberTools {
-  /** Groups keys. */
-  readonly hashOf: (key: Buffer) => number;
-  readonly topicNumber: (topic: string) => number;
-  readonly topicAt: (number: number) => string;
-  /** Called for each row that was written. */
-  readonly wrote: () => void;
 }
 
 type Row = [
@@ -46,11 +37,11 @@ const KIND = { decision: 0, renewal: 1, void: 2 } as const;
 /** Numbers on disk, returned by correlation ID. */
 export class NumberStore {
   readonly #db: DatabaseSync;
-  readonly #tools: NumberTools;
+  readonly #tools: StoreTools;
   readonly #add: StatementSync;
   #size = 0;
 
-  constructor(db: DatabaseSync, tools: NumberTools) {
+  constructor(db: DatabaseSync, tools: StoreTools) {
     this.#db = db;
     this.#tools = tools;
     db.exec(`CREATE TABLE numbers (place INT, sequence TEXT, key BLOB, topic INT, part INT, off INT,

@@ -4,20 +4,25 @@ import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
-import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
+import { countsAt } from '../../codec/ledger-position.ts';
+import { DEFAULT_HEADER_NAMES, type HeaderNames, readRequestId } from '../../codec/request-headers.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
+import type { FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
+import { LogReach } from './log-reach.ts';
 import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
+import { foundLetters, foundRequest } from './request-reader.ts';
 import { NumberOrder, type SequenceAccount } from './sequences.ts';
-import type { FoundBatch } from './store.ts';
 import { Terms, WitnessedCeilings } from './witnesses.ts';
 
 export interface ReadCounts {
+  /** Records of the request topic, forwarded copies included. */
+  requests: number;
   entries: number;
   markers: number;
   /** Records of sequences, and replies with numbers. */
@@ -32,8 +37,22 @@ export interface ReadCounts {
   ids: bigint;
 }
 
+/** What is read: where the logs start and end. */
+export interface AuditLogs {
+  /** The first topic is the one that decides the requests; others share its reply topics. */
+  readonly ledger: readonly Span[];
+  /** The request topic. Without it no request is judged. */
+  readonly requests?: readonly Span[];
+  readonly replies?: readonly Span[];
+  readonly letters?: readonly Span[];
+  readonly witness?: readonly Span[];
+  /** By request partition: everything below this offset was answered before any of the topics was looked at. */
+  readonly answeredBelow?: ReadonlyMap<number, number>;
+}
+
 export interface AuditSink {
-  readonly add: (batch: FoundBatch) => void;
+  readonly add: (found: FoundBatch | FoundAnswer | FoundRequest) => void;
+  readonly addLetter?: (letter: FoundLetter) => void;
   readonly addNumbers: (numbers: FoundNumbers) => void;
   readonly find: (finding: Finding) => void;
   /** Whether a reply was written since a replay began. */
@@ -46,6 +65,8 @@ export interface AuditReaderOptions {
    * a later time than the oldest one that is left.
    */
   readonly clockMarginMs: number;
+  /** The names of the headers of requests. */
+  readonly names?: HeaderNames;
   /** A layout to check batches against besides the presets. */
   readonly layout?: Layout;
 }
@@ -57,9 +78,17 @@ export class AuditReader {
   /** The ledger names its layout by fingerprint alone. */
   readonly #customText: string | undefined;
   readonly clockMarginMs: number;
-  readonly #starts: ReadonlyMap<string, number>;
-  readonly #oldest = new Map<string, number>();
+  readonly #names: HeaderNames;
   readonly #numberOrder: NumberOrder;
+  /** What each topic is; those without an entry are reply topics. */
+  readonly #takers: ReadonlyMap<string, (record: TopicRecord) => void>;
+  /** How many partitions each ledger has. */
+  readonly #partitions: ReadonlyMap<string, number>;
+  readonly logs: AuditLogs;
+  readonly ledgerReach: LogReach;
+  readonly requestReach: LogReach;
+  readonly replyReach: LogReach;
+  readonly letterReach: LogReach;
   /** Numbers that the ledgers have lost. */
   readonly losses = new Losses();
   readonly lostTails: LostTails;
@@ -69,6 +98,7 @@ export class AuditReader {
   readonly terms = new Terms();
   readonly witnesses = new WitnessedCeilings();
   readonly counts: ReadCounts = {
+    requests: 0,
     entries: 0,
     markers: 0,
     ofSequences: 0,
@@ -79,14 +109,31 @@ export class AuditReader {
     ids: 0n,
   };
 
-  /** `ledger`: where the partitions of the ledgers start. */
-  constructor(ledger: readonly Span[], sink: AuditSink, { clockMarginMs, layout }: AuditReaderOptions) {
+  constructor(logs: AuditLogs, sink: AuditSink, options: AuditReaderOptions) {
+    const { ledger, requests = [], replies = [], letters = [], witness = [] } = logs;
+    const { clockMarginMs, layout, names = DEFAULT_HEADER_NAMES } = options;
     this.#sink = sink;
+    this.#names = names;
     this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses });
     this.lostTails = new LostTails(ledger);
     this.clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
-    this.#starts = new Map(ledger.map((span) => [logOf(span), span.from]));
+    this.#partitions = new Map(
+      [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => [topic, all.length]),
+    );
+    this.logs = logs;
+    this.ledgerReach = new LogReach(ledger);
+    this.requestReach = new LogReach(requests);
+    this.replyReach = new LogReach(replies);
+    this.letterReach = new LogReach(letters);
+    const takers = (spans: readonly Span[], take: (record: TopicRecord) => void) =>
+      spans.map(({ topic }) => [topic, take] as const);
+    this.#takers = new Map([
+      ...takers(ledger, (record) => this.ledgerRecord(record)),
+      ...takers(requests, (record) => this.requestRecord(record)),
+      ...takers(letters, (record) => this.letterRecord(record)),
+      ...takers(witness, (record) => this.witnessRecord(record)),
+    ]);
   }
 
   /**
@@ -94,15 +141,35 @@ export class AuditReader {
    * the oldest entries of all trimmed partitions. Infinity if a partition was emptied; -Infinity if none was trimmed.
    */
   get ledgerReachesMs(): number {
-    const trimmed = [...this.#starts].filter(([, start]) => start > 0);
-    const reaches = trimmed.map(([log]) => this.#oldest.get(log) ?? Number.POSITIVE_INFINITY);
-    return Math.max(Number.NEGATIVE_INFINITY, ...reaches) + this.clockMarginMs;
+    return this.ledgerReach.ofAll() + this.clockMarginMs;
+  }
+
+  /** Takes a record of any of the topics; those of each partition come in log order. */
+  take(record: TopicRecord): void {
+    const take = this.#takers.get(record.topic);
+    if (take === undefined) this.replyRecord(record);
+    else take(record);
+  }
+
+  requestRecord(record: TopicRecord): void {
+    this.requestReach.see(record);
+    this.counts.requests += 1;
+    const [own] = this.logs.ledger;
+    const partitions = this.#partitions.get(own?.topic ?? '') ?? 1;
+    this.#sink.add(foundRequest(record, { names: this.#names, partitions }));
+  }
+
+  letterRecord(record: TopicRecord): void {
+    this.letterReach.see(record);
+    const topic = this.logs.requests?.[0]?.topic;
+    if (topic === undefined) return;
+    for (const letter of foundLetters(record, topic)) this.#sink.addLetter?.(letter);
   }
 
   ledgerRecord(record: TopicRecord): void {
     const { offset, key, value, headers, timestampMs: timeMs } = record;
     const log = logOf(record);
-    if (!this.#oldest.has(log)) this.#oldest.set(log, timeMs);
+    this.ledgerReach.see(record);
     this.#attempt('ledger', record, () => {
       if (value === null) throw new TypeError('it has no value');
       const entry = decodeLedgerEntry(value, headers);
@@ -121,13 +188,19 @@ export class AuditReader {
         const requestId = named.kind === 'numbers' ? named.requestId : Buffer.alloc(0);
         const location = { ...locationOf('ledger', record), requestId };
         this.#numberOrder.take(log, named.sequence, entry, location, timeMs);
+        if (entry.kind === 'numbers' && countsAt(entry, offset)) {
+          const { count, replyTopic, requestHash: hash, requestOffset } = entry;
+          const of = { offset: requestOffset, hash };
+          this.#sink.add({ ...location, kind: 'answer', timeMs, sequence: named.sequence, count, replyTopic, of });
+        }
         return;
       }
       this.counts.entries += 1;
       const location: BatchLocation = { ...locationOf('ledger', record), requestId: named.requestId };
       if (entry.end > offset) this.lostTails.hold(log, { location, end: entry.end });
-      const doubtful = entry.end < (this.#starts.get(log) ?? 0);
-      this.#add(location, entry.batch, { timeMs, replyTopic: entry.replyTopic, doubtful });
+      const { replyTopic, requestHash: hash, requestOffset } = entry;
+      const doubtful = entry.end < this.ledgerReach.startOf(log);
+      this.#add(location, entry.batch, { timeMs, replyTopic, doubtful, of: { offset: requestOffset, hash } });
     });
   }
 
@@ -146,25 +219,32 @@ export class AuditReader {
   }
 
   replyRecord(record: TopicRecord): void {
-    const { key, value, timestampMs: timeMs } = record;
+    const { key, value, headers, timestampMs: timeMs } = record;
+    // One that was sent again has the time of its decision.
+    this.replyReach.see(record, headers[this.#names.replayed] === undefined);
     this.#attempt('reply', record, () => {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
       const reply = decodeIdReply(value);
-      const requestId = readRequestId(record.headers, DEFAULT_HEADER_NAMES) ?? reply.correlationId;
+      const { correlationId } = reply;
+      const requestId = readRequestId(headers, this.#names) ?? correlationId;
       const location: BatchLocation = { ...locationOf('reply', record), requestId };
-      if (key === null || !key.equals(reply.correlationId)) throw new TypeError('its key is not its correlation ID');
+      if (key === null || !key.equals(correlationId)) throw new TypeError('its key is not its correlation ID');
       const again = this.#sink.againFrom?.(record) === true;
       if ('error' in reply) {
         const { code } = reply.error;
         count(this.counts.errors, code);
         if (again) count(this.counts.errorsAgain, code);
+        this.#sink.add({ ...location, kind: 'answer', timeMs, code, correlationId });
       } else if ('batch' in reply) {
         // The record's own time may be when it was sent, long after the decision.
-        this.#add(location, reply.batch, { timeMs: Math.min(timeMs, reply.batch.generatedAtMs), again });
+        const decidedMs = Math.min(timeMs, reply.batch.generatedAtMs);
+        this.#add(location, reply.batch, { timeMs: decidedMs, again, correlationId });
       } else {
         this.counts.ofSequences += 1;
         this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false, isVoid: false });
+        const { sequence, count: numbers } = reply.numbers;
+        this.#sink.add({ ...location, kind: 'answer', timeMs, sequence, count: numbers, correlationId });
       }
     });
   }
@@ -172,7 +252,7 @@ export class AuditReader {
   #add(
     location: BatchLocation,
     batch: IdBatch,
-    fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again'>,
+    fields: Pick<FoundBatch, 'timeMs' | 'replyTopic' | 'doubtful' | 'again' | 'of' | 'correlationId'>,
   ): void {
     const layout = this.#layoutOf(batch, this.#customText);
     if (layout === undefined) this.counts.unknownLayouts += 1;

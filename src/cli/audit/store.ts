@@ -5,26 +5,10 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import type { Found, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
+import { FoundStore } from './found-store.ts';
 import type { BatchLocation } from './location.ts';
 import { NumberStore } from './number-store.ts';
-
-/** A batch as it was found in a ledger entry or in a reply. */
-export interface FoundBatch extends BatchLocation {
-  /** From batchDigest: equal for equal batches. */
-  readonly digest: Buffer;
-  /** From packRanges, merged. */
-  readonly ranges: Buffer;
-  /** The record's timestamp. */
-  readonly timeMs: number;
-  /** The term that its evidence names, from Terms; undefined if its layout is unknown. */
-  readonly term?: number | undefined;
-  /** Ledger: where the reply goes. */
-  readonly replyTopic?: string | undefined;
-  /** Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the first. */
-  readonly doubtful?: boolean;
-  /** Reply: written since a replay began. */
-  readonly again?: boolean;
-}
 
 /** One run of IDs of a batch; `unit` identifies the batch. */
 export interface IdRun extends BatchLocation {
@@ -40,19 +24,27 @@ const MAX_OPEN_ROWS = 50_000;
 /** SQLite's cache size also limits the memory of a sort. */
 const CACHE_KIB = 64 * 1024;
 
+/** What the tables of a store share. */
+export interface StoreTools {
+  /** Groups keys. */
+  readonly hashOf: (key: Buffer) => number;
+  readonly topicNumber: (topic: string) => number;
+  readonly topicAt: (number: number) => string;
+  /** Called for each row that was written. */
+  readonly wrote: () => void;
+}
+
 /**
- * Batches and numbers of sequences on disk, returned in order: SQLite sorts them in files and merges those, so memory does not grow with their
- * number. Disposing it deletes the files.
+ * Requests, batches, answers and numbers of sequences on disk, returned in order: SQLite sorts them in files and merges those, so memory
+ * does not grow with their number. Disposing it deletes the files.
  */
 export class AuditStore implements Disposable {
   readonly #directory: string;
   readonly #db: DatabaseSync;
-  readonly #addBatch: StatementSync;
   readonly #addRun: StatementSync;
   readonly #topics: string[] = [];
   readonly #topicNumbers = new Map<string, number>();
-  /** Random, so that chosen correlation IDs can't collide in one group. */
-  readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
+  readonly #found: FoundStore;
   readonly numbers: NumberStore;
   #openRows = 0;
   #runs = 0;
@@ -63,56 +55,39 @@ export class AuditStore implements Disposable {
     this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
     this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
-      CREATE TABLE batch (place INT, key BLOB, topic INT, part INT, off INT, digest BLOB, ranges BLOB, time INT,
-        reply INT, flag INT, term INT);
       CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB,
         term INT)`);
-    this.numbers = new NumberStore(this.#db, {
-      hashOf: (key) => hashKey(key, this.#seed),
+    // Random, so that chosen correlation IDs can't collide in one group.
+    const seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
+    const tools: StoreTools = {
+      hashOf: (key) => hashKey(key, seed),
       topicNumber: (topic) => this.#numberOf(topic),
       topicAt: (number) => this.#topics[number] ?? '?',
       wrote: () => this.#wrote(),
-    });
+    };
+    this.numbers = new NumberStore(this.#db, tools);
+    this.#found = new FoundStore(this.#db, tools);
     this.#db.exec('BEGIN');
-    this.#addBatch = this.#db.prepare('INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
     this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
-  add(batch: FoundBatch): void {
-    const { source, topic, partition, offset, requestId, digest, ranges, timeMs, replyTopic } = batch;
-    const flag = batch.doubtful === true || batch.again === true ? 1 : 0;
-    const reply = replyTopic === undefined ? -1 : this.#numberOf(replyTopic);
-    const group = 2 * hashKey(requestId, this.#seed) + (source === 'ledger' ? 0 : 1);
-    const place = [this.#numberOf(topic), partition, offset] as const;
-    this.#addBatch.run(group, requestId, ...place, digest, ranges, timeMs, reply, flag, batch.term ?? -1);
-    this.#wrote();
+  add(found: FoundBatch | FoundAnswer | FoundRequest): void {
+    this.#found.add(found);
   }
 
-  /**
-   * All batches in groups, numbered by `group`. The batches of a correlation ID are in one group, perhaps with those of a few
-   * others. Ledger entries come first in each group; otherwise there is no order.
-   */
-  *grouped(): Generator<FoundBatch & { readonly group: number }> {
-    const select = this.#db.prepare('SELECT * FROM batch ORDER BY place');
-    select.setReturnArrays(true);
-    for (const row of select.iterate() as Iterable<unknown>) {
-      const [place, key, topic, partition, offset, digest, ranges, timeMs, reply, flag, term] = row as BatchRow;
-      const isLedger = place % 2 === 0;
-      yield {
-        group: Math.floor(place / 2),
-        source: isLedger ? 'ledger' : 'reply',
-        topic: this.#topics[topic] ?? '?',
-        partition,
-        offset,
-        requestId: asBuffer(key),
-        digest: asBuffer(digest),
-        ranges: asBuffer(ranges),
-        timeMs,
-        term: term < 0 ? undefined : term,
-        replyTopic: reply < 0 ? undefined : (this.#topics[reply] ?? '?'),
-        ...(isLedger ? { doubtful: flag === 1 } : { again: flag === 1 }),
-      };
-    }
+  /** A dead letter for a record of the request topic that is judged. */
+  addLetter(letter: FoundLetter): void {
+    this.#found.addLetter(letter);
+  }
+
+  /** How many there are of what `add` got. */
+  get size(): number {
+    return this.#found.size;
+  }
+
+  /** Everything that was added, as FoundStore.grouped returns it. */
+  grouped(): Generator<Found & { readonly group: number }> {
+    return this.#found.grouped();
   }
 
   addRuns(
@@ -189,7 +164,6 @@ export class AuditStore implements Disposable {
   }
 }
 
-type BatchRow = [number, Uint8Array, number, number, number, Uint8Array, Uint8Array, number, number, number, number];
 type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array, bigint];
 
 /**

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { Finding } from '../../../src/cli/audit/check.ts';
-import { AuditReader } from '../../../src/cli/audit/read.ts';
-import type { FoundBatch } from '../../../src/cli/audit/store.ts';
+import type { FoundBatch } from '../../../src/cli/audit/found.ts';
+import { AuditReader, type AuditSink } from '../../../src/cli/audit/read.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
@@ -27,9 +27,9 @@ function lonelyReply(timestampMs: number, generatedAtMs = batchAt(10).generatedA
 function audit(starts: readonly number[], oldest: readonly TopicRecord[], reply: TopicRecord) {
   const batches: FoundBatch[] = [];
   const spans = starts.map((from, partition) => ({ topic: 'ledger', partition, from, to: TOPIC_SIZE }));
-  const add = (batch: FoundBatch) => void batches.push(batch);
+  const add: AuditSink['add'] = (found) => void (found.kind === undefined && batches.push(found));
   const sink = { add, addNumbers: () => undefined, find: () => undefined };
-  const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
+  const reader = new AuditReader({ ledger: spans }, sink, { clockMarginMs: CLOCK_MARGIN_MS });
   for (const record of oldest) reader.ledgerRecord(record);
   reader.replyRecord(reply);
   return check(batches, reader.ledgerReachesMs, reader.lostTails);
@@ -72,9 +72,9 @@ describe('a reply to a request with a request ID', () => {
 describe('a record of a sequence', () => {
   const found: Finding[] = [];
   const reader = new AuditReader(
-    [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }],
+    { ledger: [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }] },
     {
-      add: () => expect.unreachable('it has no IDs'),
+      add: ({ kind }) => void (kind === undefined && expect.unreachable('it has no IDs')),
       addNumbers: () => undefined,
       find: (finding) => void found.push(finding),
     },
@@ -103,7 +103,7 @@ test('an entry whose writer had read beyond it is a finding, unless its partitio
     const found: Finding[] = [];
     const spans = [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }];
     const sink = { add: () => undefined, addNumbers: () => undefined, find: (one: Finding) => void found.push(one) };
-    const reader = new AuditReader(spans, sink, { clockMarginMs: CLOCK_MARGIN_MS });
+    const reader = new AuditReader({ ledger: spans }, sink, { clockMarginMs: CLOCK_MARGIN_MS });
     const { key, value } = memoryEntry('a', { end: 7 });
     reader.ledgerRecord({ ...marker(0, 2, 1_000), key, value });
     for (const record of after) reader.ledgerRecord(record);

@@ -38,7 +38,7 @@ function audit(records: readonly Entry[], replies: readonly TopicRecord[] = [], 
   const find = (finding: Finding) => void found.push(finding);
   const sink = { add: () => undefined, addNumbers: (one: FoundNumbers) => store.numbers.add(one), find };
   const ledger = { topic: 'ledger', partition: 0, from, to: 100 };
-  const reader = new AuditReader([ledger], sink, { clockMarginMs: 0 });
+  const reader = new AuditReader({ ledger: [ledger] }, sink, { clockMarginMs: 0 });
   for (const [i, { headers = PLACE.headers, ...record }] of records.entries()) {
     reader.ledgerRecord({ ...PLACE, topic: 'ledger', offset: from + i, ...record, headers });
   }
