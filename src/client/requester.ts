@@ -211,8 +211,8 @@ export class Requester {
 
   async #send(pending: PendingRequest): Promise<void> {
     const { transport, runtime, resendAfterMs, onError, onSend } = this.#options;
-    const { correlationId, replyTopic, count, sequence, headers } = pending.request;
-    const key = sequence === undefined ? correlationId : Buffer.from(sequence);
+    const { correlationId, requestId, replyTopic, count, sequence, headers } = pending.request;
+    const key = sequence === undefined ? (requestId ?? correlationId) : Buffer.from(sequence);
     pending.attempts += 1;
     onSend(correlationId, count, pending.attempts);
     const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;

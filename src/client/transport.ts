@@ -1,6 +1,6 @@
 /** A request record to send. */
 export interface OutgoingRequest {
-  /** The correlation ID, or the name of a sequence. As the record's key, it sends each retry to the partition that decides. */
+  /** What names the request in the ledger, or the name of a sequence. As the record's key, it sends each retry to the partition that decides. */
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replyTopic: string;

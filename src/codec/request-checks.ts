@@ -5,7 +5,7 @@ import { TOPIC_NAME } from './reply-policy.ts';
 /** Counts are 32-bit in replies and in the ledger; every layout allows far less. */
 export const MAX_REQUEST_COUNT = 0x7fff_ffff;
 /** The most bytes of a correlation ID or a request ID. */
-const MAX_ID_BYTES = 256;
+export const MAX_ID_BYTES = 256;
 const SEQUENCE_NAME = /^[A-Za-z0-9._/-]{1,64}$/;
 
 /** The count as a number, or INVALID_COUNT. */

@@ -1,36 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 import compress from '@fastify/compress';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
-import type { ApiRight } from '../codec/api-tokens.ts';
-import type { FormKeys } from '../codec/form/keys.ts';
-import { viewId } from '../codec/id-view.ts';
-import type { Layout } from '../core/layout.ts';
-import type { Allocated } from './allocation-queue.ts';
 import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { REQUEST_ID, requestIdOf, TRACE_PARENT, traceParentOf } from './correlation.ts';
 import { docsPage, PAGE_HEADERS } from './docs-page.ts';
 import { checkEnvelope, MAX_URL_LENGTH } from './envelope.ts';
-import { firstIdOf, idBody, idsBody, lastIdOf, rangesBody } from './id-body.ts';
-import type { Issuer } from './issuer.ts';
-import type { LoopShare } from './loop-share.ts';
-import type { NumberIssuer } from './number-issuer.ts';
+import { addIdRoute, addIdRoutes, type IdRoutesOptions } from './id-routes.ts';
 import { openApiDocument } from './openapi.ts';
-import {
-  countParameter,
-  encodingOf,
-  FORM_PARAMETERS,
-  formOf,
-  idOf,
-  maxCountIn,
-  orMalformed,
-  type RequestedForm,
-  requestKeyOf,
-  requireNoOthers,
-  takeBodies,
-} from './parameters.ts';
+import { takeBodies } from './parameters.ts';
 import { malformed, PROBLEM_TYPE, Problem } from './problem.ts';
-import { COMPRESSION, JSON_TYPE, limitResponse, send } from './respond.ts';
+import { COMPRESSION, send } from './respond.ts';
 import { addSequenceRoute, SEQUENCES } from './sequence-route.ts';
 import { boundedServer } from './server.ts';
 import type { TlsSettings } from './tls.ts';
@@ -48,21 +28,12 @@ interface ApiLimits extends ConnectionLimits {
   readonly requestTimeoutMs: number;
 }
 
-export interface ApiOptions {
-  readonly layout: Layout;
-  /** Maximum count of one request. */
-  readonly maxCount: number;
-  readonly issuer: Issuer;
-  /** Undefined: no numbers of sequences. */
-  readonly numbers?: NumberIssuer | undefined;
-  readonly share: LoopShare;
+export interface ApiOptions extends IdRoutesOptions {
   readonly limits: ApiLimits;
   readonly tls?: TlsSettings | undefined;
   readonly identify: Identify;
   /** Called for each request that needs no login. Throws Problem 429 where an address has too many. */
   readonly admitVisitor: (request: IncomingMessage) => void;
-  /** The current keys of the keyed forms, if any. */
-  readonly formKeys?: (() => FormKeys) | undefined;
   readonly observe: (answered: HandledRequest) => void;
   /** Called for each connection that is closed or rejected because of the limit. */
   readonly onShed: () => void;
@@ -71,11 +42,8 @@ export interface ApiOptions {
 }
 
 const MAX_BODY_BYTES = 1_024;
-const IDS = '/api/v1/ids';
-const ID = '/api/v1/id';
 const OPENAPI = '/api/v1/openapi.json';
 const DOCS = '/docs';
-const DECODE = '/api/v1/ids/:id';
 const OTHER_ROUTE = 'other';
 
 /** The methods of each path, to tell 405 from 404. */
@@ -85,7 +53,7 @@ const ALLOWED: readonly { readonly path: RegExp; readonly allow: string }[] = [
   { path: /^\/docs$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/openapi\.json$/, allow: 'GET, HEAD' },
   { path: /^\/api\/v1\/ids\/[^/]+$/, allow: 'GET, HEAD' },
-  { path: /^\/api\/v1\/sequences\/.+$/, allow: 'POST' },
+  { path: /^\/api\/v1\/sequences\/.+$/, allow: 'GET, HEAD, POST' },
 ];
 
 export interface Api {
@@ -146,7 +114,7 @@ export function createApi(options: ApiOptions): Api {
     throw noRoute(request);
   });
   takeBodies(app);
-  addIdRoute(app, options);
+  addIdRoute(app, options, callerOf);
   app.register(compress, COMPRESSION);
   app.after(() => addRoutes(app, options));
   return { app, inFlight: () => connections.inProgress };
@@ -166,79 +134,13 @@ declare module 'fastify' {
 const callerOf = ({ caller }: FastifyRequest) => caller ?? ANONYMOUS;
 
 function addRoutes(app: FastifyInstance, options: ApiOptions): void {
-  const { layout, maxCount, issuer, share } = options;
-  const settings = () => ({ layout, keys: options.formKeys?.() });
-  /** What a request for IDs asks for, checked. */
-  const wanted = (request: FastifyRequest) => {
-    const query = request.query as Record<string, unknown>;
-    const form = formOf(query, settings());
-    const encoding = encodingOf(query);
-    return {
-      form,
-      encoding,
-      count: countParameter(query, maxCountIn(form, maxCount)),
-      key: requestKeyOf(request.raw),
-    };
-  };
-  const newIds = async (request: FastifyRequest, reply: FastifyReply) => {
-    const { form, encoding, count, key } = wanted(request);
-    const { name } = callerOf(request);
-    const { batch, replayed } = await issuer.issue(name, count, `${request.method} ${IDS}?count=${count}`, key);
-    if (form !== undefined) requireHeld(form, batch, layout);
-    const body = encoding === 'ranges' ? rangesBody(layout, batch) : idsBody(layout, batch, share.of(name), form);
-    if (typeof body !== 'string') limitResponse(reply);
-    return send(reply, replayed, body);
-  };
-  app.get(IDS, newIds);
-  app.post(IDS, newIds);
-  app.head(IDS, async (request, reply) => {
-    wanted(request);
-    issuer.requireOpen();
-    return reply.header('cache-control', 'no-store').type(JSON_TYPE).send(); // no body, so no length of one
-  });
-  app.get<{ Params: { id: string } }>(DECODE, { exposeHeadRoute: true }, async (request, reply) => {
-    const { name, rights } = callerOf(request);
-    issuer.countDecoded(name);
-    const query = request.query as Record<string, unknown>;
-    requireNoOthers(query, [...FORM_PARAMETERS, 'as']);
-    const form = formOf(query, settings());
-    const as = formOf(query, settings(), 'as') ?? form;
-    if (form?.keyed || as?.keyed) requireRight(rights);
-    const { id: text } = request.params;
-    const view = orMalformed(() => viewId(layout, form === undefined ? idOf(text) : form.parse(text), as?.format));
-    return send(reply, false, JSON.stringify(view));
-  });
-  addSequenceRoute(app, options.numbers, callerOf);
-  const document = openApiDocument(layout, maxCount);
+  addIdRoutes(app, options, callerOf);
+  addSequenceRoute(app, options.ledger, callerOf);
+  const document = openApiDocument(options.layout, options.maxCount);
   const [description, page] = [JSON.stringify(document), docsPage(document)];
   const open = { exposeHeadRoute: true, config: { needsNoLogin: true } };
   app.get(OPENAPI, open, async (_request, reply) => send(reply, false, description));
   app.get(DOCS, open, async (_request, reply) => send(reply.headers(PAGE_HEADERS), false, page));
-}
-
-/** The route for one ID, whose responses are too short to be compressed. */
-function addIdRoute(app: FastifyInstance, { layout, issuer, formKeys }: ApiOptions): void {
-  app.post(ID, async (request, reply) => {
-    const query = request.query as Record<string, unknown>;
-    requireNoOthers(query, FORM_PARAMETERS);
-    const form = formOf(query, { layout, keys: formKeys?.() });
-    const { batch, replayed } = await issuer.issue(callerOf(request).name, 1, `POST ${ID}`, requestKeyOf(request.raw));
-    const value = form && orMalformed(() => form.format(firstIdOf(batch)));
-    return send(reply, replayed, idBody(layout, batch, value));
-  });
-}
-
-/** Checks the first and last ID, since a body in progress can't become an error. Throws 400 MALFORMED_REQUEST. */
-function requireHeld(form: RequestedForm, batch: Allocated, layout: Layout): void {
-  for (const id of [firstIdOf(batch), lastIdOf(batch, layout)]) orMalformed(() => form.format(id));
-}
-
-/** Whoever may convert any ID can compute the keyed forms of others' IDs. Throws 403. */
-function requireRight(rights: readonly ApiRight[]): void {
-  if (rights.includes('keyed-decode')) return;
-  const detail =
-    "decoding keyed forms needs a token with the right 'keyed-decode': add it to the token's line in API_TOKEN";
-  throw new Problem(403, detail);
 }
 
 /** A request's route as the metrics name it. */

@@ -7,7 +7,7 @@ import { headerValues } from './envelope.ts';
 import { malformed, Problem } from './problem.ts';
 import { RateLimit } from './rate-limit.ts';
 
-/** Idempotency keys and rate limits are per caller. */
+/** Idempotency keys of IDs, and limits, are per caller. */
 export interface Caller {
   readonly name: string;
   /** The name in metrics, one of a closed set. */

@@ -1,6 +1,5 @@
 import { FORM_NAMES } from '../codec/form/form.ts';
 import type { Layout } from '../core/layout.ts';
-import { KEEP_MS } from './idempotency.ts';
 import {
   CORRELATION,
   type Json,
@@ -15,12 +14,11 @@ import { MAX_KEYED_IDS } from './parameters.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 import { MAX_NUMBERS } from './sequence-route.ts';
 
-const KEEP_MINUTES = KEEP_MS / 60_000;
 const GOLDEN_ID = '55325805773398016';
 const GOLDEN_HEX = '00c48e86f8092000';
-const KEY_DESCRIPTION = `Opaque, compared byte by byte. A later or concurrent request with the same key gets the IDs of the first for
-${KEEP_MINUTES} minutes. A caller that has too many keys within that time, about 100,000 or less beside others, gets 429 for a new one. Keys are
-per caller and hold within one worker process only: another worker, or the same one after a restart, returns other IDs. The header Idempotency-Replayed marks IDs that an earlier request got.`;
+const KEY_DESCRIPTION = `Opaque, compared byte by byte. With it the workers are asked over Kafka, so the ledger decides: the same key gets the same
+IDs on every worker, and after restarts, for as long as the ledger keeps them. Keys are per caller; a key and the caller's name have at most
+250 bytes together. Another count under the key is a 422. 501 without API_REPLY_TOPIC. The header Idempotency-Replayed marks IDs that an earlier request got.`;
 
 const FORM_DESCRIPTION = `Also returns each ID in this form, as value_form; with an ID in the path, the form of that ID. All forms are reversible.
 uuid4 and number need FORM_KEY on the worker and allow a count of up to ${MAX_KEYED_IDS}. A form that cannot hold the layout's IDs is
@@ -88,7 +86,8 @@ function parameters(): OpenApiDocument['components']['parameters'] {
       name: 'Idempotency-Key',
       in: 'header',
       required: true,
-      description: 'The ID of the document, such as an order. It is the correlation ID in the ledger.',
+      description:
+        'The ID of the document, such as an order. It is the correlation ID in the ledger, and one for all callers.',
       schema: { type: 'string', minLength: 1, maxLength: 255 },
       example: 'order-4711',
     },
@@ -219,16 +218,16 @@ function responses(): OpenApiDocument['components']['responses'] {
       'WWW-Authenticate': { required: true, schema: { type: 'string' }, description: 'Bearer' },
     }),
     _403: problem('The token lacks the right keyed-decode, or one for the sequence'),
-    _404: problem('UNKNOWN_SEQUENCE'),
+    _404: problem('UNKNOWN_SEQUENCE; without a code: the key has no numbers'),
     _409: problem('SEQUENCE_EXHAUSTED: too few numbers are left'),
-    _410: problem('SEQUENCE_CLOSED, or FORGOTTEN: the ledger no longer knows whether the key has numbers'),
+    _410: problem('FORGOTTEN: the ledger no longer knows whether the key was used; or SEQUENCE_CLOSED'),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
-      'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of keys, waits or connections; or the address had too many 401 or documents',
+      'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of waits or connections; or the address had too many 401 or documents',
       retryAfter,
     ),
     _503: problem('OVERLOADED, the reason why the gate is closed, or why no worker can be asked', retryAfter),
-    _504: problem('NO_REPLY: no worker has answered in time. The same key gets its numbers later', retryAfter),
+    _504: problem('NO_REPLY: no worker has answered in time. With the same key, ask again', retryAfter),
     other: problem('Any other failure: 404, 405 with Allow, 408, 413, 414, 415, 417, 431, 500, 501, 502'),
   };
 }

@@ -13,11 +13,13 @@ import {
 import { MAX_NUMBERS } from './sequence-route.ts';
 
 const DESCRIPTION = `64-bit, time-ordered IDs, unique within the ID space. IDs are strings, because JSON numbers lose digits above 2^53; a
-worker whose layout stays below that also returns them as numbers. IDs issued here are not in the ledger: they come from the same
-generator and reservation as those over Kafka, so they are just as unique, but the response is not recorded. A request that gets
+worker whose layout stays below that also returns them as numbers. Without an Idempotency-Key they come from this worker's memory: from the same
+generator and reservation as those over Kafka, so they are just as unique, but they are not in the ledger. A request that gets
 no response may have used up IDs; gaps are normal. While the worker cannot trust its clock or its lease, the port is closed.`;
 const NUMBERS_DESCRIPTION = `Asks the workers over Kafka, so the ledger decides: a key of a sequence has the same numbers on every worker, and
 after restarts, for as long as the ledger remembers it. All callers share the keys of a sequence. 501 without API_REPLY_TOPIC.`;
+const LOOK_UP_DESCRIPTION = `Reads only: the numbers that this key has, with the same count, or 404. Asks the workers over Kafka as POST does, and counts against the
+same limits.`;
 const FORM = ['Form', 'Prefix'].map((name) => ref('parameters', name));
 const problems = (...names: string[]): Readonly<Record<string, Reference>> =>
   Object.fromEntries(names.map((name) => [name.slice(1), ref('responses', name)]));
@@ -62,10 +64,23 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
     parameters: [count, ref('parameters', 'Encoding'), ...FORM, ref('parameters', 'IdempotencyKey')],
     responses: {
       200: success('New IDs', json({ oneOf: [ref('schemas', 'Ids'), ref('schemas', 'Ranges')] }), replayed),
-      ...problems('_400', '_401', '_422', '_429', '_503'),
+      ...problems('_400', '_401', '_410', '_422', '_429', '_503', '_504'),
       default: ref('responses', 'other'),
     },
   };
+  const ofKey = (operation: Pick<Operation, 'operationId' | 'summary' | 'description'>) => ({
+    ...operation,
+    parameters: [
+      ref('parameters', 'SequenceName'),
+      { ...count, description: 'how many numbers', schema: { ...count.schema, maximum: MAX_NUMBERS } },
+      ref('parameters', 'NumbersKey'),
+    ],
+    responses: {
+      200: success('Numbers', json(ref('schemas', 'Numbers')), replayed),
+      ...problems('_400', '_401', '_403', '_404', '_409', '_410', '_422', '_429', '_503', '_504'),
+      default: ref('responses', 'other'),
+    },
+  });
   const open = (operationId: string, summary: string, content: Json) => ({
     operationId,
     summary,
@@ -82,7 +97,8 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
         ...newIds,
         operationId: 'checkIds',
         summary: 'Whether GET would allocate IDs now',
-        description: 'Checks the parameters, the token and the gate. Allocates nothing, and counts against no limit.',
+        description:
+          'Checks the parameters, the token, and the gate, or with a key API_REPLY_TOPIC. Allocates nothing, and counts against no limit.',
       },
       post: {
         ...newIds,
@@ -100,7 +116,7 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
         parameters: [...FORM, ref('parameters', 'IdempotencyKey')],
         responses: {
           200: success('A new ID', json(ref('schemas', 'Id')), replayed),
-          ...problems('_400', '_401', '_422', '_429', '_503'),
+          ...problems('_400', '_401', '_410', '_422', '_429', '_503', '_504'),
           default: ref('responses', 'other'),
         },
       },
@@ -120,21 +136,15 @@ function paths(maxCount: number): OpenApiDocument['paths'] {
     },
     '/api/v1/sequences/{name}': {
       parameters: always,
-      post: {
+      ...withHead(
+        'checkNumbers',
+        ofKey({ operationId: 'getNumbers', summary: 'The numbers that a key has', description: LOOK_UP_DESCRIPTION }),
+      ),
+      post: ofKey({
         operationId: 'takeNumbers',
         summary: 'The next numbers of a sequence, without a gap',
         description: NUMBERS_DESCRIPTION,
-        parameters: [
-          ref('parameters', 'SequenceName'),
-          { ...count, description: 'how many numbers', schema: { ...count.schema, maximum: MAX_NUMBERS } },
-          ref('parameters', 'NumbersKey'),
-        ],
-        responses: {
-          200: success('Numbers', json(ref('schemas', 'Numbers')), replayed),
-          ...problems('_400', '_401', '_403', '_404', '_409', '_410', '_422', '_429', '_503', '_504'),
-          default: ref('responses', 'other'),
-        },
-      },
+      }),
     },
     '/api/v1/openapi.json': {
       parameters: always,

@@ -8,7 +8,7 @@ import { headerValues } from './envelope.ts';
 import { malformed, Problem } from './problem.ts';
 
 const KEY = 'idempotency-key';
-const MAX_KEY_LENGTH = 255;
+const MAX_KEY_BYTES = 255;
 /** What the codec throws for a request that the caller must change. */
 const REFUSED: readonly ErrorCode[] = ['INVALID_ID', 'CONFIG_INVALID', 'MALFORMED_REQUEST'];
 const PREFIXED: FormName = 'prefixed';
@@ -107,16 +107,19 @@ export function idOf(text: string): bigint {
 }
 
 /** The Idempotency-Key of a request, if it has one. Throws as idempotencyKeyOf. */
-export function requestKeyOf(request: IncomingMessage): string | undefined {
+export function requestKeyOf(request: IncomingMessage): Buffer | undefined {
   return request.headers[KEY] === undefined ? undefined : idempotencyKeyOf(headerValues(request, KEY));
 }
 
-/** The opaque Idempotency-Key, if any. Throws 400 MALFORMED_REQUEST for one that is empty, too long or repeated. */
-export function idempotencyKeyOf(values: readonly string[]): string | undefined {
+/**
+ * The bytes of the opaque Idempotency-Key, if any, as they were sent: Node decodes headers as Latin-1. Throws 400 MALFORMED_REQUEST
+ * for one that is empty, too long or repeated.
+ */
+export function idempotencyKeyOf(values: readonly string[]): Buffer | undefined {
   const [key, ...others] = values;
   if (key === undefined) return undefined;
-  if (others.length === 0 && key.length >= 1 && key.length <= MAX_KEY_LENGTH) return key;
-  throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_LENGTH} characters`);
+  if (others.length === 0 && key.length >= 1 && key.length <= MAX_KEY_BYTES) return Buffer.from(key, 'latin1');
+  throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_BYTES} bytes`);
 }
 
 /** Accepts a blank body of any type, since some clients always send a Content-Type, and `{}` as JSON. Others get 400 or 415. */

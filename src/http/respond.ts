@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
+import { Problem } from './problem.ts';
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 /** A client that has not read its response within this time is disconnected. */
@@ -32,6 +33,16 @@ export function send(reply: FastifyReply, replayed: boolean, body: string | Read
   if (isShort || reply.request.headers['accept-encoding'] === undefined) return reply.send(body);
   reply.compress(body);
   return reply;
+}
+
+/** Its connection is closed, so nobody reads it. */
+const GONE = new Problem(499, 'the caller has closed the connection');
+
+/** Aborted when the caller's connection closes, so that nothing waits for a response that nobody reads. */
+export function untilGone({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  raw.once('close', () => gone.abort(GONE));
+  return gone.signal;
 }
 
 /** Cuts the connection if the response has not been read in time. */

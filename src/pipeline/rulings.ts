@@ -1,3 +1,4 @@
+import { isHttpRequestId } from '../codec/http-key.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
 import { decidingIdOf } from '../codec/request.ts';
 import { textOfId } from '../codec/request-checks.ts';
@@ -85,8 +86,9 @@ export function settled(
 }
 
 /**
- * Of IDs it names what differs, but not the other request's values: it may be another requester's. Numbers are those of a document, and
- * whoever names the document and the sequence has to learn what it has: another ID for the document would give it a second number.
+ * Of IDs it names what differs, but not the other request's values, for it may be another requester's; only an ID of HTTP has its caller
+ * in it. Numbers are those of a document, and whoever names the document and the sequence has to learn what it has: another ID for the
+ * document would give it a second number.
  */
 function conflict(entry: DecidingEntry, { request }: Accepted): string {
   if (entry.kind === 'numbers') {
@@ -94,9 +96,11 @@ function conflict(entry: DecidingEntry, { request }: Accepted): string {
     const numbers = `${count} ${count === 1 ? 'number' : 'numbers'} of ${request.sequence}`;
     return `${textOfId(decidingIdOf(request))} has ${numbers}, on ${replyTopic}: ask for the same count on that topic`;
   }
+  const isOwn = isHttpRequestId(decidingIdOf(request));
+  const both = (here: unknown, there: unknown) => `(here ${here}${isOwn ? `, there ${there}` : ''})`;
   const differing = [
-    ...(entry.count === request.count ? [] : [`count (here ${request.count})`]),
-    ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic (here ${request.replyTopic})`]),
+    ...(entry.count === request.count ? [] : [`count ${both(request.count, entry.count)}`]),
+    ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic ${both(request.replyTopic, entry.replyTopic)}`]),
   ];
   const kind = idKind(request);
   return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;

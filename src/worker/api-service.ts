@@ -5,14 +5,13 @@ import { createApi } from '../http/api.ts';
 import { ApiListener } from '../http/api-listener.ts';
 import { identifyBy, visitorLimit } from '../http/callers.ts';
 import { Issuer } from '../http/issuer.ts';
+import { type AskLedger, LedgerIssuer } from '../http/ledger-issuer.ts';
 import { LoopShare } from '../http/loop-share.ts';
-import { NumberIssuer } from '../http/number-issuer.ts';
 import { RateLimit } from '../http/rate-limit.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
-import type { NumberRequests } from './number-requests.ts';
 
 export interface ApiServiceOptions {
   readonly config: Config;
@@ -21,8 +20,8 @@ export interface ApiServiceOptions {
   readonly gate: Gatekeeper;
   /** The same one as the pipeline's. */
   readonly allocator: Allocator;
-  /** Undefined: no numbers of sequences. */
-  readonly numbers: NumberRequests | undefined;
+  /** Undefined: no Idempotency-Key, and no numbers of sequences. */
+  readonly ledger: AskLedger | undefined;
 }
 
 /**
@@ -30,7 +29,7 @@ export interface ApiServiceOptions {
  * port can't be taken.
  */
 export async function openApi(options: ApiServiceOptions): Promise<ApiListener | undefined> {
-  const { config, log, metrics, gate, allocator, numbers } = options;
+  const { config, log, metrics, gate, allocator, ledger } = options;
   const { layout, maxCount, api, drainTimeoutMs } = config;
   if (api === undefined) return undefined;
   const monotonicMs = () => performance.now();
@@ -43,7 +42,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
     rateLimit,
     issued: (count) => metrics.addIds(count),
   });
-  const numberIssuer = numbers && new NumberIssuer({ take: numbers.take, rateLimit });
+  const ledgerIssuer = ledger && new LedgerIssuer({ ledger, rateLimit });
   const share = new LoopShare(monotonicMs);
   const identify = identifyBy({
     tokens: api.tokens,
@@ -71,7 +70,7 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
         layout,
         maxCount,
         issuer,
-        numbers: numberIssuer,
+        ledger: ledgerIssuer,
         share,
         limits: api,
         tls,

@@ -21,9 +21,9 @@ import { Gatekeeper } from './gatekeeper.ts';
 import { GuardedClock } from './guarded-clock.ts';
 import { IdentityHolder } from './identity-holder.ts';
 import { KafkaRefusals } from './kafka-refusals.ts';
+import { openLedgerRequests } from './ledger-requests.ts';
 import { LedgerService } from './ledger-service.ts';
 import { ledgerTail } from './ledger-tail.ts';
-import { openNumberRequests } from './number-requests.ts';
 import { type SilentLeader, silenceText } from './reach.ts';
 import { RequestService } from './request-service.ts';
 import { SecretWatch } from './secret-watch.ts';
@@ -256,8 +256,8 @@ export class Worker implements AsyncDisposable {
       random: runtime.random,
       sleep: runtime.sleep,
     });
-    const numbers = stack.use(openNumberRequests(this.#context));
-    const api = await openApi({ config, log, metrics, gate, allocator, numbers });
+    const asked = stack.use(openLedgerRequests(this.#context));
+    const api = await openApi({ config, log, metrics, gate, allocator, ledger: asked });
     const closeApi = async () => api?.stop();
     if (api !== undefined) gate.onChange((reason) => api.gateChanged(reason));
     stack.defer(closeApi);

@@ -4,8 +4,10 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
 import { decompose } from '../../src/core/layout.ts';
+import type { ErrorCode } from '../../src/errors.ts';
 import type { Api } from '../../src/http/api.ts';
 import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
+import { FakeLedger } from '../support/fake-ledger.ts';
 
 const PROBLEM = 'application/problem+json';
 const open: Api[] = [];
@@ -14,11 +16,14 @@ afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close();
 });
 
-function start() {
-  const stage = new ApiStage();
+const KEY = { 'idempotency-key': 'order-1' };
+
+function start({ hasLedger = true } = {}) {
+  const ledger = new FakeLedger();
+  const stage = new ApiStage(hasLedger ? { ledger } : {});
   const api = stage.api();
   open.push(api);
-  return { stage, app: api.app };
+  return { stage, ledger, app: api.app };
 }
 
 type App = ReturnType<typeof start>['app'];
@@ -60,11 +65,10 @@ describe('GET /api/v1/ids', () => {
   });
 
   test.each(['GET', 'POST'] as const)('as %s, returns ranges of the same IDs', async (method) => {
-    const { app, stage } = start();
-    const key = { 'idempotency-key': 'k' };
+    const { app, ledger } = start();
     const url = '/api/v1/ids?count=10000';
-    const all = await app.inject({ method, url, headers: key });
-    const short = await app.inject({ method, url: `${url}&encoding=ranges`, headers: key });
+    const all = await app.inject({ method, url, headers: KEY });
+    const short = await app.inject({ method, url: `${url}&encoding=ranges`, headers: KEY });
     const { ranges, step } = short.json();
     expect(short.json()).toEqual({ ranges, step: '1', generated_at: all.json().generated_at });
     const expanded = ranges.flatMap(({ first, count }: { first: string; count: number }) =>
@@ -72,8 +76,8 @@ describe('GET /api/v1/ids', () => {
     );
     expect(expanded).toEqual(all.json().ids.map((id: { value_string: string }) => id.value_string));
     expect(short.body.length).toBeLessThan(1_024);
-    expect((await app.inject({ method, url: `${url}&encoding=ids`, headers: key })).body).toBe(all.body);
-    expect(stage.issued).toBe(10_000);
+    expect((await app.inject({ method, url: `${url}&encoding=ids`, headers: KEY })).body).toBe(all.body);
+    expect(ledger.decidedIds).toBe(10_000);
   });
 
   test.each([
@@ -191,53 +195,75 @@ describe('an idempotency key', () => {
     await app.close();
   });
 
-  test('returns the same bytes again, also after the port was reopened', async () => {
-    const { app, stage } = start();
-    const first = await getIds(app, 1_000, { 'idempotency-key': 'order-1' });
+  test('has the same bytes again, from the ledger alone, also after the port was reopened', async () => {
+    const { app, stage, ledger } = start();
+    const first = await getIds(app, 5_000, KEY);
     expect(first.headers).not.toHaveProperty('idempotency-replayed');
     const again = stage.api();
     open.push(again);
-    const second = await getIds(again.app, 1_000, { 'idempotency-key': 'order-1' });
+    const second = await getIds(again.app, 5_000, KEY);
     expect(second.headers['idempotency-replayed']).toBe('true');
     expect(second.body).toBe(first.body);
-    expect(stage.issued).toBe(1_000);
+    expect(second.json().ids).toHaveLength(5_000);
+    expect([ledger.decidedIds, ledger.asked.length, stage.issued]).toEqual([5_000, 2, 0]);
   });
 
-  test('shared by concurrent requests allocates once', async () => {
-    const { app, stage } = start();
-    const answers = await Promise.all(Array.from({ length: 20 }, () => postId(app, { 'idempotency-key': 'k' })));
-    expect(new Set(answers.map(({ body }) => body)).size).toBe(1);
-    expect(stage.issued).toBe(1);
+  test('names its IDs in the ledger with the caller, who is nobody here', async () => {
+    const { app, ledger } = start();
+    await postId(app, KEY);
+    expect(ledger.asked.map(({ key, count }) => [String(key), count])).toEqual([['http//order-1', 1]]);
   });
 
-  test('is a CONFLICT with another count or another route', async () => {
+  test('has its IDs on every route, as ranges or one by one; with another count it is a CONFLICT that names both', async () => {
     const { app } = start();
-    await getIds(app, 2, { 'idempotency-key': 'k' });
-    for (const response of [
-      await getIds(app, 3, { 'idempotency-key': 'k' }),
-      await app.inject({ method: 'POST', url: '/api/v1/ids?count=2', headers: { 'idempotency-key': 'k' } }),
-      await postId(app, { 'idempotency-key': 'k' }),
-    ]) {
-      expect([response.statusCode, response.json().code]).toEqual([422, 'CONFLICT']);
+    const { id } = (await postId(app, KEY)).json();
+    for (const method of ['GET', 'POST'] as const) {
+      const { ids } = (await app.inject({ method, url: '/api/v1/ids', headers: KEY })).json();
+      expect(ids).toMatchObject([{ value_string: id }]);
     }
-    expect((await getIds(app, 2, { 'idempotency-key': 'k' })).statusCode).toBe(200);
+    const { ranges } = (await app.inject({ url: '/api/v1/ids?encoding=ranges', headers: KEY })).json();
+    expect(ranges).toEqual([{ first: id, count: 1 }]);
+    const other = await getIds(app, 3, KEY);
+    expect([other.statusCode, other.json().code, other.json().detail]).toEqual([
+      422,
+      'CONFLICT',
+      'this Idempotency-Key was used for another request; it differs in count (here 3, there 1): use a new Idempotency-Key',
+    ]);
   });
 
-  test('is answered while the gate is closed, and a rejected request can be retried', async () => {
+  test('does not need this worker to allocate: another one decides', async () => {
     const { app, stage } = start();
-    const known = await postId(app, { 'idempotency-key': 'known' });
     stage.reason = 'LEASE_SUSPENDED';
-    expect((await postId(app, { 'idempotency-key': 'known' })).body).toBe(known.body);
-    expect((await postId(app, { 'idempotency-key': 'new' })).statusCode).toBe(503);
-    stage.reason = undefined;
-    expect((await postId(app, { 'idempotency-key': 'new' })).statusCode).toBe(200);
+    expect((await postId(app, KEY)).statusCode).toBe(200);
+    expect((await app.inject({ method: 'HEAD', url: '/api/v1/ids', headers: KEY })).statusCode).toBe(200);
+    expect((await postId(app)).statusCode).toBe(503);
   });
 
-  test('expires after ten minutes', async () => {
-    const { app, stage } = start();
-    const first = await postId(app, { 'idempotency-key': 'k' });
-    stage.aheadMs = 600_001;
-    expect((await postId(app, { 'idempotency-key': 'k' })).json().id).not.toBe(first.json().id);
+  test('is a 501 that names API_REPLY_TOPIC where the worker has none, and uses no ID', async () => {
+    const { app, stage } = start({ hasLedger: false });
+    for (const response of [await getIds(app, 1, KEY), await postId(app, KEY)]) {
+      expect([response.statusCode, response.json().detail]).toEqual([501, expect.stringContaining('API_REPLY_TOPIC')]);
+    }
+    expect((await app.inject({ method: 'HEAD', url: '/api/v1/ids', headers: KEY })).statusCode).toBe(501);
+    expect([stage.issued, (await postId(app)).statusCode]).toEqual([0, 200]);
+  });
+
+  test.each<[ErrorCode, number, string | undefined]>([
+    ['FORGOTTEN', 410, undefined],
+    ['QUOTA_EXCEEDED', 429, '1'],
+    ['MALFORMED_REPLY', 502, undefined],
+    ['KAFKA_UNAVAILABLE', 503, '5'],
+    ['NO_REPLY', 504, '1'],
+  ])('that the workers refuse with %s is a %i, with Retry-After %s', async (code, status, retryAfter) => {
+    const { app, ledger, stage } = start();
+    ledger.refusal = { code };
+    const response = await postId(app, KEY);
+    expect([response.statusCode, response.headers['retry-after'], response.json().code]).toEqual([
+      status,
+      retryAfter,
+      code,
+    ]);
+    expect([stage.faults, stage.issued]).toEqual([[], 0]);
   });
 });
 

@@ -5,6 +5,7 @@ import { openForm } from '../../src/codec/form/forms.ts';
 import { wallMs } from '../../src/core/units.ts';
 import type { Api } from '../../src/http/api.ts';
 import { ApiStage, STAGE_LAYOUT } from '../support/api-stage.ts';
+import { FakeLedger } from '../support/fake-ledger.ts';
 import { KEYS } from '../support/form-samples.ts';
 
 const SETTINGS = { layout: STAGE_LAYOUT, keys: KEYS, prefix: 'ord' };
@@ -22,8 +23,8 @@ afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close();
 });
 
-function start({ hasKeys = true, token = TRUSTED } = {}) {
-  const stage = new ApiStage({ tokens: TOKENS });
+function start({ hasKeys = true, token = TRUSTED, ledger = new FakeLedger() } = {}) {
+  const stage = new ApiStage({ tokens: TOKENS, ledger });
   stage.formKeys = hasKeys ? KEYS : undefined;
   const api = stage.api();
   open.push(api);
@@ -151,13 +152,14 @@ test('a forged text is rejected in its form, and so is a text of another form', 
 });
 
 test('the same Idempotency-Key returns the same IDs in any form', async () => {
-  const { app, stage } = start();
+  const ledger = new FakeLedger();
+  const { app } = start({ ledger });
   const ask = async (query: string) =>
     (await app.inject({ url: `/api/v1/ids?count=3${query}`, headers: { 'idempotency-key': 'k' } })).json()
       .ids as View[];
   const [plain, ulids, uuids] = [await ask(''), await ask('&form=ulid'), await ask('&form=uuid7')];
   const values = (views: View[]) => views.map(({ value_string }) => value_string);
-  expect([values(ulids), values(uuids), stage.issued]).toEqual([values(plain), values(plain), 3]);
+  expect([values(ulids), values(uuids), ledger.decidedIds]).toEqual([values(plain), values(plain), 3]);
   expect(ulids.map(({ value_form }) => openForm('ulid', SETTINGS).parse(value_form))).toEqual(
     values(plain).map(BigInt),
   );
@@ -169,7 +171,7 @@ test.each(['GET', 'POST'] as const)(
     const { app, stage } = start();
     const late = { first: 2n ** 63n - 1n, count: 1 };
     const ranges = method === 'GET' ? [{ first: 1n << 22n, count: 200 }, late] : [late];
-    stage.issuer.issue = async () => ({ batch: { ranges, generatedAt: wallMs(0) }, replayed: false });
+    stage.issuer.issue = async () => ({ ranges, generatedAt: wallMs(0) });
     const url = method === 'GET' ? '/api/v1/ids?count=201&form=simpleflake' : '/api/v1/id?form=simpleflake';
     const { statusCode, json } = await app.inject({ method, url });
     expect([statusCode, json().code]).toEqual([400, 'MALFORMED_REQUEST']);

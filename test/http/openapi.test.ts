@@ -6,14 +6,14 @@ import { presetLayout } from '../../src/core/presets.ts';
 import { docsPage } from '../../src/http/docs-page.ts';
 import { openApiDocument } from '../../src/http/openapi.ts';
 import { ApiStage } from '../support/api-stage.ts';
+import { FakeLedger } from '../support/fake-ledger.ts';
 
 interface Operation {
   readonly operationId: string;
   readonly responses: Readonly<Record<string, { readonly content?: object; readonly $ref?: string }>>;
 }
 
-const numbers = { first: 1, count: 2, step: 1, format: 'INV-{number:6}' };
-const stage = new ApiStage({ takeNumbers: async () => ({ numbers, replayed: false }) });
+const stage = new ApiStage({ ledger: new FakeLedger() });
 const { app } = stage.api();
 afterAll(() => app.close());
 
@@ -30,9 +30,9 @@ describe('the OpenAPI document', () => {
     expect([result.valid, validator.version]).toEqual([true, '3.1']);
   });
 
-  test('says that idempotency keys hold within one worker process, and that IDs over HTTP are not in the ledger', () => {
-    expect(document.components.parameters.IdempotencyKey.description).toContain('one worker process only');
-    expect(document.info.description).toContain('not in the ledger');
+  test('says that the ledger decides what a key gets, and that IDs without one are not in it', () => {
+    expect(document.components.parameters.IdempotencyKey.description).toMatch(/the ledger decides.*on every worker/s);
+    expect(document.info.description).toMatch(/Without an Idempotency-Key .*not in the ledger/s);
   });
 
   test('has exactly the routes of the API', async () => {
@@ -96,6 +96,7 @@ describe('the responses match the document', () => {
     ['Id', '/api/v1/id?form=prefixed&prefix=ord', 'POST'],
     ['IdView', '/api/v1/ids/00c48e86f8092000?form=hex', 'GET'],
     ['Numbers', '/api/v1/sequences/invoices/2027?count=2', 'POST'],
+    ['Numbers', '/api/v1/sequences/invoices/2027?count=2', 'GET'],
     ['Problem', '/api/v1/ids?count=0', 'GET'],
     ['Problem', '/nowhere', 'GET'],
   ] as const)('%s: %s', async (name, url, method) => {

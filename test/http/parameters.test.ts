@@ -49,10 +49,11 @@ describe('an ID', () => {
   );
 });
 
-test('an idempotency key must be sent once, with 1 to 255 characters', () => {
+test('an idempotency key must be sent once, with 1 to 255 bytes', () => {
   expect(idempotencyKeyOf([])).toBeUndefined();
   expect(idempotencyKeyOf(['k'.repeat(255)])).toHaveLength(255);
+  expect(idempotencyKeyOf([Buffer.from('ä').toString('latin1')])).toEqual(Buffer.from('ä'));
   for (const keys of [[''], ['k'.repeat(256)], ['a', 'a']]) {
-    expect(() => idempotencyKeyOf(keys)).toThrow('once, with 1 to 255 characters');
+    expect(() => idempotencyKeyOf(keys)).toThrow('once, with 1 to 255 bytes');
   }
 });

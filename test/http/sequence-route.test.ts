@@ -1,11 +1,11 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type ErrorCode, IdallocError } from '../../src/errors.ts';
+import type { ErrorCode } from '../../src/errors.ts';
 import type { Api } from '../../src/http/api.ts';
-import type { NumberRequest, TakeNumbers } from '../../src/http/number-issuer.ts';
 import { MAX_NUMBERS } from '../../src/http/sequence-route.ts';
 import { ApiStage } from '../support/api-stage.ts';
+import { FakeLedger } from '../support/fake-ledger.ts';
 
 const PATH = '/api/v1/sequences/invoices/2027';
 const TOKEN = 'token-of-the-orders-service';
@@ -15,38 +15,23 @@ afterEach(async () => {
   for (const { app } of open.splice(0)) await app.close();
 });
 
-/** Workers that give out numbers from 1 on, and those of a known key again; a test can hold them up or make them refuse. */
-class FakeWorkers {
-  readonly asked: NumberRequest[] = [];
-  refusal: ErrorCode | undefined;
-  /** Resolves when they may answer. */
-  before: Promise<void> = Promise.resolve();
-  readonly #decided = new Map<string, number>();
-  #next = 1;
-
-  take: TakeNumbers = async (asked) => {
-    this.asked.push(asked);
-    const { sequence, count, key, signal } = asked;
-    const gone = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
-    await Promise.race([this.before, gone]);
-    if (this.refusal !== undefined) throw new IdallocError(this.refusal, 'the workers refuse it');
-    const id = `${sequence} ${key.toString('latin1')}`;
-    const known = this.#decided.get(id);
-    const first = known ?? this.#next;
-    if (known === undefined) this.#next += count * 2;
-    this.#decided.set(id, first);
-    return { numbers: { first, count, step: 2, format: 'INV-{number:6}' }, replayed: known !== undefined };
-  };
-}
-
-function start(options: Omit<ConstructorParameters<typeof ApiStage>[0] & object, 'takeNumbers'> = {}) {
-  const workers = new FakeWorkers();
-  const stage = new ApiStage({ ...options, takeNumbers: workers.take });
+function start(options: Omit<ConstructorParameters<typeof ApiStage>[0] & object, 'ledger'> = {}) {
+  const workers = new FakeLedger();
+  const stage = new ApiStage({ ...options, ledger: workers });
   const api = stage.api();
   open.push(api);
   const post = (url = PATH, headers: Record<string, string> = { 'idempotency-key': 'order-1' }) =>
     api.app.inject({ method: 'POST', url, headers });
-  return { workers, stage, app: api.app, post };
+  const get = (url: string, method: 'GET' | 'HEAD' = 'GET', token?: string) =>
+    api.app.inject({
+      method,
+      url,
+      headers: {
+        'idempotency-key': 'order-1',
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+    });
+  return { workers, stage, app: api.app, post, get };
 }
 
 describe('numbers of a sequence', () => {
@@ -99,8 +84,8 @@ describe('numbers of a sequence', () => {
 
   test('other methods are a 405, and a worker without API_REPLY_TOPIC answers 501', async () => {
     const { app } = start();
-    const other = await app.inject({ method: 'GET', url: PATH });
-    expect([other.statusCode, other.headers.allow]).toEqual([405, 'POST']);
+    const other = await app.inject({ method: 'PUT', url: PATH });
+    expect([other.statusCode, other.headers.allow]).toEqual([405, 'GET, HEAD, POST']);
     const { app: without } = new ApiStage().api();
     const response = await without.inject({ method: 'POST', url: PATH, headers: { 'idempotency-key': 'a' } });
     expect([response.statusCode, response.json().detail]).toEqual([501, expect.stringContaining('API_REPLY_TOPIC')]);
@@ -126,10 +111,10 @@ describe('numbers of a sequence', () => {
     ['NO_REPLY', 504, '1'],
   ])('%s is a %i, with Retry-After %s', async (code, status, retryAfter) => {
     const { post, workers, stage } = start();
-    workers.refusal = code;
+    workers.refusal = { code };
     const response = await post();
     expect([response.statusCode, response.headers['retry-after']]).toEqual([status, retryAfter]);
-    expect(response.json()).toMatchObject({ code, detail: 'the workers refuse it' });
+    expect(response.json()).toMatchObject({ code, detail: expect.stringContaining('the workers refuse it') });
     expect(stage.faults).toEqual([]);
   });
 
@@ -144,6 +129,65 @@ describe('numbers of a sequence', () => {
     sent.destroy();
     await expect.poll(() => workers.asked[0]?.signal.aborted).toBe(true);
   });
+});
+
+describe('a look-up', () => {
+  test('has the numbers of the key, and takes none', async () => {
+    const { get, post, workers, stage } = start();
+    const none = await get(PATH);
+    expect([none.statusCode, none.json()]).toEqual([
+      404,
+      {
+        type: 'about:blank',
+        title: 'Not Found',
+        status: 404,
+        detail: 'this Idempotency-Key has no numbers of invoices/2027: POST takes some',
+      },
+    ]);
+    const first = await post(PATH);
+    const found = await get(PATH);
+    expect([found.statusCode, found.body, found.headers['idempotency-replayed']]).toEqual([200, first.body, 'true']);
+    expect(workers.asked.map(({ isLookUp }) => isLookUp)).toEqual([true, false, true]);
+    expect((await get(PATH, 'HEAD')).headers['idempotency-replayed']).toBe('true');
+    expect(stage.answered[0]).toMatchObject({ route: '/api/v1/sequences/{name}', status: 404 });
+  });
+
+  test('needs a key and a right, and counts against the rate limit, as what takes numbers does', async () => {
+    const { app } = start();
+    expect((await app.inject({ method: 'GET', url: PATH })).statusCode).toBe(400);
+    const limited = start({
+      tokens: `orders:${TOKEN} sequences:tickets\nbilling:${TOKEN}-2 sequences:*`,
+      perSecond: 1,
+    });
+    limited.stage.standsAtMs = 0;
+    const ask = async (token: string) => (await limited.get(PATH, 'GET', token)).statusCode;
+    expect([await ask(TOKEN), await ask(`${TOKEN}-2`), await ask(`${TOKEN}-2`)]).toEqual([403, 404, 429]);
+  });
+
+  test('that nobody answers is not a 404, for there may be numbers', async () => {
+    const { get, workers } = start();
+    for (const [code, status] of [
+      ['NO_REPLY', 504],
+      ['FORGOTTEN', 410],
+    ] as const) {
+      workers.refusal = { code };
+      expect((await get(PATH)).statusCode).toBe(status);
+    }
+  });
+});
+
+test('a CONFLICT speaks of the Idempotency-Key, whatever a worker calls it', async () => {
+  const { post, workers } = start();
+  const detailOf = async (message: string) => {
+    workers.refusal = { code: 'CONFLICT', message };
+    return (await post()).json().detail;
+  };
+  expect(await detailOf('this request ID has others: use a new request ID')).toBe(
+    'this Idempotency-Key has others: use a new Idempotency-Key',
+  );
+  expect(await detailOf('order-1 has 1 number of invoices/2027, on id.replies.cli')).toBe(
+    'this Idempotency-Key was used before: order-1 has 1 number of invoices/2027, on id.replies.cli',
+  );
 });
 
 describe('bounds', () => {

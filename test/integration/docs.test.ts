@@ -33,7 +33,7 @@ const printed = new Map<string, string>();
 beforeAll(async () => {
   // A short reservation, since a worker waits for it after a rebuild; a long lease, so that a slow machine keeps it.
   realm = await Realm.create(suiteServers(), {
-    numbersOverHttp: true,
+    apiReplies: true,
     env: { ...KEPT_LEASE, FORM_KEY: `1:${'5e'.repeat(32)}` },
   });
   orders = `${realm.env.REPLY_TOPIC_PREFIX}orders`;

@@ -29,7 +29,7 @@ const requester = (url: string) => async () => {
 };
 
 test('each route answers as documented, with the identity that the worker has leased', async () => {
-  await using realm = await Realm.create(servers);
+  await using realm = await Realm.create(servers, { apiReplies: true });
   const worker = realm.worker();
   const { workerId } = await worker.ready();
   const url = await worker.api();
@@ -151,7 +151,7 @@ test('hostile connections get errors or are cut, and the worker continues', asyn
 });
 
 test('concurrent requests for 100,000 IDs with their fields do not block the event loop', async ({ annotate }) => {
-  await using realm = await Realm.create(servers);
+  await using realm = await Realm.create(servers, { apiReplies: true });
   const worker = realm.worker();
   await worker.ready();
   const url = await worker.api();

@@ -48,7 +48,7 @@ async function fetchNumbers(worker: WorkerProcess, key: string) {
 }
 
 /** Starts a worker with exactly the rights of the list, under a load of which half must be forwarded. */
-async function start(options: Pick<RealmOptions, 'numbersOverHttp'> = {}): Promise<LoadedWorker> {
+async function start(options: Pick<RealmOptions, 'apiReplies'> = {}): Promise<LoadedWorker> {
   const realm = await Realm.create(
     { ...suiteServers(), brokers: [kafka.plaintext] },
     { ...options, partitions: PARTITIONS, env: KEPT_LEASE },
@@ -175,7 +175,7 @@ describe.skipIf(why !== undefined)(`rights that are revoked under load${why ? `:
   });
 
   test('Read on the replies to HTTP callers: numbers of sequences get 503 until it is granted, and all else is served', async () => {
-    const loaded = await start({ numbersOverHttp: true });
+    const loaded = await start({ apiReplies: true });
     const { realm, worker } = loaded;
     expect(await fetchNumbers(worker, 'granted')).toMatchObject({ status: 404, code: 'UNKNOWN_SEQUENCE' });
     const acl = workerRights(realm, USER).apiReplies;

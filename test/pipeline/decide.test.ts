@@ -77,6 +77,14 @@ describe('another request under a known correlation ID', () => {
     expect(worker.allocator.asked).toEqual([2]);
   });
 
+  it('is a CONFLICT that also names the known count for an ID of HTTP, which has its caller in it', async () => {
+    const { worker } = world();
+    await worker.serve([request(0, 'http/orders/a', { count: 2 }), request(1, 'http/orders/a', { count: 3 })]);
+    expect(worker.replies()[1]).toMatchObject({
+      error: { code: 'CONFLICT', message: expect.stringContaining('count (here 3, there 2)') },
+    });
+  });
+
   it('is a CONFLICT that names the reply topic, sent to the topic of the second request', async () => {
     const { worker } = world();
     await worker.serve([request(0, 'a')]);

@@ -7,8 +7,8 @@ import { monoMs, type Reading, ticks, wallMs } from '../../src/core/units.ts';
 import { type Api, createApi, type HandledRequest } from '../../src/http/api.ts';
 import { identifyBy, visitorLimit } from '../../src/http/callers.ts';
 import { Issuer } from '../../src/http/issuer.ts';
+import { type AskLedger, LedgerIssuer } from '../../src/http/ledger-issuer.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
-import { NumberIssuer, type TakeNumbers } from '../../src/http/number-issuer.ts';
 import { RateLimit } from '../../src/http/rate-limit.ts';
 import type { TlsSettings } from '../../src/http/tls.ts';
 import type { Authority } from '../../src/identity/state.ts';
@@ -23,8 +23,8 @@ interface StageOptions {
   readonly tokens?: string;
   readonly perSecond?: number;
   readonly layout?: Layout;
-  /** Without it, there are no sequences. */
-  readonly takeNumbers?: TakeNumbers;
+  /** Without it, there is no Idempotency-Key, and no sequence. */
+  readonly ledger?: AskLedger;
   readonly maxWaiting?: number;
 }
 
@@ -34,7 +34,7 @@ export class ApiStage {
   authority: Authority;
   /** Awaited before each allocation. */
   before: () => Promise<void> = async () => undefined;
-  /** Added to the clock of the issuer and the cache, so that a test can let time pass. */
+  /** Added to the clock of the limits, so that a test can let time pass. */
   aheadMs = 0;
   /** Where the clock stands still; undefined while it runs. */
   standsAtMs: number | undefined;
@@ -49,11 +49,11 @@ export class ApiStage {
   formKeys: FormKeys | undefined;
   readonly #hasTokens: boolean;
   readonly issuer: Issuer;
-  readonly numbers: NumberIssuer | undefined;
+  readonly ledger: LedgerIssuer | undefined;
   readonly #layout: Layout;
   readonly #allocator: LeasedAllocator;
 
-  constructor({ tokens, perSecond, layout = STAGE_LAYOUT, takeNumbers, maxWaiting }: StageOptions = {}) {
+  constructor({ tokens, perSecond, layout = STAGE_LAYOUT, ledger, maxWaiting }: StageOptions = {}) {
     this.#layout = layout;
     this.authority = { ok: true, workerId: 18, fence: 1n, reservation: { from: ticks(0), to: layout.endTicks } };
     this.tokens = tokens ?? '';
@@ -73,7 +73,7 @@ export class ApiStage {
     };
     const rateLimit = perSecond === undefined ? undefined : new RateLimit(perSecond, monotonicMs);
     const waiting = maxWaiting === undefined ? {} : { maxWaiting };
-    this.numbers = takeNumbers && new NumberIssuer({ take: takeNumbers, rateLimit, ...waiting });
+    this.ledger = ledger && new LedgerIssuer({ ledger, rateLimit, ...waiting });
     this.issuer = new Issuer({
       layout,
       source,
@@ -97,7 +97,7 @@ export class ApiStage {
       formKeys: this.formKeys && (() => this.formKeys as FormKeys),
       maxCount: STAGE_MAX_COUNT,
       issuer: this.issuer,
-      numbers: this.numbers,
+      ledger: this.ledger,
       share: new LoopShare(() => performance.now()),
       limits,
       tls: pem && { ...pem, monotonicMs, onError },

@@ -43,8 +43,8 @@ export interface RealmOptions {
   readonly partitions?: number;
   /** Replicas of all topics that are created here; 1 by default. With fewer than 3, ALLOW_WEAK_LEDGER is set. */
   readonly replicas?: number;
-  /** The HTTP API takes numbers of sequences. */
-  readonly numbersOverHttp?: boolean;
+  /** The HTTP API asks the ledger: for Idempotency-Keys, and numbers of sequences. */
+  readonly apiReplies?: boolean;
   readonly env?: Readonly<Record<string, string>>;
   /** Configs that the ledger topic has from its creation on: a broker applies a later change a moment after it has accepted it. */
   readonly ledgerConfigs?: Readonly<Record<string, string>>;
@@ -124,7 +124,7 @@ export class Realm implements AsyncDisposable {
       TOPIC_REPLICATION_FACTOR: String(this.#replicas),
       ALLOW_WEAK_LEDGER: this.#replicas < 3 ? '1' : '0',
       DATACENTER_ID: String(DATACENTER_ID),
-      ...(options.numbersOverHttp === true ? { API_REPLY_TOPIC: `t${id}.replies.http` } : {}),
+      ...(options.apiReplies === true ? { API_REPLY_TOPIC: `t${id}.replies.http` } : {}),
       ...options.env,
     };
     this.#kafka = testKafka(servers.brokers);

@@ -1,25 +1,30 @@
 import type { Runtime } from '../async/runtime.ts';
 import { Throttle } from '../async/throttle.ts';
 import { type LinkDependencies, openLink } from '../client/kafka-link.ts';
-import { Requester } from '../client/requester.ts';
+import { type BatchRequest, Requester } from '../client/requester.ts';
 import type { OutgoingRequest, Transport } from '../client/transport.ts';
 import type { HeaderNames } from '../codec/request-headers.ts';
+import type { Layout } from '../core/layout.ts';
+import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { NumberRequest, TakenNumbers } from '../http/number-issuer.ts';
+import type { AskLedger, IssuedIds, IssuedNumbers, KeyedNumbers, KeyedRequest } from '../http/ledger-issuer.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import type { Log } from '../log.ts';
 import type { WorkerContext } from './context.ts';
 
 type Context = Pick<WorkerContext, 'config' | 'environment' | 'runtime' | 'log'>;
 
-interface NumberRequestsOptions {
+interface LedgerRequestsOptions {
   readonly wire: LinkDependencies;
   readonly requestTopic: string;
   readonly replyTopic: string;
   readonly headers: HeaderNames;
+  readonly layout: Layout;
   readonly log: Log;
 }
 
+/** Wall milliseconds at which a look-up has expired, whatever clock the worker has. */
+const LONG_AGO_MS = 1;
 /** How long a caller waits. A worker that takes a partition over usually answers within that time. */
 const WAIT_MS = 10_000;
 const RESEND_AFTER_MS = 3_000;
@@ -28,24 +33,24 @@ const MAX_WAITING = 10_000;
 const LOG_EVERY_MS = 10_000;
 
 /** The requests of a worker whose configuration has the HTTP API and a topic for their replies. */
-export function openNumberRequests({ config, environment, runtime, log }: Context): NumberRequests | undefined {
-  const { api, topics, headers, kafka } = config;
+export function openLedgerRequests({ config, environment, runtime, log }: Context): LedgerRequests | undefined {
+  const { api, topics, headers, kafka, layout } = config;
   const { requests: requestTopic, apiReplies: replyTopic } = topics;
   if (api === undefined || replyTopic === undefined) return undefined;
   const wire = { dialer: environment.dialer, seeds: seedsOf(kafka.brokers), runtime };
-  return new NumberRequests({ wire, requestTopic, replyTopic, headers, log });
+  return new LedgerRequests({ wire, requestTopic, replyTopic, headers, layout, log });
 }
 
 /**
- * Requests numbers over Kafka, as any service does, with a connection and a reply partition of its own: so the ledger decides which
- * numbers a key has, and not this worker. Each request has its own correlation ID, and the caller's key as request ID: two
- * sequences may then be asked under one key at the same time, and workers that share a reply partition don't mix up their replies.
+ * Sends what has a key over Kafka, as any service does, with a connection and a reply partition of its own: so the ledger decides what
+ * the key has, and not this worker. Each request has its own correlation ID, and the key as request ID: one key may then be used for two
+ * sequences, or for two counts, at the same time, and workers that share a reply partition don't mix up their replies.
  *
  *   closed -> opening: at the start, and for each request after a failure
  *   opening -> open, or closed with the error, which is logged; requests that wait try again until their time is over
  */
-export class NumberRequests implements AsyncDisposable {
-  readonly #options: NumberRequestsOptions;
+export class LedgerRequests implements AskLedger, AsyncDisposable {
+  readonly #options: LedgerRequestsOptions;
   readonly #runtime: Runtime;
   readonly #requester: Requester;
   readonly #throttle: Throttle;
@@ -53,7 +58,7 @@ export class NumberRequests implements AsyncDisposable {
   /** The last error of the link. */
   #fault: { readonly error: Error; readonly atMs: number } | undefined;
 
-  constructor(options: NumberRequestsOptions) {
+  constructor(options: LedgerRequestsOptions) {
     const { runtime } = options.wire;
     this.#options = options;
     this.#runtime = runtime;
@@ -69,26 +74,44 @@ export class NumberRequests implements AsyncDisposable {
     this.#open().catch(() => undefined); // logged there
   }
 
-  /** The numbers of the key. Rejects with the refusal of a worker, or with what `Requester.requestNumbers` throws. */
-  take = async ({ sequence, count, key, signal }: NumberRequest): Promise<TakenNumbers> => {
+  /** The IDs of the key. Rejects with the refusal of a worker, or with what `Requester.request` throws. */
+  async ids(request: KeyedRequest): Promise<IssuedIds> {
+    const { batch, replayed } = await this.#answered((asked) => this.#requester.request(asked), request);
+    const { layout } = this.#options;
+    if (batch.layoutFingerprint !== layout.fingerprint || batch.epochMs !== layout.epochMs)
+      throw new IdallocError('MALFORMED_REPLY', 'the IDs of this key have another layout than this worker knows');
+    return { batch: { ranges: batch.ranges, generatedAt: wallMs(batch.generatedAtMs) }, replayed };
+  }
+
+  /** Likewise the numbers of the key. */
+  async numbers({ sequence, isLookUp, ...request }: KeyedNumbers): Promise<IssuedNumbers> {
+    const ask = (asked: BatchRequest) => this.#requester.requestNumbers({ ...asked, sequence });
+    // A request that has expired gets what was decided for its key before, and else a refusal: so it reads without deciding.
+    const { numbers, replayed } = await this.#answered(ask, request, isLookUp ? LONG_AGO_MS : undefined);
+    return { numbers, replayed };
+  }
+
+  /** By default it expires when nobody waits any more. What was decided before is there for a retry. */
+  async #answered<T>(
+    ask: (request: BatchRequest) => Promise<T>,
+    { count, key, signal }: KeyedRequest,
+    expiresAtMs = Math.floor(this.#runtime.wallMs()) + WAIT_MS,
+  ): Promise<T> {
     const beganMs = this.#runtime.monotonicMs();
-    const asked = this.#requester.requestNumbers({
-      sequence,
+    const asked = ask({
       count,
       correlationId: Buffer.from(this.#runtime.uuid()),
       requestId: key,
       replyTopic: this.#options.replyTopic,
       encoding: 'RANGES',
-      // Nobody waits for the numbers after that. Those that were decided before are there for a retry.
-      expiresAtMs: Math.floor(this.#runtime.wallMs()) + WAIT_MS,
+      expiresAtMs,
       timeoutMs: WAIT_MS,
       signal,
     });
-    const { numbers, replayed } = await asked.catch((error: unknown) => {
+    return await asked.catch((error: unknown) => {
       throw this.#causeOf(error, beganMs);
     });
-    return { numbers, replayed };
-  };
+  }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#requester.close(new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'));
@@ -122,7 +145,7 @@ export class NumberRequests implements AsyncDisposable {
         { requestTopic, replyTopic, headers },
         { onReply: (reply) => this.#requester.receive(reply), onError },
       );
-      log.info({ replyTopic }, 'the HTTP API serves numbers of sequences');
+      log.info({ replyTopic }, 'the HTTP API serves Idempotency-Keys and numbers of sequences');
       return link;
     } catch (error) {
       this.#link = undefined;
@@ -136,6 +159,9 @@ export class NumberRequests implements AsyncDisposable {
     const text = describeError(error);
     if (!this.#throttle.passes(text)) return;
     const { replyTopic } = this.#options;
-    this.#options.log.warn({ replyTopic, error: text }, 'numbers of sequences over HTTP: Kafka can not be used now');
+    this.#options.log.warn(
+      { replyTopic, error: text },
+      'Idempotency-Keys and numbers of sequences over HTTP: Kafka can not be used now',
+    );
   }
 }

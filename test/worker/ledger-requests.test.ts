@@ -1,16 +1,29 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
+import { presetLayout } from '../../src/core/presets.ts';
 import { createLogger } from '../../src/log.ts';
-import { NumberRequests } from '../../src/worker/number-requests.ts';
+import { LedgerRequests } from '../../src/worker/ledger-requests.ts';
 import { LinkStage, REPLIES } from '../client/link-stage.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 
+const layout = presetLayout('default');
+const BATCH: IdBatch = {
+  ranges: [{ first: 55_325_805_773_398_016n, count: 2 }],
+  step: layout.step,
+  datacenterId: 4,
+  workerId: 18,
+  fence: 7n,
+  epochMs: layout.epochMs,
+  layoutFingerprint: layout.fingerprint,
+  generatedAtMs: 1_780_416_300_000,
+};
 const NUMBERS = { first: 7, count: 2, step: 1, format: '' };
 
 let stage: LinkStage;
-let requests: NumberRequests;
+let requests: LedgerRequests;
 let logged: { readonly msg: string; readonly error?: string }[];
 
 beforeEach(() => {
@@ -24,12 +37,14 @@ async function start(replyTopic = REPLIES): Promise<void> {
   const wire = { dialer: stage.dialer, seeds: stage.seeds, runtime: stage.clock };
   const log = createLogger({ level: 'info', destination: { write: (line: string) => logged.push(JSON.parse(line)) } });
   const requestTopic = 'id.requests';
-  requests = new NumberRequests({ wire, requestTopic, replyTopic, headers: DEFAULT_HEADER_NAMES, log });
+  requests = new LedgerRequests({ wire, requestTopic, replyTopic, headers: DEFAULT_HEADER_NAMES, layout, log });
   await stage.clock.pass(1_000);
 }
 
-function take(sequence: string, key = 'order-1', signal = new AbortController().signal) {
-  const taken = requests.take({ sequence, count: 2, key: Buffer.from(key), signal });
+const ASKED = { count: 2, key: Buffer.from('order-1'), signal: new AbortController().signal };
+
+function take(sequence: string, isLookUp = false) {
+  const taken = requests.numbers({ ...ASKED, sequence, isLookUp });
   taken.catch(() => undefined); // may reject before it is awaited
   return taken;
 }
@@ -61,7 +76,43 @@ test('a request is a record that any worker reads: the sequence as its key, and 
   expect(request.expiresAtMs).toBeGreaterThan(stage.clock.wallMs());
   answer({ correlationId: request.correlationId as Buffer, numbers: { sequence: 'invoices', ...NUMBERS } });
   expect(await stage.during(taken)).toMatchObject({ numbers: NUMBERS, replayed: false });
-  expect(logged.map(({ msg }) => msg)).toEqual(['the HTTP API serves numbers of sequences']);
+  expect(logged.map(({ msg }) => msg)).toEqual(['the HTTP API serves Idempotency-Keys and numbers of sequences']);
+});
+
+test('a look-up has expired long before any clock of a worker, so that it gets what was decided, and decides nothing', async () => {
+  await start();
+  const looked = take('invoices', true);
+  await stage.clock.pass(100);
+  const { expiresAtMs, correlationId, requestId } = decodeIdRequest(received()[0]?.value as Buffer);
+  expect([expiresAtMs, requestId]).toEqual([1, ASKED.key]);
+  answer({ correlationId: correlationId as Buffer, error: { code: 'EXPIRED', message: 'it has no numbers' } });
+  await expect(stage.during(looked)).rejects.toMatchObject({ code: 'EXPIRED' });
+});
+
+test('IDs are asked for in their home partition, with ranges, and come as they were allocated', async () => {
+  await start();
+  const asked = requests.ids(ASKED);
+  await stage.clock.pass(100);
+  const [record] = received();
+  expect(record?.key).toEqual(ASKED.key);
+  const { correlationId, ...request } = decodeIdRequest(record?.value as Buffer);
+  expect(request).toMatchObject({ count: 2, requestId: ASKED.key, replyTopic: REPLIES, encoding: 'RANGES' });
+  expect(request.sequence).toBeUndefined();
+  answer({ correlationId: correlationId as Buffer, batch: BATCH }, { 'idalloc-replayed': '1' });
+  expect(await stage.during(asked)).toEqual({
+    batch: { ranges: BATCH.ranges, generatedAt: BATCH.generatedAtMs },
+    replayed: true,
+  });
+});
+
+test('IDs of another layout than the worker has are an error, since it would show their fields wrong', async () => {
+  await start();
+  const asked = requests.ids(ASKED);
+  asked.catch(() => undefined);
+  await stage.clock.pass(100);
+  const { correlationId } = decodeIdRequest(received()[0]?.value as Buffer);
+  answer({ correlationId: correlationId as Buffer, batch: { ...BATCH, epochMs: 0 } });
+  await expect(stage.during(asked)).rejects.toMatchObject({ code: 'MALFORMED_REPLY' });
 });
 
 test('one key may ask two sequences at the same time, and each gets its own answer', async () => {
