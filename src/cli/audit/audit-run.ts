@@ -10,16 +10,12 @@ import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
-import { type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
-import { ToldTwice } from './lost.ts';
-import type { FoundNumbers } from './number-store.ts';
-import { OverlapSearch } from './overlap.ts';
+import type { JoinCounts } from './check.ts';
+import { type CheckedReader, checks } from './checks.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, Findings } from './report.ts';
 import { type UndecidedRequests, undecidedIn } from './request-join.ts';
-import { NumberJoin } from './sequences.ts';
 import { type AuditStore, withStore } from './store.ts';
-import { TermSearch } from './witnesses.ts';
 
 export interface AuditOptions extends LayoutOptions {
   readonly replyTopic?: readonly string[];
@@ -109,54 +105,23 @@ export async function replyTopics({ cluster }: Source, { topics }: KafkaConfig):
   return all.filter((name) => name.startsWith(topics.replyPrefix) || name === `${topics.requests}.reply`).sort();
 }
 
-/** Checks everything that was read. */
+/** Checks everything that was read, with progress on stderr. */
 export async function checkAll(
   context: CliContext,
   store: AuditStore,
-  reader: Pick<AuditReader, 'ledgerReachesMs' | 'losses' | 'lostTails' | 'terms' | 'witnesses' | 'clockMarginMs'>,
+  reader: CheckedReader,
   findings: Findings,
 ): Promise<JoinCounts> {
-  const { ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
-  const has = (found: FoundNumbers) =>
-    losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
-  const numbers = new NumberJoin({ ledgerReachesMs, losses: { has }, find: findings.add });
-  await each(context, 'checking numbers', store.numbers.size, store.numbers.grouped(), (one) => numbers.take(one));
-  await each(context, 'checking losses', losses.all.length, losses.all, ({ sequence, from, to }) => {
-    const twice = new ToldTwice(findings.add);
-    for (const one of store.numbers.between(sequence, from, to)) twice.take(one);
-  });
-  const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
-  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find: findings.add, addUnit });
-  await each(context, 'checking replies', store.size, store.grouped(), (found) => join.take(found));
-  const joined = join.end();
-  const overlaps = new OverlapSearch(findings.add);
-  const termSearch = new TermSearch({ terms, witnesses, clockMarginMs, find: findings.add });
-  await each(context, 'checking IDs', store.runs, store.byFirstId(), (run) => {
-    overlaps.take(run);
-    termSearch.take(run);
-  });
-  return joined;
-}
-
-/** The event loop runs after this many items, so that signals are handled. */
-const ITEMS_PER_TURN = 5_000;
-
-async function each<T>(
-  context: CliContext,
-  what: string,
-  total: number,
-  items: Iterable<T>,
-  take: (item: T) => void,
-): Promise<void> {
-  const progress = new Progress(context, what, total);
-  let done = 0;
-  for (const item of items) {
-    take(item);
-    done += 1;
-    if (done % ITEMS_PER_TURN !== 0) continue;
-    progress.show(done);
+  const steps = checks(store, reader, { find: findings.add });
+  let [shown, progress]: [string, Progress | undefined] = ['', undefined];
+  for (;;) {
+    const { done: isOver, value: step } = steps.next();
+    if (isOver === true || step.what !== shown) progress?.end();
+    if (isOver === true) return step;
+    if (step.what !== shown) progress = new Progress(context, step.what, step.total);
+    shown = step.what;
+    progress?.show(step.done);
     await nextTurn();
     if (context.stop.aborted) throw new IdallocError('STOPPING', 'stopped by a signal before everything was checked');
   }
-  progress.end();
 }
