@@ -118,8 +118,14 @@ export const ROWS: readonly RowSpec[] = [
       overTime(
         'Time of HTTP requests',
         's',
-        'The 99th percentile by route.',
+        'The 99th percentile by route; requests with an Idempotency-Key wait for the ledger.',
         percentile(0.99, 'idalloc_http_request_seconds', 'route'),
+      ),
+      overTime(
+        'What the ledger decides over HTTP',
+        'reqps',
+        'IDs with an Idempotency-Key, and numbers of sequences, by outcome.',
+        sumBy('outcome', rate('idalloc_http_ledger_seconds_count')),
       ),
     ],
   },

@@ -47,6 +47,9 @@ export interface LedgerIssuerOptions {
   /** Of the IDs and numbers of each caller; undefined: no limit. */
   readonly rateLimit?: RateLimit | undefined;
   readonly maxWaiting?: number;
+  readonly monotonicMs: () => number;
+  /** Called when the wait of a request has ended, unless its caller has gone. */
+  readonly observe: (outcome: 'answered' | 'refused' | 'failed', milliseconds: number) => void;
 }
 
 /** Each waiting request has a connection, a timer and a record in the topic. */
@@ -119,12 +122,19 @@ export class LedgerIssuer {
       const detail = `${own} requests of this caller wait for the ledger, of ${this.#total} in all: retry when one of them is answered`;
       throw new Problem(429, detail, { retryAfterSeconds: SOON });
     }
-    this.#options.rateLimit?.take(name, count);
+    const { rateLimit, monotonicMs, observe } = this.#options;
+    rateLimit?.take(name, count);
     this.#count(name, 1);
+    const beganMs = monotonicMs();
     try {
-      return await ask();
+      const issued = await ask();
+      observe('answered', monotonicMs() - beganMs);
+      return issued;
     } catch (error) {
-      throw error instanceof IdallocError ? problemOf(error) : error;
+      if (!(error instanceof IdallocError)) throw error;
+      const problem = problemOf(error);
+      observe(problem.status < 500 ? 'refused' : 'failed', monotonicMs() - beganMs);
+      throw problem;
     } finally {
       this.#count(name, -1);
     }

@@ -53,6 +53,8 @@ export interface Metrics {
   setLag(partition: number, records: number | undefined): void;
   /** A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration. */
   addHttpRequest(route: string, status: number, caller: string, milliseconds: number): void;
+  /** A request of the HTTP API has waited for what the ledger decides. */
+  observeHttpLedger(outcome: LedgerOutcome, milliseconds: number): void;
   /** A connection was closed or refused because its listener was at its limit. */
   addShedConnection(listener: Listener): void;
   /** In the text format of Prometheus. */
@@ -76,6 +78,10 @@ type SwapOutcome = (typeof SWAP_OUTCOMES)[number];
 
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */
 export type EtcdOutcome = 'answered' | 'refused' | 'failed';
+
+const LEDGER_OUTCOMES = ['answered', 'refused', 'failed'] as const;
+/** refused: a worker answered with a refusal. failed: nobody answered in time, or nobody could be asked. */
+type LedgerOutcome = (typeof LEDGER_OUTCOMES)[number];
 
 type EtcdCall = 'range' | 'get' | 'transact' | 'grant_lease' | 'keep_alive' | 'revoke_lease';
 
@@ -180,12 +186,18 @@ export function createMetrics({
     'Time from reading the headers of an HTTP request until its response was handed to the socket',
     'route',
   );
+  const keyed = histogram(
+    'http_ledger',
+    'Time that an HTTP request with an Idempotency-Key waited for what the ledger decides, by outcome: answered, refused by a worker, failed without an answer',
+    'outcome',
+  );
 
   let gateReason: string | undefined;
   for (const result of ['issued', 'replayed', 'refused']) requests.inc({ result }, 0);
   for (const listener of LISTENERS) shed.inc({ listener }, 0);
   for (const outcome of SWAP_OUTCOMES) swaps.inc({ outcome }, 0);
   for (const step of STEPS) steps.zero({ step });
+  for (const outcome of LEDGER_OUTCOMES) keyed.zero({ outcome });
   // The first dead letter of a code must be a rise for Prometheus, not the start of a series.
   for (const [code, { deadLetter }] of Object.entries(ERRORS)) if (deadLetter) deadLetters.inc({ code }, 0);
   gauge('build_info', '1; the version of the worker is its label', 'version').set({ version }, 1);
@@ -234,6 +246,7 @@ export function createMetrics({
       httpRequests.inc({ route, status: String(status), caller });
       http.observe({ route }, milliseconds / 1_000);
     },
+    observeHttpLedger: (outcome, milliseconds) => keyed.observe({ outcome }, milliseconds / 1_000),
     addShedConnection: (listener) => shed.inc({ listener }),
     async render() {
       worker = vitals();

@@ -120,8 +120,17 @@ export class IdAllocEnvironment {
     }
   }
 
+  get #replyPrefix(): string {
+    return this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
+  }
+
+  /** The workers' variables. Their HTTP API takes Idempotency-Keys. */
+  #environment(): Record<string, string> {
+    return { API_REPLY_TOPIC: `${this.#replyPrefix}http`, ...this.#variables };
+  }
+
   #requireReplyTopic(): void {
-    const replyPrefix = this.#variables.REPLY_TOPIC_PREFIX ?? 'id.replies.';
+    const replyPrefix = this.#replyPrefix;
     const refusal = replyTopicViolation(this.#replyTopic, replyPolicyOf({ replyPrefix, ...this.#topics() }));
     if (refusal !== undefined) throw new IdallocError('INVALID_REPLY_TOPIC', `withReplyTopic: ${refusal}`);
   }
@@ -140,7 +149,7 @@ export class IdAllocEnvironment {
   #containers(network: StartedNetwork, labels: Record<string, string>): readonly IdAllocContainer[] {
     return Array.from({ length: this.#workers }, () =>
       new IdAllocContainer(this.#images.worker)
-        .withEnvironment(this.#variables)
+        .withEnvironment(this.#environment())
         .withNetwork(network)
         .withLabels(labels),
     );
@@ -148,7 +157,7 @@ export class IdAllocEnvironment {
 
   async #createTopics(network: StartedNetwork, labels: Record<string, string>): Promise<void> {
     const init = new GenericContainer(this.#images.worker)
-      .withEnvironment(this.#variables)
+      .withEnvironment(this.#environment())
       .withNetwork(network)
       .withLabels(labels)
       .withCommand(['topics', 'init', '--reply-topic', this.#replyTopic])

@@ -42,7 +42,14 @@ export async function openApi(options: ApiServiceOptions): Promise<ApiListener |
     rateLimit,
     issued: (count) => metrics.addIds(count),
   });
-  const ledgerIssuer = ledger && new LedgerIssuer({ ledger, rateLimit });
+  const ledgerIssuer =
+    ledger &&
+    new LedgerIssuer({
+      ledger,
+      rateLimit,
+      monotonicMs,
+      observe: (outcome, milliseconds) => metrics.observeHttpLedger(outcome, milliseconds),
+    });
   const share = new LoopShare(monotonicMs);
   const identify = identifyBy({
     tokens: api.tokens,

@@ -49,6 +49,7 @@ describe('numbers of a sequence', () => {
     expect((await post(PATH, { 'idempotency-key': 'order-2' })).json()).toMatchObject({ first: 5, count: 1 });
     expect(workers.asked).toHaveLength(3); // nothing is answered from the memory of this worker
     expect(stage.answered[0]).toMatchObject({ route: '/api/v1/sequences/{name}', status: 200, caller: 'anonymous' });
+    expect(stage.ledgerOutcomes).toEqual(['answered', 'answered', 'answered']);
   });
 
   test('a name may be written with %2F, and a key with any bytes', async () => {
@@ -116,6 +117,7 @@ describe('numbers of a sequence', () => {
     expect([response.statusCode, response.headers['retry-after']]).toEqual([status, retryAfter]);
     expect(response.json()).toMatchObject({ code, detail: expect.stringContaining('the workers refuse it') });
     expect(stage.faults).toEqual([]);
+    expect(stage.ledgerOutcomes).toEqual([status < 500 ? 'refused' : 'failed']);
   });
 
   test('are not waited for any longer when the caller is gone', async () => {

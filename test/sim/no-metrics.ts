@@ -26,6 +26,7 @@ export const NO_METRICS: Metrics = {
   observeEtcdCall: nothing,
   setLag: nothing,
   addHttpRequest: nothing,
+  observeHttpLedger: nothing,
   addShedConnection: nothing,
   render: async () => ({ contentType: '', body: '' }),
 };

@@ -40,6 +40,8 @@ export class ApiStage {
   standsAtMs: number | undefined;
   issued = 0;
   readonly answered: HandledRequest[] = [];
+  /** Of what was asked of the ledger. */
+  readonly ledgerOutcomes: string[] = [];
   shed = 0;
   readonly faults: unknown[] = [];
   /** The IDs of the requests with internal errors. */
@@ -73,7 +75,15 @@ export class ApiStage {
     };
     const rateLimit = perSecond === undefined ? undefined : new RateLimit(perSecond, monotonicMs);
     const waiting = maxWaiting === undefined ? {} : { maxWaiting };
-    this.ledger = ledger && new LedgerIssuer({ ledger, rateLimit, ...waiting });
+    this.ledger =
+      ledger &&
+      new LedgerIssuer({
+        ledger,
+        rateLimit,
+        ...waiting,
+        monotonicMs,
+        observe: (outcome) => this.ledgerOutcomes.push(outcome),
+      });
     this.issuer = new Issuer({
       layout,
       source,
