@@ -17,6 +17,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   sequence: async () => (await import('./sequence/sequence.ts')).sequenceCommand,
   trace: async () => (await import('./trace/trace.ts')).traceCommand,
   replay: async () => (await import('./replay/replay.ts')).replayCommand,
+  journal: async () => (await import('./journal/journal.ts')).journalCommand,
   leases: async () => (await import('./leases.ts')).leasesCommand,
   deadletters: async () => (await import('./dead-letters/dead-letters.ts')).deadLettersCommand,
   namespace: async () => (await import('./namespace/namespace.ts')).namespaceCommand,

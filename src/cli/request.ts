@@ -23,13 +23,17 @@ Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json
   KAFKA_BROKERS=localhost:9092 idalloc request --sequence invoices/2027 --correlation-id order-4711`;
 
+/** Under a random correlation ID the numbers would be lost with this command's output, and a retry would take others. */
+const WITHOUT_DOCUMENT =
+  "error: --sequence needs --correlation-id with the ID of the document that gets the numbers: by it a retry gets the same ones, and 'idalloc trace' finds them";
+
 /** `idalloc request`: sends one request over Kafka and prints its reply. */
 export function requestCommand(context: CliContext): Command {
   const command = new Command('request').description('Send one request over Kafka and print the reply.');
   return withFormOptions(command, 'form in which the IDs are printed as well')
     .option('--count <n>', 'how many IDs', wholeNumber(1, MAX_COUNT), 1)
     .option('--sequence <name>', 'numbers of this sequence instead of IDs', sequenceName)
-    .option('--correlation-id <text>', '1 to 256 bytes (default: a random UUID)', correlationId)
+    .option('--correlation-id <text>', '1 to 256 bytes; needed for --sequence (default: a random UUID)', correlationId)
     .option('--reply-topic <topic>', "topic of the reply (default: REPLY_TOPIC_PREFIX followed by 'cli')")
     .addOption(
       new Option('--encoding <how>', 'how the reply lists its IDs').choices(['RANGES', 'IDS']).default('RANGES'),
@@ -42,6 +46,9 @@ export function requestCommand(context: CliContext): Command {
       const ofIds = (['form', 'prefix'] as const).find((flag) => options[flag] !== undefined);
       if (options.sequence !== undefined && ofIds !== undefined) {
         command.error(`error: --${ofIds} is for IDs, and --sequence for numbers: give one of them`);
+      }
+      if (options.sequence !== undefined && options.correlationId === undefined) {
+        command.error(WITHOUT_DOCUMENT);
       }
       const { runRequest } = await import('./request-run.ts');
       await runRequest(context, options, command);

@@ -17,6 +17,16 @@ describe('the command line', () => {
     ['an unknown encoding', ['request', '--encoding', 'JSON']],
     ['an empty correlation ID', ['request', '--correlation-id', '']],
     ['a correlation ID of 257 bytes', ['request', '--correlation-id', 'é'.repeat(129)]],
+    ['numbers without the document that gets them', ['request', '--sequence', 'invoices/2027']],
+    ['an empty correlation ID to trace', ['trace', '--correlation-id', '']],
+    ['a correlation ID to trace beside an ID', ['trace', '55325805773398016', '--correlation-id', 'order']],
+    ['a number to trace of no sequence', ['trace', '--number', '7']],
+    [
+      'a number to trace beside a correlation ID',
+      ['trace', '--sequence', 's', '--number', '7', '--correlation-id', 'o'],
+    ],
+    ['a sequence to trace without a number', ['trace', '--sequence', 'invoices/2027']],
+    ['an ID to trace of a sequence', ['trace', '55325805773398016', '--sequence', 'invoices/2027']],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
     ['an expiry that is no time', ['request', '--expires-at', 'soon']],
     ['arguments that no command takes', ['worker', 'now']],
@@ -26,12 +36,18 @@ describe('the command line', () => {
     expect(err).toContain('--help');
   });
 
+  test('says why numbers need a correlation ID', async () => {
+    const { err } = await cli(['request', '--sequence', 'invoices/2027'], { KAFKA_BROKERS: 'unused:1' });
+    expect(err).toContain('--sequence needs --correlation-id with the ID of the document that gets the numbers');
+  });
+
   test.each([
     [['worker']],
     [['request']],
     [['decode']],
     [['range']],
     [['audit']],
+    [['journal']],
     [['trace']],
     [['doctor']],
     [['replay']],

@@ -16,9 +16,10 @@ import { partitionFor } from '../../kafka/records/partitioner.ts';
 import { PartitionReading } from './partition-reading.ts';
 import { StatedPart, statedSinceMs } from './stated-part.ts';
 
-/** The partition of the ledger that a sequence lives in. */
-export async function homePartition(source: Source, ledger: string, name: string): Promise<number> {
-  return partitionFor(Buffer.from(name, 'latin1'), await partitionsOf(source, ledger), () => 0);
+/** The partition of the ledger that a sequence, or what else names a request, lives in. */
+export async function homePartition(source: Source, ledger: string, name: string | Buffer): Promise<number> {
+  const key = typeof name === 'string' ? Buffer.from(name, 'latin1') : name;
+  return partitionFor(key, await partitionsOf(source, ledger), () => 0);
 }
 
 export interface SequenceLogOptions {

@@ -1,20 +1,30 @@
-import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import {
+  offsetsAtTime,
+  type Source,
+  type Span,
+  wholePartition,
+  wholeTopic,
+} from '../../adapters/kafka/topics/offsets.ts';
 import { readRecord, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { decodeLedgerEntry, decodeLedgerKey, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
+import {
+  type DecidingEntry,
+  decodeLedgerEntry,
+  decodeLedgerKey,
+  type LedgerBatchEntry,
+} from '../../codec/ledger-entry.ts';
+import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { type KafkaSession, readShown } from '../kafka-session.ts';
 
-/** The ledger entry that holds the ID, and its place. */
+/** A ledger entry of IDs, and its place. */
 export interface TracedEntry {
   readonly record: TopicRecord;
   /** What names the request: its request ID, or else its correlation ID. */
   readonly requestId: Buffer;
   readonly entry: LedgerBatchEntry;
-  /** The position of the ID in the batch, from 0. */
-  readonly index: number;
   /** The offset of the earlier entry that decided; the IDs of this one were never delivered. */
   readonly loserTo: number | undefined;
   /** The log before it was deleted, perhaps with the entry that decided. */
@@ -60,22 +70,21 @@ async function findBetween(
 ): Promise<TracedEntry | undefined> {
   const { ledger } = session.config.topics;
   const spans = await spansBetween(session.source, ledger, fromMs, toMs);
-  let found: { record: TopicRecord; entry: LedgerBatchEntry; index: number } | undefined;
+  let found: { record: TopicRecord; entry: LedgerBatchEntry } | undefined;
   await readShown(session, spans, 'searching', (record) => {
     const entry = batchEntry(record);
-    const index = entry === undefined ? -1 : indexOf(entry.batch, id);
-    if (entry === undefined || index < 0) return false;
-    found = { record, entry, index };
+    if (entry === undefined || indexOf(entry.batch, id) < 0) return false;
+    found = { record, entry };
     return true;
   });
   if (found === undefined) return undefined;
-  const { record, entry, index } = found;
+  const { record, entry } = found;
   const start = (await wholeTopic(session.source, ledger)).find(
     ({ partition }) => partition === record.partition,
   )?.from;
   const requestId = decodeLedgerKey(record.key ?? Buffer.alloc(0));
   const loserTo = await findWinner(session, record, entry);
-  return { record, entry, index, requestId, loserTo, doubtful: entry.end < (start ?? 0) };
+  return { record, entry, requestId, loserTo, doubtful: entry.end < (start ?? 0) };
 }
 
 /**
@@ -94,6 +103,41 @@ async function findWinner(
     return true;
   });
   return winner;
+}
+
+/** What the ledger decided for a key. */
+interface DecidedEntry {
+  readonly record: TopicRecord;
+  readonly entry: DecidingEntry;
+}
+
+/**
+ * The entry that decides a key, by the rule of workers (`ledger/decided`): the first one in log order that counts; where retention has
+ * taken that, the first whose writer knew the decision. Undefined if the log has no entry of the key. Reads a partition up to that entry.
+ *
+ * @throws IdallocError FORGOTTEN if the log has only entries that did not decide; LEDGER_UNREADABLE.
+ */
+export async function findDecision(
+  session: KafkaSession,
+  partition: number,
+  key: Buffer,
+): Promise<DecidedEntry | undefined> {
+  const { source, config } = session;
+  const whole = await wholePartition(source, config.topics.ledger, partition);
+  let before = -1;
+  let found: DecidedEntry | undefined;
+  await readShown(session, [whole], 'searching', (record) => {
+    if (record.key?.equals(key) !== true) return false;
+    const entry = decodeLedgerEntry(record.value ?? Buffer.alloc(0), record.headers);
+    if (entry.kind !== 'batch' && entry.kind !== 'numbers') return false;
+    if (!countsAt(entry, record.offset)) return false;
+    if (entry.kind === 'numbers' || (entry.end >= whole.from && entry.end > before)) found = { record, entry };
+    before = record.offset;
+    return found !== undefined;
+  });
+  if (found !== undefined || before < 0) return found;
+  const message = `ledger partition ${partition} no longer has the entry that decided this: it is older than the ledger, and what came after it, such as at ${before}, decided nothing`;
+  throw new IdallocError('FORGOTTEN', message);
 }
 
 /** The replies to an entry: those near its time, or with `all` every one since then, replayed ones included. */
@@ -141,7 +185,7 @@ export function agrees({ value }: TopicRecord, id: bigint): boolean | undefined 
 }
 
 /** The position of an ID in a batch, from 0; -1 if it is not in it. */
-function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint): number {
+export function indexOf({ ranges, step }: Pick<IdBatch, 'ranges' | 'step'>, id: bigint): number {
   let before = 0;
   for (const { first, count } of ranges) {
     const distance = id - first;

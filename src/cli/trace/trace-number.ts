@@ -10,7 +10,7 @@ import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
 import { sequenceRecord } from '../sequence/partition-reading.ts';
 import { homePartition } from '../sequence/sequence-log.ts';
-import { timeText } from '../table.ts';
+import { counted, timeText } from '../table.ts';
 
 /** A record of numbers that has the one that is wanted. */
 interface TracedNumber {
@@ -25,7 +25,7 @@ export async function traceNumber(
   { sequence, number, json }: { readonly sequence: string; readonly number: number; readonly json?: true },
 ): Promise<void> {
   const found = await withKafka(context, (session) => find(session, { sequence, number }));
-  present(context, json, viewOf(found, sequence, number), () => textOf(found, sequence, number));
+  present(context, json, viewOf(found, sequence, number), () => textOf(found, linesOf(found, sequence, number)));
 }
 
 async function find(
@@ -59,11 +59,29 @@ function numbersWith(
   return isIn ? { record, requestId, entry } : undefined;
 }
 
-function viewOf({ record, requestId, entry }: TracedNumber, sequence: string, number: number): object {
+/** Prints the numbers of a sequence that a request has. */
+export function printNumbers(
+  context: CliContext,
+  found: TracedNumber,
+  sequence: string,
+  json: boolean | undefined,
+): void {
+  const { entry } = found;
+  const { format, first, step, count } = entry;
+  const values = Array.from({ length: count }, (_, i) => first + i * step);
+  const numbers = values.map((value) => ({ value, text: formatNumber(format, value) }));
+  const [one, last] = [numbers[0]?.text ?? '', numbers.at(-1)?.text ?? ''];
+  const line = `${counted(count, 'number').padEnd(15)} ${count === 1 ? one : `${one} to ${last}`} of ${sequence}`;
+  const text = () => textOf(found, [line, `correlation ID  ${correlationText(found.requestId)}`]);
+  present(context, json, { sequence, ...placeOf(found), numbers }, text);
+}
+
+function viewOf(found: TracedNumber, sequence: string, number: number): object {
+  return { sequence, number, text: formatNumber(found.entry.format, number), ...placeOf(found) };
+}
+
+function placeOf({ record, requestId, entry }: TracedNumber): object {
   return {
-    sequence,
-    number,
-    text: formatNumber(entry.format, number),
     correlation_id: correlationText(requestId),
     first: entry.first,
     count: entry.count,
@@ -79,11 +97,18 @@ function viewOf({ record, requestId, entry }: TracedNumber, sequence: string, nu
   };
 }
 
-function textOf({ record, requestId, entry }: TracedNumber, sequence: string, number: number): string {
+function linesOf({ requestId, entry }: TracedNumber, sequence: string, number: number): readonly string[] {
   const last = entry.first + (entry.count - 1) * entry.step;
   return [
     `number          ${formatNumber(entry.format, number)} of ${sequence}`,
     `correlation ID  ${correlationText(requestId)}, which has ${entry.first} to ${last}`,
+  ];
+}
+
+/** The number, or the numbers, and where they come from. */
+function textOf({ record, entry }: TracedNumber, lines: readonly string[]): string {
+  return [
+    ...lines,
     `request         partition ${record.partition} at ${entry.requestOffset}`,
     `ledger          ${record.topic}/${record.partition} at ${record.offset}, ${timeText(record.timestampMs)}`,
     `reply           on ${entry.replyTopic}`,

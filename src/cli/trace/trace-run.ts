@@ -1,6 +1,9 @@
 import type { Command } from 'commander';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readIdText } from '../../codec/any-form.ts';
+import { expandIds } from '../../codec/id-batch.ts';
+import { encodeLedgerKey } from '../../codec/ledger-entry.ts';
+import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
 import { correlationText } from '../audit/report.ts';
@@ -11,19 +14,32 @@ import type { FormFlags } from '../form-options.ts';
 import { withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
+import { homePartition } from '../sequence/sequence-log.ts';
 import { timeText } from '../table.ts';
 import { palette } from '../terminal.ts';
-import { agrees, findEntry, findReplies, findRequest, ownRequestId, type TracedEntry } from './search.ts';
+import {
+  agrees,
+  findDecision,
+  findEntry,
+  findReplies,
+  findRequest,
+  indexOf,
+  ownRequestId,
+  type TracedEntry,
+} from './search.ts';
+import { printNumbers } from './trace-number.ts';
 
 export interface TraceOptions extends LayoutOptions, FormFlags {
   readonly allReplies?: true;
   readonly sequence?: string;
   readonly number?: number;
+  readonly correlationId?: Buffer;
   readonly json?: true;
 }
 
 interface Trace {
-  readonly id: bigint;
+  /** The ID that was traced; undefined if it was a correlation ID. */
+  readonly id: bigint | undefined;
   readonly traced: TracedEntry;
   readonly request: TopicRecord | undefined;
   readonly replies: readonly TopicRecord[];
@@ -68,15 +84,40 @@ async function traceId(context: CliContext, id: bigint, timeMs: number, allRepli
   });
 }
 
+/** Finds what the ledger decided for a correlation ID, and prints it: a batch of IDs, or numbers of `sequence`. */
+export async function traceRequest(
+  context: CliContext,
+  requestId: Buffer,
+  { sequence, allReplies, json }: Pick<TraceOptions, 'sequence' | 'allReplies' | 'json'>,
+): Promise<void> {
+  await withKafka(context, async (session) => {
+    const { ledger } = session.config.topics;
+    const key = sequence === undefined ? encodeLedgerKey(requestId) : encodeNumbersKey(sequence, requestId);
+    const home = await homePartition(session.source, ledger, sequence ?? requestId);
+    const decided = await findDecision(session, home, key);
+    if (decided === undefined) {
+      const what = sequence === undefined ? 'no IDs' : `no number of ${sequence}`;
+      const message = `'${ledger}' has ${what} for ${correlationText(requestId)}: nobody requested any, the request was refused or still waits, or it is older than the ledger`;
+      throw new IdallocError('NOT_FOUND', message);
+    }
+    const { record, entry } = decided;
+    if (entry.kind === 'numbers') return printNumbers(context, { record, requestId, entry }, sequence ?? '', json);
+    const traced = { record, requestId, entry, loserTo: undefined, doubtful: false };
+    const request = await findRequest(session, traced);
+    const trace = { id: undefined, traced, request, replies: await findReplies(session, traced, allReplies === true) };
+    present(context, json, traceJson(trace), () => traceText(context, trace));
+  });
+}
+
 /** The line that --json prints. */
 function traceJson({ id, traced, request, replies }: Trace): object {
-  const { record, entry, requestId, index, loserTo, doubtful } = traced;
+  const { record, entry, requestId, loserTo, doubtful } = traced;
   const { batch } = entry;
   return {
-    id: String(id),
+    ...(id === undefined ? {} : { id: String(id) }),
     correlation_id: correlationText(requestId),
     count: entry.count,
-    index,
+    ...(id === undefined ? { ids: expandIds(batch).map(String) } : { index: indexOf(batch, id) }),
     datacenter_id: batch.datacenterId,
     worker_id: batch.workerId,
     fence: String(batch.fence),
@@ -98,7 +139,7 @@ function traceJson({ id, traced, request, replies }: Trace): object {
       partition: reply.partition,
       offset: reply.offset,
       at: timeText(reply.timestampMs),
-      has_id: agrees(reply, id) ?? null,
+      has_id: agrees(reply, id ?? firstOf(entry)) ?? null,
       correlation_id: correlationText(reply.key ?? Buffer.alloc(0)),
     })),
   };
@@ -106,7 +147,7 @@ function traceJson({ id, traced, request, replies }: Trace): object {
 
 function traceText(context: CliContext, { id, traced, request, replies }: Trace): string {
   const paint = palette(context);
-  const { record, entry, requestId, index, loserTo, doubtful } = traced;
+  const { record, entry, requestId, loserTo, doubtful } = traced;
   const { batch } = entry;
   const sent = request === undefined ? ', which the topic no longer has' : `, sent ${timeText(request.timestampMs)}`;
   const verdict =
@@ -117,13 +158,16 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
         : paint.green('decides');
   const isOwn = replies.some((reply) => ownRequestId(reply) !== undefined);
   const replyLines = replies.map((reply) => {
-    const has = agrees(reply, id);
-    const what = has === true ? 'with the ID' : has === false ? paint.red('with other IDs') : 'an error';
+    const has = agrees(reply, id ?? firstOf(entry));
+    const same = id === undefined ? 'with these IDs' : 'with the ID';
+    const what = has === true ? same : has === false ? paint.red('with other IDs') : 'an error';
     const under = isOwn ? `, correlation ID ${correlationText(reply.key ?? Buffer.alloc(0))}` : '';
     return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}${under}`;
   });
   return [
-    `ID              ${id}, number ${index + 1} of ${entry.count}`,
+    ...(id === undefined
+      ? batch.ranges.map(({ first, count }) => `IDs             ${rangeText(first, count, batch.step)}`)
+      : [`ID              ${id}, number ${indexOf(batch, id) + 1} of ${entry.count}`]),
     `${isOwn ? 'request ID     ' : 'correlation ID '} ${correlationText(requestId)}`,
     `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
     `allocated       ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
@@ -131,4 +175,13 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
     ...(replyLines.length > 0 ? replyLines : [`reply           none found on ${entry.replyTopic}`]),
     '',
   ].join('\n');
+}
+
+function firstOf({ batch }: TracedEntry['entry']): bigint {
+  return batch.ranges[0]?.first ?? 0n;
+}
+
+/** A range of IDs, as its first and its last one. */
+function rangeText(first: bigint, count: number, step: bigint): string {
+  return count === 1 ? String(first) : `${first} to ${first + BigInt(count - 1) * step}, ${count} IDs`;
 }
