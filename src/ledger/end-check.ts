@@ -45,33 +45,41 @@ export async function lastEntries({ partition, end, entries }: Log): Promise<rea
 
 /**
  * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not enough: a producer's
- * retry may have appended it twice.
+ * retry may have appended it twice, and all empty markers are equal. In a copy more appends are as far from their offsets than at them.
  */
 function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
-  const offset = records.findLast((one) => !isEmpty(one) && isEntryOf(head, one))?.offset;
-  const shift = usualShift(records);
-  if (offset === undefined || shift === undefined || shift === 0) return undefined;
-  return offset - shift === head.end - 1 ? { kind: 'copied', shift, offset } : undefined;
+  const shifts = shiftsIn(records);
+  const appends = (shift: number) => shifts.get(shift) ?? 0;
+  for (const record of records.toReversed()) {
+    const { offset } = record;
+    const shift = offset - (head.end - 1);
+    if (appends(shift) > appends(0) && isEntryOf(head, record)) return { kind: 'copied', shift, offset };
+  }
+  return undefined;
+}
+
+/** By how much the offsets of most of these entries differ from those that they were written for; undefined if no append begins among them. */
+export function usualShift(records: readonly LedgerRecord[]): number | undefined {
+  const byAppends = [...shiftsIn(records)].sort(
+    ([one, ones], [other, others]) => others - ones || Math.abs(one) - Math.abs(other),
+  );
+  return byAppends[0]?.[0];
 }
 
 /**
- * By how much the offsets of most of these entries differ from those that they were written for: 0 in a log that is no copy. The first
- * entry of an append has its own offset in it, as the end that its writer had read, and the others have the same. Undefined if no
- * append begins among them.
+ * How many appends begin so far from the offset that they were written for: at it, for most of a log that is no copy. The first entry of an
+ * append has its own offset in it, as the end that its writer had read, and the others have the same.
  */
-export function usualShift(records: readonly LedgerRecord[]): number | undefined {
+function shiftsIn(records: readonly LedgerRecord[]): ReadonlyMap<number, number> {
   const firsts = new Map<number, number>();
   for (const record of records) {
     const end = isEmpty(record) ? undefined : unlessInvalid(() => positionOf(record).end);
     if (end === undefined || end === 0) continue; // an operator's, which says nothing of the log
     firsts.set(end, Math.min(firsts.get(end) ?? record.offset, record.offset));
   }
-  const counts = new Map<number, number>();
-  for (const [end, offset] of firsts) {
-    counts.set(offset - end, (counts.get(offset - end) ?? 0) + 1);
-  }
-  const [most] = [...counts].sort(([one, ones], [other, others]) => others - ones || Math.abs(one) - Math.abs(other));
-  return most?.[0];
+  const shifts = new Map<number, number>();
+  for (const [end, offset] of firsts) shifts.set(offset - end, (shifts.get(offset - end) ?? 0) + 1);
+  return shifts;
 }
 
 function positionOf({ value, headers }: LedgerRecord): { readonly end: number } {

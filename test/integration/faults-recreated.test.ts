@@ -6,7 +6,8 @@ import { expandIds } from '../../src/codec/id-batch.ts';
 import { batchOf, type Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
-import type { LogLine } from '../support/worker-process.ts';
+import { remembered } from '../support/site.ts';
+import { type LogLine, runIdalloc } from '../support/worker-process.ts';
 
 const COUNT = 7;
 const ASKED = 20;
@@ -27,12 +28,13 @@ function expectDisjoint(...answers: readonly Answers[]): void {
   expect(new Set(ids).size).toBe(ids.length);
 }
 
-test('a recreated request topic with an old ledger is refused, until the ledger is recreated as well', async () => {
+test('a recreated request topic with an old ledger is refused, until the ledger is recreated as well, and adopted; what waited is FORGOTTEN', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
   const first = realm.worker();
   await first.ready();
   const before = await ask(realm, replies, 'before');
+  await remembered(realm);
   await first.stop();
   await realm.recreate(realm.requestTopic);
   await realm.rewind();
@@ -46,9 +48,10 @@ test('a recreated request topic with an old ledger is refused, until the ledger 
   await refusing.stop();
 
   await realm.recreate(realm.ledgerTopic);
+  expect(await runIdalloc(['namespace', 'adopt-cluster', '--yes'], realm.env)).toMatchObject({ code: 0 });
   await realm.worker().ready();
   const { reply } = await replies.reply('meanwhile');
-  expect('batch' in reply).toBe(true);
+  expect(reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
   expectDisjoint(before, await ask(realm, replies, 'after'));
 });
 

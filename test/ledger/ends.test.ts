@@ -408,6 +408,18 @@ describe('a ledger that was copied to other offsets', () => {
     expect(elsewhere.ledger.ends.copied(0)).toBeUndefined();
   });
 
+  it('is LEDGER_COPIED although its last entry is an empty marker, as a worker that starts writes it', async () => {
+    const { topic, heads } = await owned('a', 'b', 'c', 'd');
+    const empty = { key: null, value: EMPTY_MARKER };
+    const records = topic.read(0, 0).map(bytesOf);
+    const copy = new MemoryLedger(1, () => NOW_MS + 5);
+    copy.land(0, [...records.slice(2), empty]);
+    const last = { ...empty, headers: {}, offset: records.length, appendedAtMs: NOW_MS };
+    heads.put(0, { ...(heads.of(0) as EndHead), end: records.length + 1, time: NOW_MS, digest: digestEntry(last) });
+    const elsewhere = new MemoryWorker({ topic: copy, heads });
+    await expect(elsewhere.ledger.mark(0)).rejects.toMatchObject({ code: 'LEDGER_COPIED' });
+  });
+
   it('is not one that lost its tail and has the last entry twice, as a late retry of a producer leaves it', async () => {
     const { topic, worker, losses } = await owned('a', 'b', 'c');
     const [again] = topic.read(0, 3);

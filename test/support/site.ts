@@ -91,17 +91,9 @@ export class Site implements AsyncDisposable {
     for (const worker of this.workers) await expect.poll(() => readiness(worker)).toEqual([503, reason]);
   }
 
-  /** Resolves when etcd remembers how far each ledger partition has gone; workers write that each second. */
-  async remembered(): Promise<void> {
-    const { env, datacenterId, ledgerTopic, etcd, source } = this.realm;
-    for (const { partition, to } of await wholeTopic(source, ledgerTopic)) {
-      const key = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition).end;
-      const end = async () => {
-        const stored = (await etcd.get([key])).get(key);
-        return stored === undefined ? 0 : (JSON.parse(String(stored.value)) as { end: number }).end;
-      };
-      await expect.poll(end).toBeGreaterThanOrEqual(to);
-    }
+  /** Resolves when etcd remembers how far each ledger partition has gone. */
+  remembered(): Promise<void> {
+    return remembered(this.realm);
   }
 
   /** The operator looks, then agrees. Worker IDs of killed workers are held until their leases end, and prevent that. */
@@ -122,5 +114,17 @@ export class Site implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.realm[Symbol.asyncDispose]();
     this.loseDisks();
+  }
+}
+
+/** Resolves when etcd remembers how far each ledger partition has gone; workers write that each second. */
+export async function remembered({ env, datacenterId, ledgerTopic, etcd, source }: Realm): Promise<void> {
+  for (const { partition, to } of await wholeTopic(source, ledgerTopic)) {
+    const key = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition).end;
+    const end = async () => {
+      const stored = (await etcd.get([key])).get(key);
+      return stored === undefined ? 0 : (JSON.parse(String(stored.value)) as { end: number }).end;
+    };
+    await expect.poll(end).toBeGreaterThanOrEqual(to);
   }
 }
