@@ -1,6 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { type Source, type Span, wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
+import { committedOffsets } from '../../adapters/kafka/consumer-group.ts';
+import {
+  offsetsAtTime,
+  partitionsOf,
+  type Source,
+  type Span,
+  wholeTopic,
+  wholeTopics,
+} from '../../adapters/kafka/topics/offsets.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
@@ -10,30 +18,37 @@ import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
-import type { JoinCounts } from './check.ts';
 import { type CheckedReader, checks } from './checks.ts';
+import type { ReadSpan } from './log-reach.ts';
 import { AuditReader, type AuditSink } from './read.ts';
-import { auditJson, auditText, Findings } from './report.ts';
-import { type UndecidedRequests, undecidedIn } from './request-join.ts';
+import { auditJson, auditText, type Checked, Findings } from './report.ts';
+import type { Judged } from './request-join.ts';
 import { type AuditStore, withStore } from './store.ts';
+import { type UndecidedRequests, undecidedIn } from './undecided.ts';
 
 export interface AuditOptions extends LayoutOptions {
   readonly replyTopic?: readonly string[];
   readonly ledgerTopic?: readonly string[];
+  /** The requests of this time or later, and before the other, are judged. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly graceMs: number;
   readonly maxFindings: number;
   readonly tempDir: string;
   readonly json?: true;
 }
 
-/** Reads ledger and replies, compares them, and prints what was found. */
+/** Reads everything that requests leave behind, compares it, and prints what was found. */
 export async function runAudit(context: CliContext, options: AuditOptions, command: Command): Promise<void> {
   const layout = chosenLayout(options, context.env, command);
   const findings = new Findings(options.maxFindings);
+  const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY, graceMs } = options;
+  const judged = { fromMs: from, toMs: to, dueBeforeMs: context.now() - graceMs };
   await withStore(options.tempDir, async (store) => {
     const reader = await withKafka(context, (session) =>
-      readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings)),
+      readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings), judged),
     );
-    const join = await checkAll(context, store, reader, findings);
+    const join = await checkAll(context, store, reader, findings, judged);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
     const { counts, losses } = reader;
     const text = () => auditText(counts, join, losses.all, findings, palette(context));
@@ -56,25 +71,63 @@ interface AuditSession extends KafkaSession {
   readonly layout: Layout;
 }
 
-/** Reads ledgers and reply topics up to their ends at the time of the call. `what` names the work in the progress. */
+/**
+ * Reads ledgers, reply topics and witnesses up to their ends at the time of the call, and with `judged` requests and dead letters as well.
+ * `what` names the work in the progress.
+ *
+ * Workers go on meanwhile, so what follows from something else is looked at before it: first which requests were answered, then replies and
+ * dead letters, then the ledgers, then requests and witnesses. So an answer has its reply, a reply its entry, an entry its request
+ * and its ceiling.
+ */
 export async function readAll(
   session: AuditSession,
   what: string,
   { replyTopic = [], ledgerTopic = [] }: Pick<AuditOptions, 'replyTopic' | 'ledgerTopic'>,
   sink: AuditSink,
+  judged?: Judged,
 ): Promise<AuditReader> {
   const { config, source, layout } = session;
-  // The reply topics first: the entry of a reply is appended before it, so the ledgers then have the entries of all these replies.
-  const topics = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
-  const replies = await wholeTopics(source, topics);
-  const ledger = await wholeTopics(source, [config.topics.ledger, ...ledgerTopic]);
-  // Then the witnesses: a reservation is witnessed before any of its IDs is in the ledger.
-  const witness = await wholeTopics(source, [config.topics.witness]);
-  const { clockMarginMs, headers: names } = config;
-  const reader = new AuditReader({ ledger, replies, witness }, sink, { clockMarginMs, layout, names });
-  await readShown(session, [...ledger, ...replies, ...witness], what, (record) => void reader.take(record));
-  reader.end();
+  const { clockMarginMs, headers: names, topics } = config;
+  const spansOf = async (of: readonly string[]) => {
+    return await spansSince(source, of, (judged?.fromMs ?? Number.NEGATIVE_INFINITY) - 2 * clockMarginMs);
+  };
+  const answeredBelow = judged && (await answeredOffsets(session));
+  const replies = await spansOf(replyTopic.length > 0 ? replyTopic : await replyTopics(source, config));
+  const letters = judged ? await spansOf([topics.deadLetters]) : [];
+  const ledger = await spansOf([topics.ledger, ...ledgerTopic]);
+  const requests = judged ? await spansOf([topics.requests]) : [];
+  const witness = await wholeTopics(source, [topics.witness]);
+  const logs = { ledger, requests, replies, letters, witness, ...(answeredBelow && { answeredBelow }) };
+  const reader = new AuditReader(logs, sink, { clockMarginMs, layout, names });
+  const spans = [...ledger, ...replies, ...letters, ...requests, ...witness];
+  await readShown(session, spans, what, (record) => void reader.take(record));
+  reader.end(
+    await wholeTopics(
+      source,
+      spans.map(({ topic }) => topic),
+    ),
+  );
   return reader;
+}
+
+/** What topics hold of that time or later. */
+async function spansSince(source: Source, topics: readonly string[], fromMs: number): Promise<ReadSpan[]> {
+  const spans = await wholeTopics(source, topics);
+  if (fromMs <= 0) return spans;
+  const since = new Map<string, ReadonlyMap<number, number>>();
+  for (const topic of topics) since.set(topic, await offsetsAtTime(source, topic, fromMs));
+  return spans.map((span) => {
+    const from = Math.min(since.get(span.topic)?.get(span.partition) ?? span.from, span.to);
+    return from > span.from ? { ...span, from, fromMs } : span;
+  });
+}
+
+/** By request partition: below it everything is answered, as a worker has committed. */
+async function answeredOffsets({ config, source }: AuditSession): Promise<ReadonlyMap<number, number>> {
+  const { groupId, topics } = config;
+  const partitions = Array.from({ length: await partitionsOf(source, topics.requests) }, (_, partition) => partition);
+  const committed = await committedOffsets(source, groupId, topics.requests, partitions);
+  return new Map([...committed].flatMap(([partition, { position }]) => (position ? [[partition, position.next]] : [])));
 }
 
 /** Some offsets of a request partition. */
@@ -111,8 +164,9 @@ export async function checkAll(
   store: AuditStore,
   reader: CheckedReader,
   findings: Findings,
-): Promise<JoinCounts> {
-  const steps = checks(store, reader, { find: findings.add });
+  judged?: Judged,
+): Promise<Checked> {
+  const steps = checks(store, reader, { find: findings.add, judged });
   let [shown, progress]: [string, Progress | undefined] = ['', undefined];
   for (;;) {
     const { done: isOver, value: step } = steps.next();

@@ -3,10 +3,15 @@ import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
 import { withLayoutOptions } from '../layout-options.ts';
 import { wholeNumber } from '../numbers.ts';
+import { TIME_HELP, timeReader } from '../times.ts';
 import type { AuditOptions } from './audit-run.ts';
 
 const EXAMPLES = `
-Reads what the ledger and the reply topics hold now, and changes nothing. Looks for:
+Reads what the topics of requests, ledger, replies, dead letters and witnesses hold now, and changes nothing. Looks for:
+  UNANSWERED        a request without decision, reply or dead letter, older than the grace time
+  MISSING_REPLY     a request that was answered or decided, without reply or dead letter
+  MISMATCH          an entry or a reply with another count, topic, partition or hash than its request
+  WRONG_REFUSAL     a request that was told an error though its decision stood
   OVERLAP           an ID in two batches
   SPLIT             a request with batches in several partitions, or in two ledgers, or with numbers twice
   OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
@@ -15,15 +20,18 @@ Reads what the ledger and the reply topics hold now, and changes nothing. Looks 
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named
   UNREADABLE        a record that is not a ledger entry, or not a reply
+Its last line is 'no problems found', and the exit code 0, only if none was found. "N requests, N answered" is the first line: what waits, and
+what can't be judged since a topic does not reach back that far, is counted beside it. With --from and --to, requests of that time are judged.
 A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
 layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
 Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem by themselves: who was told
 one keeps it.
-Batches are sorted on disk, about 300 bytes each, and numbers of sequences, about 200 bytes for each request.
+Requests, batches and replies are sorted on disk, about 200 bytes each.
 
 Examples:
   idalloc audit
   idalloc audit --ledger-topic id.ledger.2
+  idalloc audit --from 2h --to 1h --grace-ms 60000
   idalloc audit --reply-topic id.replies.orders --temp-dir /var/tmp --json`;
 
 export const LEDGER_FLAG = '--ledger-topic <topic>';
@@ -35,10 +43,10 @@ export function repeated(value: string, before: readonly string[] = []): readonl
   return [...before, value];
 }
 
-/** `idalloc audit`: compares all replies with the decisions in the ledger. */
+/** `idalloc audit`: compares requests, decisions and replies. */
 export function auditCommand(context: CliContext): Command {
   const command = new Command('audit').description(
-    'Check all batches in ledger and reply topics: no ID twice, each reply as decided.',
+    'Check the whole history: each request answered as it was decided, no ID twice.',
   );
   return withLayoutOptions(command)
     .option(
@@ -47,6 +55,9 @@ export function auditCommand(context: CliContext): Command {
       repeated,
     )
     .option(LEDGER_FLAG, LEDGER_HELP, repeated)
+    .option('--from <time>', `judge requests from this time on: ${TIME_HELP}`, timeReader(context.now))
+    .option('--to <time>', 'judge requests from before this time', timeReader(context.now))
+    .option('--grace-ms <ms>', 'how long a request may wait for its answer', wholeNumber(0, 86_400_000), 600_000)
     .option('--max-findings <n>', 'most findings to list; all are counted', wholeNumber(1, 100_000), 100)
     .option('--temp-dir <directory>', 'where batches are sorted', tmpdir())
     .option('--json', 'print one line of JSON, with the findings')

@@ -1,5 +1,5 @@
 import { unpackRanges } from './evidence.ts';
-import type { Found, FoundBatch } from './found.ts';
+import type { FoundBatch, Grouped } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
 
 export type FindingCode =
@@ -100,7 +100,7 @@ export class ReplyJoin {
     this.#options = options;
   }
 
-  take(batch: Found & { readonly group: number }): void {
+  take(batch: Grouped): void {
     if (batch.kind !== undefined) return;
     if (batch.group !== this.#group) this.end();
     this.#group = batch.group;

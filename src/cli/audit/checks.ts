@@ -1,20 +1,21 @@
-import { type Finding, type JoinCounts, ReplyJoin, unitsOf } from './check.ts';
+import { type Finding, ReplyJoin, unitsOf } from './check.ts';
 import { ToldTwice } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { OverlapSearch } from './overlap.ts';
 import type { AuditReader } from './read.ts';
+import type { Checked } from './report.ts';
+import { type JoinReader, type Judged, RequestJoin } from './request-join.ts';
 import { NumberJoin } from './sequences.ts';
 import type { AuditStore } from './store.ts';
 import { TermSearch } from './witnesses.ts';
 
 /** What the checks need of a reader. */
-export type CheckedReader = Pick<
-  AuditReader,
-  'ledgerReachesMs' | 'losses' | 'lostTails' | 'terms' | 'witnesses' | 'clockMarginMs'
->;
+export type CheckedReader = Pick<AuditReader, 'losses' | 'terms' | 'witnesses'> & JoinReader;
 
 export interface CheckOptions {
   readonly find: (finding: Finding) => void;
+  /** Which requests are judged; undefined for none. */
+  readonly judged?: Judged | undefined;
 }
 
 /** How far a check has come. */
@@ -31,8 +32,8 @@ export interface CheckStep {
 export function* checks(
   store: AuditStore,
   reader: CheckedReader,
-  { find }: CheckOptions,
-): Generator<CheckStep, JoinCounts> {
+  { find, judged }: CheckOptions,
+): Generator<CheckStep, Checked> {
   const { ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
   const has = (found: FoundNumbers) =>
     losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
@@ -44,8 +45,12 @@ export function* checks(
   });
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
   const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, addUnit });
-  yield* each('checking replies', store.size, store.grouped(), (found) => join.take(found));
-  const joined = join.end();
+  const requests = judged && new RequestJoin(reader, judged, find);
+  yield* each('checking requests and replies', store.size, store.grouped(), (found) => {
+    join.take(found);
+    requests?.take(found);
+  });
+  const joined = { ...join.end(), requests: requests?.end() };
   const overlaps = new OverlapSearch(find);
   const termSearch = new TermSearch({ terms, witnesses, clockMarginMs, find });
   yield* each('checking IDs', store.runs, store.byFirstId(), (run) => {

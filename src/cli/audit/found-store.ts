@@ -1,6 +1,10 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
-import type { Found, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
+import type { DecidedRequest, Found, FoundAnswer, FoundBatch, FoundLetter, FoundRequest, Grouped } from './found.ts';
 import type { StoreTools } from './store.ts';
+
+/** Bits of `flag`. */
+const IS_SET = 1;
+const IS_RENEWAL = 2;
 
 const KIND = { entry: 0, batch: 1, numbers: 2, answer: 3, death: 4, request: 5 } as const;
 
@@ -10,7 +14,7 @@ const KIND = { entry: 0, batch: 1, numbers: 2, answer: 3, death: 4, request: 5 }
  */
 const HEAD = 'place, address, kind, topic, part, off, key, corr, time, reply';
 const OF_BATCH = 'hash, ranges, flag, term, of_off, of_hash';
-const OF_ANSWER = 'count, sequence, code, of_off, of_hash';
+const OF_ANSWER = 'count, sequence, code, flag, of_off, of_hash';
 const OF_REQUEST = 'first_part, first_off, is_first, reply_part, count, hash, sequence, code, expires, home, flag';
 const COLUMNS = `${HEAD}, count, hash, ranges, flag, term, of_off, of_hash, sequence, code, expires, home, reply_part, first_part, first_off, is_first`;
 
@@ -81,10 +85,10 @@ export class FoundStore {
     else if (found.kind === 'answer') {
       const { count = null, sequence = null, code = null, of } = found;
       const head = this.#head(found, found.source === 'ledger' ? KIND.numbers : KIND.answer);
-      this.#addAnswer.run(...head, count, sequence, code, of?.offset ?? null, of?.hash ?? null);
+      this.#addAnswer.run(...head, count, sequence, code, flagsOf(false, of), of?.offset ?? null, of?.hash ?? null);
     } else {
       const { digest, ranges, doubtful, again, term = null, of } = found;
-      const flag = doubtful === true || again === true ? 1 : 0;
+      const flag = flagsOf(doubtful === true || again === true, of);
       const head = this.#head(found, found.source === 'ledger' ? KIND.entry : KIND.batch);
       this.#addBatch.run(...head, digest, ranges, flag, term, of?.offset ?? null, of?.hash ?? null);
     }
@@ -103,14 +107,15 @@ export class FoundStore {
    * Then, for each address of replies, come its replies and dead letters, and then its requests, a forwarded copy before the request
    * itself. Otherwise there is no order.
    */
-  *grouped(): Generator<Found & { readonly group: number }> {
+  *grouped(): Generator<Grouped> {
     if (this.#letters > 0) this.#joinLetters();
     const select = this.#db.prepare(
       `SELECT ${COLUMNS} FROM found ORDER BY place, address, first_part, first_off, is_first`,
     );
     select.setReturnArrays(true);
     for (const row of select.iterate() as Iterable<unknown>) {
-      yield { group: Math.floor((row as Row)[0] / 2), ...this.#found(row as Row) };
+      const [place, address] = row as Row;
+      yield { group: Math.floor(place / 2), address: Math.floor(address / 2), ...this.#found(row as Row) };
     }
   }
 
@@ -187,14 +192,16 @@ export class FoundStore {
     const own = { topic: this.#tools.topicAt(topic), partition, offset, requestId, timeMs };
     const replyTopic = reply === null ? undefined : this.#tools.topicAt(reply);
     const correlationId = corr === null ? requestId : asBuffer(corr);
-    const of = ofOffset === null ? undefined : { offset: ofOffset, hash: asBuffer(ofHash) };
+    const isSet = (flag & IS_SET) !== 0;
+    const isRenewal = (flag & IS_RENEWAL) !== 0;
+    const of = ofOffset === null ? undefined : { offset: ofOffset, hash: asBuffer(ofHash), isRenewal };
     const batch = () => ({ digest: asBuffer(hash), ranges: asBuffer(ranges), term: term ?? undefined });
     const answer = { count: count ?? undefined, sequence: sequence ?? undefined, code: code ?? undefined };
     switch (kind) {
       case KIND.entry:
-        return { source: 'ledger', ...own, ...batch(), replyTopic, doubtful: flag === 1, of };
+        return { source: 'ledger', ...own, ...batch(), replyTopic, doubtful: isSet, of };
       case KIND.batch:
-        return { source: 'reply', ...own, ...batch(), correlationId, again: flag === 1 };
+        return { source: 'reply', ...own, ...batch(), correlationId, again: isSet };
       case KIND.numbers:
         return { kind: 'answer', source: 'ledger', ...own, ...answer, replyTopic, of };
       case KIND.answer:
@@ -216,7 +223,7 @@ export class FoundStore {
           expiresAtMs: expires ?? undefined,
           home,
           origin: isFirst === 1 ? undefined : { partition: firstPartition, offset: firstOffset },
-          isResent: flag === 1,
+          isResent: isSet,
         };
     }
   }
@@ -224,4 +231,8 @@ export class FoundStore {
 
 function asBuffer({ buffer, byteOffset, byteLength }: Bytes): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
+}
+
+function flagsOf(isSet: boolean, of: DecidedRequest | undefined): number {
+  return (isSet ? IS_SET : 0) + (of?.isRenewal === true ? IS_RENEWAL : 0);
 }

@@ -29,6 +29,8 @@ export interface DecidedRequest {
   readonly offset: number;
   /** From requestHash. */
   readonly hash: Buffer;
+  /** The entry repeats an older one, so it does not show when its request was decided. */
+  readonly isRenewal: boolean;
 }
 
 /** Numbers of a sequence in a ledger record that counts or in a reply, or an error in a reply; without the numbers themselves. */
@@ -90,3 +92,6 @@ export interface FoundDeath extends BatchLocation {
 }
 
 export type Found = FoundBatch | FoundAnswer | FoundRequest | FoundDeath;
+
+/** Equal numbers are those of one group, and of one address in it. */
+export type Grouped = Found & { readonly group: number; readonly address: number };

@@ -2,6 +2,12 @@ import type { Span } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { logOf } from './location.ts';
 
+/** Records that are read. */
+export interface ReadSpan extends Span {
+  /** The span begins with the first record of this time or later. */
+  readonly fromMs?: number;
+}
+
 /** A partition as it is read. */
 interface Log {
   readonly topic: string;
@@ -21,10 +27,10 @@ interface Log {
 export class LogReach {
   readonly #logs = new Map<string, Log>();
 
-  constructor(spans: readonly Span[]) {
+  constructor(spans: readonly ReadSpan[]) {
     for (const span of spans) {
-      const { topic, from: start } = span;
-      this.#logs.set(logOf(span), { topic, start, next: undefined, oldestMs: undefined, jump: undefined });
+      const { topic, from: start, fromMs: oldestMs } = span;
+      this.#logs.set(logOf(span), { topic, start, next: undefined, oldestMs, jump: undefined });
     }
   }
 

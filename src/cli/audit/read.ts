@@ -2,18 +2,21 @@ import type { Span } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { type DecidingEntry, decodeLedgerEntry, requestHash } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames, readRequestId } from '../../codec/request-headers.ts';
+import { REPLAY_HEADER } from '../../codec/request-position.ts';
+import { RENEWAL } from '../../codec/sequence-entry.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
-import type { FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
+import type { DecidedRequest, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
-import { LogReach } from './log-reach.ts';
+import { LogReach, type ReadSpan } from './log-reach.ts';
 import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { foundLetters, foundRequest } from './request-reader.ts';
@@ -40,12 +43,12 @@ export interface ReadCounts {
 /** What is read: where the logs start and end. */
 export interface AuditLogs {
   /** The first topic is the one that decides the requests; others share its reply topics. */
-  readonly ledger: readonly Span[];
+  readonly ledger: readonly ReadSpan[];
   /** The request topic. Without it no request is judged. */
-  readonly requests?: readonly Span[];
-  readonly replies?: readonly Span[];
-  readonly letters?: readonly Span[];
-  readonly witness?: readonly Span[];
+  readonly requests?: readonly ReadSpan[];
+  readonly replies?: readonly ReadSpan[];
+  readonly letters?: readonly ReadSpan[];
+  readonly witness?: readonly ReadSpan[];
   /** By request partition: everything below this offset was answered before any of the topics was looked at. */
   readonly answeredBelow?: ReadonlyMap<number, number>;
 }
@@ -71,6 +74,9 @@ export interface AuditReaderOptions {
   readonly layout?: Layout;
 }
 
+/** Longer after its IDs were allocated, an entry repeats an older one: their writer gives up before. */
+const MAX_APPEND_MS = 60_000;
+
 /** Decodes records into batches, and reports each that is invalid in itself. */
 export class AuditReader {
   readonly #sink: AuditSink;
@@ -92,6 +98,8 @@ export class AuditReader {
   /** Numbers that the ledgers have lost. */
   readonly losses = new Losses();
   readonly lostTails: LostTails;
+  /** The ledger partitions that state up to where a replay was answered. */
+  readonly replayed = new Set<string>();
   get accounts(): readonly SequenceAccount[] {
     return this.#numberOrder.accounts;
   }
@@ -175,6 +183,7 @@ export class AuditReader {
       const entry = decodeLedgerEntry(value, headers);
       if (entry.kind === 'marker') {
         this.counts.markers += 1;
+        if (key === null && headers[REPLAY_HEADER] !== undefined) this.replayed.add(log);
         if (entry.end > offset) this.lostTails.add(log, timeMs);
         return;
       }
@@ -189,8 +198,8 @@ export class AuditReader {
         const location = { ...locationOf('ledger', record), requestId };
         this.#numberOrder.take(log, named.sequence, entry, location, timeMs);
         if (entry.kind === 'numbers' && countsAt(entry, offset)) {
-          const { count, replyTopic, requestHash: hash, requestOffset } = entry;
-          const of = { offset: requestOffset, hash };
+          const { count, replyTopic } = entry;
+          const of = this.#requestOf(location, Buffer.from(named.sequence, 'latin1'), entry);
           this.#sink.add({ ...location, kind: 'answer', timeMs, sequence: named.sequence, count, replyTopic, of });
         }
         return;
@@ -198,10 +207,27 @@ export class AuditReader {
       this.counts.entries += 1;
       const location: BatchLocation = { ...locationOf('ledger', record), requestId: named.requestId };
       if (entry.end > offset) this.lostTails.hold(log, { location, end: entry.end });
-      const { replyTopic, requestHash: hash, requestOffset } = entry;
+      const { replyTopic, batch } = entry;
       const doubtful = entry.end < this.ledgerReach.startOf(log);
-      this.#add(location, entry.batch, { timeMs, replyTopic, doubtful, of: { offset: requestOffset, hash } });
+      const isRenewal = timeMs - batch.generatedAtMs > MAX_APPEND_MS + this.clockMarginMs;
+      const of = { ...this.#requestOf(location, named.requestId, entry), isRenewal };
+      this.#add(location, batch, { timeMs, replyTopic, doubtful, of });
     });
+  }
+
+  /** What an entry says of its request. It must be in the partition that decides that, and must not contradict itself. */
+  #requestOf(location: BatchLocation, homeKey: Buffer, entry: DecidingEntry): DecidedRequest {
+    const { count, replyTopic, requestHash: hash, requestOffset: offset } = entry;
+    const home = partitionFor(homeKey, this.#partitions.get(location.topic) ?? 1, () => 0);
+    if (home !== location.partition) {
+      const message = `an entry is in partition ${location.partition}; partition ${home} decides its request`;
+      this.#sink.find({ code: 'MISMATCH', message, locations: [location] });
+    }
+    if (!requestHash(count, replyTopic).equals(hash)) {
+      const message = `an entry has another request hash than that of ${count} on ${replyTopic}`;
+      this.#sink.find({ code: 'MISMATCH', message, locations: [location] });
+    }
+    return { offset, hash, isRenewal: entry.kind === 'numbers' && entry.at === RENEWAL };
   }
 
   /** Takes the records of the witness topic, in log order. */
@@ -209,8 +235,10 @@ export class AuditReader {
     this.witnesses.take(record);
   }
 
-  /** Call it after the last record. */
-  end(): void {
+  /** Call it after the last record; `now`: where the partitions start by then. */
+  end(now: readonly Span[] = []): void {
+    for (const reach of [this.ledgerReach, this.requestReach, this.replyReach, this.letterReach])
+      reach.nowStartsAt(now);
     this.#numberOrder.end();
     for (const { location, end } of this.lostTails.held()) {
       const message = `it can't be read: its writer had read to ${end}, after its own offset`;

@@ -5,6 +5,14 @@ import type { Finding, FindingCode, JoinCounts } from './check.ts';
 import type { BatchLocation } from './location.ts';
 import type { LostNumbers } from './lost.ts';
 import type { ReadCounts } from './read.ts';
+import type { RequestCounts } from './request-join.ts';
+import type { Unjudged } from './request-rules.ts';
+
+/** What was compared. */
+export interface Checked extends JoinCounts {
+  /** Undefined if requests were not judged. */
+  readonly requests: RequestCounts | undefined;
+}
 
 /** The first findings, and how many there are of each kind. */
 export class Findings {
@@ -33,13 +41,17 @@ function locationText({ topic, partition, offset, requestId }: BatchLocation): s
 }
 
 /** The line that --json prints. */
-export function auditJson(
-  read: ReadCounts,
-  join: JoinCounts,
-  lost: readonly LostNumbers[],
-  findings: Findings,
-): object {
+export function auditJson(read: ReadCounts, join: Checked, lost: readonly LostNumbers[], findings: Findings): object {
+  const { requests } = join;
   return {
+    ...(requests && {
+      requests: requests.requests,
+      answered: requests.answered,
+      refused: requests.refused,
+      dead_letters: requests.deadLetters,
+      waiting: requests.waiting,
+      unjudged: Object.fromEntries(requests.unjudged),
+    }),
     entries: read.entries,
     markers: read.markers,
     of_sequences: read.ofSequences,
@@ -73,13 +85,14 @@ function locationJson({ source, topic, partition, offset, requestId }: BatchLoca
 /** The report as text. */
 export function auditText(
   read: ReadCounts,
-  join: JoinCounts,
+  join: Checked,
   lost: readonly LostNumbers[],
   findings: Findings,
   paint: ReturnType<typeof palette>,
 ): string {
   const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
   const lines = [
+    ...(join.requests === undefined ? [] : requestLines(join.requests, paint)),
     `ledger   ${counted(read.entries, 'entry', 'entries')} with ${counted(read.ids, 'ID')}, ${counted(read.markers, 'marker')}`,
     `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
     `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
@@ -105,6 +118,23 @@ export function auditText(
       : [paint.yellow(`         ${read.unknownLayouts} batches have an unknown layout`)]),
   ];
   return `${lines.map((line) => `${line}\n`).join('')}${findingsText(findings, paint)}`;
+}
+
+const UNJUDGED: Readonly<Record<Unjudged, string>> = {
+  reply_topic_not_read: 'their reply topic was not read, or is gone',
+  replies_deleted: 'the reply topic does not reach back that far',
+  letters_deleted: 'the dead-letter topic does not reach back that far',
+  copies_deleted: 'they were forwarded, and the request topic does not reach back to the copies',
+};
+
+function requestLines(counts: RequestCounts, paint: ReturnType<typeof palette>): string[] {
+  const { requests, answered, refused, deadLetters, waiting, unjudged } = counts;
+  const line = (text: string) => paint.yellow(`         ${text}`);
+  return [
+    `requests ${counted(requests, 'request')}, ${answered} answered: ${refused} of them with a refusal, ${deadLetters} with a dead letter`,
+    ...(waiting === 0 ? [] : [line(`${waiting} are younger than the grace time, and wait`)]),
+    ...[...unjudged].map(([reason, count]) => line(`${count} have no answer that was found: ${UNJUDGED[reason]}`)),
+  ];
 }
 
 /** Each finding with its batches, and the number of findings. */

@@ -5,7 +5,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { Found, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
+import type { FoundAnswer, FoundBatch, FoundLetter, FoundRequest, Grouped } from './found.ts';
 import { FoundStore } from './found-store.ts';
 import type { BatchLocation } from './location.ts';
 import { NumberStore } from './number-store.ts';
@@ -86,7 +86,7 @@ export class AuditStore implements Disposable {
   }
 
   /** Everything that was added, as FoundStore.grouped returns it. */
-  grouped(): Generator<Found & { readonly group: number }> {
+  grouped(): Generator<Grouped> {
     return this.#found.grouped();
   }
 
