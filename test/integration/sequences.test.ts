@@ -158,8 +158,13 @@ test('`request --sequence` prints numbers, `trace` finds who has one, and an unk
 test('a sequence is restarted at a higher number, redefined, and closed for good', async () => {
   const [client] = clients as [IdClient];
   const { next } = (await sequence('show', 'invoices')).view;
-  expect(await sequence('restart', 'invoices', '--at', '1')).toMatchObject({ code: 78 });
-  expect((await sequence('restart', 'invoices', '--at', String(next + 100))).view).toMatchObject({ next: next + 100 });
+  const restart = (at: number, ...flags: string[]) => sequence('restart', 'invoices', '--at', String(at), ...flags);
+  expect(await restart(1, '--yes')).toMatchObject({ code: 78 });
+  expect(await restart(next + 100)).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_CONFIRMED') });
+  expect((await restart(next + 100, '--yes')).view).toMatchObject({
+    next: next + 100,
+    left_out: { from: next, to: next + 99, count: 100 },
+  });
   const { view } = await sequence('redefine', 'invoices', '--step', '10', '--max', String(next + 115));
   expect(view).toMatchObject({ step: 10, max: next + 115 });
   const numbers = (correlationId: string, count: number) => client.sequence('invoices').take(count, { correlationId });
