@@ -17,6 +17,7 @@ export const ERRORS = {
   CONFLICT: { retryable: false, deadLetter: false },
   EXPIRED: { retryable: false, deadLetter: false },
   FORGOTTEN: { retryable: false, deadLetter: false },
+  ANSWERED_BEFORE: { retryable: false, deadLetter: false },
   QUOTA_EXCEEDED: { retryable: true, deadLetter: false },
   UNKNOWN_SEQUENCE: { retryable: false, deadLetter: false },
   SEQUENCE_CLOSED: { retryable: false, deadLetter: false },

@@ -9,6 +9,11 @@ export const HOPS = 'idalloc-hops';
 export const BULK = 'idalloc-bulk';
 /** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
+/**
+ * On a request that is forwarded, whose record had been answered before it was read this time: `1`. Who writes it by hand gets what the
+ * ledger has, and nothing new.
+ */
+export const ANSWERED_BEFORE = 'idalloc-answered-before';
 
 /** Where and when a request was first appended. Forwarding and resending keep it, so that its age is known. */
 export interface Origin {
@@ -24,9 +29,16 @@ export interface Route {
   readonly origin: Origin | undefined;
   readonly hops: number;
   readonly firstSentMs: number | undefined;
+  /** The record from which it was forwarded had been answered before, so nothing is decided for it any more. */
+  readonly wasAnswered: boolean;
 }
 
-export const DIRECT_ROUTE: Route = Object.freeze({ origin: undefined, hops: 0, firstSentMs: undefined });
+export const DIRECT_ROUTE: Route = Object.freeze({
+  origin: undefined,
+  hops: 0,
+  firstSentMs: undefined,
+  wasAnswered: false,
+});
 
 const ORIGIN_TEXT = /^([0-9]{1,9})\/([0-9]{1,15})\/([0-9]{1,15})$/;
 
@@ -38,11 +50,13 @@ export function readRoute(headers: RecordHeaders): Route {
   const origin = textOf(headers, ORIGIN);
   const hops = textOf(headers, HOPS);
   const firstSent = textOf(headers, FIRST_SENT);
-  if (origin === undefined && hops === undefined && firstSent === undefined) return DIRECT_ROUTE;
+  const wasAnswered = headers[ANSWERED_BEFORE] !== undefined;
+  if (origin === undefined && hops === undefined && firstSent === undefined && !wasAnswered) return DIRECT_ROUTE;
   return {
     origin: origin === undefined ? undefined : parseOrigin(origin),
     hops: hops === undefined ? 0 : parseNumber(HOPS, hops, /^[0-9]{1,3}$/),
     firstSentMs: firstSent === undefined ? undefined : parseNumber(FIRST_SENT, firstSent, /^[0-9]{1,15}$/),
+    wasAnswered,
   };
 }
 
@@ -57,9 +71,14 @@ export function isMarkedBulk(headers: RecordHeaders): boolean {
   return headers[BULK] !== undefined;
 }
 
-/** Headers of a request that is forwarded: where it was first appended, how often it has been forwarded, and whether it is bulk. */
-export function routeHeaders(origin: Origin, hops: number, isBulk: boolean): Readonly<Record<string, string>> {
-  return { [ORIGIN]: originText(origin), [HOPS]: String(hops), ...(isBulk && { [BULK]: '1' }) };
+/** Headers of a request that is forwarded: where it was first appended, how often it has been forwarded, and what its home must know. */
+export function routeHeaders(
+  origin: Origin,
+  hops: number,
+  { isBulk, wasAnswered }: { readonly isBulk: boolean; readonly wasAnswered: boolean },
+): Readonly<Record<string, string>> {
+  const marks = { ...(isBulk && { [BULK]: '1' }), ...(wasAnswered && { [ANSWERED_BEFORE]: '1' }) };
+  return { [ORIGIN]: originText(origin), [HOPS]: String(hops), ...marks };
 }
 
 export function originText({ partition, offset, appendedAtMs }: Origin): string {

@@ -98,13 +98,17 @@ export function believable(offset: number, answered: CommittedPosition | undefin
 export const REPLAY_HEADER = 'idalloc-replay';
 const BELOW = /^(?:0|[1-9]\d{0,15})$/;
 
+const EMPTY = { kind: 'marker', end: 0, through: -1 } as const;
+
 /** The statement, to be appended to the ledger. */
 export function replayRecord(below: number): {
   readonly key: null;
   readonly value: Buffer;
   readonly headers: { readonly [REPLAY_HEADER]: string };
+  /** What the value says. */
+  readonly entry: typeof EMPTY;
 } {
-  return { key: null, value: EMPTY_MARKER, headers: { [REPLAY_HEADER]: encodeReplay(below) } };
+  return { key: null, value: EMPTY_MARKER, headers: { [REPLAY_HEADER]: encodeReplay(below) }, entry: EMPTY };
 }
 
 export function encodeReplay(below: number): string {

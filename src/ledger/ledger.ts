@@ -1,5 +1,6 @@
 import { Mutex } from '../async/mutex.ts';
 import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
+import { replayRecord } from '../codec/request-position.ts';
 import { MAX_STATEMENTS, statedOf } from '../core/sequence.ts';
 import type { WallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -91,6 +92,18 @@ export class Ledger {
   /** Nothing is decided on the partition before its next marker. */
   requireMarker(partition: number): void {
     this.#markerDue.add(partition);
+  }
+
+  /**
+   * States that every request below this offset was answered before, since some are about to be read again; unless that is stated
+   * already. Rejects as `inTurn` and `commit` do.
+   */
+  stateReplay(partition: number, below: number): Promise<void> {
+    return this.inTurn(partition, async () => {
+      if (below <= this.#index.answeredBelow(partition)) return;
+      const draft = { end: this.#index.end(partition), epoch: this.epoch(partition), entries: [replayRecord(below)] };
+      await this.commit(partition, draft);
+    });
   }
 
   /** The copy of the partition is about to be restored: the marker due then also detects a recreated request topic. */

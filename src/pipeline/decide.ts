@@ -51,6 +51,7 @@ async function decideDue(
   { prepared, isLast }: { readonly prepared: Prepared | undefined; readonly isLast: boolean },
 ): Promise<void> {
   const view = { end: deps.index.end(partition), through: deps.index.through(partition) };
+  const answeredBelow = deps.index.answeredBelow(partition);
   const epoch = deps.ledger.epoch(partition);
   const accepteds = due.map(({ accepted }) => accepted);
   const known = await deps.ledger.decided(partition, accepteds);
@@ -70,7 +71,7 @@ async function decideDue(
       continue;
     }
     decisions[at] =
-      route(deps, partition, accepted) ??
+      route(deps, partition, accepted, answeredBelow) ??
       refusedUnknown(deps, partition, accepted) ??
       charged(deps, partition, accepted); // Last, because passing takes from the quota.
     if (decisions[at] !== undefined) continue;
@@ -105,14 +106,16 @@ export async function withoutDecision(
   const known = await deps.ledger.decided(partition, part);
   const firsts = new Map(part.toReversed().map((accepted) => [accepted.name, accepted]));
   return [...firsts]
-    .filter(([name, accepted]) => !known.has(name) && !wouldRefuse(deps, partition, accepted))
+    .filter(([name, accepted]) => {
+      return !known.has(name) && !wouldRefuse(deps, partition, accepted) && !refusedUnknown(deps, partition, accepted);
+    })
     .map(([, accepted]) => accepted);
 }
 
 /** For a partition that was added to the request topic: nothing was ever decided there, so each request goes to its home. */
 export function forwardAll(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Decision[] {
   return part.map((accepted) => {
-    const decision = route(deps, partition, accepted);
+    const decision = route(deps, partition, accepted, 0);
     if (decision === undefined) throw new RangeError(`partition ${partition} has no ledger`);
     return decision;
   });

@@ -32,7 +32,7 @@ interface Draft {
 }
 
 /** The refusals that depend neither on etcd nor on what else is given out. They are not confirmed. */
-const AT_ONCE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['FORGOTTEN', 'QUOTA_EXCEEDED']);
+const AT_ONCE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['FORGOTTEN', 'ANSWERED_BEFORE', 'QUOTA_EXCEEDED']);
 
 /**
  * The next numbers for the requests that are due, in order, and who gets none. Whoever is refused for what is known of the ledger

@@ -111,12 +111,13 @@ function inFraming(framing: Framing | undefined, reply: Buffer, schemaId: number
 /** The record as it came, addressed to its home partition, with the headers of its origin. */
 export function forwarded(
   { record, request }: Accepted,
-  to: { readonly from: number; readonly home: number },
+  to: { readonly from: number; readonly home: number; readonly wasAnswered: boolean },
   { requestTopic: topic }: OutgoingContext,
 ): OutgoingRecord {
   const { origin, hops } = request.route;
   const own = { partition: to.from, offset: record.offset, appendedAtMs: record.timestampMs };
-  const route = routeHeaders(origin ?? own, hops + 1, originalBulk(record) !== undefined);
+  const marks = { isBulk: originalBulk(record) !== undefined, wasAnswered: to.wasAnswered };
+  const route = routeHeaders(origin ?? own, hops + 1, marks);
   const headers = Object.assign(headersOf(record), route);
   return { topic, partition: to.home, key: homeKeyOf(request), value: record.value, headers };
 }

@@ -199,7 +199,7 @@ function outcomeOf(deps: PartDeps, partition: number, intake: Intake, answer: An
     return { intake, reply: batchReply(intake, decision.entry, decision, deps) };
   }
   if (intake.kind === 'accepted' && decision?.kind === 'elsewhere') {
-    return { intake, forward: forwarded(intake, { from: partition, home: decision.home }, deps) };
+    return { intake, forward: forwarded(intake, { from: partition, ...decision }, deps) };
   }
   const refusal = decision?.kind === 'refused' ? decision : intake.kind === 'rejected' ? intake : undefined;
   if (refusal === undefined) throw new RangeError(`no decision for the request at offset ${intake.record.offset}`);

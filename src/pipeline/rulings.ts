@@ -24,13 +24,22 @@ const MAX_HOPS = 3;
  * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
  * one ledger partition, and the first entry there decides. One whose reply topic does not exist is refused here: nobody could
  * be told of a batch, and a flood of them would be appended and read a second time.
+ *
+ * `answeredBelow` is that of the partition. A record below it was forwarded before, and its home decided about that copy: about this
+ * one it decides nothing new.
  */
-export function route(deps: ChargeDeps, partition: number, accepted: Accepted): Decision | undefined {
-  const { home, request } = accepted;
+export function route(
+  deps: ChargeDeps,
+  partition: number,
+  accepted: Accepted,
+  answeredBelow: number,
+): Decision | undefined {
+  const { home, request, record } = accepted;
   if (home === partition) return undefined;
   const undeliverable = withoutTopic(deps, accepted);
   if (undeliverable !== undefined) return undeliverable;
-  if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home };
+  const wasAnswered = request.route.wasAnswered || record.offset < answeredBelow;
+  if (request.route.hops < MAX_HOPS) return { kind: 'elsewhere', home, wasAnswered };
   const message = `the request was forwarded ${MAX_HOPS} times and has not reached partition ${home}: workers disagree on the number of partitions`;
   return { kind: 'refused', code: 'MISROUTED', message };
 }
@@ -44,10 +53,24 @@ export function refusedUnknown(deps: RulingDeps, partition: number, accepted: Ac
   if (horizon === undefined || record.offset <= horizon) return forgotten(accepted);
   const tooOld = refuseByAge(deps, partition, accepted);
   if (tooOld !== undefined) return tooOld;
-  const { expiresAtMs } = request;
+  return expired(deps, accepted) ?? answeredBefore(deps, partition, accepted);
+}
+
+function expired(deps: RulingDeps, { request: { expiresAtMs } }: Accepted): Refused | undefined {
   if (expiresAtMs === undefined || deps.now() < expiresAtMs) return undefined;
   const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
   return { kind: 'refused', code: 'EXPIRED', message };
+}
+
+/**
+ * An answer is final: what was refused when the record was read before gets nothing now, though an operator has meanwhile created its
+ * sequence, or its quota has room. Refusals have no entries, so an unknown record that was answered is one that was refused.
+ */
+function answeredBefore({ index }: RulingDeps, partition: number, { request, record }: Accepted): Refused | undefined {
+  if (!request.route.wasAnswered && record.offset >= index.answeredBelow(partition)) return undefined;
+  const message =
+    'this record was answered before, and the ledger has no decision for it: it was refused then, or its decision is forgotten; send the request again as a new record';
+  return { kind: 'refused', code: 'ANSWERED_BEFORE', message };
 }
 
 function tooMany({ maxCount }: RulingDeps, count: number): Refused | undefined {

@@ -1,5 +1,6 @@
 import { beginningOf } from '../adapters/kafka/answered.ts';
 import { atMost } from '../async/at-most.ts';
+import { Backoff } from '../async/backoff.ts';
 import { every } from '../async/every.ts';
 import { Throttle } from '../async/throttle.ts';
 import { type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
@@ -27,6 +28,8 @@ export interface RequestGroupOptions {
   readonly onAssigned: (assigned: Assigned) => void;
   /** How many partitions the request topic has beyond those that are assigned; see `grown`. */
   readonly added: () => number;
+  /** States in the ledger that every request below this offset was answered before. */
+  readonly stateReplay: (partition: number, answeredBelow: number) => Promise<void>;
   readonly onTruncated: RequestPartitionOptions['onTruncated'];
   /** Another process has this instance ID: this one must stop. */
   readonly onFenced: (error: Error) => void;
@@ -37,10 +40,7 @@ export interface RequestGroupOptions {
  * time wakes an idle worker more often.
  */
 const MAX_WAIT_MS = 250;
-/**
- * Requests that are fetched together share calls, which costs broker and worker less. Requests that arrive one by one do not
- * wait.
- */
+/** Requests that are fetched together share calls, which costs broker and worker less. Single ones do not wait. */
 const BUSY_GAP_MS = 2;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
@@ -49,7 +49,7 @@ const MAX_BYTES_PER_PARTITION = 1_048_576;
  * partitions cost 10 ms each time.
  */
 const LARGE_CHUNK_ITEMS = 2 * RECORDS_PER_TURN;
-const RETRY_MS = 200;
+const RETRY_MS = { minMs: 200, maxMs: 1_000 };
 const SAME_CAUSE_MS = 10_000;
 
 /**
@@ -216,6 +216,7 @@ export class RequestGroup implements GroupMember {
   /** Starts to read from the committed offsets, as soon as the coordinator returns them. */
   async #begin(added: readonly number[]): Promise<void> {
     const { runtime, log } = this.#options.context;
+    const rests = new Backoff(RETRY_MS);
     const due = (): number[] => added.filter((at) => this.#assigned.has(at) && !this.#served.has(at));
     for (let left = due(); left.length > 0 && !this.#stopped; left = due()) {
       try {
@@ -223,30 +224,38 @@ export class RequestGroup implements GroupMember {
         for (const partition of due()) {
           const found = committed.get(partition);
           const start = found && decodePosition(found.offset, found.metadata);
-          if (found === undefined || start !== undefined) this.#serve(partition, start);
+          if (start !== undefined) this.#serve(partition, start);
         }
-        const looking = due().map((partition) => this.#beginBefore(partition, committed.get(partition)?.offset ?? 0));
+        const looking = due().map((partition) => this.#beginBefore(partition, committed.get(partition)?.offset));
         for (const outcome of await Promise.allSettled(looking))
           if (outcome.status === 'rejected') throw outcome.reason;
       } catch (error) {
-        log.debug({ error: describeError(error) }, 'could not read committed offsets; retrying');
-        await runtime.sleep(RETRY_MS);
+        log.debug({ error: describeError(error) }, 'could not begin to read requests; retrying');
+        await runtime.sleep(rests.nextMs());
       }
     }
   }
 
   /**
-   * Something that is not a worker has committed this offset. No ledger says what is answered of an added partition: all of it is
-   * forwarded again, and each home gives the same answers. Where it begins is committed, whether or not there are requests.
+   * Something that is not a worker has committed this offset, or nobody any. Of an added partition no ledger says what is answered: all of
+   * it is forwarded again. Where it begins behind such an offset is committed, whether or not there are requests. What is read again
+   * although it was answered is a replay, which the ledger must say before anything is decided.
    */
-  async #beginBefore(partition: number, offset: number): Promise<void> {
-    const { cluster, runtime, log, config, metrics } = this.#options.context;
+  async #beginBefore(partition: number, offset: number | undefined): Promise<void> {
+    const { context, settings, stateReplay } = this.#options;
+    const { cluster, runtime, log, config, metrics } = context;
     const { requests: topic, ledger } = config.topics;
-    const place = { topic, partition, ledger: partition < this.#options.settings.partitions ? ledger : undefined };
-    const start = await beginningOf({ cluster, runtime }, place, offset, this.#ending.signal);
-    if (!this.#assigned.has(partition) || this.#served.has(partition)) return;
-    metrics.addForeignOffset();
+    const place = { topic, partition, ledger: partition < settings.partitions ? ledger : undefined };
+    const { start, answeredBelow } = await beginningOf({ cluster, runtime }, place, offset, this.#ending.signal);
+    const isDue = (): boolean => this.#assigned.has(partition) && !this.#served.has(partition);
     const fields = { partition, offset, from: start.next };
+    if (answeredBelow !== undefined && isDue()) {
+      await stateReplay(partition, answeredBelow);
+      log.warn({ ...fields, answeredBelow }, 'requests are read again: those that were refused stay refused');
+    }
+    if (!isDue()) return;
+    if (offset === undefined) return this.#serve(partition, undefined);
+    metrics.addForeignOffset();
     log.warn(fields, 'the committed offset is not from a worker: reading from what the ledger shows as answered');
     this.#serve(partition, start, { next: offset, small: offset });
   }

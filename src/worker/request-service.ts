@@ -169,6 +169,7 @@ export class RequestService implements AsyncDisposable {
       report: () => this.#report(),
       added: this.#parts.added,
       onAssigned: (share) => this.#assigned(share),
+      stateReplay: (partition, below) => this.#parts.ledger.ledger.stateReplay(partition, below),
       onTruncated: (partition) => {
         if (!this.#isAdded(partition)) this.#mark(partition);
       },

@@ -120,7 +120,9 @@ describe('bulk', () => {
 
   it('is what was forwarded with many others, too, and does not count as a small batch', () => {
     const { queue } = queueOf();
-    const forwarded = { ...record(1), headers: routeHeaders({ partition: 1, offset: 2, appendedAtMs: 3 }, 1, true) };
+    const marks = { isBulk: true, wasAnswered: false };
+    const headers = routeHeaders({ partition: 1, offset: 2, appendedAtMs: 3 }, 1, marks);
+    const forwarded = { ...record(1), headers };
     queue.saw([forwarded]);
     expect(queue.defersBulk(forwarded)).toBe(false);
     queue.saw([record(2)]);

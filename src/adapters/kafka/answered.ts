@@ -5,6 +5,7 @@ import {
   decodeAnswered,
   type LastRead,
   readOf,
+  readReplay,
 } from '../../codec/request-position.ts';
 import { boundsOf } from '../../kafka/loops/leader-calls.ts';
 import { CALL_TIMEOUT_MS } from './brokers.ts';
@@ -27,51 +28,73 @@ interface RequestPlace {
   readonly ledger: string | undefined;
 }
 
+/** Where to begin in a request partition. */
+export interface Beginning {
+  readonly start: CommittedPosition;
+  /** Every request below was answered, and some are read again: what a statement of the replay has to say first. Undefined for none. */
+  readonly answeredBelow: number | undefined;
+}
+
 /**
  * Where to begin in a request partition whose committed offset is not a worker's, and requests below it may be unanswered: at what
  * the ledger shows as answered, at a lower offset that was set, or at the start of the log where nothing shows what is answered.
  * A log that has lost requests has new ones at their offsets: then it is the ledger's position, which the session compares with the
- * log. Rejects with a KafkaError, or as readSpans does.
+ * log. `offset`: undefined if none is committed. Rejects with a KafkaError, or as readSpans does.
  */
 export async function beginningOf(
   source: Source,
   { topic, partition, ledger }: RequestPlace,
-  offset: number,
+  offset: number | undefined,
   signal: AbortSignal,
-): Promise<CommittedPosition> {
-  const answered = ledger === undefined ? undefined : await lastAnswered(source, ledger, partition, signal);
+): Promise<Beginning> {
+  const said = ledger === undefined ? undefined : await lastAnswered(source, ledger, partition, signal);
   const { from, to } = await wholePartition(source, topic, partition);
+  const answered = said?.position;
   if (answered?.last !== undefined && answered.last.offset >= from) {
     const { last } = answered;
     const span = { topic, partition, from: last.offset, to: Math.min(to, last.offset + 1) };
-    if (!(await has(source, span, last, signal))) return answered;
+    if (!(await has(source, span, last, signal))) return { start: answered, answeredBelow: undefined };
   }
-  return believable(offset, answered) ?? { next: from, small: from };
+  const start = believable(offset ?? from, answered) ?? { next: from, small: from };
+  const isReplay = answered !== undefined && start.next < answered.next && said?.isStated !== true;
+  return { start, answeredBelow: isReplay ? answered.next : undefined };
 }
 
-/** What workers had answered at the last append to a ledger partition; undefined if the end of that says nothing. */
+/** What workers had answered at the last append to a ledger partition. */
+interface LastAnswered {
+  readonly position: CommittedPosition;
+  /** Behind it is a statement of a replay, which is newer than what it says: that of an operator's command, or of a worker before. */
+  readonly isStated: boolean;
+}
+
+/** Undefined if the end of the ledger partition says nothing. */
 async function lastAnswered(
   source: Source,
   topic: string,
   partition: number,
   signal: AbortSignal,
-): Promise<CommittedPosition | undefined> {
+): Promise<LastAnswered | undefined> {
   const query = { topic, partition, isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
   const { logStart, end } = await boundsOf(source.cluster, source.runtime, query);
   let found: CommittedPosition | undefined;
+  let isStated = false;
   for (const [near, far] of LOOKS) {
+    let isStatedHere = false;
     const span = { topic, partition, from: Math.max(logStart, end - far), to: Math.max(logStart, end - near) };
     await readSpans(source, [span], {
       signal,
-      take: ({ headers }) => {
-        const said = headers[ANSWERED_HEADER];
-        if (Buffer.isBuffer(said)) found = decodeAnswered(said.toString()) ?? found;
+      take: (record) => {
+        const said = record.headers[ANSWERED_HEADER];
+        const position = Buffer.isBuffer(said) ? decodeAnswered(said.toString()) : undefined;
+        if (position !== undefined) [found, isStatedHere] = [position, false];
+        isStatedHere ||= readReplay(record) !== undefined;
         return false;
       },
     });
+    isStated ||= isStatedHere;
     if (found !== undefined) break;
   }
-  return found;
+  return found && { position: found, isStated };
 }
 
 /** Whether the only record of the span is one that was read; false if the span is empty. */

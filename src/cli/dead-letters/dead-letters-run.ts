@@ -3,7 +3,7 @@ import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts'
 import { readRecord, readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
 import { RESENT } from '../../codec/dead-letter.ts';
-import { HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
+import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
@@ -136,7 +136,8 @@ async function send({ source, config }: KafkaSession, originals: readonly Origin
  */
 function resentHeaders({ record, resent }: Original): NonNullable<NewRecord['headers']> {
   const { partition, offset, timestampMs } = record;
-  const { [HOPS]: _, ...own } = record.headers;
+  // A record that is sent again is a new one, which nobody has answered.
+  const { [HOPS]: _, [ANSWERED_BEFORE]: __, ...own } = record.headers;
   const appendedAtMs = Number.isSafeInteger(timestampMs) ? Math.max(0, timestampMs) : 0;
   const origin = originText({ partition, offset, appendedAtMs });
   return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: String(resent + 1) });
