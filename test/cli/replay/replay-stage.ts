@@ -50,7 +50,7 @@ export class ReplayStage {
 
   /** A copy of a request, in the partition that decides it. */
   forwards(to: number, origin: Pick<Origin, 'partition' | 'offset'>): void {
-    const headers = routeHeaders({ ...origin, appendedAtMs: 0 }, 1, false);
+    const headers = routeHeaders({ ...origin, appendedAtMs: 0 }, 1, { isBulk: false, wasAnswered: false });
     this.loop.kafka.cluster.send(requests, to, [{ key: null, value: VALUE, headers }]);
   }
 
