@@ -4,18 +4,19 @@ import { connect, type Socket } from 'node:net';
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 /**
- * A connection that is kept and sends the same request again and again, one at a time. The usual clients of Node cost several times
+ * A connection that is kept and sends one request again and again, one at a time. The usual clients of Node cost several times
  * what an answer costs the server, and would be what is measured.
  */
 export class HttpLane implements Disposable {
   readonly #socket: Socket;
-  readonly #request: Buffer;
+  /** The request up to the empty line that ends its head. */
+  readonly #request: string;
   /** Bytes of the response's body that have not come yet; undefined before its head is complete. */
   #left: number | undefined;
   #head: Buffer = Buffer.alloc(0);
   #answered = Promise.withResolvers<void>();
 
-  private constructor(socket: Socket, request: Buffer) {
+  private constructor(socket: Socket, request: string) {
     this.#socket = socket;
     this.#request = request;
     socket.on('data', (chunk: Buffer) => this.#take(chunk));
@@ -30,13 +31,16 @@ export class HttpLane implements Disposable {
     const socket = connect({ host, port: Number(port), noDelay: true });
     await once(socket, 'connect');
     const length = method === 'POST' ? 'Content-Length: 0\r\n' : '';
-    return new HttpLane(socket, Buffer.from(`${method} ${path} HTTP/1.1\r\nHost: ${host}:${port}\r\n${length}\r\n`));
+    return new HttpLane(socket, `${method} ${path} HTTP/1.1\r\nHost: ${host}:${port}\r\n${length}`);
   }
 
-  /** Resolves when the response was read. Rejects for another status than 200, and for a body without a length. */
-  async ask(): Promise<void> {
+  /**
+   * Sends the request, with these more lines of its head. Resolves when the response was read. Rejects for another status than 200, and
+   * for a body without a length.
+   */
+  async ask(more = ''): Promise<void> {
     this.#answered = Promise.withResolvers();
-    this.#socket.write(this.#request);
+    this.#socket.write(`${this.#request}${more}\r\n`, 'latin1');
     await this.#answered.promise;
   }
 

@@ -4,13 +4,13 @@ import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SeenIds } from '../support/seen-ids.ts';
 import { SUITE } from '../support/servers.ts';
-import { besideBare } from './http-beside-bare.ts';
+import { type Beside, besideBare, keysBesideNone } from './http-beside.ts';
 import type { Spread } from './spread.ts';
 
 /**
  * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests per
- * second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same texts. Client and
- * servers share the machine.
+ * second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same texts, and of requests with
+ * an Idempotency-Key to those without. Client and servers share the machine.
  */
 const { values } = parseArgs({
   options: {
@@ -25,10 +25,10 @@ const { values } = parseArgs({
 if (values.help) {
   process.stdout.write(
     [
-      'Measures the HTTP API of one worker, after a check that it returns no ID twice, and its ratio to Fastify alone.',
+      'Measures the HTTP API of one worker, after a check that it returns no ID twice, its ratio to Fastify alone, and what a key costs.',
       'npm run bench:http -- [--ids 10000000] [--count 1000] [--connections 16] [--rounds 5] [--seconds 2]',
       '  --ids, --count       IDs that are compared with each other, and IDs per request for that; 0 IDs: only the ratios',
-      '  --rounds, --seconds  each round measures worker and Fastify for so long, in turn',
+      '  --rounds, --seconds  each round measures both sides of a ratio for so long, in turn',
       '',
     ].join('\n'),
   );
@@ -66,21 +66,28 @@ async function checkAndMeasure(url: string) {
   return { ids: seen.size, duplicates: seen.duplicates, failures: checked.failures, rows };
 }
 
+function lineOf(first: string, second: string, beside: Beside): string {
+  const { method, path, connections, rate, p99, cpu, first: own, second: base } = beside;
+  return (
+    `${method} ${path}, ${connections} connections, ${first}: ${own.perSecond} requests/s, ${ratio(rate)} times ${second}; ` +
+    `p99 ${own.p99Ms} ms, ${ratio(p99)} times; ${own.cpuUs} us of processor time, ${ratio(cpu)} times ${base.cpuUs}`
+  );
+}
+
 try {
-  await using realm = await Realm.create(servers);
+  await using realm = await Realm.create(servers, { apiReplies: true });
   const worker = realm.worker({ LOG_LEVEL: 'info' });
   const { pid } = await worker.ready();
   const url = await worker.api();
   const checked = Number(values.ids) > 0 ? await checkAndMeasure(url) : undefined;
   process.exitCode = (checked?.duplicates ?? 0) === 0 ? 0 : 1;
-  const beside = await besideBare({ url, pid: Number(pid) }, Number(values.rounds), Number(values.seconds));
-  for (const { method, path, connections, rate, p99, cpu, worker, bare } of beside) {
-    say(
-      `${method} ${path}, ${connections} connections: ${worker.perSecond} requests/s, ${ratio(rate)} times Fastify alone; ` +
-        `p99 ${worker.p99Ms} ms, ${ratio(p99)} times; ${worker.cpuUs} us of processor time, ${ratio(cpu)} times ${bare.cpuUs}`,
-    );
-  }
-  process.stdout.write(`${JSON.stringify({ ...checked, beside })}\n`);
+  const server = { url, pid: Number(pid) };
+  const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)];
+  const beside = await besideBare(server, rounds, seconds);
+  for (const one of beside) say(lineOf('the worker', 'Fastify alone', one));
+  const keyed = await keysBesideNone(server, rounds, seconds);
+  for (const one of keyed) say(lineOf('with a key', 'without', one));
+  process.stdout.write(`${JSON.stringify({ ...checked, beside, keyed })}\n`);
 } finally {
   await servers.stop();
 }
