@@ -5,8 +5,9 @@ import { MAX_ID_BYTES } from './request-checks.ts';
  *
  *   http/CALLER/KEY
  *
- * CALLER is the caller's name, nothing for whoever has none; a certificate's name may have slashes, so they are escaped, and two callers
- * never share IDs. Numbers of a sequence have no such prefix: their key is the document's ID, whoever asks.
+ * CALLER is the caller's name, nothing for whoever has none; a certificate's name may have slashes, so they are
+ * escaped, and two callers never share IDs. Numbers of a sequence have no such prefix: their key is the document's ID,
+ * whoever asks.
  */
 const PREFIX = 'http/';
 const ESCAPED = /[%/]/g;

@@ -36,8 +36,8 @@ export class Issuer {
   }
 
   /**
-   * New IDs. Rejects with a Problem: 429 above the caller's limit, 503 with the reason while nothing can be allocated; IDs that it does
-   * not get don't count against the limit.
+   * New IDs. Rejects with a Problem: 429 above the caller's limit, 503 with the reason while nothing can be allocated;
+   * IDs that it does not get don't count against the limit.
    */
   async issue(caller: string, count: number): Promise<Allocated> {
     const { rateLimit } = this.#options;

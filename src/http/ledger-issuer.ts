@@ -34,8 +34,8 @@ export interface IssuedNumbers {
 }
 
 /**
- * Asks the workers of the group, of which this one is only a part: the ledger decides what a key has. The key is what names the request in the
- * ledger. Rejects with IdallocError, also for a worker's refusal.
+ * Asks the workers of the group, of which this one is only a part: the ledger decides what a key has. The key is what
+ * names the request in the ledger. Rejects with IdallocError, also for a worker's refusal.
  */
 export interface AskLedger {
   ids(request: KeyedRequest): Promise<IssuedIds>;
@@ -81,9 +81,9 @@ const REFUSALS: Partial<Record<ErrorCode, readonly [status: number, retryAfterSe
 };
 
 /**
- * What the ledger decides, over HTTP: IDs under an Idempotency-Key, and numbers of sequences. Nothing is kept here, so that a key gets
- * the same from every worker, for as long as the ledger keeps it. Waits are bounded; a caller may have as many as are free, so half
- * of them if it is alone.
+ * What the ledger decides, over HTTP: IDs under an Idempotency-Key, and numbers of sequences. Nothing is kept here, so
+ * that a key gets the same from every worker, for as long as the ledger keeps it. Waits are bounded; a caller may have
+ * as many as are free, so half of them if it is alone.
  */
 export class LedgerIssuer {
   readonly #options: LedgerIssuerOptions;
@@ -97,8 +97,9 @@ export class LedgerIssuer {
   }
 
   /**
-   * The IDs of the caller's key; other callers have others under it. Rejects with a Problem: 400 for a key that is too long beside
-   * the caller's name, 429 above its rate or share of the waits, 503 while nobody can be asked, 504 without an answer in time.
+   * The IDs of the caller's key; other callers have others under it. Rejects with a Problem: 400 for a key that is too
+   * long beside the caller's name, 429 above its rate or share of the waits, 503 while nobody can be asked, 504 without
+   * an answer in time.
    */
   async ids(caller: Caller, request: KeyedRequest): Promise<IssuedIds> {
     const name = caller === ANONYMOUS ? '' : caller.name;

@@ -17,7 +17,10 @@ interface Named {
   readonly Params: { readonly '*': string };
 }
 
-/** Adds the routes for numbers of sequences: POST takes them, GET reads those that a key has. Without an issuer they answer 501. */
+/**
+ * Adds the routes for numbers of sequences: POST takes them, GET reads those that a key has. Without an issuer they
+ * answer 501.
+ */
 export function addSequenceRoute(
   app: FastifyInstance,
   issuer: LedgerIssuer | undefined,

@@ -42,9 +42,10 @@ export function openLedgerRequests({ config, environment, runtime, log }: Contex
 }
 
 /**
- * Sends what has a key over Kafka, as any service does, with a connection and a reply partition of its own: so the ledger decides what
- * the key has, and not this worker. Each request has its own correlation ID, and the key as request ID: one key may then be used for two
- * sequences, or for two counts, at the same time, and workers that share a reply partition don't mix up their replies.
+ * Sends what has a key over Kafka, as any service does, with a connection and a reply partition of its own: so the
+ * ledger decides what the key has, and not this worker. Each request has its own correlation ID, and the key as request
+ * ID: one key may then be used for two sequences, or for two counts, at the same time, and workers that share a reply
+ * partition don't mix up their replies.
  *
  *   closed -> opening: at the start, and for each request after a failure
  *   opening -> open, or closed with the error, which is logged; requests that wait try again until their time is over

@@ -77,7 +77,10 @@ export async function besideBare(worker: Contender, rounds: number, seconds: num
   }
 }
 
-/** Requests with a new Idempotency-Key each, which the ledger decides, beside those without. The worker is alone, so it does all of the work. */
+/**
+ * Requests with a new Idempotency-Key each, which the ledger decides, beside those without. The worker is alone, so it
+ * does all of the work.
+ */
 export async function keysBesideNone(worker: Contender, rounds: number, seconds: number): Promise<readonly Beside[]> {
   let keys = 0;
   const more = () => {

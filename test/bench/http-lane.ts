@@ -4,8 +4,8 @@ import { connect, type Socket } from 'node:net';
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 /**
- * A connection that is kept and sends one request again and again, one at a time. The usual clients of Node cost several times
- * what an answer costs the server, and would be what is measured.
+ * A connection that is kept and sends one request again and again, one at a time. The usual clients of Node cost
+ * several times what an answer costs the server, and would be what is measured.
  */
 export class HttpLane implements Disposable {
   readonly #socket: Socket;
@@ -35,8 +35,8 @@ export class HttpLane implements Disposable {
   }
 
   /**
-   * Sends the request, with these more lines of its head. Resolves when the response was read. Rejects for another status than 200, and
-   * for a body without a length.
+   * Sends the request, with these more lines of its head. Resolves when the response was read. Rejects for another
+   * status than 200, and for a body without a length.
    */
   async ask(more = ''): Promise<void> {
     this.#answered = Promise.withResolvers();

@@ -8,9 +8,9 @@ import { type Beside, besideBare, keysBesideNone } from './http-beside.ts';
 import type { Spread } from './spread.ts';
 
 /**
- * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests per
- * second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same texts, and of requests with
- * an Idempotency-Key to those without. Client and servers share the machine.
+ * The HTTP API of one worker: first a check that no ID is returned twice, over all IDs of all responses; then requests
+ * per second and latency at several sizes, with unread responses; then ratios to Fastify alone, which sends the same
+ * texts, and of requests with an Idempotency-Key to those without. Client and servers share the machine.
  */
 const { values } = parseArgs({
   options: {

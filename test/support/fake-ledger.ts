@@ -9,7 +9,9 @@ const TICK_IDS = 4_096;
 /** From one tick's first ID to the next one's. */
 const TICK = 1n << 22n;
 
-/** What a service gets from the workers' ledger: a key has what it got first. A test can hold it up, or make it refuse. */
+/**
+ * What a service gets from the workers' ledger: a key has what it got first. A test can hold it up, or make it refuse.
+ */
 export class FakeLedger implements AskLedger {
   readonly asked: (KeyedRequest & Partial<KeyedNumbers>)[] = [];
   refusal: { readonly code: ErrorCode; readonly message?: string } | undefined;
