@@ -24,7 +24,7 @@ export interface JournalEntry {
   readonly note: string;
 }
 
-export type JournalOutcome = 'done' | 'failed' | 'unknown';
+type JournalOutcome = 'done' | 'failed' | 'unknown';
 
 export type JournalArguments = Readonly<Record<string, JournalArgument>>;
 

@@ -149,6 +149,11 @@ test('`request --sequence` prints numbers, `trace` finds who has one, and an unk
   expect(JSON.parse(stdout)).toMatchObject({ sequence: 'invoices', numbers: [{ value: next, text }], replayed: false });
   const traced = await runIdalloc(['trace', '--sequence', 'invoices', '--number', String(next), '--json'], realm.env);
   expect(JSON.parse(traced.stdout)).toMatchObject({ text, correlation_id: 'by-hand', first: next, count: 1 });
+  const document = ['trace', '--sequence', 'invoices', '--correlation-id'];
+  const has = await runIdalloc([...document, 'by-hand', '--json'], realm.env);
+  expect(JSON.parse(has.stdout)).toMatchObject({ correlation_id: 'by-hand', numbers: [{ value: next, text }] });
+  const nothing = await runIdalloc([...document, 'nobody'], realm.env);
+  expect(nothing).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
   const never = await runIdalloc(['trace', '--sequence', 'invoices', '--number', String(next + 1)], realm.env);
   expect(never).toMatchObject({ code: 1, stderr: expect.stringContaining('NOT_FOUND') });
   const refused = await ask('nothing', 'by-hand');
@@ -173,7 +178,22 @@ test('a sequence is restarted at a higher number, redefined, and closed for good
   expect((await sequence('close', 'invoices', '--yes')).view).toMatchObject({ closed: true });
   await expect(numbers('late', 1)).rejects.toMatchObject({ code: 'SEQUENCE_CLOSED' });
   expect((await numbers('stepped', 2)).replayed).toBe(true);
+  expect(await sequence('create', 'invoices', '--start', String(next + 1_000))).toMatchObject({ code: 1 });
   expect((await sequence('list')).view.sequences).toMatchObject([{ sequence: 'invoices', closed: true }]);
+});
+
+test('the journal has each order for a sequence, with what came of it', async () => {
+  const { stdout } = await runIdalloc(['journal', '--json'], realm.env);
+  const entries = (JSON.parse(stdout).entries as readonly Record<string, unknown>[]).map(
+    ({ command, outcome, code }) => `${command} ${outcome}${code === '' ? '' : ` ${code}`}`,
+  );
+  expect(entries.slice(-5)).toEqual([
+    'sequence create done',
+    'sequence restart done',
+    'sequence redefine done',
+    'sequence close done',
+    'sequence create failed CONFLICT',
+  ]);
 });
 
 test('a whole topic that is replayed gives every request the same numbers, and the audit finds nothing wrong', async () => {

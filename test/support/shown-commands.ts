@@ -8,6 +8,8 @@ export const FOLLOWED: readonly string[] = [
   'docs/how-to/client.md',
   'docs/reference/http.md',
   'docs/how-to/command-line.md',
+  // It lists what was done on the page before it.
+  'docs/operations/journal.md',
   'docs/operations/running.md',
   'docs/how-to/scaling.md',
   'docs/how-to/rolling-upgrade.md',

@@ -2,6 +2,7 @@
 const MASKS: readonly (readonly [RegExp, string])[] = [
   [/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'UUID'],
   [/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, 'TIME'],
+  [/\b[\w.-]+@[\w.-]+(?=\s)/g, 'WHO'],
   [/(?<=\s)\/[\w/.-]+(?=,)/g, 'PATH'],
   [/\b(?:0x[0-9a-f]{2,}|[0-9a-f]{16})\b/g, 'HEX'],
   [/\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|(?:etcd-|kafka)\d(?:\.lan)?)(?::\d+)?(?![\w.-])/g, 'HOST'],

@@ -1,7 +1,7 @@
 import { quoted } from '../../adapters/kafka/topics/rights.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { claimKey } from '../../identity/bindings.ts';
-import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
+import { journalKeys, ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
 import { present } from '../present.ts';
 
@@ -21,16 +21,17 @@ export interface EtcdRight {
 }
 
 /**
- * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, and on the key that all namespaces of
- * the ID space share.
+ * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, on the key that all namespaces of the ID
+ * space share, and on the journal, which is none of the workers' business.
  */
 export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
   const permission = role === 'operator' ? 'read' : 'readwrite';
-  const { root } = namespaceKeys(config.etcd.prefix, config.datacenterId);
+  const { etcd, datacenterId } = config;
+  const roots = [namespaceKeys(etcd.prefix, datacenterId).root, ledgersRoot(etcd.prefix, datacenterId)];
+  if (role !== 'worker') roots.push(journalKeys(etcd.prefix, datacenterId).root);
   return [
-    { permission, key: root, isPrefix: true },
-    { permission, key: ledgersRoot(config.etcd.prefix, config.datacenterId), isPrefix: true },
-    { permission, key: claimKey(config.idSpace, config.datacenterId), isPrefix: false },
+    ...roots.map((key) => ({ permission, key, isPrefix: true }) as const),
+    { permission, key: claimKey(config.idSpace, datacenterId), isPrefix: false },
   ];
 }
 

@@ -3,8 +3,8 @@ import type { CliContext } from '../context.ts';
 import type { EtcdRole, RightsFlags } from './rights-run.ts';
 
 const HELP = `
-Roles: worker; operator, for doctor, leases and sequence list and show; admin, for namespace, leases evict and what changes
-sequences. Nothing is changed: the commands for etcdctl are printed. Add --endpoints, certificates, and a user that may manage
+Roles: worker; operator, for doctor, leases, journal, and sequence list and show; admin, for namespace, leases evict, replay and what
+changes sequences. Nothing is changed: the commands for etcdctl are printed. Add --endpoints, certificates, and a user that may manage
 users (root). etcd rejects the commands that add an existing role or user; the others still work.
 
 Examples:

@@ -14,9 +14,9 @@ import { confirm } from '../terminal.ts';
 import { homePartition } from './sequence-log.ts';
 import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';
 import {
-  type LeftOut,
   leftOut,
   leftOutText,
+  type OmittedNumbers,
   type SequenceView,
   sequencesText,
   viewSequence,
@@ -238,7 +238,7 @@ interface Printed {
   readonly flags: JsonFlag;
   readonly head: Head;
   /** Of a restart: what it left out. */
-  readonly out?: LeftOut | null | undefined;
+  readonly out?: OmittedNumbers | null | undefined;
 }
 
 function print(session: SequenceSession, partition: number, name: string, { flags, head, out }: Printed): void {

@@ -167,14 +167,14 @@ export function sequencesText(views: readonly SequenceView[]): string {
 }
 
 /** Numbers that a restart leaves out. */
-export interface LeftOut {
+export interface OmittedNumbers {
   readonly from: number;
   readonly to: number;
   readonly count: number;
 }
 
 /** Those that a sequence would have given out from `next` on, and that `after` begins behind; null for none. */
-export function leftOut({ next: at, step, max }: Omit<Statement, 'edition'>, next: number): LeftOut | null {
+export function leftOut({ next: at, step, max }: Omit<Statement, 'edition'>, next: number): OmittedNumbers | null {
   const last = Math.min(at - 1, max);
   if (last < next) return null;
   const count = Math.floor((last - next) / step) + 1;
@@ -182,7 +182,7 @@ export function leftOut({ next: at, step, max }: Omit<Statement, 'edition'>, nex
 }
 
 /** `verb` is such as 'left out'. */
-export function leftOutText(verb: string, name: string, out: LeftOut | null): string {
+export function leftOutText(verb: string, name: string, out: OmittedNumbers | null): string {
   if (out === null) return `${verb} no number of ${name}`;
   const { from, to, count } = out;
   return `${verb} ${counted(count, 'number')} of ${name}: ${from === to ? from : `${from} to ${to}`}`;

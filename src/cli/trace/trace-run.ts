@@ -15,7 +15,7 @@ import { withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { homePartition } from '../sequence/sequence-log.ts';
-import { timeText } from '../table.ts';
+import { counted, timeText } from '../table.ts';
 import { palette } from '../terminal.ts';
 import {
   agrees,
@@ -165,9 +165,9 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
     return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}${under}`;
   });
   return [
-    ...(id === undefined
-      ? batch.ranges.map(({ first, count }) => `IDs             ${rangeText(first, count, batch.step)}`)
-      : [`ID              ${id}, number ${indexOf(batch, id) + 1} of ${entry.count}`]),
+    id === undefined
+      ? `${counted(entry.count, 'ID').padEnd(15)} ${extentText(batch)}`
+      : `ID              ${id}, number ${indexOf(batch, id) + 1} of ${entry.count}`,
     `${isOwn ? 'request ID     ' : 'correlation ID '} ${correlationText(requestId)}`,
     `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
     `allocated       ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
@@ -181,7 +181,9 @@ function firstOf({ batch }: TracedEntry['entry']): bigint {
   return batch.ranges[0]?.first ?? 0n;
 }
 
-/** A range of IDs, as its first and its last one. */
-function rangeText(first: bigint, count: number, step: bigint): string {
-  return count === 1 ? String(first) : `${first} to ${first + BigInt(count - 1) * step}, ${count} IDs`;
+/** The first ID of a batch and its last one; --json lists all. */
+function extentText(batch: TracedEntry['entry']['batch']): string {
+  const ids = expandIds(batch);
+  const [first, last] = [String(ids[0]), String(ids.at(-1))];
+  return first === last ? first : `${first} to ${last}`;
 }
