@@ -47,6 +47,12 @@ async function fetchNumbers(worker: WorkerProcess, key: string) {
   return { status: answer.status, ...((await answer.json()) as { code: string; detail: string }) };
 }
 
+/** The status and code of a request for IDs with a key. */
+async function fetchIds(worker: WorkerProcess, key: string) {
+  const answer = await fetch(`${await worker.api()}/api/v1/ids`, { headers: { 'idempotency-key': key } });
+  return { status: answer.status, ...((await answer.json()) as object) };
+}
+
 /** Starts a worker with exactly the rights of the list, under a load of which half must be forwarded. */
 async function start(options: Pick<RealmOptions, 'apiReplies'> = {}): Promise<LoadedWorker> {
   const realm = await Realm.create(
@@ -174,10 +180,12 @@ describe.skipIf(why !== undefined)(`rights that are revoked under load${why ? `:
     });
   });
 
-  test('Read on the replies to HTTP callers: numbers of sequences get 503 until it is granted, and all else is served', async () => {
+  test('Read on the replies to HTTP callers: keys and numbers of sequences get 503 until it is granted, and all else is served', async () => {
     const loaded = await start({ apiReplies: true });
     const { realm, worker } = loaded;
     expect(await fetchNumbers(worker, 'granted')).toMatchObject({ status: 404, code: 'UNKNOWN_SEQUENCE' });
+    const known = await fetchIds(worker, 'granted');
+    expect(known).toMatchObject({ status: 200 });
     const acl = workerRights(realm, USER).apiReplies;
     expect(acl).toHaveLength(1);
     await worker.stop();
@@ -187,9 +195,12 @@ describe.skipIf(why !== undefined)(`rights that are revoked under load${why ? `:
     const detail = expect.stringContaining(`'${realm.env.API_REPLY_TOPIC}'`);
     const refused = await fetchNumbers(again, 'revoked');
     expect(refused).toMatchObject({ status: 503, code: 'KAFKA_UNAVAILABLE', detail });
+    expect(await fetchIds(again, 'granted')).toMatchObject({ status: 503, code: 'KAFKA_UNAVAILABLE', detail });
+    expect((await fetch(`${await again.api()}/api/v1/ids`)).status).toBe(200);
     expect(await readiness(again)).toMatchObject({ status: 200 });
     await grant(realm, acl);
     await expect.poll(() => fetchNumbers(again, 'granted again'), { timeout: 60_000 }).toMatchObject({ status: 404 });
+    expect(await fetchIds(again, 'granted')).toEqual(known);
     await loaded.answered(loaded.load.requests.length - loaded.answers);
   });
 });
