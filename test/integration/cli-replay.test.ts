@@ -79,7 +79,8 @@ test('replay reads all requests again, and each reply repeats the first batch', 
     repeated: REQUESTS,
     without_first: 0,
     dead_letters: 0,
-    errors: {},
+    refused_again: {},
+    newly_given: { requests: 0, ids: 0, numbers: 0, listed: [] },
     findings: [],
   });
   expect(replies.seen.length).toBeGreaterThanOrEqual(2 * REQUESTS);

@@ -8,13 +8,13 @@ import {
 } from '../../adapters/kafka/consumer-group.ts';
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans } from '../../adapters/kafka/topics/spans.ts';
-import { HOPS } from '../../codec/request-origin.ts';
+import { HOPS, readRoute } from '../../codec/request-origin.ts';
 import type { KafkaConfig } from '../../config/config.ts';
-import { IdallocError } from '../../errors.ts';
+import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
 import { counted } from '../table.ts';
 import { type Due, isReplayed, type PartitionPlan, planReplay, type ReplayablePartition, remaining } from './plan.ts';
-import { stateAnswered, statedBelow, type Tools, waitingCopies } from './statement.ts';
+import { stateAnswered, statedBelow, type Tools } from './statement.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
@@ -24,8 +24,6 @@ const POLL_MS = 500;
 /** What a replay reads again, and of what it must make sure before. */
 export interface Prospect {
   readonly plan: readonly PartitionPlan[];
-  /** Copies of planned requests that were forwarded and still wait. */
-  readonly waitingCopies: number;
   /** Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home partitions. */
   readonly added: readonly number[];
   /** How many partitions the topic has. */
@@ -51,11 +49,8 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
     const stated = isReplayed(known) ? await statedBelow(tools, span, known.committed?.offset ?? 0) : 0;
     states.push({ ...known, stated, ledgerFrom: ledgerFrom.get(partition) ?? 0 });
   }
-  const plan = planReplay(states);
-  const waiting = spans.map((span) => ({ ...span, from: offsets.get(span.partition)?.offset ?? span.from }));
   return {
-    plan,
-    waitingCopies: plan.length === 0 ? 0 : await waitingCopies(tools, waiting, plan),
+    plan: planReplay(states),
     added: spans.slice(requestPartitions).map(({ partition }) => partition),
     partitions: spans.length,
     hasRead: offsets.size > 0,
@@ -146,6 +141,14 @@ export async function requestEnds({ source, config }: Omit<Tools, 'context'>): P
   return new Map(spans.map(({ partition, to }) => [partition, to]));
 }
 
+/** Requests that workers have forwarded. */
+interface Forwarded {
+  readonly count: number;
+  readonly due: readonly Due[];
+  /** By partition: the offsets of those that are planned to be read again where they were first. */
+  readonly copies: ReadonlyMap<number, ReadonlySet<number>>;
+}
+
 /**
  * The requests that workers have forwarded since these were the end offsets: how many, and how far each partition must be
  * read to answer them. An offset is committed only after the copy is acknowledged, so no copy of a read request is missing.
@@ -153,12 +156,14 @@ export async function requestEnds({ source, config }: Omit<Tools, 'context'>): P
 export async function forwardedSince(
   { source, config, context }: Tools,
   ends: ReadonlyMap<number, number>,
-): Promise<{ readonly count: number; readonly due: readonly Due[] }> {
+  plan: readonly PartitionPlan[],
+): Promise<Forwarded> {
   const since = (await wholeTopic(source, config.topics.requests)).map((span) => ({
     ...span,
     from: Math.max(span.from, ends.get(span.partition) ?? 0),
   }));
   const due = new Map<number, Due>();
+  const copies = new Map<number, Set<number>>();
   let count = 0;
   await readSpans(source, since, {
     signal: context.stop,
@@ -166,9 +171,13 @@ export async function forwardedSince(
       if (!Object.hasOwn(headers, HOPS)) return;
       count += 1;
       due.set(partition, { partition, from: ends.get(partition) ?? 0, to: offset + 1 });
+      const origin = unlessInvalid(() => readRoute(headers))?.origin; // an invalid one becomes a dead letter
+      const isPlanned = (one: PartitionPlan) =>
+        one.partition === origin?.partition && one.from <= origin.offset && origin.offset < one.to;
+      if (plan.some(isPlanned)) copies.set(partition, (copies.get(partition) ?? new Set()).add(offset));
     },
   });
-  return { count, due: [...due.values()].toSorted((one, other) => one.partition - other.partition) };
+  return { count, copies, due: [...due.values()].toSorted((one, other) => one.partition - other.partition) };
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { Committed } from '../../adapters/kafka/consumer-group.ts';
 import { IdallocError } from '../../errors.ts';
+import type { UndecidedRequests } from '../audit/undecided.ts';
 import { counted, table } from '../table.ts';
 
 /** The state of one partition of the request topic. */
@@ -61,44 +62,28 @@ export function planReplay(states: readonly ReplayablePartition[]): PartitionPla
   });
 }
 
-/** What a worker decides anew: nothing that it reads again, unless `decideRefused`. */
-export interface Answered {
-  readonly decideRefused: boolean;
-  /** Copies of planned requests that were forwarded and still wait. */
-  readonly waitingCopies: number;
-}
-
 /**
  * Everything that is read again must have been answered, exactly: the ledger has no record of a refusal, so what it does not know would be
  * refused though nobody had read it.
  *
  * @throws IdallocError REPLAY_REFUSED.
  */
-export function requireAnswered(plan: readonly PartitionPlan[], { decideRefused, waitingCopies }: Answered): void {
+export function requireAnswered(plan: readonly PartitionPlan[], decideRefused: boolean): void {
   const moved = plan.filter(({ small }) => small === undefined);
   if (moved.length > 0) {
     const what = `no worker committed the offset of ${named(moved)}, so nobody knows what is answered`;
-    throw refused(
-      `${what}: start the workers, which begin at what the ledger shows, and run this once they have caught up`,
-    );
+    const remedy = 'start the workers, which begin at what the ledger shows, and run this once they have caught up';
+    throw new IdallocError('REPLAY_REFUSED', `${what}: ${remedy}`);
   }
-  if (decideRefused) return;
   const waiting = plan.filter(({ small = 0, below }) => small > below);
-  if (waiting.length > 0) {
-    const what = `large requests or requests for numbers of ${named(waiting)} still wait behind answered ones`;
-    throw refused(`${what}: start the workers until they are answered, or decide everything with --decide-refused`);
-  }
-  if (waitingCopies === 0) return;
-  const what = `${counted(waitingCopies, 'request was', 'requests were')} forwarded and not answered yet`;
-  throw refused(`${what}: start the workers until they are answered, or decide everything with --decide-refused`);
+  if (decideRefused || waiting.length === 0) return;
+  const what = `large requests or requests for numbers of ${named(waiting)} still wait behind answered ones`;
+  const remedy = 'start the workers until they are answered, or decide everything with --decide-refused';
+  throw new IdallocError('REPLAY_REFUSED', `${what}: ${remedy}`);
 }
 
 function named(plan: readonly PartitionPlan[]): string {
   return `${plan.length === 1 ? 'partition' : 'partitions'} ${plan.map(({ partition }) => partition).join(', ')}`;
-}
-
-function refused(message: string): IdallocError {
-  return new IdallocError('REPLAY_REFUSED', message);
 }
 
 export function requestsIn(plan: readonly PartitionPlan[]): number {
@@ -123,8 +108,39 @@ export function planText(plan: readonly PartitionPlan[], groupId: string): strin
     `${counted(requestsIn(plan), 'request')} would be read again by group '${groupId}'\n`,
     ...(gone === 0 ? [] : [`${gone} more are no longer in the topic\n`]),
     ...(forgotten === 0 ? [] : [`up to ${forgotten} are older than the ledger and get FORGOTTEN\n`]),
-    'each gets its first batch again; invalid ones become dead letters again\n',
+    'each gets its batch or its numbers again; invalid ones become dead letters again\n',
   ].join('');
+}
+
+/** How many requests these are. */
+export function sumOf(undecided: readonly UndecidedRequests[]): number {
+  return undecided.reduce((sum, { requests }) => sum + requests, 0);
+}
+
+/** The requests without a decision, for --json. */
+export function undecidedJson(undecided: readonly UndecidedRequests[]): object[] {
+  return undecided.map(({ sequence, replyTopic: reply_topic, requests, wanted }) => {
+    return { ...(sequence !== undefined && { sequence }), reply_topic, requests, wanted };
+  });
+}
+
+const UNDECIDED_COLUMNS = [
+  { title: 'wanted', right: true },
+  { title: 'of' },
+  { title: 'by requests', right: true },
+  { title: 'reply topic' },
+];
+
+/** Likewise as text: what `--decide-refused` may take, of each sequence and by each reply topic, which may have a quota. */
+export function undecidedText(undecided: readonly UndecidedRequests[], decideRefused: boolean): string {
+  const sum = sumOf(undecided);
+  if (sum === 0) return 'all of them have a decision\n';
+  const rows = undecided.map(({ sequence = 'IDs', replyTopic, requests, wanted }) => {
+    return [String(wanted), sequence, String(requests), replyTopic];
+  });
+  const what = `${counted(sum, 'request has', 'requests have')} no decision: refused, or older than the ledger`;
+  const then = decideRefused ? 'what is refused now as well gets nothing; the others take' : 'refused again, without';
+  return `${what}\n${then}:\n${table(UNDECIDED_COLUMNS, rows)}`;
 }
 
 /** How many requests are left to read. */

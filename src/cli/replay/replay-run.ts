@@ -6,11 +6,13 @@ import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { checkAll, readAll, replyTopics, sinkOf } from '../audit/audit-run.ts';
+import { checkAll, readAll, replyTopics, sinkOf, undecidedRequests } from '../audit/audit-run.ts';
 import type { JoinCounts } from '../audit/check.ts';
+import { logOf } from '../audit/location.ts';
 import type { ReadCounts } from '../audit/read.ts';
 import { Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
+import type { UndecidedRequests } from '../audit/undecided.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
@@ -20,6 +22,7 @@ import { jsonLine } from '../present.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
 import { counted, timeText } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
+import { Given, type GivenOptions, givenJson, givenLines } from './given.ts';
 import {
   caughtUp,
   forwardedSince,
@@ -29,7 +32,16 @@ import {
   setBack,
   type WantedOffset,
 } from './group.ts';
-import { type PartitionPlan, planJson, planText, requestsIn, requireAnswered } from './plan.ts';
+import {
+  type PartitionPlan,
+  planJson,
+  planText,
+  requestsIn,
+  requireAnswered,
+  sumOf,
+  undecidedJson,
+  undecidedText,
+} from './plan.ts';
 
 export interface ReplayOptions {
   readonly from?: number;
@@ -40,6 +52,8 @@ export interface ReplayOptions {
   readonly ledgerTopic?: readonly string[];
   readonly dryRun?: true;
   readonly decideRefused?: true;
+  /** How much of what is newly given is listed. */
+  readonly max: number;
   readonly yes?: true;
   readonly wait: boolean;
   readonly verify: boolean;
@@ -59,16 +73,23 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
   await withKafka(context, async (connected) => {
     const session = { ...connected, options, layout };
     const { config, source } = session;
+    const decideRefused = options.decideRefused === true;
     // Members still commit, so a plan of their offsets is a guess.
     if (options.dryRun !== true) await requireEmptyGroup(source, config.groupId);
     const plan = await planOf(session);
     const count = requestsIn(plan);
-    if (options.json !== true) context.out(planText(plan, config.groupId));
+    const isListed = count > 0 && (decideRefused || options.dryRun === true);
+    const undecided = isListed ? await undecidedRequests(session, plan, options) : undefined;
+    const planned = { plan: planJson(plan), ...(undecided && { undecided: undecidedJson(undecided) }) };
+    if (options.json !== true) {
+      context.out(planText(plan, config.groupId));
+      if (undecided !== undefined) context.out(undecidedText(undecided, decideRefused));
+    }
     const only = (more: object = {}) => {
-      if (options.json === true) context.out(jsonLine({ plan: planJson(plan), ...more }));
+      if (options.json === true) context.out(jsonLine({ ...planned, ...more }));
     };
     if (count === 0 || etcd === undefined) return only();
-    await confirm(context, `Read ${counted(count, 'request')} again?`, options.yes === true);
+    await confirm(context, question(count, undecided), options.yes === true);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
     await moveOffsets(session, etcd, plan);
@@ -77,10 +98,16 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
       return only();
     }
     await waitForWorkers(session, plan, count);
-    const forwarded = await waitForForwarded(session, requests);
+    const { count: forwarded, copies } = await waitForForwarded(session, requests, plan);
     if (!options.verify) return only({ read_again: count, forwarded });
-    await withStore(options.tempDir, (store) => verify(session, store, { plan, forwarded, ends }));
+    const replayed = { plan, planned, forwarded, copies, ends };
+    await withStore(options.tempDir, (store) => verify(session, store, replayed));
   });
+}
+
+function question(count: number, undecided: readonly UndecidedRequests[] | undefined): string {
+  const more = sumOf(undecided ?? []) === 0 ? '' : `, and decide ${counted(sumOf(undecided ?? []), 'refused one')}`;
+  return `Read ${counted(count, 'request')} again${more}?`;
 }
 
 /** Sets the offsets back, as a command in the journal. */
@@ -113,7 +140,7 @@ async function planOf(session: Session): Promise<readonly PartitionPlan[]> {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };
-  const { plan, added, partitions, hasRead, waitingCopies } = await prospectOf(session, wanted, from ?? 0);
+  const { plan, added, partitions, hasRead } = await prospectOf(session, wanted, from ?? 0);
   const { groupId, topics } = config;
   if (partition !== undefined && partition >= partitions)
     throw new IdallocError('NOT_FOUND', `'${topics.requests}' has no partition ${partition}: there are ${partitions}`);
@@ -126,7 +153,7 @@ async function planOf(session: Session): Promise<readonly PartitionPlan[]> {
     context.err(`${what}; what was forwarded from there is read again in its home partition\n`);
   }
   try {
-    requireAnswered(plan, { decideRefused: options.decideRefused === true, waitingCopies });
+    requireAnswered(plan, options.decideRefused === true);
   } catch (error) {
     if (options.dryRun !== true) throw error;
     context.err(`${describeError(error)}\n`);
@@ -143,50 +170,77 @@ async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], 
 }
 
 /** Requests that workers forward during the replay are answered in their home partitions, after those that already wait there. */
-async function waitForForwarded(session: Session, requests: ReadonlyMap<number, number>): Promise<number> {
+async function waitForForwarded(
+  session: Session,
+  requests: ReadonlyMap<number, number>,
+  plan: readonly PartitionPlan[],
+): ReturnType<typeof forwardedSince> {
   const { context, options } = session;
-  const { count, due } = await forwardedSince(session, requests);
-  if (count === 0) return 0;
+  const forwarded = await forwardedSince(session, requests, plan);
+  const { count, due } = forwarded;
+  if (count === 0) return forwarded;
   context.err(`waiting for ${counted(count, 'forwarded request')} in the partitions that decide them\n`);
   const all = due.reduce((sum, { from, to }) => sum + to - from, 0);
   const progress = new Progress(context, 'read of the partitions', all);
   await caughtUp(session, due, options.stallMs, (left) => progress.show(Math.max(0, all - left)));
   progress.end();
-  return count;
+  return forwarded;
 }
 
-/** The end offsets of the reply topics and the dead-letter topic, before anything is read again. */
+/** The end offsets of reply topics, dead-letter topic and ledger, before anything is read again. */
 async function replyEnds({ source, config }: Session): Promise<ReadonlyMap<string, number>> {
-  const spans = await wholeTopics(source, [...(await replyTopics(source, config)), config.topics.deadLetters]);
-  return new Map(spans.map(({ topic, partition, to }) => [`${topic}/${partition}`, to]));
+  const { deadLetters, ledger } = config.topics;
+  const spans = await wholeTopics(source, [...(await replyTopics(source, config)), deadLetters, ledger]);
+  return new Map(spans.map((span) => [logOf(span), span.to]));
 }
 
 interface Replayed {
   readonly plan: readonly PartitionPlan[];
+  /** The plan for --json. */
+  readonly planned: object;
   readonly forwarded: number;
-  /** End offsets of the reply topics before the replay. */
+  readonly copies: GivenOptions['copies'];
+  /** End offsets before the replay. */
   readonly ends: ReadonlyMap<string, number>;
 }
 
 /** Replies after `ends` are of the replay, or of new requests; those before are the first ones. */
-async function verify(session: Session, store: AuditStore, { plan, forwarded, ends }: Replayed): Promise<void> {
+async function verify(session: Session, store: AuditStore, replayed: Replayed): Promise<void> {
   const { context, options } = session;
+  const { ends } = replayed;
   const findings = new Findings(100);
   const sink = {
     ...sinkOf(store, findings),
-    againFrom: ({ topic, partition, offset }: TopicRecord) => offset >= (ends.get(`${topic}/${partition}`) ?? 0),
+    againFrom: (record: TopicRecord) => record.offset >= (ends.get(logOf(record)) ?? 0),
   };
   const reader = await readAll(session, 'verifying', options, sink);
   const join = await checkAll(context, store, reader, findings);
-  if (findings.total > 0) context.setExitCode(EXIT.failed);
+  const given = await givenSince(session, store, replayed);
+  if (findings.total > 0 || (given.requests > 0 && options.decideRefused !== true)) context.setExitCode(EXIT.failed);
   const dead = await deadSince(session, ends);
-  report(session, { plan, forwarded, dead, counts: reader.counts, join, findings });
+  report(session, replayed, { dead, counts: reader.counts, join, findings, given });
+}
+
+/** What was decided for the first time since the replay began. */
+async function givenSince(session: Session, store: AuditStore, { plan, copies, ends }: Replayed): Promise<Given> {
+  const { context, config, source, options } = session;
+  const { ledger } = config.topics;
+  const since = (await wholeTopic(source, ledger)).map((span) => ({
+    ...span,
+    from: ends.get(logOf(span)) ?? span.from,
+  }));
+  const began = new Map(since.map(({ partition, from }) => [partition, from]));
+  const given = new Given({ ledger, plan, copies, ends: began, most: options.max });
+  await readSpans(source, since, { signal: context.stop, take: (record) => void given.takeRecord(record) });
+  for (const found of store.grouped()) given.takeFound(found);
+  given.end();
+  return given;
 }
 
 /** The requests that became dead letters after these ends of the dead-letter topic; one letter may stand for several. */
 async function deadSince({ context, config, source }: Session, ends: Replayed['ends']): Promise<number> {
   const letters = await wholeTopic(source, config.topics.deadLetters);
-  const since = letters.map((span) => ({ ...span, from: ends.get(`${span.topic}/${span.partition}`) ?? span.from }));
+  const since = letters.map((span) => ({ ...span, from: ends.get(logOf(span)) ?? span.from }));
   let dead = 0;
   await readSpans(source, since, {
     signal: context.stop,
@@ -197,33 +251,35 @@ async function deadSince({ context, config, source }: Session, ends: Replayed['e
   return dead;
 }
 
-interface Outcome extends Omit<Replayed, 'ends'> {
+interface Outcome {
   /** Dead letters since the replay began. */
   readonly dead: number;
   readonly counts: ReadCounts;
   readonly join: JoinCounts;
   readonly findings: Findings;
+  readonly given: Given;
 }
 
-function report({ context, options }: Session, { plan, forwarded, dead, counts, join, findings }: Outcome): void {
+function report({ context, options }: Session, { plan, planned, forwarded }: Replayed, outcome: Outcome): void {
+  const { dead, counts, join, findings, given } = outcome;
   const read_again = requestsIn(plan);
   const { repeated, repeatedWithoutFirst: without_first } = join;
-  const errors = Object.fromEntries(counts.errorsAgain);
   if (options.json === true) {
     const view = {
-      plan: planJson(plan),
+      ...planned,
       read_again,
       forwarded,
       repeated,
       without_first,
+      refused_again: Object.fromEntries(counts.errorsAgain),
+      newly_given: givenJson(given),
       dead_letters: dead,
-      errors,
       ...findingsJson(findings),
     };
     context.out(jsonLine(view));
     return;
   }
-  const errorList = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
+  const codes = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
   context.out(
     [
       `${counted(read_again, 'request was', 'requests were')} read again`,
@@ -232,8 +288,9 @@ function report({ context, options }: Session, { plan, forwarded, dead, counts, 
         : [`${counted(forwarded, 'request was', 'requests were')} forwarded to the partition that decides it`]),
       `${counted(repeated, 'reply repeats', 'replies repeat')} the batch of an earlier reply`,
       `${counted(without_first, 'reply matches', 'replies match')} the ledger without an earlier reply (new requests included)`,
+      `refused again: ${codes === '' ? 'none' : codes} (new requests included)`,
+      ...givenLines(given),
       `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
-      ...(errorList === '' ? [] : [`errors: ${errorList}`]),
       findingsText(findings, palette(context)),
     ].join('\n'),
   );

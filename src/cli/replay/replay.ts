@@ -10,8 +10,8 @@ const EXAMPLES = `
 Stop all workers first: the command refuses while the group has members. It asks, states in the ledger up to where each
 partition was answered, and resets the group's offsets, never forward. Restart the workers when prompted. Each request
 gets its batch or its numbers again. One without a decision was refused, and is refused again as ANSWERED_BEFORE:
-nothing new is given out. So every request must have been answered before, and the command refuses while large requests,
-requests for numbers or forwarded ones still wait.
+nothing new is given out. So every request must have been answered before, and the command refuses while large requests
+or requests for numbers still wait.
 --decide-refused decides refused requests after all. Then it lists what that may take, and asks: they get IDs, or the
 next numbers of their sequences, unless the reason of the refusal still holds. Look with --dry-run before.
 It waits until the workers have reached their former offsets, and have answered what they forwarded meanwhile, and

@@ -1,8 +1,6 @@
 import { offsetAtTime, type Span, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
 import { readRecord, readSpans } from '../../adapters/kafka/topics/spans.ts';
-import { readRoute } from '../../codec/request-origin.ts';
 import { readReplay, replayRecord } from '../../codec/request-position.ts';
-import { unlessInvalid } from '../../errors.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
 import type { CliContext } from '../context.ts';
 import type { KafkaSession } from '../kafka-session.ts';
@@ -53,29 +51,4 @@ export async function stateAnswered(
   plan: readonly Pick<PartitionPlan, 'partition' | 'below'>[],
 ): Promise<void> {
   for (const { partition, below } of plan) await log.append(partition, [replayRecord(below)]);
-}
-
-/**
- * How many copies of the planned requests wait, unanswered, in the partitions that decide them. A request counts as answered where it was
- * forwarded; reading it again would refuse it while its first copy still waits.
- */
-export async function waitingCopies(
-  { source, context }: Pick<Tools, 'source' | 'context'>,
-  waiting: readonly Span[],
-  plan: readonly PartitionPlan[],
-): Promise<number> {
-  const ranges = new Map(plan.map((one) => [one.partition, one]));
-  let count = 0;
-  await readSpans(source, waiting, {
-    signal: context.stop,
-    take: ({ headers }) => {
-      const route = unlessInvalid(() => readRoute(headers)); // an invalid one becomes a dead letter
-      const origin = route?.hops === 0 ? undefined : route?.origin;
-      const range = origin && ranges.get(origin.partition);
-      if (origin !== undefined && range !== undefined && origin.offset >= range.from && origin.offset < range.to)
-        count += 1;
-      return false;
-    },
-  });
-  return count;
 }

@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Committed } from '../../../src/adapters/kafka/consumer-group.ts';
-import { planReplay, planText, remaining, requestsIn, requireAnswered } from '../../../src/cli/replay/plan.ts';
+import {
+  planReplay,
+  planText,
+  remaining,
+  requestsIn,
+  requireAnswered,
+  undecidedJson,
+  undecidedText,
+} from '../../../src/cli/replay/plan.ts';
 
 const by = (next: number, small = next): Committed => ({ offset: next, position: { next, small } });
 const STATE = { partition: 0, low: 10, committed: by(80), stated: 0, wanted: 30, ledgerFrom: 0 };
@@ -68,34 +76,38 @@ test('counts the requests that are left from the committed offsets', () => {
   ).toBe(0);
 });
 
-const ALL_ANSWERED = { decideRefused: false, waitingCopies: 0 };
-
 test.each([
-  [
-    'large requests wait behind the committed offset',
-    { small: 81 },
-    {},
-    /partitions 0, 4 still wait.*start the workers/,
-  ],
-  [
-    'no worker committed the offset',
-    { small: undefined },
-    {},
-    /no worker committed.*partitions 0, 4.*start the workers/,
-  ],
-  ['a copy that was forwarded waits', {}, { waitingCopies: 1 }, /1 request was forwarded and not answered yet/],
-])('is refused while not everything is answered: %s', (_, change, answered, why) => {
-  const plan = [PLAN, { ...PLAN, partition: 4 }].map((one) => ({ ...one, ...change }));
-  const check = (decideRefused: boolean) => () =>
-    requireAnswered(plan, { ...ALL_ANSWERED, ...answered, decideRefused });
+  ['large requests wait behind the committed offset', 81, /partitions 0, 4 still wait.*start the workers/],
+  ['no worker committed the offset', undefined, /no worker committed.*partitions 0, 4.*start the workers/],
+])('is refused while not everything is answered: %s', (_, small, why) => {
+  const plan = [PLAN, { ...PLAN, partition: 4 }].map((one) => ({ ...one, small }));
+  const check = (decideRefused: boolean) => () => requireAnswered(plan, decideRefused);
   expect(check(false)).toThrow(
     expect.objectContaining({ code: 'REPLAY_REFUSED', message: expect.stringMatching(why) }),
   );
-  if (plan.every(({ small }) => small === undefined)) expect(check(true)).toThrow(/no worker committed/);
+  if (small === undefined) expect(check(true)).toThrow(/no worker committed/);
   else expect(check(true)).not.toThrow();
 });
 
 test('is not refused for large requests that an earlier replay states as answered, and reads again', () => {
   const [first] = planReplay([{ ...STATE, committed: by(40, 70), stated: 80 }]);
-  expect(() => requireAnswered(first === undefined ? [] : [first], ALL_ANSWERED)).not.toThrow();
+  expect(() => requireAnswered(first === undefined ? [] : [first], false)).not.toThrow();
+});
+
+const UNDECIDED = [
+  { sequence: 'invoices/2027', replyTopic: 'id.replies.a', requests: 4, wanted: 5 },
+  { sequence: undefined, replyTopic: 'id.replies.b', requests: 29, wanted: 290 },
+];
+
+test('lists what has no decision, by sequence and by reply topic, and what becomes of it', () => {
+  const rows =
+    'wanted  of             by requests  reply topic\n     5  invoices/2027            4  id.replies.a\n   290  IDs                     29  id.replies.b\n';
+  expect(undecidedText(UNDECIDED, false)).toMatch(/^33 requests have no decision.*\nrefused again/);
+  expect(undecidedText(UNDECIDED, true)).toMatch(/the others take:\n/);
+  expect(undecidedText(UNDECIDED, true).endsWith(rows)).toBe(true);
+  expect(undecidedText([], true)).toBe('all of them have a decision\n');
+  expect(undecidedJson(UNDECIDED)).toEqual([
+    { sequence: 'invoices/2027', reply_topic: 'id.replies.a', requests: 4, wanted: 5 },
+    { reply_topic: 'id.replies.b', requests: 29, wanted: 290 },
+  ]);
 });

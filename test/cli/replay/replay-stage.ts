@@ -2,7 +2,6 @@ import { committedOffsets } from '../../../src/adapters/kafka/consumer-group.ts'
 import { type Prospect, prospectOf, setBack } from '../../../src/cli/replay/group.ts';
 import { requireAnswered } from '../../../src/cli/replay/plan.ts';
 import { ledgerWriter } from '../../../src/cli/sequence/sequence-session.ts';
-import { type Origin, routeHeaders } from '../../../src/codec/request-origin.ts';
 import { encodeMetadata, REPLAY_HEADER, readReplay, replayRecord } from '../../../src/codec/request-position.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
@@ -46,12 +45,6 @@ export class ReplayStage {
   requests(partition: number, count: number): void {
     const records = Array.from({ length: count }, () => ({ key: null, value: VALUE }));
     this.loop.kafka.cluster.send(requests, partition, records);
-  }
-
-  /** A copy of a request, in the partition that decides it. */
-  forwards(to: number, origin: Pick<Origin, 'partition' | 'offset'>): void {
-    const headers = routeHeaders({ ...origin, appendedAtMs: 0 }, 1, { isBulk: false, wasAnswered: false });
-    this.loop.kafka.cluster.send(requests, to, [{ key: null, value: VALUE, headers }]);
   }
 
   /** Workers have answered so much; `small`: except for large requests from `next` on. */
@@ -113,7 +106,7 @@ export class ReplayStage {
     const { cluster, runtime } = this.loop;
     const work = async () => {
       const prospect = await prospectOf(this.#tools, () => from, 0);
-      requireAnswered(prospect.plan, { decideRefused, waitingCopies: prospect.waitingCopies });
+      requireAnswered(prospect.plan, decideRefused);
       const plan = decideRefused ? prospect.plan.map((one) => ({ ...one, below: 0 })) : prospect.plan;
       const log = ledgerWriter({ cluster, runtime }, config.topics);
       const append: typeof log.append = async (partition, records) => {

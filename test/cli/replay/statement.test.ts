@@ -93,19 +93,6 @@ test('a statement that cannot be read is not passed over', async () => {
   await expect(at.replay()).rejects.toMatchObject({ code: 'LEDGER_UNREADABLE' });
 });
 
-test('a replay waits for copies of its requests that were forwarded, and for no others', async () => {
-  const at = stage();
-  at.forwards(1, { partition: 0, offset: 9 });
-  expect((await at.prospect(2)).waitingCopies).toBe(0);
-  at.forwards(1, { partition: 0, offset: 1 });
-  expect((await at.prospect(2)).waitingCopies).toBe(0);
-  at.forwards(1, { partition: 0, offset: 2 });
-  await expect(at.replay({ from: 2 })).rejects.toMatchObject({ code: 'REPLAY_REFUSED' });
-  at.answered(1, 13);
-  await at.replay({ from: 2 });
-  expect(await at.offsets()).toEqual([2, 2]);
-});
-
 test('partitions that were added are left out: their requests are decided elsewhere', async () => {
   const at = stage();
   at.requests(2, 5);
