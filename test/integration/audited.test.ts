@@ -197,8 +197,9 @@ test(`an audit of ${REQUESTS} requests finds nothing, though workers were killed
   );
   expect(found.findings).toEqual([]);
   expect(audited).toBe(0);
-  const records = await realm.records(realm.requestTopic);
-  expect(found).toMatchObject({ requests: records, waiting: 0 });
+  // What the broker refused was sent again, and may be in the topic twice.
+  expect(found.requests).toBeGreaterThanOrEqual(REQUESTS + junk);
+  expect(found).toMatchObject({ answered: found.requests, waiting: 0, unjudged: {} });
   expect(found.dead_letters).toBeGreaterThanOrEqual(junk);
 });
 

@@ -47,7 +47,7 @@ test('an ID that was requested is decoded, lies in the range of its time, and le
   expect(await run('trace', id)).toMatchObject({ correlation_id: 'mine', datacenter_id: DATACENTER_ID, index: 0 });
 });
 
-test('a sequence that is created gives out its numbers', async () => {
+test('a sequence that is created gives out its numbers, and the journal has who created it', async () => {
   expect(await run('sequence', 'create', 'invoices')).toMatchObject({ sequence: 'invoices', next: 1 });
   const asked = ['--sequence', 'invoices', '--count', '2', '--correlation-id', 'order-1'];
   const { numbers } = await run('request', '--reply-topic', realm.replyTopic, ...asked);
@@ -56,6 +56,11 @@ test('a sequence that is created gives out its numbers', async () => {
     { value: 2, text: '2' },
   ]);
   expect(await run('sequence', 'show', 'invoices')).toMatchObject({ next: 3 });
+  const look = ['--sequence', 'invoices', '--correlation-id', 'order-1'];
+  expect(await run('trace', ...look)).toMatchObject({ numbers });
+  const { entries } = await run('journal');
+  const created = { command: 'sequence create', outcome: 'done', who: expect.stringContaining('@') };
+  expect(entries).toMatchObject([{ ...created, arguments: { sequence: 'invoices' } }]);
 });
 
 test('the commands that look at servers, topics and leases find what is there', async () => {
