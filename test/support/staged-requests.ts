@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
-import { encodeIdRequest } from '../../src/codec/id-request.ts';
+import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
 import { bulkOf } from '../../src/kafka/records/record.ts';
 import { recordsOf } from './fake-kafka/batches.ts';
 import { idFor } from './home.ts';
@@ -31,16 +31,21 @@ export class StagedRequests {
 
   /** Sends a request of `count` IDs for each of these correlation IDs. */
   send(ids: readonly string[], count = 1, partition = 0): void {
-    this.#stage.kafka.cluster.send(
-      config.topics.requests,
-      partition,
-      ids.map((id) => requestOf(id, count)),
-    );
+    this.#send(ids.map((id) => requestOf(id, { count })), partition); // biome-ignore format: one call
+  }
+
+  /** Sends a request for a number of a sequence, whose home must be partition 0. */
+  sendForNumber(id: string, sequence: string): void {
+    this.#send([requestOf(id, { count: 1, sequence })], 0);
+  }
+
+  #send(records: readonly ReturnType<typeof requestOf>[], partition: number): void {
+    this.#stage.kafka.cluster.send(config.topics.requests, partition, records);
   }
 
   /** Sends requests in one batch that is dense: they must compress well, and be more than `DENSE.records`. */
   sendDense(ids: readonly string[]): void {
-    const records = ids.map((id) => ({ key: null, value: requestOf(id, 1).value }));
+    const records = ids.map((id) => ({ key: null, value: requestOf(id, { count: 1 }).value }));
     const now = BigInt(Math.floor(this.#stage.kafka.cluster.clock.wallMs()));
     const batch = batchOf(records, { attributes: CODEC.gzip, baseTime: now, maxTime: now, producerId: -1n }, gzipSync);
     if (bulkOf(records.length, batch.length) !== 'dense') throw new RangeError(`${batch.length} bytes are not dense`);
@@ -65,9 +70,9 @@ export class StagedRequests {
   }
 }
 
-function requestOf(id: string, count: number) {
+function requestOf(id: string, wanted: Pick<IdRequest, 'count' | 'sequence'>) {
   const correlationId = Buffer.from(id);
-  return { key: correlationId, value: encodeIdRequest({ count, correlationId, replyTopic: REPLIES }) };
+  return { key: correlationId, value: encodeIdRequest({ ...wanted, correlationId, replyTopic: REPLIES }) };
 }
 
 /** Correlation IDs that begin with `name`, whose home is partition 0. */

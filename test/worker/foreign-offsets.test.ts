@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ANSWERED_HEADER, decodeAnswered } from '../../src/codec/request-position.ts';
+import { ANSWERED_HEADER, decodeAnswered, readReplay, replayRecord } from '../../src/codec/request-position.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
+import { idFor } from '../support/home.ts';
 import { idsOf, type StagedRequests, servedRequests } from '../support/staged-requests.ts';
 import { config, type WorkerStage } from '../support/worker-stage.ts';
 
@@ -133,6 +134,56 @@ test('an offset in a log that has lost its tail since is not believed', async ()
   expect(replies(waiting)).toEqual(waiting.map(() => 1));
 });
 
+/** One that nobody has created. */
+const SEQUENCE = idFor('invoices', 0, config.topics.requestPartitions);
+const codes = () => asked.repliesTo('document').map((reply) => ('error' in reply ? reply.error.code : 'numbers'));
+const ledgerRecords = () => stage.kafka.cluster.partition(ledger, 0).log.batches().flatMap(recordsOf);
+const statements = () => ledgerRecords().flatMap((record) => readReplay(record) ?? []);
+
+/** A request that is refused, and two appends after it: the second says that it was answered. */
+async function refused(): Promise<void> {
+  asked.sendForNumber('document', SEQUENCE);
+  await stage.pass(SETTLED_MS);
+  for (const name of ['a', 'b']) {
+    ask(idsOf(name, 1));
+    await stage.pass(SETTLED_MS);
+  }
+  expect(codes()).toEqual(['UNKNOWN_SEQUENCE']);
+}
+
+test('an offset that was moved back, or deleted, is a replay: what was refused stays refused', async () => {
+  await refused();
+  await meanwhile(() => moveTo(0));
+  expect([codes(), statements()]).toEqual([['UNKNOWN_SEQUENCE', 'ANSWERED_BEFORE'], [2]]);
+  ask(idsOf('c', 1));
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => moveTo(undefined));
+  expect([codes().slice(2), statements()]).toEqual([['ANSWERED_BEFORE'], [2, 3]]);
+  expect(replies(idsOf('a', 1)), 'known ones are answered each time').toEqual([3]);
+  expect(stage.lines.filter(({ msg }) => msg.startsWith('requests are read again'))).toMatchObject([
+    { partition: 0, offset: 0, from: 0, answeredBelow: 2, level: 40 },
+    { partition: 0, from: 0, answeredBelow: 3 },
+  ]);
+});
+
+test('a request that nobody had answered is decided, though the offset was moved back', async () => {
+  await refused();
+  await meanwhile(() => {
+    asked.sendForNumber('another', SEQUENCE);
+    moveTo(0);
+  });
+  expect(asked.repliesTo('another')).toMatchObject([{ error: { code: 'UNKNOWN_SEQUENCE' } }]);
+});
+
+test('an order to decide what was refused is not taken back by a worker that finds the offset', async () => {
+  await refused();
+  await meanwhile(() => {
+    stage.kafka.cluster.send(ledger, 0, [replayRecord(0)]);
+    moveTo(0);
+  });
+  expect([codes(), statements()]).toEqual([['UNKNOWN_SEQUENCE', 'UNKNOWN_SEQUENCE'], [0]]);
+});
+
 test("a worker's own offset, and none at all, cause no warning", async () => {
   ask(idsOf('old', 4));
   await stage.pass(SETTLED_MS);
@@ -146,8 +197,7 @@ test('the first entry of each append says what was answered before it', async ()
     ask(idsOf(name, 2));
     await stage.pass(SETTLED_MS);
   }
-  const entries = stage.kafka.cluster.partition(ledger, 0).log.batches().flatMap(recordsOf);
-  const said = entries.flatMap(({ headers }) => {
+  const said = ledgerRecords().flatMap(({ headers }) => {
     const header = headers?.[ANSWERED_HEADER];
     return Buffer.isBuffer(header) ? decodeAnswered(header.toString()) : [];
   });
