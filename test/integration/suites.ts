@@ -311,7 +311,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'sequences-http': {
     project: 'long',
     seconds: 40,
-    shows: 'a key has the same numbers over HTTP from two workers, and after the owner is killed',
+    shows: 'a key has the same numbers and the same IDs over HTTP from two workers, and after the owner is killed',
   },
   'rolling-upgrade': {
     project: 'long',

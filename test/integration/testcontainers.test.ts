@@ -53,6 +53,18 @@ function reason(worker: StartedIdAllocContainer): Promise<string> {
   return worker.readiness().then(({ ready, reason: why }) => (ready ? 'ready' : (why ?? 'none')));
 }
 
+test('an Idempotency-Key has one ID, whichever worker is asked', async (context) => {
+  requireEngine(context);
+  const ask = async ({ apiUrl }: StartedIdAllocContainer) => {
+    const headers = { 'idempotency-key': 'order-4711' };
+    const answer = await fetch(`${apiUrl}/api/v1/id`, { method: 'POST', headers });
+    return [answer.status, await answer.json()];
+  };
+  const [first, second] = await Promise.all(env.workers.map(ask));
+  expect(first).toEqual([200, { id: expect.any(String) }]);
+  expect(second).toEqual(first);
+});
+
 test('a paused worker, a clock step and a lost lease have their effects, and no ID is allocated twice', async (context) => {
   requireEngine(context);
   const [first, second] = env.workers;
