@@ -84,6 +84,13 @@ describe('a restart', () => {
     expect(stage.json).toMatchObject({ next: 58, left_out: { from: 4, to: 57, count: 54 } });
   });
 
+  test('keeps what the sequence is, though the ledger has lost it', async () => {
+    await stage.change('invoices', { max: 500, format: 'INV-{number:6}' });
+    stage.losesTail(0);
+    await run(58, { yes: true, json: true });
+    expect(stage.json).toMatchObject({ next: 58, step: 1, max: 500, format: 'INV-{number:6}', accord: 'agree' });
+  });
+
   test('below the next number is refused before it asks', async () => {
     answer('yes');
     await expect(run(2)).rejects.toMatchObject({ code: 'CONFIG_INVALID', message: expect.stringContaining('below 3') });
