@@ -97,6 +97,19 @@ describe.skipIf(why !== undefined)(`doctor on servers that deny by default${why 
     expect(await runIdalloc(['sequence', 'list'], servers.login('operator'))).toMatchObject({ code: 0 });
   });
 
+  test('an operator reads what admins did in the journal, and changes nothing, since it may not write there', async () => {
+    const operator = servers.login('operator');
+    const { stdout } = await runIdalloc(['journal', '--json'], operator);
+    expect(JSON.parse(stdout).entries).toMatchObject([
+      { number: 1, command: 'namespace rebuild', outcome: 'done', who: expect.stringMatching(/.@./) },
+      { number: 2, command: 'sequence create', outcome: 'done', arguments: { sequence: 'invoices', start: 1 } },
+    ]);
+    expect(await runIdalloc(['sequence', 'create', 'tickets'], operator)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('the journal of commands could not be written, so nothing was done'),
+    });
+  });
+
   test('topics acls --apply grants rights, but only for a user who may grant them', async () => {
     const args = ['topics', 'acls', '--principal', `User:${USERS.operator.name}`, '--role', 'operator', '--apply'];
     expect(await runIdalloc(args, servers.superUser)).toMatchObject({ code: 0, stderr: '' });

@@ -66,7 +66,8 @@ export async function createSequence(context: CliContext, name: string, flags: C
     return created;
   };
   await withSequences(context, async (session) => {
-    await order(session, name, { command: 'create', flags, change, given: created, isNew: true });
+    const { start, step, max, format } = flags;
+    await order(session, name, { command: 'create', flags, change, given: { start, step, max, format }, isNew: true });
   });
 }
 

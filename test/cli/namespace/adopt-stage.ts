@@ -1,9 +1,11 @@
 import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.ts';
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { CliContext } from '../../../src/cli/context.ts';
+import { readJournal } from '../../../src/cli/journal/journaled.ts';
 import { type AdoptFlags, adoptCluster } from '../../../src/cli/namespace/adopt-run.ts';
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import type { SequenceSession } from '../../../src/cli/sequence/sequence-session.ts';
+import type { JournalEntry } from '../../../src/codec/journal-entry.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import type { Config } from '../../../src/config/config.ts';
@@ -147,6 +149,11 @@ export class AdoptStage extends OrderStage {
     this.out = '';
     this.err = '';
     return this.loop.runtime.until(adoptCluster(this.session(), flags));
+  }
+
+  /** The commands that the journal has. */
+  async journal(): Promise<readonly (JournalEntry | undefined)[]> {
+    return (await readJournal(this.session())).map(({ entry }) => entry);
   }
 
   get json(): unknown {

@@ -52,6 +52,17 @@ test('a mirror that lags is adopted at its end: the old end is stated, and what 
   await expectAdopted();
 });
 
+test('who adopted a cluster is in the journal, with the cluster before it; a command that changes nothing is not', async () => {
+  await stage.adopt();
+  expect(await stage.journal()).toEqual([]);
+  stage.lags(2);
+  await stage.adopt();
+  const given = { ledger: 'id.ledger', cluster: NEW, bound: OLD };
+  expect(await stage.journal()).toMatchObject([
+    { who: 'alice@host', command: 'namespace adopt-cluster', arguments: given, outcome: 'done' },
+  ]);
+});
+
 test('a copy at other offsets is adopted, with requests of its own request topic alone', async () => {
   stage.isReplaced(1, 4, 4);
   await stage.adopt();

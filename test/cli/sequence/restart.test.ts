@@ -1,5 +1,4 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { readJournal } from '../../../src/cli/journal/journaled.ts';
 import { restart } from '../../../src/cli/sequence/sequence-run.ts';
 import { leftOut } from '../../../src/cli/sequence/sequence-view.ts';
 import { AdoptStage, OLD } from '../namespace/adopt-stage.ts';
@@ -31,10 +30,6 @@ describe('a restart', () => {
     return stage.loop.runtime.until(restart(stage.session(), 'invoices', { at, ...flags }));
   }
 
-  async function entries(): Promise<readonly object[]> {
-    return (await readJournal(stage.session())).map(({ entry }) => ({ ...entry, id: '' }));
-  }
-
   test('names the numbers that it leaves out before it asks, and afterwards', async () => {
     answer('yes');
     await run(58);
@@ -59,7 +54,7 @@ describe('a restart', () => {
     await run(58, { yes: true, json: true });
     expect(stage.json).toMatchObject({ sequence: 'invoices', next: 58, left_out: { from: 3, to: 57, count: 55 } });
     const given = { ledger: 'id.ledger', sequence: 'invoices', at: 58 };
-    expect(await entries()).toMatchObject([
+    expect(await stage.journal()).toMatchObject([
       {
         ...{ who: 'alice@host', command: 'sequence restart', arguments: given, outcome: 'done', code: '' },
         note: 'left out 55 numbers of invoices: 3 to 57',
@@ -94,7 +89,7 @@ describe('a restart', () => {
   test('below the next number is refused before it asks', async () => {
     answer('yes');
     await expect(run(2)).rejects.toMatchObject({ code: 'CONFIG_INVALID', message: expect.stringContaining('below 3') });
-    expect([question, await entries()]).toEqual(['', []]);
+    expect([question, await stage.journal()]).toEqual(['', []]);
   });
 
   test('of a closed sequence is refused before it asks', async () => {
