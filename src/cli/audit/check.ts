@@ -192,20 +192,27 @@ class Request {
       this.#agrees(reply, decider);
       return;
     }
-    const { find, ledgerReachesMs, lostTails } = this.#options;
-    const entries = [...this.#entries.values()].flat();
-    const loser = entries.find(({ digest }) => digest.equals(reply.digest));
+    const loser = [...this.#entries.values()].flat().find(({ digest }) => digest.equals(reply.digest));
     if (loser === undefined) this.#stranger(reply);
+    const { find } = this.#options;
+    const why = this.#whyGone(reply);
     if (deciders.some(({ doubtful }) => doubtful === true)) this.#counts.undecidable += 1;
-    else if (deciders.length > 0) {
+    else if (deciders.some(({ timeMs }) => why === undefined || timeMs <= reply.timeMs)) {
       const what = loser === undefined ? 'a batch that no entry has' : 'the batch of a loser';
       const message = `a reply has ${what}, not the one that was decided`;
       find({ code: 'DIVERGENT', message, locations: [reply, ...deciders] });
-    } else if (lostTails.mayHave(reply.requestId, reply.timeMs)) this.#withoutLedger(reply, 'lost');
-    else if (reply.timeMs >= ledgerReachesMs) {
+    } else if (why !== undefined) this.#withoutLedger(reply, why);
+    else {
       const message = 'a reply has a batch that is not in the ledger, though the ledger reaches back that far';
       find({ code: 'UNDECIDED', message, locations: [reply] });
-    } else this.#withoutLedger(reply, 'forgotten');
+    }
+  }
+
+  /** Why the ledger may not have the decision of a reply any more. Its correlation ID may have been used again since, with another batch. */
+  #whyGone({ requestId, timeMs }: FoundBatch): 'forgotten' | 'lost' | undefined {
+    const { ledgerReachesMs, lostTails } = this.#options;
+    if (lostTails.mayHave(requestId, timeMs)) return 'lost';
+    return timeMs < ledgerReachesMs ? 'forgotten' : undefined;
   }
 
   #agrees(reply: FoundBatch, decider: FoundBatch): void {

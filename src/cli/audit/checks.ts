@@ -1,11 +1,11 @@
 import { type Finding, ReplyJoin, unitsOf } from './check.ts';
 import { ToldTwice } from './lost.ts';
+import { NumberJoin } from './number-join.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { OverlapSearch } from './overlap.ts';
 import type { AuditReader } from './read.ts';
 import type { Checked } from './report.ts';
 import { type JoinReader, type Judged, RequestJoin } from './request-join.ts';
-import { NumberJoin } from './sequences.ts';
 import type { AuditStore } from './store.ts';
 import { TermSearch } from './witnesses.ts';
 

@@ -4,16 +4,23 @@ import type { NumberRun } from '../../core/sequence.ts';
 import type { BatchLocation } from './location.ts';
 import type { StoreTools } from './store.ts';
 
+/**
+ * What a record with numbers is: a reply (`told`), a record of the ledger that decides, its renewal, one that lies elsewhere than it was
+ * written for and so decides nothing (`void`), or a renewal of what the beginning of the log may have had, which may not be the first
+ * (`doubtful`).
+ */
+const KINDS = ['told', 'decided', 'renewed', 'void', 'doubtful'] as const;
+type NumbersKind = (typeof KINDS)[number];
+
 /** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
 export interface FoundNumbers extends BatchLocation, NumberRun {
   readonly sequence: string;
   readonly format: string;
   /** The record's timestamp. */
   readonly timeMs: number;
-  /** Ledger: whether it repeats an earlier record. */
-  readonly isRenewal: boolean;
-  /** Ledger: whether it lies elsewhere than it was written for, and so decides nothing. */
-  readonly isVoid: boolean;
+  readonly kind: NumbersKind;
+  /** Ledger: where its writer's index ended. */
+  readonly end: number;
 }
 
 type Row = [
@@ -29,10 +36,8 @@ type Row = [
   format: string,
   time: number,
   kind: number,
+  end: number,
 ];
-
-/** How a record of the ledger is stored in \`kind\`. */
-const KIND = { decision: 0, renewal: 1, void: 2 } as const;
 
 /** Numbers on disk, returned by correlation ID. */
 export class NumberStore {
@@ -45,8 +50,8 @@ export class NumberStore {
     this.#db = db;
     this.#tools = tools;
     db.exec(`CREATE TABLE numbers (place INT, sequence TEXT, key BLOB, topic INT, part INT, off INT,
-      first INT, count INT, step INT, format TEXT, time INT, kind INT)`);
-    this.#add = db.prepare('INSERT INTO numbers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+      first INT, count INT, step INT, format TEXT, time INT, kind INT, "end" INT)`);
+    this.#add = db.prepare('INSERT INTO numbers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
   }
 
   get size(): number {
@@ -54,11 +59,10 @@ export class NumberStore {
   }
 
   add({ source, topic, partition, offset, requestId, ...found }: FoundNumbers): void {
-    const { sequence, first, count, step, format, timeMs, isRenewal, isVoid } = found;
-    const kind = isVoid ? KIND.void : isRenewal ? KIND.renewal : KIND.decision;
+    const { sequence, first, count, step, format, timeMs, kind, end } = found;
     const place = 2 * this.#tools.hashOf(encodeNumbersKey(sequence, requestId)) + (source === 'ledger' ? 0 : 1);
     const where = [this.#tools.topicNumber(topic), partition, offset] as const;
-    this.#add.run(place, sequence, requestId, ...where, first, count, step, format, timeMs, kind);
+    this.#add.run(place, sequence, requestId, ...where, first, count, step, format, timeMs, KINDS.indexOf(kind), end);
     this.#size += 1;
     this.#tools.wrote();
   }
@@ -79,18 +83,17 @@ export class NumberStore {
   *between(sequence: string, from: number, to: number): Generator<FoundNumbers> {
     this.#db.exec('CREATE INDEX IF NOT EXISTS by_number ON numbers (sequence, first)');
     const select = this.#db.prepare(
-      `SELECT * FROM numbers WHERE sequence = ? AND first BETWEEN ? AND ? AND kind <> ${KIND.void} ORDER BY first`,
+      `SELECT * FROM numbers WHERE sequence = ? AND first BETWEEN ? AND ? AND kind <> ${KINDS.indexOf('void')} ORDER BY first`,
     );
     select.setReturnArrays(true);
     for (const row of select.iterate(sequence, from, to) as Iterable<unknown>) yield this.#found(row as Row);
   }
 
   #found(row: Row): FoundNumbers {
-    const [place, sequence, key, topic, partition, offset, first, count, step, format, timeMs, kind] = row;
+    const [place, sequence, key, topic, partition, offset, first, count, step, format, timeMs, kind, end] = row;
     const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
     const source = place % 2 === 0 ? 'ledger' : 'reply';
     const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
-    const run = { first, count, step, format };
-    return { ...where, sequence, ...run, timeMs, isRenewal: kind === KIND.renewal, isVoid: kind === KIND.void };
+    return { ...where, sequence, first, count, step, format, timeMs, kind: KINDS[kind] ?? 'told', end };
   }
 }

@@ -122,7 +122,6 @@ export class AuditReader {
     const { clockMarginMs, layout, names = DEFAULT_HEADER_NAMES } = options;
     this.#sink = sink;
     this.#names = names;
-    this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses });
     this.lostTails = new LostTails(ledger);
     this.clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
@@ -131,6 +130,8 @@ export class AuditReader {
     );
     this.logs = logs;
     this.ledgerReach = new LogReach(ledger);
+    const startOf = (log: string) => this.ledgerReach.startOf(log);
+    this.#numberOrder = new NumberOrder({ find: sink.find, add: sink.addNumbers, losses: this.losses, startOf });
     this.requestReach = new LogReach(requests);
     this.replyReach = new LogReach(replies);
     this.letterReach = new LogReach(letters);
@@ -270,7 +271,7 @@ export class AuditReader {
         this.#add(location, reply.batch, { timeMs: decidedMs, again, correlationId });
       } else {
         this.counts.ofSequences += 1;
-        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, isRenewal: false, isVoid: false });
+        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, kind: 'told', end: 0 });
         const { sequence, count: numbers } = reply.numbers;
         this.#sink.add({ ...location, kind: 'answer', timeMs, sequence, count: numbers, correlationId });
       }

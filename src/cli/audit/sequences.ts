@@ -1,6 +1,6 @@
 import { changesSequence, countsAt } from '../../codec/ledger-position.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
-import { afterRecord, type NumberRun, refusalOf, type SequenceRow, statedOf } from '../../core/sequence.ts';
+import { afterRecord, type Definition, refusalOf, type SequenceRow, statedOf } from '../../core/sequence.ts';
 import type { Finding } from './check.ts';
 import type { BatchLocation } from './location.ts';
 import type { Losses } from './lost.ts';
@@ -11,6 +11,8 @@ interface OrderOptions {
   /** Gets all numbers: those that count, void ones and renewals. */
   readonly add: (numbers: FoundNumbers) => void;
   readonly losses: Pick<Losses, 'add'>;
+  /** Where a log starts. */
+  readonly startOf: (log: string) => number;
 }
 
 /** Numbers from `from` on, below `to`, that are not there. */
@@ -25,6 +27,8 @@ interface Gap {
 
 /** Gaps of one sequence that a loss further on may explain. */
 const MAX_OPEN_GAPS = 100;
+/** Records of one sequence that a later statement may explain. */
+const MAX_MISFITS = 100;
 /** Left out ranges of one sequence that are listed. */
 const MAX_LEFT_OUT = 100;
 
@@ -68,6 +72,7 @@ export class NumberOrder {
   /** By ledger, partition and sequence; absent before the first record that shows it. */
   readonly #rows = new Map<string, SequenceRow>();
   readonly #gaps = new Map<string, Gap[]>();
+  readonly #misfits = new Map<string, Misfit[]>();
   readonly #accounts = new Map<string, SequenceAccount>();
 
   constructor(options: OrderOptions) {
@@ -89,9 +94,10 @@ export class NumberOrder {
     const account = this.#accountOf(name, { sequence, log, from: entry.kind === 'numbers' ? entry.first : entry.next });
     const isVoid = !countsAt(entry, offset);
     if (entry.kind === 'numbers') {
-      const { first, count, step, format, at } = entry;
-      const isRenewal = at === RENEWAL;
-      this.#options.add({ ...location, sequence, first, count, step, format, timeMs, isRenewal, isVoid });
+      const { first, count, step, format, end } = entry;
+      const renewed = end < this.#options.startOf(log) ? 'doubtful' : 'renewed';
+      const kind = isVoid ? 'void' : entry.at === RENEWAL ? renewed : 'decided';
+      this.#options.add({ ...location, sequence, first, count, step, format, timeMs, kind, end });
       if (isVoid) account.void += count;
     }
     if (isVoid || !changesSequence(entry, offset)) return;
@@ -101,6 +107,7 @@ export class NumberOrder {
       account.to = Math.max(account.to ?? 0, entry.first + (entry.count - 1) * entry.step);
     }
     if (row === undefined) return;
+    if (entry.kind === 'statement') this.#explain(name, row, entry);
     if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, account, row, entry, location);
     else this.#compare(name, account, row, entry, { location, timeMs });
   }
@@ -121,6 +128,8 @@ export class NumberOrder {
   end(): void {
     for (const gaps of this.#gaps.values()) for (const gap of gaps) this.#missing(gap);
     this.#gaps.clear();
+    for (const { finding } of [...this.#misfits.values()].flat()) this.#options.find(finding);
+    this.#misfits.clear();
   }
 
   /** An operator may leave numbers out, but nobody gives them out again. */
@@ -136,7 +145,7 @@ export class NumberOrder {
     const first = entry.first ?? known;
     const lowest = entry.kind === 'numbers' ? entry.first : entry.next;
     if (first > known) this.#gap(name, { account, from: known, to: first, step, location });
-    if (entry.kind === 'numbers') this.#fits(sequence, row, entry, location);
+    if (entry.kind === 'numbers') this.#fits(name, account, row, entry, location);
     else this.#leftOut(account, { from: Math.max(known, first), below: entry.next, step }, { location, timeMs });
     if (lowest >= known) return;
     const what = entry.kind === 'numbers' ? 'numbers give' : 'a statement sets';
@@ -144,20 +153,32 @@ export class NumberOrder {
     this.#options.find({ code: 'GAP', message, locations: [location] });
   }
 
-  /** Numbers follow what was stated last before them. */
-  #fits(sequence: string, row: SequenceRow, numbers: LedgerNumbers, location: BatchLocation): void {
+  /** Numbers follow what was stated last before them, unless that statement was lost: then it comes again behind them. */
+  #fits(
+    name: string,
+    { sequence }: SequenceAccount,
+    row: SequenceRow,
+    numbers: LedgerNumbers,
+    location: BatchLocation,
+  ): void {
     const stated = statedOf(row);
-    if (stated === undefined) return;
-    const { first, count, step, format } = numbers;
-    const say = (message: string) => this.#options.find({ code: 'FORMAT', message, locations: [location] });
-    if (format !== stated.format)
-      say(`numbers of the sequence ${sequence} have the format '${format}', where it had '${stated.format}'`);
-    if (step !== stated.step)
-      say(`numbers of the sequence ${sequence} are ${step} apart, where its step was ${stated.step}`);
-    const refusal = refusalOf({ ...stated, next: first }, count);
-    if (refusal === 'SEQUENCE_CLOSED') say(`the sequence ${sequence} gave numbers from ${first} after it was closed`);
-    if (refusal === 'SEQUENCE_EXHAUSTED')
-      say(`the sequence ${sequence} gave numbers beyond ${stated.max}, its largest one`);
+    const fault = stated && misfit(sequence, stated, numbers);
+    if (fault === undefined) return;
+    const held = this.#misfits.get(name) ?? [];
+    this.#misfits.set(name, held);
+    const one = { numbers, finding: { code: 'FORMAT', message: fault, locations: [location] } } as const;
+    if (held.length < MAX_MISFITS) held.push(one);
+    else this.#options.find(one.finding);
+  }
+
+  /** What a newer statement says was so before, if the ledger had lost it. */
+  #explain(name: string, { known }: SequenceRow, statement: LedgerStatement): void {
+    const held = this.#misfits.get(name);
+    if (held === undefined || statement.edition <= known.edition) return;
+    const left = held.filter(
+      ({ numbers }) => misfit('', { ...statement, closed: known.closed }, numbers) !== undefined,
+    );
+    this.#misfits.set(name, left);
   }
 
   #leftOut(
@@ -207,96 +228,25 @@ export class NumberOrder {
   }
 }
 
-interface JoinOptions {
-  /** Replies of this time or later must have their decision in the ledger. */
-  readonly ledgerReachesMs: number;
-  readonly losses: Pick<Losses, 'has'>;
-  readonly find: (finding: Finding) => void;
+/** Numbers that are not what the sequence was. */
+interface Misfit {
+  readonly numbers: LedgerNumbers;
+  readonly finding: Finding;
 }
 
-/**
- * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers, or such as the
- * ledger has lost. Numbers come in groups, as NumberStore.grouped returns them. Memory holds a few of each correlation ID of a group.
- */
-export class NumberJoin {
-  readonly #options: JoinOptions;
-  #group = -1;
-  readonly #keys = new Map<string, Known>();
-
-  constructor(options: JoinOptions) {
-    this.#options = options;
-  }
-
-  take(found: FoundNumbers & { readonly group: number }): void {
-    if (found.group !== this.#group) this.#keys.clear();
-    this.#group = found.group;
-    const name = `${found.sequence} ${found.requestId.toString('latin1')}`;
-    const known = this.#keys.get(name) ?? { hasRecord: false, voids: [] };
-    this.#keys.set(name, known);
-    if (found.source === 'ledger') this.#decided(known, found);
-    else if (found.timeMs >= this.#options.ledgerReachesMs) this.#replied(known, found);
-  }
-
-  #decided(known: Known, found: FoundNumbers): void {
-    const { decision } = known;
-    if (found.isVoid) {
-      if (known.voids.length < MAX_VOIDS) known.voids.push(found);
-      return;
-    }
-    const isAgain = known.hasRecord && !found.isRenewal;
-    if (decision !== undefined && (isAgain || !isSame(decision, found))) {
-      const message = 'one correlation ID has two records of numbers that count';
-      this.#options.find({ code: 'SPLIT', message, locations: [decision, found] });
-    } else if (decision !== undefined) this.#sameFormat(decision, found);
-    if (!found.isRenewal || decision === undefined) known.decision = found;
-    known.hasRecord ||= !found.isRenewal;
-  }
-
-  /** An older reply may have numbers of an earlier decision that the ledger no longer has. */
-  #replied(known: Known, reply: FoundNumbers): void {
-    const right = known.decision ?? known.reply;
-    const { losses } = this.#options;
-    known.reply ??= reply;
-    if (right !== undefined && isSame(right, reply)) this.#sameFormat(right, reply);
-    else if (right !== undefined || !losses.has(reply)) this.#wrongReply(known, right, reply);
-  }
-
-  #wrongReply({ voids }: Known, right: FoundNumbers | undefined, reply: FoundNumbers): void {
-    const { find } = this.#options;
-    const ofVoid = voids.find((one) => isSame(one, reply));
-    if (ofVoid !== undefined) {
-      const message = 'a reply has the numbers of a record that does not count';
-      find({ code: 'VOID', message, locations: [ofVoid, reply] });
-    } else if (right === undefined) {
-      find({ code: 'UNDECIDED', message: 'a reply has numbers without a decision', locations: [reply] });
-    } else {
-      const message = 'a reply has other numbers than were decided, or than another reply';
-      find({ code: 'DIVERGENT', message, locations: [right, reply] });
-    }
-  }
-
-  #sameFormat(right: FoundNumbers, other: FoundNumbers): void {
-    if (right.format === other.format) return;
-    const message = `numbers of the sequence ${right.sequence} are written '${right.format}' and '${other.format}'`;
-    this.#options.find({ code: 'FORMAT', message, locations: [right, other] });
-  }
-}
-
-/** Void records that are kept of one correlation ID; each take-over may leave one. */
-const MAX_VOIDS = 10;
-
-/** What is known of one correlation ID in one sequence. */
-interface Known {
-  decision?: FoundNumbers;
-  /** The first reply. */
-  reply?: FoundNumbers;
-  /** The ledger has the record itself, not only a renewal. */
-  hasRecord: boolean;
-  readonly voids: FoundNumbers[];
-}
-
-function isSame(one: NumberRun, other: NumberRun): boolean {
-  return one.first === other.first && one.count === other.count && one.step === other.step;
+/** How numbers contradict what was stated of their sequence; undefined if they don't. */
+function misfit(
+  sequence: string,
+  stated: Definition,
+  { first, count, step, format }: LedgerNumbers,
+): string | undefined {
+  if (format !== stated.format)
+    return `numbers of the sequence ${sequence} have the format '${format}', where it had '${stated.format}'`;
+  if (step !== stated.step)
+    return `numbers of the sequence ${sequence} are ${step} apart, where its step was ${stated.step}`;
+  if (stated.closed) return `the sequence ${sequence} gave numbers from ${first} after it was closed`;
+  const isBeyond = refusalOf({ ...stated, next: first }, count) === 'SEQUENCE_EXHAUSTED';
+  return isBeyond ? `the sequence ${sequence} gave numbers beyond ${stated.max}, its largest one` : undefined;
 }
 
 function compareText(one: string, other: string): number {

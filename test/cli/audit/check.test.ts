@@ -67,6 +67,16 @@ describe('replies compared with the ledger', () => {
     expect(check(lonely, at).findings).toMatchObject([{ code: 'UNDECIDED' }]);
   });
 
+  test('from before an entry of a correlation ID that was used again are forgotten, or lost with the tail of the ledger', () => {
+    const [old, anew] = [reply('a', batchAt(10)), entry('a', batchAt(20))];
+    expect(check([anew, old]).findings).toMatchObject([{ code: 'DIVERGENT' }]);
+    expect(check([anew, old], anew.timeMs)).toMatchObject({ findings: [], counts: { forgotten: 1 } });
+    const lost = { mayHave: () => true };
+    expect(check([anew, old], Number.NEGATIVE_INFINITY, lost)).toMatchObject({ findings: [], counts: { lost: 1 } });
+    const later = { ...old, timeMs: anew.timeMs };
+    expect(check([anew, later], anew.timeMs + 1).findings).toMatchObject([{ code: 'DIVERGENT' }]);
+  });
+
   test('are not compared with an entry that may not be the first', () => {
     const { findings, counts } = check([entry('a', batchAt(20), { doubtful: true }), reply('a', batchAt(10))]);
     expect(findings).toEqual([]);

@@ -3,9 +3,9 @@ import { describe, expect, it, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { Finding } from '../../../src/cli/audit/check.ts';
 import { ToldTwice } from '../../../src/cli/audit/lost.ts';
+import { NumberJoin } from '../../../src/cli/audit/number-join.ts';
 import type { FoundNumbers } from '../../../src/cli/audit/number-store.ts';
 import { AuditReader } from '../../../src/cli/audit/read.ts';
-import { NumberJoin } from '../../../src/cli/audit/sequences.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
 import { encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
@@ -69,7 +69,11 @@ test.for([
   ['a number is given out twice', [CREATED, THREE, numbers('b', { at: 2, first: 3 })], ['GAP']],
   ['a statement sets the sequence back', [CREATED, THREE, statement(2, { next: 2 })], ['GAP']],
   ['a correlation ID has two records that count', [CREATED, THREE, numbers('a', { at: 2, first: 4 })], ['SPLIT']],
-  ['a renewal repeats other numbers', [CREATED, THREE, numbers('a', { at: RENEWAL, first: 2, count: 3 })], ['SPLIT']],
+  [
+    'a renewal repeats other numbers',
+    [CREATED, THREE, numbers('a', { at: RENEWAL, first: 2, count: 3, end: 2 })],
+    ['SPLIT'],
+  ],
 ] as const)('it is a finding if %s', ([, records, expected]) => {
   expect(codes(records)).toEqual(expected);
 });
@@ -131,6 +135,16 @@ describe('a loss', () => {
 test('a statement whose writer knew more shows that numbers are missing', () => {
   expect(codes([CREATED, THREE, statement(2, { next: 9, first: 6 })])).toEqual(['GAP']);
   expect(codes([CREATED, THREE, statement(2, { next: 9, first: 4 })])).toEqual([]);
+});
+
+test('a renewal that arrives late, after its correlation ID was used again, decides nothing', () => {
+  const again = [statement(40, { next: 70 }), numbers('a', { at: 41, first: 70 })];
+  const unread = numbers('a', { at: RENEWAL, first: 3, end: 41 });
+  const beforeStart = numbers('a', { at: RENEWAL, first: 3, end: 39 });
+  expect(codes([...again, unread], [reply('a', 70)], 40)).toEqual([]);
+  expect(codes([beforeStart, ...again.slice(0, 1), numbers('a', { at: 42, first: 70 })], [reply('a', 70)], 40)).toEqual(
+    [],
+  );
 });
 
 test('a correlation ID that the ledger forgot may have other numbers than in an older reply', () => {
