@@ -14,10 +14,18 @@ import {
 } from './good-history.ts';
 import type { History } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
-import { RENEW_AFTER_MS } from './setting.ts';
+import { LEDGER, RENEW_AFTER_MS } from './setting.ts';
+
+/** A record of the ledger that no worker wrote. */
+const FOREIGN = { topic: LEDGER, partition: 0, offset: 0, key: null, value: Buffer.of(0), headers: {}, timestampMs: 0 };
 
 /** Incorrect histories, by the check that must find them and by what is wrong. */
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
+  audited: {
+    'a record of the ledger is none': {
+      topics: { records: [FOREIGN], logs: { ledger: [{ topic: LEDGER, partition: 0, from: 0, to: 1 }] } },
+    },
+  },
   unique: {
     'two allocations share an ID': {
       issued: [issuedOf(), issuedOf({ order: 6, first: 101n, last: 105n })],

@@ -1,5 +1,6 @@
 import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { oneAnswer, renewedInTime } from './answer-checks.ts';
+import { audited } from './audit-checks.ts';
 import { witnessed } from './compacted-witness.ts';
 import { completeCopies, honestCopies, syncedCopies, takenOver } from './copy-checks.ts';
 import {
@@ -101,6 +102,7 @@ export const CHECKS = {
   'handed over': handedOver,
   resumed,
   answered,
+  audited,
 } as const satisfies Record<string, Check>;
 
 export function checkHistory(history: History): Fault[] {

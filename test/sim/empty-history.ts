@@ -57,5 +57,6 @@ export function emptyHistory(): History {
     rebalances: 0,
     healedMs: undefined,
     missing: [],
+    topics: undefined,
   };
 }

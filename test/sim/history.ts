@@ -2,6 +2,7 @@ import type { IdBatch } from '../../src/codec/id-batch.ts';
 import type { IdReply } from '../../src/codec/id-reply.ts';
 import type { Origin } from '../../src/codec/request-origin.ts';
 import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
+import type { FinalTopics } from './final-topics.ts';
 
 /**
  * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events, which
@@ -93,6 +94,8 @@ export interface History {
   healedMs: number | undefined;
   /** What was still missing at the time limit. */
   missing: readonly string[];
+  /** What the topics have at the end. */
+  topics: FinalTopics | undefined;
 }
 
 /** A process is cut off from etcd, from all brokers or from one of them; in virtual milliseconds. */

@@ -4,6 +4,7 @@ import { checkHistory, type Fault } from './checker.ts';
 import { emptyHistory } from './empty-history.ts';
 import { Store } from './etcd.ts';
 import { Faults } from './faults.ts';
+import { finalTopics } from './final-topics.ts';
 import type { History } from './history.ts';
 import { Network } from './network.ts';
 import { needsSequences, type Scenario, scenarioOf } from './scenario.ts';
@@ -28,8 +29,8 @@ export interface SimulationOptions {
 }
 
 /** Simulates one history and checks it. The same seed and scenario produce the same history, event for event. */
-export function simulate(seed: number, options: SimulationOptions = {}): Promise<Outcome> {
-  return sealed(
+export async function simulate(seed: number, options: SimulationOptions = {}): Promise<Outcome> {
+  const run = await sealed(
     async () => {
       const world = new World(seed, options.traced ?? false);
       const history = emptyHistory();
@@ -54,8 +55,10 @@ export function simulate(seed: number, options: SimulationOptions = {}): Promise
       }
       brokers.count();
       const { events, trace = [] } = world;
-      return { seed, faults: checkHistory(history), history, events, trace: [...trace] };
+      history.topics = finalTopics(brokers);
+      return { seed, history, events, trace: [...trace] };
     },
     options.traced ? 20 : 0,
   );
+  return { ...run, faults: checkHistory(run.history) };
 }

@@ -1,0 +1,318 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import type { FindingCode } from '../../../src/cli/audit/check.ts';
+import { encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
+import { auditOf } from '../../sim/audit-checks.ts';
+import type { FinalTopics } from '../../sim/final-topics.ts';
+import { isReplyTopic, LEDGER, layout, PARTITIONS, REPLY_TOPICS, SEQUENCES } from '../../sim/setting.ts';
+import { simulate } from '../../sim/simulation.ts';
+import { batchIn, Corruptible, numbersIn } from './corruptions.ts';
+
+/** A history with IDs and numbers in which nothing is trimmed or lost. */
+const SEED = 3;
+let topics: FinalTopics;
+
+beforeAll(async () => {
+  const { history } = await simulate(SEED, { scenario: 'full-etcd' });
+  if (history.topics === undefined) throw new Error('a simulation ends with its topics');
+  topics = history.topics;
+});
+
+/** The codes of what is found once the history was changed. */
+function codesAfter(change: (history: Corruptible) => void): readonly FindingCode[] {
+  const history = new Corruptible(topics);
+  change(history);
+  return [...new Set(auditOf(history).findings.map(({ code }) => code))].toSorted();
+}
+
+const nth = Corruptible.nth;
+/** The same tick of the next second, in the timestamp field. */
+const LATER = BigInt(1_000) << layout.timestampShift;
+const laterBy = (by: bigint) => (range: { first: bigint; count: number }) => ({ ...range, first: range.first + by });
+
+type Change = (history: Corruptible) => void;
+
+it('finds nothing in a history that nobody has changed', () => {
+  expect(auditOf(topics).findings).toEqual([]);
+  const { batches, numbers } = new Corruptible(topics);
+  expect([batches.length, numbers.length]).toEqual([expect.any(Number), expect.any(Number)]);
+  expect(Math.min(batches.length, numbers.length)).toBeGreaterThan(5);
+});
+
+describe('finds, in the ledger,', () => {
+  it.each<[string, FindingCode, Change]>([
+    [
+      'an ID of another batch in an entry',
+      'OVERLAP',
+      (history) => history.entry(nth(history.batches, 4), nth(history.batches, 2).entry),
+    ],
+    [
+      'a batch that is in two entries and in both replies',
+      'OVERLAP',
+      (history) => history.both(nth(history.batches, 4), nth(history.batches, 2).entry.batch),
+    ],
+    [
+      'a single ID that is in two entries and in both replies',
+      'OVERLAP',
+      (history) => {
+        const { batch } = nth(history.batches, 2).entry;
+        const [{ first } = { first: 0n }] = batch.ranges;
+        history.both(nth(history.batches, 4), { ...batch, ranges: [{ first, count: 1 }] });
+      },
+    ],
+    [
+      'that a decision was replaced, the reply staying',
+      'DIVERGENT',
+      (history) => history.entry(nth(history.batches, 2), { batch: history.free(nth(history.batches, 2)), count: 1 }),
+    ],
+    [
+      'a second decision in another partition',
+      'SPLIT',
+      (history) => {
+        const told = nth(history.batches, 2);
+        const partition = (told.record.partition + 1) % PARTITIONS;
+        history.append(told.record, { partition });
+        history.entry({ ...told, record: nth(history.records, -1) }, { batch: history.free(told), count: 1 });
+      },
+    ],
+    [
+      'that a decision is gone, its reply staying',
+      'UNDECIDED',
+      (history) => history.remove(nth(history.batches, 2).record),
+    ],
+    [
+      'that a decision and its reply are gone',
+      'MISSING_REPLY',
+      (history) => history.remove(nth(history.batches, 2).record, nth(history.batches, 2).reply),
+    ],
+    [
+      'that a decision has the key of another request',
+      'UNDECIDED',
+      (history) => history.change(nth(history.batches, 2).record, { key: encodeLedgerKey(Buffer.from('nobody')) }),
+    ],
+    [
+      'fewer IDs than were asked for, in entry and reply',
+      'MISMATCH',
+      (history) => {
+        const told = nth(
+          history.batches.filter(({ entry }) => entry.count > 1),
+          2,
+        );
+        const [{ first } = { first: 0n }] = told.entry.batch.ranges;
+        history.both(told, { ...told.entry.batch, ranges: [{ first, count: 1 }] });
+      },
+    ],
+    [
+      'an entry that names another reply topic than its request',
+      'MISDIRECTED',
+      (history) => {
+        const told = nth(history.batches, 2);
+        const replyTopic = REPLY_TOPICS.find((topic) => topic !== told.entry.replyTopic) ?? '';
+        history.entry(told, { replyTopic });
+      },
+    ],
+    [
+      'an entry with another request hash',
+      'MISMATCH',
+      (history) => history.entry(nth(history.batches, 2), { requestHash: requestHash(7, 'id.replies.other') }),
+    ],
+    [
+      'IDs above every ceiling that was witnessed, in entry and reply',
+      'ABOVE_CEILING',
+      (history) => {
+        const told = nth(history.batches, -1);
+        const { batch } = told.entry;
+        const ranges = batch.ranges.map(laterBy(3_600n * LATER));
+        history.both(told, { ...batch, ranges, generatedAtMs: batch.generatedAtMs + 3_600_000 });
+      },
+    ],
+    [
+      'a fence below that of lower IDs, in entry and reply',
+      'FENCE',
+      (history) => {
+        const told = nth(history.batches, 4);
+        history.both(told, { ...told.entry.batch, fence: told.entry.batch.fence - 1n });
+      },
+    ],
+    [
+      'IDs that were allocated under no term of their worker ID, in entry and reply',
+      'OUTSIDE_EVIDENCE',
+      (history) => {
+        const told = nth(history.batches, 4);
+        history.both(told, { ...told.entry.batch, workerId: told.entry.batch.workerId + 1 });
+      },
+    ],
+    [
+      'that a partition has lost its decisions',
+      'UNDECIDED',
+      (history) =>
+        history.remove(...history.batches.filter(({ record }) => record.partition === 0).map(({ record }) => record)),
+    ],
+    [
+      'an entry whose writer had read beyond it',
+      'UNREADABLE',
+      (history) => history.entry(nth(history.batches, 2), { end: nth(history.batches, 2).record.offset + 1 }),
+    ],
+  ])('%s: %s', (_, code, change) => {
+    expect(codesAfter(change)).toContain(code);
+  });
+});
+
+describe('finds, among the replies,', () => {
+  it.each<[string, FindingCode, Change]>([
+    ['that one is missing', 'MISSING_REPLY', (history) => history.remove(nth(history.batches, 2).reply)],
+    ['that one with numbers is missing', 'MISSING_REPLY', (history) => history.remove(nth(history.numbers, 2).reply)],
+    [
+      'that all are missing',
+      'MISSING_REPLY',
+      (history) => history.remove(...history.records.filter(({ topic }) => isReplyTopic(topic))),
+    ],
+    [
+      'the batch of another request',
+      'DIVERGENT',
+      (history) => history.reply(nth(history.batches, 4), { batch: batchIn(nth(history.batches, 2).reply) }),
+    ],
+    [
+      'another time of allocation',
+      'DIVERGENT',
+      (history) => {
+        const batch = batchIn(nth(history.batches, 2).reply);
+        history.reply(nth(history.batches, 2), { batch: { ...batch, generatedAtMs: batch.generatedAtMs + 1 } });
+      },
+    ],
+    [
+      'one on another topic than the request named',
+      'MISDIRECTED',
+      (history) => {
+        const { reply } = nth(history.batches, 2);
+        history.change(reply, { topic: REPLY_TOPICS.find((topic) => topic !== reply.topic) ?? '' });
+      },
+    ],
+    [
+      'CONFLICT, where the decision is for an equal request',
+      'WRONG_REFUSAL',
+      (history) => history.reply(nth(history.batches, 2), { error: { code: 'CONFLICT', message: 'x' } }),
+    ],
+    [
+      'FORGOTTEN, where the ledger has the decision',
+      'WRONG_REFUSAL',
+      (history) => history.reply(nth(history.batches, 2), { error: { code: 'FORGOTTEN', message: 'x' } }),
+    ],
+    [
+      'ANSWERED_BEFORE, where the ledger has the decision',
+      'WRONG_REFUSAL',
+      (history) => history.reply(nth(history.batches, 2), { error: { code: 'ANSWERED_BEFORE', message: 'x' } }),
+    ],
+    [
+      'CONFLICT, where the document has its numbers',
+      'WRONG_REFUSAL',
+      (history) => history.reply(nth(history.numbers, 2), { error: { code: 'CONFLICT', message: 'x' } }),
+    ],
+  ])('%s: %s', (_, code, change) => {
+    expect(codesAfter(change)).toContain(code);
+  });
+});
+
+describe('finds, in sequences,', () => {
+  it.each<[string, FindingCode, Change]>([
+    ['a gap, where a record of numbers is gone', 'GAP', (history) => history.remove(nth(history.numbers, 2).record)],
+    [
+      'numbers that were moved by one',
+      'GAP',
+      (history) => history.numbersEntry(nth(history.numbers, 2), { first: nth(history.numbers, 2).entry.first + 1 }),
+    ],
+    [
+      'that the last record of numbers is gone, its reply staying',
+      'UNDECIDED',
+      (history) => history.remove(nth(lastOf(history), -1).record),
+    ],
+    [
+      'a reply with the numbers of a record that does not count',
+      'VOID',
+      (history) => history.numbersEntry(nth(history.numbers, 2), { at: nth(history.numbers, 2).entry.at + 1 }),
+    ],
+    [
+      'a reply with other numbers',
+      'DIVERGENT',
+      (history) => {
+        const told = nth(history.numbers, 2);
+        const numbers = numbersIn(told.reply);
+        history.reply(told, { numbers: { ...numbers, first: numbers.first + 1 } });
+      },
+    ],
+    [
+      'a reply that writes its numbers otherwise',
+      'FORMAT',
+      (history) => {
+        const told = nth(history.numbers, 2);
+        history.reply(told, { numbers: { ...numbersIn(told.reply), format: 'INX-{number:6}' } });
+      },
+    ],
+    [
+      'another format than the sequence has, in record and reply',
+      'FORMAT',
+      (history) => history.bothNumbers(nth(history.numbers, 2), { format: 'INX-{number:6}' }),
+    ],
+    [
+      'another step than the sequence has, in record and reply',
+      'FORMAT',
+      (history) => history.bothNumbers(nth(history.numbers, 2), { step: nth(history.numbers, 2).entry.step + 7 }),
+    ],
+    [
+      'more numbers than were asked for, in record and reply',
+      'MISMATCH',
+      (history) => history.bothNumbers(nth(lastOf(history), -1), { count: nth(lastOf(history), -1).entry.count + 1 }),
+    ],
+    [
+      'numbers under another request hash',
+      'MISMATCH',
+      (history) => history.numbersEntry(nth(history.numbers, 2), { requestHash: requestHash(7, 'id.replies.other') }),
+    ],
+  ])('%s: %s', (_, code, change) => {
+    expect(codesAfter(change)).toContain(code);
+  });
+});
+
+/** Numbers of one sequence. */
+function lastOf(history: Corruptible) {
+  const [name = ''] = SEQUENCES;
+  return history.numbers.filter(({ reply }) => numbersIn(reply).sequence === name);
+}
+
+describe('finds nothing, since no promise is broken, in', () => {
+  it.each<[string, Change]>([
+    [
+      'a later entry with another batch, which loses',
+      (history) => {
+        const told = nth(
+          history.batches.filter(({ entry }) => entry.count === 1),
+          1,
+        );
+        history.append(told.record, {});
+        history.entry({ ...told, record: nth(history.records, -1) }, { batch: history.free(told) });
+      },
+    ],
+    ['a copy of an entry', (history) => history.append(nth(history.batches, 2).record, {})],
+    [
+      'a reply that was sent twice, and says so',
+      (history) => {
+        const { reply } = nth(history.batches, 2);
+        history.records.push({ ...reply, headers: { ...reply.headers, 'idalloc-replayed': Buffer.from('1') } });
+      },
+    ],
+    [
+      'a ledger without its beginning, which retention has deleted',
+      (history) => {
+        const { partition, offset } = nth(history.batches, 6).record;
+        const isGone = (one: TopicRecord) => one.topic === LEDGER && one.partition === partition && one.offset < offset;
+        history.remove(...history.records.filter(isGone));
+        const ledger = history.logs.ledger.map((span) =>
+          span.partition === partition ? { ...span, from: offset } : span,
+        );
+        history.logs = { ...history.logs, ledger };
+      },
+    ],
+  ])('%s', (_, change) => {
+    expect(codesAfter(change)).toEqual([]);
+  });
+});

@@ -1,0 +1,69 @@
+import { tmpdir } from 'node:os';
+import { sinkOf } from '../../src/cli/audit/audit-run.ts';
+import type { Finding, FindingCode } from '../../src/cli/audit/check.ts';
+import { checks } from '../../src/cli/audit/checks.ts';
+import { TOLD_ANEW } from '../../src/cli/audit/number-join.ts';
+import { AuditReader } from '../../src/cli/audit/read.ts';
+import { Findings } from '../../src/cli/audit/report.ts';
+import { AuditStore } from '../../src/cli/audit/store.ts';
+import type { FinalTopics } from './final-topics.ts';
+import type { History } from './history.ts';
+import { CLOCK_MARGIN_MS, layout } from './setting.ts';
+
+const MOST = 1_000;
+/** At the end of a simulation everything was answered. */
+const ALL = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY, dueBeforeMs: Number.POSITIVE_INFINITY };
+
+/** What `idalloc audit` finds in these topics. */
+export function auditOf({ records, logs }: FinalTopics) {
+  const findings = new Findings(MOST);
+  using store = new AuditStore(tmpdir());
+  const reader = new AuditReader(logs, sinkOf(store, findings), { clockMarginMs: CLOCK_MARGIN_MS, layout });
+  for (const record of records) reader.take(record);
+  reader.end();
+  const steps = checks(store, reader, { find: findings.add, judged: ALL });
+  for (let step = steps.next(); ; step = steps.next()) {
+    if (step.done === true) return { findings: findings.listed, reader, joined: step.value };
+  }
+}
+
+/** What operators audit at the end has no finding, whatever has happened. */
+export function audited(history: Pick<History, 'topics' | 'losses' | 'marks'>): string | undefined {
+  const { topics } = history;
+  if (topics === undefined) return undefined;
+  const isKnown = hasUnstatedLoss(history) ? ({ code }: Finding) => OF_LOSS.has(code) : () => false;
+  const found = auditOf(topics).findings.filter((one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW);
+  const [finding, ...more] = found.filter((one) => !isKnown(one));
+  if (finding === undefined) return undefined;
+  const places = finding.locations.map(({ topic, partition, offset }) => `${topic}/${partition} at ${offset}`);
+  return `${finding.code}: ${finding.message} (${places.join(', ')}), and ${more.length} more`;
+}
+
+/** What an audit finds, rightly, where the ledger has lost decisions and nothing says so. */
+const OF_LOSS: ReadonlySet<FindingCode> = new Set([
+  'UNDECIDED',
+  'DIVERGENT',
+  'SPLIT',
+  'MISSING_REPLY',
+  'UNANSWERED',
+  'MISMATCH',
+  'WRONG_REFUSAL',
+  'VOID',
+]);
+
+/**
+ * A partition has lost what etcd had not heard of yet, in the last second before it, or has had no worker since, as in a pair of
+ * topics that was left.
+ */
+function hasUnstatedLoss({ losses, marks }: Pick<History, 'losses' | 'marks'>): boolean {
+  return losses.some(
+    (loss) =>
+      loss.from < loss.end &&
+      !marks.some((mark) => mark.partition === loss.partition && mark.order > loss.order && mark.end > mark.offset),
+  );
+}
+
+/** Clients use a correlation ID again for the second pair of topics, which decides it anew. */
+function isOfTwoPairs({ code, locations }: Finding): boolean {
+  return code === 'SPLIT' && new Set(locations.map(({ topic }) => topic)).size > 1;
+}
