@@ -2,9 +2,10 @@ import { tmpdir } from 'node:os';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { Finding, FindingCode } from '../../../src/cli/audit/check.ts';
 import { checks } from '../../../src/cli/audit/checks.ts';
-import { AuditReader } from '../../../src/cli/audit/read.ts';
+import { AuditReader, type AuditSink } from '../../../src/cli/audit/read.ts';
 import type { Checked } from '../../../src/cli/audit/report.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
+import { type UndecidedRequests, undecidedIn } from '../../../src/cli/audit/undecided.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../../src/codec/id-request.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
@@ -40,8 +41,8 @@ interface Asking {
 }
 
 interface Judging {
-  /** Below it, requests are answered in each partition. */
-  readonly answeredBelow?: number;
+  /** Below it, requests are answered: in each partition, or by partition. */
+  readonly answeredBelow?: number | readonly number[];
   readonly nowMs?: number;
   readonly graceMs?: number;
   readonly fromMs?: number;
@@ -153,12 +154,26 @@ export class Topics {
     return asked;
   }
 
+  /** What the ledger has not decided. */
+  undecided(): UndecidedRequests[] {
+    using store = new AuditStore(tmpdir());
+    const ledger = [{ topic: 'ledger', partition: 0, from: 0, to: 1_000 }];
+    const requests = ledger.map((span) => ({ ...span, topic: 'requests' }));
+    const reader = new AuditReader(
+      { ledger, requests },
+      sinkInto(store, () => undefined),
+      { clockMarginMs: 0 },
+    );
+    for (const record of this.records) if (record.topic !== REPLIES && record.topic !== 'letters') reader.take(record);
+    return undecidedIn(store.grouped());
+  }
+
   audit(judging: Judging = {}): {
     readonly codes: FindingCode[];
     readonly found: Finding[];
     readonly counts: Checked['requests'];
   } {
-    const { answeredBelow, nowMs = 0, graceMs = HOUR_MS, starts = {}, unread = [] } = judging;
+    const { answeredBelow = 0, nowMs = 0, graceMs = HOUR_MS, starts = {}, unread = [] } = judging;
     const spansOf = (topic: string) =>
       unread.includes(topic)
         ? []
@@ -168,6 +183,8 @@ export class Topics {
             from: starts[topic] ?? 0,
             to: 1_000,
           }));
+    const belowOf = (partition: number) =>
+      typeof answeredBelow === 'number' ? answeredBelow : (answeredBelow[partition] ?? 0);
     const found: Finding[] = [];
     const find = (finding: Finding) => void found.push(finding);
     using store = new AuditStore(tmpdir());
@@ -176,14 +193,9 @@ export class Topics {
       requests: spansOf('requests'),
       replies: spansOf(REPLIES),
       letters: spansOf('letters'),
-      answeredBelow: new Map(spansOf('requests').map(({ partition }) => [partition, answeredBelow ?? 0])),
+      answeredBelow: new Map(spansOf('requests').map(({ partition }) => [partition, belowOf(partition)])),
     };
-    const sink = {
-      add: store.add.bind(store),
-      addLetter: store.addLetter.bind(store),
-      addNumbers: store.numbers.add.bind(store.numbers),
-      find,
-    };
+    const sink = sinkInto(store, find);
     const reader = new AuditReader(logs, sink, { clockMarginMs: CLOCK_MARGIN_MS });
     for (const record of this.records) {
       if (record.offset >= (starts[record.topic] ?? 0) && !unread.includes(record.topic)) reader.take(record);
@@ -198,6 +210,15 @@ export class Topics {
       if (done === true) return { codes: found.map(({ code }) => code), found, counts: value.requests };
     }
   }
+}
+
+function sinkInto(store: AuditStore, find: (finding: Finding) => void): AuditSink {
+  return {
+    add: (found) => store.add(found),
+    addLetter: (letter) => store.addLetter(letter),
+    addNumbers: (numbers) => store.numbers.add(numbers),
+    find,
+  };
 }
 
 /** Headers as a broker returns them. */

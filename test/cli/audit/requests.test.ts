@@ -72,6 +72,8 @@ describe('a right history has no finding, and counts every request', () => {
     const copy = topics.ask('a', { headers });
     expect(topics.audit({ answeredBelow: 0 })).toMatchObject({ codes: [], counts: { requests: 1, waiting: 1 } });
     expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: ['MISSING_REPLY'], counts: { requests: 1 } });
+    const onlyForwarded = [0, 1].map((partition) => (partition === home ? 0 : 1_000));
+    expect(topics.audit({ answeredBelow: onlyForwarded })).toMatchObject({ codes: [], counts: { waiting: 1 } });
     topics.reply(copy, topics.decide(copy));
     expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { requests: 1, answered: 1 } });
   });
