@@ -2,8 +2,6 @@ import { isUnsent, PATIENT } from '../../adapters/kafka/brokers.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readRecord, readSpans } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
-import { RESENT } from '../../codec/dead-letter.ts';
-import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
@@ -23,7 +21,7 @@ import {
   mayBeFixed,
   resendObstacle,
 } from './letter-view.ts';
-import { type Original, originalsOf, unsentText } from './originals.ts';
+import { type Original, originalsOf, resentHeaders, unsentText } from './originals.ts';
 
 /** The place of a letter in the dead-letter topic. */
 export interface LetterLocation {
@@ -128,19 +126,6 @@ async function send({ source, config }: KafkaSession, originals: readonly Origin
     }
   }
   return resent;
-}
-
-/**
- * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
- * time counts as the oldest.
- */
-function resentHeaders({ record, resent }: Original): NonNullable<NewRecord['headers']> {
-  const { partition, offset, timestampMs } = record;
-  // A record that is sent again is a new one, which nobody has answered.
-  const { [HOPS]: _, [ANSWERED_BEFORE]: __, ...own } = record.headers;
-  const appendedAtMs = Number.isSafeInteger(timestampMs) ? Math.max(0, timestampMs) : 0;
-  const origin = originText({ partition, offset, appendedAtMs });
-  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: String(resent + 1) });
 }
 
 /** Retries only what can't be appended later. A second copy is harmless: its correlation ID was decided by the first one. */

@@ -1,7 +1,9 @@
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { readDeadLetterNote } from '../../codec/dead-letter.ts';
+import { RESENT, readDeadLetterNote } from '../../codec/dead-letter.ts';
+import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { IdallocError } from '../../errors.ts';
+import type { NewRecord } from '../../kafka/records/record.ts';
 import { counted } from '../table.ts';
 import { type Letter, letterName, recordObstacle } from './letter-view.ts';
 
@@ -85,4 +87,20 @@ export function unsentText({ letter, records, why }: Unsent): string {
 
 function refusal(letter: Letter, why: string): IdallocError {
   return new IdallocError('RESEND_REFUSED', `letter ${letterName(letter)} ${why}`);
+}
+
+/**
+ * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
+ * time counts as the oldest.
+ */
+export function resentHeaders({
+  record,
+  resent,
+}: Pick<Original, 'record' | 'resent'>): NonNullable<NewRecord['headers']> {
+  const { partition, offset, timestampMs } = record;
+  // A record that is sent again is a new one, which nobody has answered.
+  const { [HOPS]: _, [ANSWERED_BEFORE]: __, ...own } = record.headers;
+  const appendedAtMs = Number.isSafeInteger(timestampMs) ? Math.max(0, timestampMs) : 0;
+  const origin = originText({ partition, offset, appendedAtMs });
+  return Object.assign(Object.create(null), { [ORIGIN]: origin }, own, { [RESENT]: String(resent + 1) });
 }

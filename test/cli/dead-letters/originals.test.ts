@@ -7,7 +7,7 @@ import {
   letterText,
   resendObstacle,
 } from '../../../src/cli/dead-letters/letter-view.ts';
-import { originalsOf } from '../../../src/cli/dead-letters/originals.ts';
+import { originalsOf, resentHeaders } from '../../../src/cli/dead-letters/originals.ts';
 import type { RecordHeaders } from '../../../src/codec/request-headers.ts';
 import { DEFAULT_HEADER_NAMES } from '../../../src/codec/request-headers.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
@@ -130,5 +130,19 @@ describe('the record of a letter for one', () => {
       unsent: [],
     });
     expect(letterJson(letterFor([7]))).toMatchObject({ range: null });
+  });
+});
+
+describe('a record that is sent again', () => {
+  it('is a new one, of its first age: marks of how it was forwarded and that it was answered are gone', () => {
+    const { record } = letterFor([7], {
+      'x-mine': 'kept',
+      'idalloc-origin': '0/3/1699999000000',
+      'idalloc-hops': '1',
+      'idalloc-answered-before': '1',
+    });
+    const names = Object.keys(resentHeaders({ record, resent: 0 })).filter((name) => !name.startsWith('kafka_dlt-'));
+    expect(names.sort()).toEqual(['idalloc-origin', 'idalloc-resent', 'x-mine']);
+    expect(String(resentHeaders({ record, resent: 0 })['idalloc-origin'])).toBe('0/3/1699999000000');
   });
 });
