@@ -22,7 +22,8 @@ export async function adopt({ world, brokers, store }: Place, machine: Machine, 
   const stop = new AbortController().signal;
   const note = (text: string): void => world.note(() => `${process.name}: ${text.trimEnd()}`);
   const session = {
-    context: { out: note, err: note, setExitCode: () => {} },
+    context: { out: note, err: note, setExitCode: () => {}, now: runtime.wallMs, who: () => machine.name },
+    newId: () => `00000000-0000-4000-8000-${String(world.tick()).padStart(12, '0')}`,
     config,
     source,
     etcd,

@@ -20,6 +20,8 @@ export interface JournalSession {
   readonly context: Pick<CliContext, 'who' | 'now' | 'err'>;
   readonly etcd: Pick<EtcdPort, 'get' | 'range' | 'transact'>;
   readonly config: { readonly etcd: { readonly prefix: string }; readonly datacenterId: number };
+  /** A random UUID for each entry; a simulation makes its own. */
+  readonly newId?: () => string;
 }
 
 export interface JournaledCommand {
@@ -67,8 +69,8 @@ export async function journaled<T>(
   { command, arguments: given }: JournaledCommand,
   work: (note: (text: string) => void) => Promise<T>,
 ): Promise<T> {
-  const { context } = session;
-  const base = { id: randomUUID(), atMs: context.now(), who: context.who(), command, arguments: given, code: '' };
+  const { context, newId = randomUUID } = session;
+  const base = { id: newId(), atMs: context.now(), who: context.who(), command, arguments: given, code: '' };
   let entry: JournalEntry = { ...base, outcome: 'unknown', note: '' };
   const begun = await begin(session, encodeJournalEntry(entry));
   const note = (text: string): void => {
