@@ -189,7 +189,8 @@ export class MemoryWorkers {
     const known = sequence?.decided.get(key);
     if (known !== undefined) {
       if (known.count === count) return known;
-      throw new IdallocError('CONFLICT', `this correlation ID has numbers of another count than ${count}`);
+      const has = `${known.count} ${known.count === 1 ? 'number' : 'numbers'} of ${name}`;
+      throw new IdallocError('CONFLICT', `this correlation ID has ${has}: ask for the same count`);
     }
     this.#admit(request, mode);
     if (sequence === undefined)
