@@ -23,6 +23,7 @@ import type { ReadSpan } from './log-reach.ts';
 import { AuditReader, type AuditSink } from './read.ts';
 import { auditJson, auditText, type Checked, Findings } from './report.ts';
 import type { Judged } from './request-join.ts';
+import { journalFor } from './sequence-lines.ts';
 import { type AuditStore, withStore } from './store.ts';
 import { type UndecidedRequests, undecidedIn } from './undecided.ts';
 
@@ -50,9 +51,10 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
     );
     const join = await checkAll(context, store, reader, findings, judged);
     if (findings.total > 0) context.setExitCode(EXIT.failed);
-    const { counts, losses } = reader;
-    const text = () => auditText(counts, join, losses.all, findings, palette(context));
-    present(context, options.json, auditJson(counts, join, losses.all, findings), text);
+    const { counts: read, losses, accounts, clockMarginMs } = reader;
+    const journal = await journalFor(context, accounts, clockMarginMs);
+    const report = { read, join, lost: losses.all, accounts, journal, findings };
+    present(context, options.json, auditJson(report), () => auditText(report, palette(context)));
   });
 }
 

@@ -8,6 +8,19 @@ export interface ReadSpan extends Span {
   readonly fromMs?: number;
 }
 
+/** What is read: where the logs start and end. */
+export interface AuditLogs {
+  /** The first topic is the one that decides the requests; others share its reply topics. */
+  readonly ledger: readonly ReadSpan[];
+  /** The request topic. Without it no request is judged. */
+  readonly requests?: readonly ReadSpan[];
+  readonly replies?: readonly ReadSpan[];
+  readonly letters?: readonly ReadSpan[];
+  readonly witness?: readonly ReadSpan[];
+  /** By request partition: everything below this offset was answered before any of the topics was looked at. */
+  readonly answeredBelow?: ReadonlyMap<number, number>;
+}
+
 /** A partition as it is read. */
 interface Log {
   readonly topic: string;

@@ -2,24 +2,22 @@ import type { Span } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { type DecidingEntry, decodeLedgerEntry, requestHash } from '../../codec/ledger-entry.ts';
-import { readLedgerKey } from '../../codec/ledger-key.ts';
+import { type DecidingEntry, decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { type LedgerKey, readLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames, readRequestId } from '../../codec/request-headers.ts';
 import { REPLAY_HEADER } from '../../codec/request-position.ts';
-import { RENEWAL } from '../../codec/sequence-entry.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { Finding } from './check.ts';
 import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
 import type { DecidedRequest, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
-import { LogReach, type ReadSpan } from './log-reach.ts';
+import { type AuditLogs, LogReach } from './log-reach.ts';
 import { Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
-import { foundLetters, foundRequest } from './request-reader.ts';
+import { decidedRequest, foundLetters, foundRequest } from './request-reader.ts';
 import { NumberOrder, type SequenceAccount } from './sequences.ts';
 import { Terms, WitnessedCeilings } from './witnesses.ts';
 
@@ -38,19 +36,6 @@ export interface ReadCounts {
   /** Batches of an unknown layout, whose IDs can't be checked. */
   unknownLayouts: number;
   ids: bigint;
-}
-
-/** What is read: where the logs start and end. */
-export interface AuditLogs {
-  /** The first topic is the one that decides the requests; others share its reply topics. */
-  readonly ledger: readonly ReadSpan[];
-  /** The request topic. Without it no request is judged. */
-  readonly requests?: readonly ReadSpan[];
-  readonly replies?: readonly ReadSpan[];
-  readonly letters?: readonly ReadSpan[];
-  readonly witness?: readonly ReadSpan[];
-  /** By request partition: everything below this offset was answered before any of the topics was looked at. */
-  readonly answeredBelow?: ReadonlyMap<number, number>;
 }
 
 export interface AuditSink {
@@ -200,7 +185,7 @@ export class AuditReader {
         this.#numberOrder.take(log, named.sequence, entry, location, timeMs);
         if (entry.kind === 'numbers' && countsAt(entry, offset)) {
           const { count, replyTopic } = entry;
-          const of = this.#requestOf(location, Buffer.from(named.sequence, 'latin1'), entry);
+          const of = this.#requestOf(location, named, entry);
           this.#sink.add({ ...location, kind: 'answer', timeMs, sequence: named.sequence, count, replyTopic, of });
         }
         return;
@@ -211,24 +196,9 @@ export class AuditReader {
       const { replyTopic, batch } = entry;
       const doubtful = entry.end < this.ledgerReach.startOf(log);
       const isRenewal = timeMs - batch.generatedAtMs > MAX_APPEND_MS + this.clockMarginMs;
-      const of = { ...this.#requestOf(location, named.requestId, entry), isRenewal };
+      const of = { ...this.#requestOf(location, named, entry), isRenewal };
       this.#add(location, batch, { timeMs, replyTopic, doubtful, of });
     });
-  }
-
-  /** What an entry says of its request. It must be in the partition that decides that, and must not contradict itself. */
-  #requestOf(location: BatchLocation, homeKey: Buffer, entry: DecidingEntry): DecidedRequest {
-    const { count, replyTopic, requestHash: hash, requestOffset: offset } = entry;
-    const home = partitionFor(homeKey, this.#partitions.get(location.topic) ?? 1, () => 0);
-    if (home !== location.partition) {
-      const message = `an entry is in partition ${location.partition}; partition ${home} decides its request`;
-      this.#sink.find({ code: 'MISMATCH', message, locations: [location] });
-    }
-    if (!requestHash(count, replyTopic).equals(hash)) {
-      const message = `an entry has another request hash than that of ${count} on ${replyTopic}`;
-      this.#sink.find({ code: 'MISMATCH', message, locations: [location] });
-    }
-    return { offset, hash, isRenewal: entry.kind === 'numbers' && entry.at === RENEWAL };
   }
 
   /** Takes the records of the witness topic, in log order. */
@@ -276,6 +246,13 @@ export class AuditReader {
         this.#sink.add({ ...location, kind: 'answer', timeMs, sequence, count: numbers, correlationId });
       }
     });
+  }
+
+  /** An entry must be where its request is decided, and must not contradict itself. */
+  #requestOf(location: BatchLocation, named: LedgerKey, entry: DecidingEntry): DecidedRequest {
+    const { request, violations } = decidedRequest(location, named, entry, this.#partitions.get(location.topic) ?? 1);
+    for (const message of violations) this.#sink.find({ code: 'MISMATCH', message, locations: [location] });
+    return request;
   }
 
   #add(

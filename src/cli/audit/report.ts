@@ -7,6 +7,8 @@ import type { LostNumbers } from './lost.ts';
 import type { ReadCounts } from './read.ts';
 import type { RequestCounts } from './request-join.ts';
 import type { Unjudged } from './request-rules.ts';
+import { type JournalView, sequenceLines, sequencesJson } from './sequence-lines.ts';
+import type { SequenceAccount } from './sequences.ts';
 
 /** What was compared. */
 export interface Checked extends JoinCounts {
@@ -40,8 +42,18 @@ function locationText({ topic, partition, offset, requestId }: BatchLocation): s
   return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(requestId)}`;
 }
 
+/** Everything that an audit reports. */
+export interface AuditReport {
+  readonly read: ReadCounts;
+  readonly join: Checked;
+  readonly lost: readonly LostNumbers[];
+  readonly accounts: readonly SequenceAccount[];
+  readonly journal: JournalView;
+  readonly findings: Findings;
+}
+
 /** The line that --json prints. */
-export function auditJson(read: ReadCounts, join: Checked, lost: readonly LostNumbers[], findings: Findings): object {
+export function auditJson({ read, join, lost, accounts, journal, findings }: AuditReport): object {
   const { requests } = join;
   return {
     ...(requests && {
@@ -66,6 +78,7 @@ export function auditJson(read: ReadCounts, join: Checked, lost: readonly LostNu
     replies_undecidable: join.undecidable,
     errors: Object.fromEntries(read.errors),
     unknown_layouts: read.unknownLayouts,
+    sequences: sequencesJson(accounts, journal),
     lost_numbers: lost.map(({ sequence, from, to }) => ({ sequence, from, to })),
     ...findingsJson(findings),
   };
@@ -84,10 +97,7 @@ function locationJson({ source, topic, partition, offset, requestId }: BatchLoca
 
 /** The report as text. */
 export function auditText(
-  read: ReadCounts,
-  join: Checked,
-  lost: readonly LostNumbers[],
-  findings: Findings,
+  { read, join, lost, accounts, journal, findings }: AuditReport,
   paint: ReturnType<typeof palette>,
 ): string {
   const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
@@ -100,6 +110,7 @@ export function auditText(
     ...(read.ofSequences === 0
       ? []
       : [`numbers  ${counted(read.ofSequences, 'record')} of sequences, replies included`]),
+    ...sequenceLines(accounts, journal),
     ...lost.map(({ sequence, from, to }) =>
       paint.yellow(`         numbers ${from} to ${to} of ${sequence} were lost with the ledger's tail`),
     ),

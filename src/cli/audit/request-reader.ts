@@ -2,12 +2,15 @@ import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { asSingleObject, confluentSchemaId } from '../../codec/framing.ts';
 import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../codec/id-request.ts';
-import { requestHash } from '../../codec/ledger-entry.ts';
+import { type DecidingEntry, requestHash } from '../../codec/ledger-entry.ts';
+import type { LedgerKey } from '../../codec/ledger-key.ts';
 import { decidingIdOf, type FullRequest, homeKeyOf, mergeRequest, salvageAddress } from '../../codec/request.ts';
 import type { HeaderNames, RecordHeaders } from '../../codec/request-headers.ts';
+import { RENEWAL } from '../../codec/sequence-entry.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
-import type { FoundLetter, FoundRequest } from './found.ts';
+import type { DecidedRequest, FoundLetter, FoundRequest } from './found.ts';
+import type { BatchLocation } from './location.ts';
 
 /** How workers read requests. */
 export interface RequestForm {
@@ -65,4 +68,30 @@ export function foundLetters({ headers }: TopicRecord, requestTopic: string): Fo
   // A letter for several has the time of the first.
   const recordMs = isRange || timestampMs === -1 ? undefined : timestampMs;
   return offsets.map((offset) => ({ partition, offset, recordMs, code }));
+}
+
+/**
+ * What an entry says of its request, and how it contradicts itself, or the place where it is: the partition of its request's home, of
+ * so many.
+ */
+export function decidedRequest(
+  { partition }: BatchLocation,
+  named: LedgerKey,
+  entry: DecidingEntry,
+  partitions: number,
+): { readonly request: DecidedRequest; readonly violations: readonly string[] } {
+  const { count, replyTopic, requestHash: hash, requestOffset: offset } = entry;
+  const homeKey = named.kind === 'batch' ? named.requestId : Buffer.from(named.sequence, 'latin1');
+  const home = partitionFor(homeKey, partitions, () => 0);
+  return {
+    request: { offset, hash, isRenewal: entry.kind === 'numbers' && entry.at === RENEWAL },
+    violations: [
+      ...(home === partition
+        ? []
+        : [`an entry is in partition ${partition}, but partition ${home} decides its request`]),
+      ...(requestHash(count, replyTopic).equals(hash)
+        ? []
+        : [`an entry has another request hash than that of ${count} on ${replyTopic}`]),
+    ],
+  };
 }
