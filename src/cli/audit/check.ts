@@ -69,6 +69,8 @@ export interface JoinOptions {
   /** Whether a decision of that time may be lost, in the home partition of the key. */
   readonly lostTails: { mayHave(homeKey: Buffer, timeMs: number): boolean };
   readonly find: (finding: Finding) => void;
+  /** How many ledgers were read; one by default. */
+  readonly ledgers?: number;
   /** Called with each distinct batch, for the search for overlaps. */
   readonly addUnit: (batch: FoundBatch) => void;
 }
@@ -197,7 +199,7 @@ class Request {
     const { find } = this.#options;
     const why = this.#whyGone(reply);
     if (deciders.some(({ doubtful }) => doubtful === true)) this.#counts.undecidable += 1;
-    else if (deciders.some(({ timeMs }) => why === undefined || timeMs <= reply.timeMs)) {
+    else if (deciders.some((decider) => why === undefined || this.#precedes(decider, deciders, reply))) {
       const what = loser === undefined ? 'a batch that no entry has' : 'the batch of a loser';
       const message = `a reply has ${what}, not the one that was decided`;
       find({ code: 'DIVERGENT', message, locations: [reply, ...deciders] });
@@ -206,6 +208,12 @@ class Request {
       const message = 'a reply has a batch that is not in the ledger, though the ledger reaches back that far';
       find({ code: 'UNDECIDED', message, locations: [reply] });
     }
+  }
+
+  /** Whether a decision that is there stood when the reply was decided. One in another ledger says nothing about what this one has lost. */
+  #precedes(decider: FoundBatch, deciders: readonly FoundBatch[], reply: FoundBatch): boolean {
+    const { ledgers = 1 } = this.#options;
+    return decider.timeMs <= reply.timeMs && new Set(deciders.map(({ topic }) => topic)).size === ledgers;
   }
 
   /** Why the ledger may not have the decision of a reply any more. Its correlation ID may have been used again since, with another batch. */

@@ -44,7 +44,8 @@ export function* checks(
     for (const one of store.numbers.between(sequence, from, to)) twice.take(one);
   });
   const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
-  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, addUnit });
+  const ledgers = new Set(reader.logs.ledger.map(({ topic }) => topic)).size;
+  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, ledgers, addUnit });
   const requests = judged && new RequestJoin(reader, judged, find);
   yield* each('checking requests and replies', store.size, store.grouped(), (found) => {
     join.take(found);
