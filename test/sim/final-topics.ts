@@ -38,14 +38,21 @@ export function finalTopics(brokers: Brokers): FinalTopics {
   return { records: Object.values(all).flat().flatMap(recordsIn), logs };
 }
 
-function spanOf({ topic, number: partition, log, highWatermark }: Partition) {
-  return { topic, partition, from: log.start, to: highWatermark };
+function spanOf(at: Partition) {
+  return { topic: at.topic, partition: at.number, from: at.log.start, to: endOf(at) };
+}
+
+/** The end for readers of what is committed: before any open transaction. */
+function endOf({ log, highWatermark }: Partition): number {
+  return Math.min(log.stableEnd, highWatermark);
 }
 
 /** Without those of aborted transactions, and without markers. */
-function recordsIn({ topic, number: partition, log, highWatermark }: Partition): readonly TopicRecord[] {
-  const aborted = log.aborted(log.start, highWatermark);
-  const shown = log.batches(log.start, highWatermark).filter((batch) => {
+function recordsIn(at: Partition): readonly TopicRecord[] {
+  const { topic, number: partition, log } = at;
+  const end = endOf(at);
+  const aborted = log.aborted(log.start, end);
+  const shown = log.batches(log.start, end).filter((batch) => {
     const { baseOffset, producerId, isControl } = headOf(batch);
     const isAborted = aborted.some(
       (one) => one.producerId === producerId && one.firstOffset <= baseOffset && baseOffset < one.markerOffset,
@@ -54,6 +61,6 @@ function recordsIn({ topic, number: partition, log, highWatermark }: Partition):
   });
   return shown
     .flatMap(recordsOf)
-    .filter(({ offset }) => offset >= log.start && offset < highWatermark)
+    .filter(({ offset }) => offset >= log.start && offset < end)
     .map(({ headers = {}, ...record }) => ({ topic, partition, ...record, headers: headers as Headers }));
 }
