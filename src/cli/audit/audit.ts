@@ -15,7 +15,11 @@ Reads what the topics of requests, ledger, replies, dead letters and witnesses h
   OVERLAP           an ID in two batches
   SPLIT             a request with batches in several partitions, or in two ledgers, or with numbers twice
   OUTSIDE_EVIDENCE  IDs that don't match the worker, datacenter, layout or time of their batch
+  ABOVE_CEILING     IDs that are not below the ceiling that was witnessed for their term
+  FENCE             IDs of a worker ID that rise while its fence falls
   GAP               numbers of a sequence that don't continue those before
+  FORMAT            numbers that are not what the sequence was at that place
+  VOID              a reply with numbers of a record that does not count
   DIVERGENT         a reply with another batch, or other numbers, than the ledger decided
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named

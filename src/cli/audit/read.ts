@@ -219,8 +219,9 @@ export class AuditReader {
 
   replyRecord(record: TopicRecord): void {
     const { key, value, headers, timestampMs: timeMs } = record;
-    // One that was sent again has the time of its decision.
-    this.replyReach.see(record, headers[this.#names.replayed] === undefined);
+    // One that was sent again has the time of its decision, or, where the topic sets times, one long after that.
+    const isAgain = headers[this.#names.replayed] !== undefined;
+    this.replyReach.see(record, !isAgain);
     this.#attempt('reply', record, () => {
       this.counts.replies += 1;
       if (value === null) throw new TypeError('it has no value');
