@@ -7,17 +7,23 @@ import {
   grantOf,
   issuedOf,
   letterOf,
+  numbersRequest,
   opened,
   replyOf,
   request,
   takeOver,
 } from './good-history.ts';
-import type { History } from './history.ts';
+import type { AnsweredStated, History } from './history.ts';
 import { FIRST, homeOf } from './pairs.ts';
 import { LEDGER, RENEW_AFTER_MS } from './setting.ts';
 
 /** A record of the ledger that no worker wrote. */
 const FOREIGN = { topic: LEDGER, partition: 0, offset: 0, key: null, value: Buffer.of(0), headers: {}, timestampMs: 0 };
+
+/** All requests of a partition below 2 were answered, a command says. */
+const statedOf = (fields: Partial<AnsweredStated> = {}): AnsweredStated => {
+  return { order: 3, partition: 0, offset: 2, below: 2, process: 'operator.1', ...fields };
+};
 
 /** Incorrect histories, by the check that must find them and by what is wrong. */
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
@@ -128,6 +134,39 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
     'a reply answers nothing': { replies: [replyOf(batchOf(100n), { offset: 7 })] },
   },
   ...BAD_NUMBERS,
+  final: {
+    'an offset was moved before the ledger said what was answered': {
+      replays: [{ process: 'operator.1', accepted: 3, partition: 0, to: 0 }],
+      answeredStated: [statedOf({ order: 4 })],
+    },
+    'a second replay says that less was answered': { answeredStated: [statedOf(), statedOf({ order: 4, below: 1 })] },
+    'a worker decided what was answered before': {
+      answeredStated: [statedOf({ offset: 4 })],
+      started: new Map([
+        ['operator.1', 1],
+        ['m0.1', 2],
+      ]),
+    },
+    'a worker decided a copy of what was answered before': {
+      requests: [
+        { ...request, partition: 1, offset: 0 },
+        { ...request, order: 6, origin: { partition: 1, offset: 0, appendedAtMs: DECIDED_MS }, sender: 'm0.1' },
+      ],
+      answeredStated: [statedOf({ partition: 1 })],
+      started: new Map([
+        ['operator.1', 1],
+        ['m0.1', 2],
+      ]),
+    },
+    'numbers were given for what was answered before': {
+      answeredStated: [statedOf({ order: 29, partition: numbersRequest.partition, below: 4, offset: 20 })],
+    },
+    'a request was refused as answered that nobody had answered': {
+      entries: [],
+      answeredStated: [statedOf()],
+      replies: [replyOf('ANSWERED_BEFORE')],
+    },
+  },
   'one answer': {
     'a request got two batches while an entry kept the first': {
       trims: [{ order: 11, partition: 0, low: 5 }],

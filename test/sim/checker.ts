@@ -13,6 +13,7 @@ import {
   requestsOfEntries,
   sameRanges,
 } from './decisions.ts';
+import { final, mayBeRefusedAgain } from './final-checks.ts';
 import {
   claimBeyondRequests,
   decidedAgainst,
@@ -84,6 +85,7 @@ export const CHECKS = {
   'swapped first': swappedFirst,
   'lost forgotten': lostForgotten,
   'one answer': oneAnswer,
+  final,
   'renewed in time': renewedInTime,
   'honest entries': honestEntries,
   expired,
@@ -225,6 +227,8 @@ function wrongReply(
   const { code } = reply.error;
   if (code === 'CONFLICT' && deciders.some((entry) => !isFor(entry, request))) return undefined;
   if (code === 'EXPIRED' && request.expiresAtMs !== undefined) return undefined;
+  if (code === 'INVALID_COUNT' && isAboveLowest(history, request)) return undefined;
+  if (code === 'ANSWERED_BEFORE' && mayBeRefusedAgain(history, request, record.landed)) return undefined;
   if (code === 'QUOTA_EXCEEDED' && LIMITED_TOPICS.includes(request.replyTopic)) return undefined;
   const isForgotten =
     mayBeForgotten(history, request, record.landed) || hadLost(history, request.partition, record.landed);
@@ -272,12 +276,19 @@ function expired({ requests, entries, replies, aheadMs }: History): string | und
   return undefined;
 }
 
-/** A request becomes a dead letter when no reply to it is allowed, or when its topic rejects the reply. */
-function deadLetters({ requests, letters }: History): string | undefined {
-  const byPlace = requestsByPlace({ requests });
+/** Some worker allows less. */
+function isAboveLowest({ lowestCount = Number.POSITIVE_INFINITY }: History, { count }: SentRequest): boolean {
+  return count > lowestCount;
+}
+
+/** A request becomes a dead letter when no reply to it is allowed, its topic rejects the reply, or it wants more than a worker allows. */
+function deadLetters(history: History): string | undefined {
+  const { letters } = history;
+  const byPlace = requestsByPlace(history);
   const wrong = letters.find((letter) => {
     const request = byPlace.get(placeName(letter));
     const expected = request?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
+    if (request !== undefined && letter.code === 'INVALID_COUNT') return !isAboveLowest(history, request);
     return request === undefined || letter.code !== expected;
   });
   return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;

@@ -12,6 +12,7 @@ import { LedgerFaults } from './ledger-faults.ts';
 import { Machine } from './machine.ts';
 import { FAIR } from './network.ts';
 import { overtakeWitnesses } from './overtaken-witness.ts';
+import { hasReplays, Replays } from './replays.ts';
 import { aloneIn, isAimed, isCalm, keepsItsTime, losesEtcd, machinesIn, mayLoseLedger } from './scenario.ts';
 import { lastStated } from './sequence-log.ts';
 import { SequenceOperator } from './sequence-operator.ts';
@@ -59,6 +60,9 @@ export class Faults implements Disposable {
   readonly #volumes: Volumes | undefined;
   readonly #twoOwners: TwoOwners | undefined;
   readonly #eachLoses: EachLoses | undefined;
+  readonly #replays: Replays | undefined;
+  /** The workers that are to start once the operator lets them; undefined while they may. */
+  #held: Set<Slot> | undefined;
   readonly #gapMs: number;
   readonly #actions: Array<(slot: Slot) => void>;
   #over = false;
@@ -165,6 +169,8 @@ export class Faults implements Disposable {
       if (losesEtcd(place.scenario)) brokers.trimsAtMost = (partition) => lastStated(history, partition);
       this.#repeat(REDEFINE_MS, () => sequences.change());
     }
+    if (hasReplays(place))
+      this.#replays = new Replays(place, { hold: () => this.#hold(), release: () => this.#release() });
     if (place.scenario === 'aging') this.#repeat(AGING_MS, () => this.#ledgerFaults.age());
     if (place.scenario === 'lost-tail') this.#repeat(LOST_TAIL_MS, () => this.#ledgerFaults.loseTail());
     if (place.scenario === 'clocks')
@@ -218,6 +224,7 @@ export class Faults implements Disposable {
     this.#volumes?.heal();
     this.#twoOwners?.heal();
     this.#eachLoses?.heal();
+    this.#replays?.heal();
     for (const { machine, host } of this.#slots) {
       if (Math.abs(machine.stepMs) > MAX_OFF_MS) machine.stepMs = 0;
       host?.process.cut.clear();
@@ -247,6 +254,7 @@ export class Faults implements Disposable {
       ...(this.#growth?.missing() ?? []),
       ...(this.#tailLosses?.missing() ?? []),
       ...(this.#failovers?.missing() ?? []),
+      ...(this.#replays?.missing() ?? []),
       ...unserved,
     ];
   }
@@ -268,6 +276,10 @@ export class Faults implements Disposable {
 
   #start(slot: Slot): void {
     if (slot.isRetired) return;
+    if (this.#held !== undefined) {
+      this.#held.add(slot);
+      return;
+    }
     if (slot.host?.process.dead === false) throw new Error('two processes on one disk');
     const { world } = this.#place;
     const host: Host = new Host(this.#place, slot.machine, () => slot.host === host && this.#crash(slot));
@@ -276,6 +288,23 @@ export class Faults implements Disposable {
     // Worst for a single worker: no other worker's entries reveal it.
     if (!world.rng.chance(this.#slots.length === 1 ? 0.6 : 0.1) || keepsItsTime(this.#place.scenario)) return;
     this.#ledgerFaults.overtake(host.process.name);
+  }
+
+  /** Stops all workers, and starts none until `release`. Some are killed, and one that is frozen may go on later. */
+  #hold(): void {
+    const { rng } = this.#place.world;
+    this.#held ??= new Set();
+    for (const slot of this.#slots) {
+      const isFrozen = slot.host?.process.running === false;
+      if (isFrozen ? rng.chance(0.5) : rng.chance(0.3)) this.#crash(slot);
+      else if (!isFrozen) this.#restart(slot);
+    }
+  }
+
+  #release(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const slot of held) if (slot.host === undefined || slot.host.process.dead) this.#start(slot);
   }
 
   #crash(slot: Slot, losesDisk?: boolean, backMs?: number): void {

@@ -45,6 +45,12 @@ export interface History {
   /** Requests that were appended to the partitions of their correlation IDs. */
   readonly forwards: Forward[];
   readonly commits: Commit[];
+  readonly answeredStated: AnsweredStated[];
+  readonly replays: ReplaySeen[];
+  /** When each process started. */
+  readonly started: Map<string, number>;
+  /** The least that a worker allowed as the count of a request; undefined if that never was less than any request wants. */
+  lowestCount: number | undefined;
   /** Errors that must never occur here, whatever else fails: bugs. */
   readonly defects: string[];
   /** Processes whose indexes were lost under them. */
@@ -170,6 +176,8 @@ export interface SentRequest extends RequestPlace {
   readonly correlationId: string;
   /** The correlation ID of this try, if that does not name the request. */
   readonly triedAs?: string | undefined;
+  /** The process that sent the record; empty for clients. */
+  readonly sender?: string | undefined;
   /** Set if numbers of a sequence are wanted. */
   readonly sequence?: string | undefined;
   readonly count: number;
@@ -388,4 +396,18 @@ interface Commit {
   readonly accepted: number;
   readonly partition: number;
   readonly offset: number;
+}
+
+/** A statement of a replay in the ledger: all requests of the partition below were answered; 0: what was refused is decided after all. */
+export interface AnsweredStated extends Pick<Mark, 'order' | 'partition' | 'offset'> {
+  readonly below: number;
+  readonly process: string;
+}
+
+/** An operator moved the committed offset of a partition. */
+interface ReplaySeen {
+  readonly process: string;
+  readonly accepted: number;
+  readonly partition: number;
+  readonly to: number;
 }

@@ -18,6 +18,7 @@ import { Probe } from './probe.ts';
 import { ReadinessProbe } from './readiness.ts';
 import { runtimeOf } from './runtime.ts';
 import type { Scenario } from './scenario.ts';
+import { LOW_COUNT } from './setting.ts';
 import type { World } from './world.ts';
 
 /** The machine that a worker runs on. */
@@ -55,6 +56,7 @@ export class Host {
       ...configOf(brokers.config, machine.pair),
       workerIp: `10.0.0.${machine.number}`,
       pool: machine.pool,
+      ...(world.isCountLow && { maxCount: LOW_COUNT }),
     };
     this.#probe = new Probe(world, history, store, this.process, JSON.stringify(machine.pool));
     const copies = new CopyWatch(place, this.process.name, machine.pair);

@@ -11,6 +11,7 @@ import { KAFKA_MUTANTS } from './mutants-kafka.ts';
 import { LEDGER_MUTANTS } from './mutants-ledger.ts';
 import { MEMORY_MUTANTS } from './mutants-memory.ts';
 import { RECORD_MUTANTS } from './mutants-records.ts';
+import { REPLAY_MUTANTS } from './mutants-replays.ts';
 import { SEQUENCE_MUTANTS } from './mutants-sequences.ts';
 import { TAIL_MUTANTS } from './mutants-tails.ts';
 import type { simulate } from './simulation.ts';
@@ -25,6 +26,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...SEQUENCE_MUTANTS,
   ...MEMORY_MUTANTS,
   ...RECORD_MUTANTS,
+  ...REPLAY_MUTANTS,
 ];
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));

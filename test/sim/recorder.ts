@@ -5,6 +5,7 @@ import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
+import { readReplay } from '../../src/codec/request-position.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
@@ -23,7 +24,10 @@ import type { World } from './world.ts';
 /** What a record without a value is rejected with. */
 const JUNK_CODE = 'MALFORMED_REQUEST';
 
-export type Draft = Omit<SentRequest, 'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'life' | 'origin'>;
+export type Draft = Omit<
+  SentRequest,
+  'order' | 'tag' | 'timestampMs' | 'partition' | 'offset' | 'life' | 'origin' | 'sender'
+>;
 
 interface Sent {
   readonly sent: number;
@@ -114,6 +118,7 @@ export class Recorder implements PartitionObserver {
   observer(process: string): CallObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
+    this.#history.started.set(process, started);
     /** When the end of each request partition was first asked for since the last marker: later a reader may have asked. */
     const asked = new Map<number, number>();
     return {
@@ -178,7 +183,7 @@ export class Recorder implements PartitionObserver {
     for (const batch of log.batches(from, below)) {
       const { baseOffset } = headOf(batch);
       const sent = this.#stored.get(`${topic}/${number}/${baseOffset}`) ?? this.#unknown();
-      if (pair !== undefined) this.#onRequests(pair, pair.first + number, batch);
+      if (pair !== undefined) this.#onRequests(pair, pair.first + number, batch, sent.process);
       else if (deciding !== undefined)
         for (const record of recordsOf(batch)) this.#decided(deciding.first + number, record, sent);
       else if (dropping !== undefined)
@@ -196,6 +201,10 @@ export class Recorder implements PartitionObserver {
     if (pair === undefined) return;
     const accepted = this.#world.tick();
     const { sent, process } = this.#sentAt.get(request) ?? { sent: accepted, process: '' };
+    if (request.memberId === '') {
+      this.#replayed(pair, process, accepted, request.partitions);
+      return;
+    }
     const own = this.assignedTo(pair, request.memberId);
     for (const { partition: number, offset } of request.partitions) {
       const partition = pair.first + number;
@@ -217,8 +226,17 @@ export class Recorder implements PartitionObserver {
     }
   }
 
+  /** An operator has moved the offsets of these partitions. */
+  #replayed(pair: Pair, process: string, accepted: number, partitions: OffsetCommitRequest['partitions']): void {
+    for (const { partition: number, offset: to } of partitions) {
+      const partition = pair.first + number;
+      this.#history.replays.push({ process, accepted, partition, to });
+      this.#world.note(() => `requests ${partition}: moved to ${to} by ${process}`);
+    }
+  }
+
   /** Adds the requests of a batch; those of a transaction once it is committed. */
-  #onRequests({ first }: Pair, partition: number, batch: Buffer): void {
+  #onRequests({ first }: Pair, partition: number, batch: Buffer, sender: string): void {
     const { isTransactional, isControl, producerId } = headOf(batch);
     if (isControl) {
       const pending = this.#undecided.get(producerId) ?? [];
@@ -238,7 +256,7 @@ export class Recorder implements PartitionObserver {
       if (route.hops > 0 && origin !== undefined) this.#forwarded(this.#latest(tag, origin));
       const order = this.#world.tick();
       const life = this.#history.requestLosses.filter((loss) => loss.partition === partition).length || undefined;
-      const one = { order, tag, timestampMs, partition, offset, life, ...draft, origin };
+      const one = { order, tag, timestampMs, partition, offset, life, ...draft, origin, sender };
       this.#places.set(tag, [...(this.#places.get(tag) ?? []), one]);
       return [one];
     });
@@ -275,6 +293,12 @@ export class Recorder implements PartitionObserver {
     const mark = { order: this.#world.tick(), partition, offset, end, through, appendedAtMs: timestampMs };
     this.#history.marks.push(mark);
     this.#world.note(() => `ledger ${partition}/${offset}: ${entry.kind}, end ${end}, through ${through}`);
+    const below = readReplay({ key: key ?? null, headers: headers ?? {} });
+    if (below !== undefined) {
+      const { order } = mark;
+      this.#history.answeredStated.push({ order, partition, offset, below, process: sent.process });
+      this.#world.note(() => `ledger ${partition}/${offset}: requests below ${below} were answered`);
+    }
     if (entry.kind === 'numbers' || entry.kind === 'statement') {
       const read = readLedgerKey(key as Buffer);
       if (read.kind === 'batch') throw new RangeError('a record of a sequence under the key of IDs');

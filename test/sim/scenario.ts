@@ -26,10 +26,11 @@ export const SCENARIOS = {
   asleep: 'machines sleep while answers to their heartbeats are on the way, without other faults',
   'full-etcd': 'etcd refuses writes for a while, as at its quota, without other faults',
   growth: 'a second pair of topics takes over from the first, in one namespace',
+  replays: 'an operator reads requests again, time after time',
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
 
-/** The share of random simulations with each scenario; the rest have none. */
+/** The share of random simulations with each scenario; the rest have none. Replays come beside other scenarios, in some seeds. */
 const SHARES: readonly (readonly [Scenario, number])[] = [
   ['etcd-loss', 0.11],
   ['lost-heads', 0.04],
@@ -82,6 +83,7 @@ const AIMED: ReadonlySet<Scenario> = new Set([
   'volumes',
   'two-owners',
   'both-memories',
+  'replays',
 ]);
 /** The scenarios in which clients always want numbers, and an operator changes sequences. */
 const NUMBERING: ReadonlySet<Scenario> = new Set([
@@ -91,6 +93,7 @@ const NUMBERING: ReadonlySet<Scenario> = new Set([
   'lost-heads',
   'both-memories',
   'each-loses',
+  'replays',
 ]);
 const CALM: ReadonlySet<Scenario> = new Set(['take-over', 'cut-off', 'asleep', 'full-etcd', 'each-loses']);
 const LOSING: ReadonlySet<Scenario> = new Set([
@@ -114,7 +117,7 @@ export function losesEtcd(scenario: Scenario | undefined): boolean {
 
 /** Whether the ledger keeps everything, or at least as long as it should. */
 export function keepsItsTime(scenario: Scenario | undefined): boolean {
-  return scenario === 'aging' || scenario === 'take-over';
+  return scenario === 'aging' || scenario === 'take-over' || scenario === 'replays';
 }
 
 /** Whether the scenario needs so many steps that other faults must be rare. */

@@ -1,6 +1,7 @@
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { isKnownTo } from './copy-checks.ts';
 import { hadLost, placeName, requestsByPlace } from './decisions.ts';
+import { mayBeRefusedAgain } from './final-checks.ts';
 import { mayBeForgotten } from './forgetting.ts';
 import type { History, LearnedNumbers, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
 import { FIRST, homeOf, pairAt } from './pairs.ts';
@@ -256,6 +257,8 @@ function wrongAnswer(
       !stated.some(({ order }) => order < firstSent) ||
       landed > (history.losesBoth ?? Number.POSITIVE_INFINITY),
     SEQUENCE_STOPPED: () => history.setBacks.length > 0,
+    ANSWERED_BEFORE: () => mayBeRefusedAgain(history, request, landed),
+    INVALID_COUNT: () => request.count > (history.lowestCount ?? Number.POSITIVE_INFINITY),
   };
   return isDue[code]?.() === true ? undefined : `${code} without need`;
 }

@@ -53,6 +53,8 @@ export const layout = defineLayout({
   sequenceStartBelow: 1,
 });
 
+/** The largest count of a request that workers allow at first, in some simulations. */
+export const LOW_COUNT = 100;
 /** More than twice the difference between two brokers' clocks here. */
 export const CLOCK_MARGIN_MS = 12_500;
 /** A decision is renewed for a request that came this long after it. */

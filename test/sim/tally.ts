@@ -13,6 +13,9 @@ export interface Tally {
   readonly expired: number;
   readonly quotaExceeded: number;
   readonly deadLetters: number;
+  /** Partitions that an operator replayed, and requests that were refused since they were answered before. */
+  readonly replays: number;
+  readonly answeredBefore: number;
   /** Requests that share a dead letter with others. */
   readonly inRanges: number;
   readonly forwarded: number;
@@ -65,6 +68,8 @@ export const NOTHING: Tally = {
   expired: 0,
   quotaExceeded: 0,
   deadLetters: 0,
+  replays: 0,
+  answeredBefore: 0,
   inRanges: 0,
   forwarded: 0,
   denseBatches: 0,
@@ -111,6 +116,8 @@ export function tallyOf(history: History): Tally {
     expired: codes.filter((code) => code === 'EXPIRED').length,
     quotaExceeded: codes.filter((code) => code === 'QUOTA_EXCEEDED').length,
     deadLetters: letters.length,
+    replays: history.replays.length,
+    answeredBefore: codes.filter((code) => code === 'ANSWERED_BEFORE').length,
     inRanges: letters.filter(({ isRange }) => isRange).length,
     forwarded: forwards.length,
     denseBatches: history.denseBatches,

@@ -23,6 +23,8 @@ export class World {
   readonly rng: Rng;
   /** Whether clients want numbers of sequences. */
   hasSequences: boolean;
+  /** Whether workers that start are configured with a low limit of counts. */
+  isCountLow = false;
   readonly trace: string[] | undefined;
   nowMs = 0;
   events = 0;
