@@ -25,9 +25,7 @@ export class LostTails {
   readonly #partitions: ReadonlyMap<string, number>;
 
   constructor(ledger: readonly Span[]) {
-    this.#partitions = new Map(
-      [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => [topic, all.length]),
-    );
+    this.#partitions = decidingPartitions(ledger);
   }
 
   add(log: string, statedMs: number): void {
@@ -53,6 +51,18 @@ export class LostTails {
       return timeMs <= (this.#lastMs.get(logOf({ topic, partition })) ?? Number.NEGATIVE_INFINITY);
     });
   }
+}
+
+/**
+ * How many partitions decide, in each ledger: those up to the last one that was ever written to, since a worker that takes a partition
+ * over writes a marker. Partitions that were added later are bound to nothing, and stay empty.
+ */
+export function decidingPartitions(ledger: readonly Span[]): ReadonlyMap<string, number> {
+  const sizes = [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => {
+    const used = all.filter(({ to }) => to > 0);
+    return [topic, Math.max(...(used.length === 0 ? all : used).map(({ partition }) => partition)) + 1] as const;
+  });
+  return new Map(sizes);
 }
 
 /** Numbers of a sequence that were given out, and lost with a tail of the ledger, as a statement of the loss shows. */

@@ -15,7 +15,7 @@ import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidenc
 import type { DecidedRequest, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
 import { type BatchLocation, logOf } from './location.ts';
 import { type AuditLogs, LogReach } from './log-reach.ts';
-import { Losses, LostTails } from './lost.ts';
+import { decidingPartitions, Losses, LostTails } from './lost.ts';
 import type { FoundNumbers } from './number-store.ts';
 import { decidedRequest, foundLetters, foundRequest } from './request-reader.ts';
 import { NumberOrder, type SequenceAccount } from './sequences.ts';
@@ -73,7 +73,7 @@ export class AuditReader {
   readonly #numberOrder: NumberOrder;
   /** What each topic is; those without an entry are reply topics. */
   readonly #takers: ReadonlyMap<string, (record: TopicRecord) => void>;
-  /** How many partitions each ledger has. */
+  /** How many partitions decide, in each ledger. */
   readonly #partitions: ReadonlyMap<string, number>;
   readonly logs: AuditLogs;
   readonly ledgerReach: LogReach;
@@ -110,9 +110,7 @@ export class AuditReader {
     this.lostTails = new LostTails(ledger);
     this.clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
-    this.#partitions = new Map(
-      [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => [topic, all.length]),
-    );
+    this.#partitions = decidingPartitions(ledger);
     this.logs = logs;
     this.ledgerReach = new LogReach(ledger);
     const startOf = (log: string) => this.ledgerReach.startOf(log);

@@ -96,7 +96,7 @@ function mayBeRight(
   const isLater = toldMs > decision.timeMs + facts.clockMarginMs + MAX_PUBLICATION_MS;
   if (isLater) return decision.of.isRenewal;
   const isYoung = request.timeMs >= facts.ledgerReachesMs && !request.isResent && request.origin === undefined;
-  if (code === 'FORGOTTEN') return !isYoung;
+  if (code === 'FORGOTTEN') return !isYoung || facts.mayBeLost(request, request.timeMs - facts.clockMarginMs);
   if (code === 'ANSWERED_BEFORE') return facts.isReplayed(request.home);
   return true;
 }
