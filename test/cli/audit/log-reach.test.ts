@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import { LogReach } from '../../../src/cli/audit/log-reach.ts';
+import { decidingPartitions } from '../../../src/cli/audit/lost.ts';
 
 const SPAN = { topic: 't', partition: 0, from: 0, to: 100 };
 const [WHOLE, UNKNOWN] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];
@@ -45,4 +46,11 @@ test('what was deleted during the reading is not there, unless it had been read 
   expect(skipping.ofTopic('t'), 'a hole alone is no deletion').toBe(WHOLE);
   skipping.nowStartsAt([{ ...SPAN, from: 40 }]);
   expect(skipping.ofTopic('t')).toBe(5_040);
+});
+
+test('partitions that were added to a ledger by mistake decide nothing: they are empty', () => {
+  const ends = (...all: readonly number[]) => all.map((to, partition) => ({ ...SPAN, partition, to }));
+  expect(decidingPartitions(ends(5, 1))).toEqual(new Map([['t', 2]]));
+  expect(decidingPartitions(ends(5, 1, 0))).toEqual(new Map([['t', 2]]));
+  expect(decidingPartitions(ends(0, 0))).toEqual(new Map([['t', 2]]));
 });
