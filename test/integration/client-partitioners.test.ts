@@ -126,7 +126,7 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
     realm.worker();
     const { code, stdout, stderr } = await replay.ended;
     expect(code, stderr).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ read_again: sent, without_first: 0, errors: {}, findings: [] });
+    expect(JSON.parse(stdout)).toMatchObject({ read_again: sent, without_first: 0, refused_again: {}, findings: [] });
     await answered();
     expect(replies.seen.length - before).toBeGreaterThanOrEqual(ids.length);
     expectOneBatchEach(replies);

@@ -94,7 +94,9 @@ const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title,
 
 /** The plan for --json. */
 export function planJson(plan: readonly PartitionPlan[]): object[] {
-  return plan.map(({ maybeForgotten: maybe_forgotten, ...rest }) => ({ ...rest, maybe_forgotten }));
+  return plan.map(({ partition, from, to, below: answered_below, maybeForgotten: maybe_forgotten, gone }) => {
+    return { partition, from, to, answered_below, maybe_forgotten, gone };
+  });
 }
 
 /** The plan as text. */

@@ -7,10 +7,9 @@ import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { checkAll, readAll, replyTopics, sinkOf, undecidedRequests } from '../audit/audit-run.ts';
-import type { JoinCounts } from '../audit/check.ts';
 import { logOf } from '../audit/location.ts';
-import type { ReadCounts } from '../audit/read.ts';
-import { Findings, findingsJson, findingsText } from '../audit/report.ts';
+import type { AuditSink } from '../audit/read.ts';
+import { Findings } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
 import type { UndecidedRequests } from '../audit/undecided.ts';
 import { chosenLayout } from '../chosen-layout.ts';
@@ -18,11 +17,11 @@ import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { journaled } from '../journal/journaled.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
-import { jsonLine } from '../present.ts';
+import { jsonLine, present } from '../present.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
 import { counted, timeText } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
-import { Given, type GivenOptions, givenJson, givenLines } from './given.ts';
+import { Given, type GivenOptions } from './given.ts';
 import {
   caughtUp,
   forwardedSince,
@@ -32,6 +31,7 @@ import {
   setBack,
   type WantedOffset,
 } from './group.ts';
+import { outcomeJson, outcomeText } from './outcome.ts';
 import {
   type PartitionPlan,
   planJson,
@@ -209,16 +209,35 @@ async function verify(session: Session, store: AuditStore, replayed: Replayed): 
   const { context, options } = session;
   const { ends } = replayed;
   const findings = new Findings(100);
-  const sink = {
-    ...sinkOf(store, findings),
-    againFrom: (record: TopicRecord) => record.offset >= (ends.get(logOf(record)) ?? 0),
+  const isAgain = (at: Pick<TopicRecord, 'topic' | 'partition' | 'offset'>) => at.offset >= (ends.get(logOf(at)) ?? 0);
+  const found = sinkOf(store, findings);
+  let numbers = 0;
+  const sink: AuditSink = {
+    ...found,
+    addNumbers: (one) => {
+      if (one.source === 'reply' && isAgain(one)) numbers += 1;
+      found.addNumbers(one);
+    },
+    againFrom: isAgain,
   };
   const reader = await readAll(session, 'verifying', options, sink);
   const join = await checkAll(context, store, reader, findings);
   const given = await givenSince(session, store, replayed);
   if (findings.total > 0 || (given.requests > 0 && options.decideRefused !== true)) context.setExitCode(EXIT.failed);
   const dead = await deadSince(session, ends);
-  report(session, replayed, { dead, counts: reader.counts, join, findings, given });
+  const { plan, forwarded, planned } = replayed;
+  const outcome = {
+    readAgain: requestsIn(plan),
+    forwarded,
+    dead,
+    errors: reader.counts.errorsAgain,
+    join,
+    numbers,
+    findings,
+    given,
+  };
+  const text = () => outcomeText(outcome, palette(context));
+  present(context, options.json, { ...planned, ...outcomeJson(outcome) }, text);
 }
 
 /** What was decided for the first time since the replay began. */
@@ -249,49 +268,4 @@ async function deadSince({ context, config, source }: Session, ends: Replayed['e
     },
   });
   return dead;
-}
-
-interface Outcome {
-  /** Dead letters since the replay began. */
-  readonly dead: number;
-  readonly counts: ReadCounts;
-  readonly join: JoinCounts;
-  readonly findings: Findings;
-  readonly given: Given;
-}
-
-function report({ context, options }: Session, { plan, planned, forwarded }: Replayed, outcome: Outcome): void {
-  const { dead, counts, join, findings, given } = outcome;
-  const read_again = requestsIn(plan);
-  const { repeated, repeatedWithoutFirst: without_first } = join;
-  if (options.json === true) {
-    const view = {
-      ...planned,
-      read_again,
-      forwarded,
-      repeated,
-      without_first,
-      refused_again: Object.fromEntries(counts.errorsAgain),
-      newly_given: givenJson(given),
-      dead_letters: dead,
-      ...findingsJson(findings),
-    };
-    context.out(jsonLine(view));
-    return;
-  }
-  const codes = [...counts.errorsAgain].map(([code, count]) => `${code} ${count}`).join(', ');
-  context.out(
-    [
-      `${counted(read_again, 'request was', 'requests were')} read again`,
-      ...(forwarded === 0
-        ? []
-        : [`${counted(forwarded, 'request was', 'requests were')} forwarded to the partition that decides it`]),
-      `${counted(repeated, 'reply repeats', 'replies repeat')} the batch of an earlier reply`,
-      `${counted(without_first, 'reply matches', 'replies match')} the ledger without an earlier reply (new requests included)`,
-      `refused again: ${codes === '' ? 'none' : codes} (new requests included)`,
-      ...givenLines(given),
-      `${counted(dead, 'request became a dead letter', 'requests became dead letters')}`,
-      findingsText(findings, palette(context)),
-    ].join('\n'),
-  );
 }

@@ -43,7 +43,7 @@ export function replayCommand(context: CliContext): Command {
     .option(LEDGER_FLAG, LEDGER_HELP, repeated)
     .option(
       '--json',
-      'print one line of JSON: {"plan","undecided","read_again","forwarded","repeated","without_first","refused_again","newly_given","dead_letters","findings"}',
+      'print one line of JSON: {"plan","undecided","read_again","forwarded","repeated","without_first","numbers","refused_again","newly_given","dead_letters","findings"}',
     )
     .addHelpText('after', EXAMPLES);
   return command.action(async (options: ReplayOptions) => {
