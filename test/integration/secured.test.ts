@@ -102,7 +102,7 @@ describe.skipIf(why !== undefined)(`servers with logins, certificates and rights
     expect((await command(['deadletters', 'list', '--json'])).code).toBe(0);
   });
 
-  test('replay reads the group and may set its offsets, with the documented rights', async () => {
+  test('replay shows its plan with the rights of an operator', async () => {
     await worker.ready();
     const { code, stderr } = await command(['replay', '--from', '1h', '--dry-run']);
     expect({ code, stderr }).toMatchObject({ code: 0 });
