@@ -21,7 +21,7 @@ export const HOUR_MS = 3_600_000;
 const BASE_TICK = 10_000_000_000;
 /** The beginning of time: tests name times by their distance. */
 export const BASE_MS = LAYOUT.epochMs + BASE_TICK;
-export const CLOCK_MARGIN_MS = 1_000;
+const CLOCK_MARGIN_MS = 1_000;
 const CONTEXT = { names: DEFAULT_HEADER_NAMES, requestTopic: 'requests', deadLetterTopic: 'letters' };
 
 export interface Asked {
