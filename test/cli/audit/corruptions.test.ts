@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { FindingCode } from '../../../src/cli/audit/check.ts';
-import { encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
+import { decodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { auditOf } from '../../sim/audit-checks.ts';
 import type { FinalTopics } from '../../sim/final-topics.ts';
 import { isReplyTopic, LEDGER, layout, PARTITIONS, REPLY_TOPICS, SEQUENCES } from '../../sim/setting.ts';
@@ -314,5 +315,48 @@ describe('finds nothing, since no promise is broken, in', () => {
     ],
   ])('%s', (_, change) => {
     expect(codesAfter(change)).toEqual([]);
+  });
+});
+
+describe('of bits that were flipped, one in each byte,', () => {
+  /** The records with one bit flipped of which nothing is found. */
+  function silent(recordOf: (history: Corruptible) => TopicRecord): readonly Buffer[] {
+    const value = recordOf(new Corruptible(topics)).value as Buffer;
+    const flips = [...value.keys()].map((at) => {
+      const flipped = Buffer.from(value);
+      flipped.writeUInt8(value.readUInt8(at) ^ (1 << (at % 8)), at);
+      return flipped;
+    });
+    return flips.filter(
+      (flipped) => codesAfter((history) => history.change(recordOf(history), { value: flipped })).length === 0,
+    );
+  }
+
+  /** The fields of an entry that differ. */
+  function differences(entry: object, flipped: Buffer): readonly string[] {
+    const other = Object.entries(decodeLedgerEntry(flipped));
+    return other.flatMap(([name, value]) => (isDeepStrictEqual(value, Reflect.get(entry, name)) ? [] : [name]));
+  }
+
+  /** How far the writer had read, and how the reply is framed: who has which IDs or numbers does not hang on them. */
+  const OUT_OF_REACH = ['end', 'through', 'requestOffset', 'framing', 'schemaFingerprint'];
+
+  it.each<[string, (history: Corruptible) => { readonly record: TopicRecord; readonly entry: object }]>([
+    ['an entry', (history) => nth(history.batches, 2)],
+    ['a record of numbers', (history) => nth(history.numbers, 2)],
+  ])('only those in %s stay unseen on which no decision hangs', (_, toldOf) => {
+    const { entry } = toldOf(new Corruptible(topics));
+    const unseen = silent((history) => toldOf(history).record);
+    expect(unseen.length).toBeGreaterThan(0);
+    for (const flipped of unseen) {
+      const fields = differences(entry, flipped);
+      expect(fields).toHaveLength(1);
+      expect(OUT_OF_REACH).toContain(fields[0]);
+    }
+  });
+
+  it('each one in a reply is found', () => {
+    expect(silent((history) => nth(history.batches, 2).reply)).toEqual([]);
+    expect(silent((history) => nth(history.numbers, 2).reply)).toEqual([]);
   });
 });
