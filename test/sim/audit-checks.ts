@@ -8,7 +8,7 @@ import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';
 import type { FinalTopics } from './final-topics.ts';
 import type { History } from './history.ts';
-import { CLOCK_MARGIN_MS, layout } from './setting.ts';
+import { CLOCK_MARGIN_MS, layout, PARTITIONS } from './setting.ts';
 
 const MOST = 1_000;
 /** At the end of a simulation everything was answered. */
@@ -18,7 +18,11 @@ const ALL = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY, 
 export function auditOf({ records, logs }: FinalTopics) {
   const findings = new Findings(MOST);
   using store = new AuditStore(tmpdir());
-  const reader = new AuditReader(logs, sinkOf(store, findings), { clockMarginMs: CLOCK_MARGIN_MS, layout });
+  const reader = new AuditReader(logs, sinkOf(store, findings), {
+    clockMarginMs: CLOCK_MARGIN_MS,
+    layout,
+    requestPartitions: PARTITIONS,
+  });
   for (const record of records) reader.take(record);
   reader.end();
   const steps = checks(store, reader, { find: findings.add, judged: ALL });

@@ -100,7 +100,12 @@ export async function readAll(
   const requests = judged ? await spansOf([topics.requests]) : [];
   const witness = await wholeTopics(source, [topics.witness]);
   const logs = { ledger, requests, replies, letters, witness, ...(answeredBelow && { answeredBelow }) };
-  const reader = new AuditReader(logs, sink, { clockMarginMs, layout, names });
+  const reader = new AuditReader(logs, sink, {
+    clockMarginMs,
+    layout,
+    names,
+    requestPartitions: config.topics.requestPartitions,
+  });
   const spans = [...ledger, ...replies, ...letters, ...requests, ...witness];
   await readShown(session, spans, what, (record) => void reader.take(record));
   reader.end(
@@ -148,7 +153,12 @@ export async function undecidedRequests(
     const ledger = await wholeTopic(source, config.topics.ledger);
     const sink = { ...sinkOf(store, new Findings(0)), addNumbers: () => undefined };
     const { clockMarginMs, headers: names } = config;
-    const reader = new AuditReader({ ledger, requests }, sink, { clockMarginMs, layout, names });
+    const reader = new AuditReader({ ledger, requests }, sink, {
+      clockMarginMs,
+      layout,
+      names,
+      requestPartitions: config.topics.requestPartitions,
+    });
     await readShown(session, [...requests, ...ledger], 'looking for decisions', (record) => void reader.take(record));
     return undecidedIn(store.grouped());
   });

@@ -21,11 +21,11 @@ const MAX_MISPLACED = 1_000;
 export class LostTails {
   readonly #lastMs = new Map<string, number>();
   readonly #misplaced = new Map<string, Misplaced[]>();
-  /** How many partitions each ledger has. */
   readonly #partitions: ReadonlyMap<string, number>;
 
-  constructor(ledger: readonly Span[]) {
-    this.#partitions = decidingPartitions(ledger);
+  /** `partitions`: how many decide, in each ledger. */
+  constructor(partitions: ReadonlyMap<string, number>) {
+    this.#partitions = partitions;
   }
 
   add(log: string, statedMs: number): void {
@@ -54,13 +54,15 @@ export class LostTails {
 }
 
 /**
- * How many partitions decide, in each ledger: those up to the last one that was ever written to, since a worker that takes a partition
- * over writes a marker. Partitions that were added later are bound to nothing, and stay empty.
+ * How many partitions decide, in each ledger: of the first one as many as are configured, of others those up to the last one that was ever
+ * written to. Partitions that were added later decide nothing.
  */
-export function decidingPartitions(ledger: readonly Span[]): ReadonlyMap<string, number> {
+export function decidingPartitions(ledger: readonly Span[], configured?: number): ReadonlyMap<string, number> {
   const sizes = [...Map.groupBy(ledger, ({ topic }) => topic)].map(([topic, all]) => {
     const used = all.filter(({ to }) => to > 0);
-    return [topic, Math.max(...(used.length === 0 ? all : used).map(({ partition }) => partition)) + 1] as const;
+    const most = Math.max(...(used.length === 0 ? all : used).map(({ partition }) => partition)) + 1;
+    const isOwn = topic === ledger[0]?.topic && configured !== undefined;
+    return [topic, isOwn ? Math.min(configured, all.length) : most] as const;
   });
   return new Map(sizes);
 }

@@ -55,6 +55,8 @@ export interface AuditReaderOptions {
   readonly clockMarginMs: number;
   /** The names of the headers of requests. */
   readonly names?: HeaderNames;
+  /** How many partitions of the request topic are served, and of its ledger decide. */
+  readonly requestPartitions?: number;
   /** A layout to check batches against besides the presets. */
   readonly layout?: Layout;
 }
@@ -107,10 +109,10 @@ export class AuditReader {
     const { clockMarginMs, layout, names = DEFAULT_HEADER_NAMES } = options;
     this.#sink = sink;
     this.#names = names;
-    this.lostTails = new LostTails(ledger);
+    this.#partitions = decidingPartitions(ledger, options.requestPartitions);
+    this.lostTails = new LostTails(this.#partitions);
     this.clockMarginMs = clockMarginMs;
     this.#customText = layout && customText(layout);
-    this.#partitions = decidingPartitions(ledger);
     this.logs = logs;
     this.ledgerReach = new LogReach(ledger);
     const startOf = (log: string) => this.ledgerReach.startOf(log);
