@@ -31,12 +31,15 @@ const OTHERS = new Set([
   'OTEL_TRACES_EXPORTER',
   'OTEL_TRACES_SAMPLER',
 ]);
+/** What an audit finds. */
+const FINDINGS = [...readPage('src/cli/audit/check.ts').matchAll(/^ {2}\| '([A-Z_]+)'/gm)].map(([, code = '']) => code);
 const KNOWN = new Set<string>([
   ...Object.keys(VARIABLES),
   ...Object.keys(VARIABLES).map((name) => `${name}_FILE`),
   ...Object.keys(ERRORS),
   ...UNREADY_REASONS,
   ...OTHERS,
+  ...FINDINGS,
 ]);
 /** All pages but the changelog, which describes earlier releases. */
 const CURRENT = PAGES.filter((page) => page !== 'CHANGELOG.md');
