@@ -45,7 +45,8 @@ export async function lastEntries({ partition, end, entries }: Log): Promise<rea
 
 /**
  * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not enough: a producer's
- * retry may have appended it twice, and all empty markers are equal. In a copy more appends are as far from their offsets than at them.
+ * retry may have appended it twice, and all empty markers are equal. In a copy more appends are as far from their offsets than at them. One
+ * append alone may have been late, and have landed again behind a tail that was lost.
  */
 function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
   const shifts = shiftsIn(records);
@@ -53,7 +54,7 @@ function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | u
   for (const record of records.toReversed()) {
     const { offset } = record;
     const shift = offset - (head.end - 1);
-    if (appends(shift) > appends(0) && isEntryOf(head, record)) return { kind: 'copied', shift, offset };
+    if (appends(shift) > Math.max(1, appends(0)) && isEntryOf(head, record)) return { kind: 'copied', shift, offset };
   }
   return undefined;
 }

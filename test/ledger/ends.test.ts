@@ -420,6 +420,15 @@ describe('a ledger that was copied to other offsets', () => {
     await expect(elsewhere.ledger.mark(0)).rejects.toMatchObject({ code: 'LEDGER_COPIED' });
   });
 
+  it('is not one that lost everything, and then got the last append again', async () => {
+    const { topic, worker, losses } = await owned('a', 'b', 'c');
+    const [again] = topic.read(0, 3);
+    topic.truncate(0, 0);
+    topic.land(0, [{ key: null, value: EMPTY_MARKER }, bytesOf(again as LedgerRecord)]);
+    await takenOver(worker());
+    expect(losses).toHaveLength(1);
+  });
+
   it('is not one that lost its tail and has the last entry twice, as a late retry of a producer leaves it', async () => {
     const { topic, worker, losses } = await owned('a', 'b', 'c');
     const [again] = topic.read(0, 3);
