@@ -41,16 +41,23 @@ const UTC_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 const OUTCOME = /^(done|failed|unknown)$/;
 const ANY = /^/;
 
-/** Cuts a long note. Throws CONFIG_INVALID if the entry is too long all the same. */
-export function encodeJournalEntry(entry: JournalEntry): Buffer {
-  const { id, atMs, who, command, outcome, code } = entry;
-  const note = entry.note.length > MAX_NOTE ? `${entry.note.slice(0, MAX_NOTE)}…` : entry.note;
+/** Cuts a note for which there is no room. Throws CONFIG_INVALID if the entry is too long without any. */
+export function encodeJournalEntry({ atMs, note, ...entry }: JournalEntry): Buffer {
+  const { id, who, command, arguments: given, outcome, code } = entry;
   const at = new Date(atMs).toISOString();
-  const fields = { v: VERSION, id, at, who, command, arguments: entry.arguments, outcome, code, note };
-  const value = Buffer.from(JSON.stringify(fields));
-  if (value.length <= MAX_ENTRY_BYTES) return value;
-  const message = `the journal of commands takes at most ${MAX_ENTRY_BYTES} bytes of a command, and this one has ${value.length}: give it fewer arguments`;
-  throw new IdallocError('CONFIG_INVALID', message);
+  for (let most = MAX_NOTE; ; most = Math.floor(most / 2)) {
+    const fields = { v: VERSION, id, at, who, command, arguments: given, outcome, code, note: cut(note, most) };
+    const value = Buffer.from(JSON.stringify(fields));
+    if (value.length <= MAX_ENTRY_BYTES) return value;
+    if (most > 0) continue;
+    const message = `the journal of commands takes at most ${MAX_ENTRY_BYTES} bytes of a command, and this one has ${value.length}: give it fewer arguments`;
+    throw new IdallocError('CONFIG_INVALID', message);
+  }
+}
+
+function cut(note: string, most: number): string {
+  if (note.length <= most) return note;
+  return most === 0 ? '' : `${note.slice(0, most)}…`;
 }
 
 /** Decodes what encodeJournalEntry wrote. Throws NAMESPACE_DAMAGED for anything else. */

@@ -58,7 +58,8 @@ const SILENCES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Enters the command in the journal, then does its `work`, then enters what came of it; `note` takes a sentence for the entry. Nothing is
+ * Enters the command in the journal, then does its `work`, then enters what came of it. The work calls `note` before it changes anything, with
+ * a sentence for the entry, which may be empty: an error before that is a failure, and one after it leaves the outcome unknown. Nothing is
  * done if the first entry can't be written. A command that is killed stays in the journal with an unknown outcome, and so does one whose
  * second entry can't be written, which is reported on stderr.
  *
@@ -73,18 +74,22 @@ export async function journaled<T>(
   const base = { id: newId(), atMs: context.now(), who: context.who(), command, arguments: given, code: '' };
   let entry: JournalEntry = { ...base, outcome: 'unknown', note: '' };
   const begun = await begin(session, encodeJournalEntry(entry));
+  let mayHaveActed = false;
   const note = (text: string): void => {
+    mayHaveActed = true;
     entry = { ...entry, note: text };
   };
+  let result: T;
   try {
-    const result = await work(note);
-    await complete(session, begun, { ...entry, outcome: 'done' });
-    return result;
+    result = await work(note);
   } catch (error) {
     const code = error instanceof IdallocError ? error.code : 'INTERNAL';
-    await complete(session, begun, { ...entry, outcome: SILENCES.has(code) ? 'unknown' : 'failed', code });
+    const outcome = mayHaveActed || SILENCES.has(code) ? 'unknown' : 'failed';
+    await complete(session, begun, { ...entry, outcome, code });
     throw error;
   }
+  await complete(session, begun, { ...entry, outcome: 'done' });
+  return result;
 }
 
 /** All entries, the oldest first. */
@@ -165,8 +170,8 @@ async function* pagesOf(etcd: Pick<EtcdPort, 'range'>, prefix: string): AsyncGen
 /** The command is done: what can't be written now must not make it look as if it had failed. */
 async function complete({ context, etcd }: JournalSession, begun: KeyValue, entry: JournalEntry): Promise<void> {
   const { key, modRevision } = begun;
-  const value = encodeJournalEntry(entry);
   try {
+    const value = encodeJournalEntry(entry);
     for (let step = 0; step < MAX_STEPS; step += 1) {
       await tryTransact(etcd, [{ key, modRevision }], [{ put: key, value }]);
       const stored = (await etcd.get([key])).get(key);

@@ -187,9 +187,9 @@ async function order(session: SequenceSession, name: string, of: OrderOf): Promi
     try {
       await carryOut({ ...options, log: orderLog(log, writer, partition) }, change);
     } catch (error) {
-      throw withHint(error, name);
+      throw after === undefined ? error : withHint(error, name);
     } finally {
-      if (before !== undefined && after !== undefined) note(noteOf(name, before, after));
+      if (after !== undefined) note(before === undefined ? '' : noteOf(name, before, after));
     }
   });
   const out = before && after && leftOut(after, before.next);
@@ -261,14 +261,13 @@ function reportStopped(context: CliContext, views: readonly SequenceView[]): voi
   if (views.some(({ accord }) => accord === 'stopped')) context.setExitCode(EXIT.failed);
 }
 
-/** Without an answer the order may be held by etcd, and then takes effect. */
+/** Once it was decided what to order, etcd may hold the order, which then takes effect, whatever kept the ledger from showing it. */
 function withHint(error: unknown, name: string): unknown {
   if (!(error instanceof IdallocError)) return error;
   const hint = `'idalloc sequence show ${name}' says whether the order took effect; if etcd holds it, a worker completes it`;
   if (error.code === 'APPEND_UNANSWERED') {
     return new IdallocError('KAFKA_UNAVAILABLE', `${describeError(error)}: ${hint}`, { cause: error });
   }
-  if (error.code !== 'ETCD_UNAVAILABLE' && error.code !== 'KAFKA_UNAVAILABLE') return error;
   return new IdallocError(error.code, `${error.message}: ${hint}`, { cause: error });
 }
 

@@ -79,6 +79,31 @@ describe('a command that is entered in the journal', () => {
     },
   );
 
+  test('stays unknown after any error once it has noted what it does, though it has nothing to say', async () => {
+    const stage = new Stage();
+    const refused = new IdallocError('TOPIC_INVALID', 'no right to write');
+    const halfway = async (note: (text: string) => void) => {
+      note('');
+      throw refused;
+    };
+    await expect(journaled(stage.session(), COMMAND, halfway)).rejects.toBe(refused);
+    expect(await stage.entries()).toEqual([{ number: 1, outcome: 'unknown', code: 'TOPIC_INVALID', note: '' }]);
+  });
+
+  test('that fills its entry succeeds, with as much of its note as there is room for', async () => {
+    const stage = new Stage();
+    const command = { ...COMMAND, arguments: { ledger: 'l'.repeat(3_700) } };
+    const work = async (note: (text: string) => void) => {
+      note('ä'.repeat(400));
+      return 'result';
+    };
+    expect(await journaled(stage.session(), command, work)).toBe('result');
+    expect([await stage.entries(), stage.err]).toEqual([
+      [{ number: 1, outcome: 'done', code: '', note: `${'ä'.repeat(64)}…` }],
+      '',
+    ]);
+  });
+
   test('is not carried out if its entry can not be written', async () => {
     const stage = new Stage();
     stage.etcd.fill();

@@ -99,6 +99,18 @@ describe('a restart', () => {
     expect(question).toBe('');
   });
 
+  test('that etcd holds, but this login may not write to the ledger, is unknown in the journal, for a worker completes it', async () => {
+    const refuses = (call: string) => (call === 'produce' ? ('TOPIC_AUTHORIZATION_FAILED' as const) : undefined);
+    stage.loop.kafka.cluster.refuses = refuses;
+    await expect(run(58, { yes: true })).rejects.toMatchObject({
+      code: 'TOPIC_INVALID',
+      message: expect.stringMatching(/may not write topic 'id.ledger'.*if etcd holds it, a worker completes it$/),
+    });
+    const note = 'left out 55 numbers of invoices: 3 to 57';
+    expect(await stage.journal()).toMatchObject([{ outcome: 'unknown', code: 'TOPIC_INVALID', note }]);
+    expect((await stage.storedHead()).pending).toMatchObject([{ kind: 'order', statement: { next: 58 } }]);
+  });
+
   test('is not given if the journal can not be written', async () => {
     stage.etcd.fill();
     await expect(run(58, { yes: true })).rejects.toMatchObject({
