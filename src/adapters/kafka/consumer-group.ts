@@ -1,4 +1,4 @@
-import { decodePosition, encodeMetadata, type RequestPosition } from '../../codec/request-position.ts';
+import { type CommittedPosition, decodePosition, encodeMetadata } from '../../codec/request-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
@@ -60,7 +60,7 @@ function shareOf(assignment: Buffer): Pick<DescribedMember, 'owned' | 'standbys'
 export interface Committed {
   readonly offset: number;
   /** What is answered, as the worker says that committed the offset; undefined if another program did, which says nothing about that. */
-  readonly position: RequestPosition | undefined;
+  readonly position: CommittedPosition | undefined;
 }
 
 /** The committed offsets of a group of workers, for the partitions that have one. Rejects with a KafkaError. */

@@ -7,13 +7,22 @@ import {
   setOffsets,
 } from '../../adapters/kafka/consumer-group.ts';
 import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans } from '../../adapters/kafka/topics/spans.ts';
+import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS, readRoute } from '../../codec/request-origin.ts';
+import { readOf } from '../../codec/request-position.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
 import { counted } from '../table.ts';
-import { type Due, isReplayed, type PartitionPlan, planReplay, type ReplayablePartition, remaining } from './plan.ts';
+import {
+  type Due,
+  isReplayed,
+  namedPartitions,
+  type PartitionPlan,
+  planReplay,
+  type ReplayablePartition,
+  remaining,
+} from './plan.ts';
 import { stateAnswered, statedBelow, type Tools } from './statement.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
@@ -32,7 +41,11 @@ export interface Prospect {
   readonly hasRead: boolean;
 }
 
-/** Looks up what is answered of each request partition, and plans what is read again. */
+/**
+ * Looks up what is answered of each request partition, and plans what is read again.
+ *
+ * @throws IdallocError REPLAY_REFUSED if a partition that would be read again has lost its tail; as readSpans does.
+ */
 export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: number): Promise<Prospect> {
   const { source, config } = tools;
   const { requests, requestPartitions } = config.topics;
@@ -42,11 +55,15 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
     offsetsAtTime(source, requests, timeMs),
     ledgerStarts(tools),
   ]);
-  const states: ReplayablePartition[] = [];
-  for (const span of spans.slice(0, requestPartitions)) {
+  const own = spans.slice(0, requestPartitions).map((span) => {
     const { partition, from: low } = span;
-    const known = { partition, low, committed: offsets.get(partition), wanted: wanted(partition, atTime) };
-    const stated = isReplayed(known) ? await statedBelow(tools, span, known.committed?.offset ?? 0) : 0;
+    return { span, partition, low, committed: offsets.get(partition), wanted: wanted(partition, atTime) };
+  });
+  await requireWhole(tools, own.filter(isReplayed));
+  const states: ReplayablePartition[] = [];
+  for (const { span, ...known } of own) {
+    const { partition, committed: at } = known;
+    const stated = isReplayed(known) ? await statedBelow(tools, span, at?.offset ?? 0) : 0;
     states.push({ ...known, stated, ledgerFrom: ledgerFrom.get(partition) ?? 0 });
   }
   return {
@@ -55,6 +72,35 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
     partitions: spans.length,
     hasRead: offsets.size > 0,
   };
+}
+
+/**
+ * A log that has lost its tail may have new requests below the committed offset. They would be refused, though nobody has answered them,
+ * and workers could not see any more that the log was longer: the offset that is set back says nothing of its end.
+ */
+async function requireWhole(
+  { source, config, context }: Tools,
+  planned: readonly { readonly span: Span; readonly committed: Committed | undefined }[],
+): Promise<void> {
+  const read = planned.flatMap(({ span, committed: at }) => {
+    const last = at?.position?.last;
+    if (last === undefined || last.offset < span.from) return []; // it has expired, as all below has
+    return [{ digest: last.digest, span: { ...span, from: last.offset, to: Math.min(span.to, last.offset + 1) } }];
+  });
+  const found = new Map<number, string>();
+  const spans = read.map(({ span }) => span);
+  const take = (record: TopicRecord) => {
+    found.set(record.partition, readOf(record).digest);
+    return false;
+  };
+  await readSpans(source, spans, { signal: context.stop, take });
+  const short = planned.filter(({ span, committed: at }) => (at?.offset ?? 0) > span.to).map(({ span }) => span);
+  const other = read.filter(({ span, digest }) => found.get(span.partition) !== digest).map(({ span }) => span);
+  const lost = [...new Set([...short, ...other].map(({ partition }) => partition))].toSorted((a, b) => a - b);
+  if (lost.length === 0) return;
+  const what = `${namedPartitions(lost)} of '${config.topics.requests}' lost requests that were answered, and may have new ones at their offsets`;
+  const remedy = 'start the workers, which answer those, and run this once they have caught up';
+  throw new IdallocError('REPLAY_REFUSED', `${what}: ${remedy}`);
 }
 
 function committed(

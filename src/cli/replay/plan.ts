@@ -83,7 +83,11 @@ export function requireAnswered(plan: readonly PartitionPlan[], decideRefused: b
 }
 
 function named(plan: readonly PartitionPlan[]): string {
-  return `${plan.length === 1 ? 'partition' : 'partitions'} ${plan.map(({ partition }) => partition).join(', ')}`;
+  return namedPartitions(plan.map(({ partition }) => partition));
+}
+
+export function namedPartitions(partitions: readonly number[]): string {
+  return `${partitions.length === 1 ? 'partition' : 'partitions'} ${partitions.join(', ')}`;
 }
 
 export function requestsIn(plan: readonly PartitionPlan[]): number {
@@ -91,6 +95,14 @@ export function requestsIn(plan: readonly PartitionPlan[]): number {
 }
 
 const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title, right: true }));
+
+/**
+ * The requests whose decision a new statement changes. Those of an earlier replay that is still in progress are among them, though they are
+ * not read again for this one: `--decide-refused` decides them as well.
+ */
+export function concernedBy(plan: readonly PartitionPlan[]): Due[] {
+  return plan.map(({ partition, from, below: to }) => ({ partition, from, to }));
+}
 
 /** The plan for --json. */
 export function planJson(plan: readonly PartitionPlan[]): object[] {
@@ -141,7 +153,9 @@ export function undecidedText(undecided: readonly UndecidedRequests[], decideRef
     return [String(wanted), sequence, String(requests), replyTopic];
   });
   const what = `${counted(sum, 'request has', 'requests have')} no decision: refused, or older than the ledger`;
-  const then = decideRefused ? 'what is refused now as well gets nothing; the others take' : 'refused again, without';
+  const then = decideRefused
+    ? 'what is refused now as well gets nothing; the others take'
+    : 'they are refused again, and get nothing without --decide-refused';
   return `${what}\n${then}:\n${table(UNDECIDED_COLUMNS, rows)}`;
 }
 

@@ -33,6 +33,7 @@ import {
 } from './group.ts';
 import { outcomeJson, outcomeText } from './outcome.ts';
 import {
+  concernedBy,
   type PartitionPlan,
   planJson,
   planText,
@@ -79,7 +80,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const plan = await planOf(session);
     const count = requestsIn(plan);
     const isListed = count > 0 && (decideRefused || options.dryRun === true);
-    const undecided = isListed ? await undecidedRequests(session, plan, options) : undefined;
+    const undecided = isListed ? await undecidedRequests(session, concernedBy(plan), options) : undefined;
     const planned = { plan: planJson(plan), ...(undecided && { undecided: undecidedJson(undecided) }) };
     if (options.json !== true) {
       context.out(planText(plan, config.groupId));

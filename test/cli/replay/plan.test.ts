@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Committed } from '../../../src/adapters/kafka/consumer-group.ts';
 import {
+  concernedBy,
   planReplay,
   planText,
   remaining,
@@ -22,6 +23,14 @@ test('reads from the wanted offset to the committed offset, below which everythi
 test('a replay that comes while another one is in progress does not say that less was answered', () => {
   expect(planReplay([{ ...STATE, stated: 95 }])).toEqual([{ ...PLAN, below: 95 }]);
   expect(planReplay([{ ...STATE, stated: 60 }])).toEqual([PLAN]);
+});
+
+test('the requests of a replay in progress are among those that --decide-refused may decide, though others read them again', () => {
+  const plan = planReplay([{ ...STATE, stated: 95 }, { ...STATE, partition: 1 }]);
+  expect(concernedBy(plan)).toEqual([
+    { partition: 0, from: 30, to: 95 },
+    { partition: 1, from: 30, to: 80 },
+  ]);
 });
 
 test.each([
@@ -102,7 +111,7 @@ const UNDECIDED = [
 test('lists what has no decision, by sequence and by reply topic, and what becomes of it', () => {
   const rows =
     'wanted  of             by requests  reply topic\n     5  invoices/2027            4  id.replies.a\n   290  IDs                     29  id.replies.b\n';
-  expect(undecidedText(UNDECIDED, false)).toMatch(/^33 requests have no decision.*\nrefused again/);
+  expect(undecidedText(UNDECIDED, false)).toMatch(/^33 requests have no decision.*\nthey are refused again/);
   expect(undecidedText(UNDECIDED, true)).toMatch(/the others take:\n/);
   expect(undecidedText(UNDECIDED, true).endsWith(rows)).toBe(true);
   expect(undecidedText([], true)).toBe('all of them have a decision\n');

@@ -2,7 +2,14 @@ import { committedOffsets } from '../../../src/adapters/kafka/consumer-group.ts'
 import { type Prospect, prospectOf, setBack } from '../../../src/cli/replay/group.ts';
 import { requireAnswered } from '../../../src/cli/replay/plan.ts';
 import { ledgerWriter } from '../../../src/cli/sequence/sequence-session.ts';
-import { encodeMetadata, REPLAY_HEADER, readReplay, replayRecord } from '../../../src/codec/request-position.ts';
+import {
+  encodeMetadata,
+  type LastRead,
+  REPLAY_HEADER,
+  readOf,
+  readReplay,
+  replayRecord,
+} from '../../../src/codec/request-position.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
@@ -49,7 +56,19 @@ export class ReplayStage {
 
   /** Workers have answered so much; `small`: except for large requests from `next` on. */
   answered(partition: number, next: number, small = next): void {
-    this.commits(partition, next, encodeMetadata({ small }));
+    this.commits(partition, next, encodeMetadata({ small, last: this.#lastBelow(partition, small) }));
+  }
+
+  /** The record before this offset, as a worker names it. */
+  #lastBelow(partition: number, end: number): LastRead | undefined {
+    const records = this.loop.kafka.cluster.partition(requests, partition).log.batches().flatMap(recordsOf);
+    const record = records.find(({ offset }) => offset === end - 1);
+    return record && readOf(record);
+  }
+
+  /** The request partition loses its tail, in an unclean election. */
+  loses(partition: number, from: number): void {
+    this.loop.kafka.cluster.truncate(requests, partition, from);
   }
 
   commits(partition: number, offset: number, metadata = ''): void {

@@ -5,7 +5,8 @@ import { ReplayStage } from './replay-stage.ts';
 function stage(): ReplayStage {
   const at = new ReplayStage();
   for (const partition of [0, 1]) {
-    at.requests(partition, 10);
+    at.requests(partition, 6);
+    at.requests(partition, 4);
     at.answered(partition, 8);
   }
   return at;
@@ -109,4 +110,17 @@ test('an offset that no worker committed is not moved, nor are those of other pa
     message: expect.stringContaining('partition 1'),
   });
   expect([at.done, at.statements]).toEqual([[], []]);
+});
+
+test('a partition that has lost requests since they were answered is not read again, however long it is by now', async () => {
+  const at = stage();
+  at.loses(1, 6);
+  const refused = { code: 'REPLAY_REFUSED', message: expect.stringMatching(/^partition 1 of .* lost requests/) };
+  await expect(at.replay()).rejects.toMatchObject(refused);
+  await at.loop.pass(1_000);
+  at.requests(1, 6);
+  await expect(at.replay({ decideRefused: true })).rejects.toMatchObject(refused);
+  expect([at.done, at.statements]).toEqual([[], []]);
+  at.answered(1, 12);
+  expect((await at.replay()).plan.map(({ below }) => below)).toEqual([8, 12]);
 });
