@@ -9,6 +9,8 @@ import { sharesId } from './overlap.ts';
 interface Misplaced {
   readonly location: BatchLocation;
   readonly end: number;
+  /** When it was decided at the earliest. */
+  readonly decidedMs: number;
 }
 
 /** Misplaced entries that are reported in each ledger partition. */
@@ -33,7 +35,9 @@ export class LostTails {
     this.#lastMs.set(log, Math.max(statedMs, this.#lastMs.get(log) ?? statedMs));
   }
 
+  /** One from before a statement may arrive behind it. */
   hold(log: string, misplaced: Misplaced): void {
+    if (misplaced.decidedMs <= (this.#lastMs.get(log) ?? Number.NEGATIVE_INFINITY)) return;
     const held = this.#misplaced.get(log) ?? [];
     this.#misplaced.set(log, held);
     if (held.length < MAX_MISPLACED) held.push(misplaced);

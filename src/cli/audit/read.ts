@@ -192,8 +192,9 @@ export class AuditReader {
       }
       this.counts.entries += 1;
       const location: BatchLocation = { ...locationOf('ledger', record), requestId: named.requestId };
-      if (entry.end > offset) this.lostTails.hold(log, { location, end: entry.end });
-      const { replyTopic, batch } = entry;
+      const { replyTopic, batch, end } = entry;
+      const decidedMs = batch.generatedAtMs - this.clockMarginMs;
+      if (end > offset) this.lostTails.hold(log, { location, end, decidedMs });
       const doubtful = entry.end < this.ledgerReach.startOf(log);
       const isRenewal = timeMs - batch.generatedAtMs > MAX_APPEND_MS + this.clockMarginMs;
       const of = { ...this.#requestOf(location, named, entry), isRenewal };

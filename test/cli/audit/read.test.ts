@@ -115,6 +115,23 @@ test('an entry whose writer had read beyond it is a finding, unless its partitio
   expect(findingsAfter(marker(0, 3, 2_000, 9))).toEqual([]);
 });
 
+test('an entry from before a stated loss that arrives behind the statement is no finding', () => {
+  const found: Finding[] = [];
+  const spans = [{ topic: 'ledger', partition: 0, from: 0, to: TOPIC_SIZE }];
+  const sink = { add: () => undefined, addNumbers: () => undefined, find: (one: Finding) => void found.push(one) };
+  const { key, value } = memoryEntry('a', { end: 7, generatedAtMs: 2_000 + CLOCK_MARGIN_MS });
+  for (const [statedMs, codes] of [
+    [2_000, []],
+    [1_999, ['UNREADABLE']],
+  ] as const) {
+    const reader = new AuditReader({ ledger: spans }, sink, { clockMarginMs: CLOCK_MARGIN_MS });
+    reader.ledgerRecord(marker(0, 0, statedMs, 9));
+    reader.ledgerRecord({ ...marker(0, 4, 3_000), key, value });
+    reader.end();
+    expect(found.splice(0).flatMap(({ code }) => (code === 'OUTSIDE_EVIDENCE' ? [] : code))).toEqual(codes);
+  }
+});
+
 describe('a reply without an entry', () => {
   const trimmed = [marker(0, 50, 1_000_000), marker(1, 60, 2_000_000)];
 
