@@ -18,13 +18,10 @@ export function clientClosed(): IdallocError {
 }
 
 /** `isWaiting`: the workers have answered other requests meanwhile. */
-export function noReply(
-  request: { readonly count: number; readonly replyTopic: string; readonly timeoutMs: number },
-  isWaiting: boolean,
-): IdallocError {
-  const { count, replyTopic, timeoutMs } = request;
+export function noReply(request: Wanted & { readonly timeoutMs: number }, isWaiting: boolean): IdallocError {
+  const { replyTopic, timeoutMs } = request;
   const cause = isWaiting
-    ? `workers answer other requests, so this one for ${count} IDs waits its turn, or its partition is not served: while more IDs are ` +
+    ? `workers answer other requests, so this one for ${contentOf(request)} waits its turn, or its partition is not served: while more IDs are ` +
       'requested than workers can allocate, large requests wait for minutes; set a longer timeoutMs, or request fewer'
     : 'check that a worker is running and ready (/readyz), and that REPLY_TOPIC_PREFIX allows this topic';
   const retry = 'Retrying with the same correlation ID never yields a second batch';
@@ -56,9 +53,13 @@ export function inProgress(pending: Wanted, request: Wanted): IdallocError {
   return new IdallocError('CONFLICT', `${both}: ${remedy}`);
 }
 
-function textOf({ sequence, count, replyTopic }: Wanted): string {
+function textOf(wanted: Wanted): string {
+  return `${contentOf(wanted)} on '${wanted.replyTopic}'`;
+}
+
+function contentOf({ sequence, count }: Wanted): string {
   const what = `${sequence === undefined ? 'ID' : 'number'}${count === 1 ? '' : 's'}`;
-  return `${count} ${what}${sequence === undefined ? '' : ` of ${sequence}`} on '${replyTopic}'`;
+  return `${count} ${what}${sequence === undefined ? '' : ` of ${sequence}`}`;
 }
 
 export function noCorrelationId(sequence: string): IdallocError {

@@ -234,15 +234,16 @@ export class Requester {
     if (pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
   }
 
-  #timeoutError({ correlationId, timeoutMs, replyTopic, count }: BatchRequest): IdallocError {
-    const { unsent, sentAtMs } = this.#pending.get(keyOf(correlationId)) ?? {};
+  #timeoutError(request: BatchRequest): IdallocError {
+    const { timeoutMs } = request;
+    const { unsent, sentAtMs } = this.#pending.get(keyOf(request.correlationId)) ?? {};
     if (unsent !== undefined) {
       const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
       const code = unsent instanceof IdallocError ? unsent.code : 'KAFKA_UNAVAILABLE';
       return new IdallocError(code, message, { cause: unsent });
     }
     const isWaiting = sentAtMs !== undefined && this.hasRepliedSince(sentAtMs);
-    return noReply({ count, replyTopic, timeoutMs }, isWaiting);
+    return noReply(request, isWaiting);
   }
 }
 

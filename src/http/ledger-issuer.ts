@@ -159,9 +159,15 @@ function problemOf({ code, message, retryable }: IdallocError): Problem {
   });
 }
 
-/** What the workers call correlation ID or request ID, the caller knows as its Idempotency-Key. */
+/**
+ * What the workers call correlation ID or request ID, the caller knows as its Idempotency-Key. It can't set how long a request is valid or waits,
+ * and after both the same key is right.
+ */
 function inWordsOfHttp(code: ErrorCode, message: string): string {
-  const text = message.replaceAll(/correlation ID|request ID/g, 'Idempotency-Key');
+  if (code === 'EXPIRED') return 'the workers came to this request too late: ask again with the same Idempotency-Key';
+  const text = message
+    .replaceAll(/correlation ID|request ID/g, 'Idempotency-Key')
+    .replace('set a longer timeoutMs, or request fewer', 'request fewer');
   return code !== 'CONFLICT' || text.includes('Idempotency-Key')
     ? text
     : `this Idempotency-Key was used before: ${text}`;

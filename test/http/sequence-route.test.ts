@@ -1,6 +1,7 @@
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import { noReply } from '../../src/client/refusals.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { Api } from '../../src/http/api.ts';
 import { MAX_NUMBERS } from '../../src/http/sequence-route.ts';
@@ -116,7 +117,8 @@ describe('numbers of a sequence', () => {
     workers.refusal = { code };
     const response = await post();
     expect([response.statusCode, response.headers['retry-after']]).toEqual([status, retryAfter]);
-    expect(response.json()).toMatchObject({ code, detail: expect.stringContaining('the workers refuse it') });
+    const detail = code === 'EXPIRED' ? 'ask again with the same Idempotency-Key' : 'the workers refuse it';
+    expect(response.json()).toMatchObject({ code, detail: expect.stringContaining(detail) });
     expect(stage.faults).toEqual([]);
     expect(stage.ledgerOutcomes).toEqual([status < 500 ? 'refused' : 'failed']);
   });
@@ -191,6 +193,19 @@ test('a CONFLICT speaks of the Idempotency-Key, whatever a worker calls it', asy
   expect(await detailOf('order-1 has 1 number of invoices/2027, on id.replies.cli')).toBe(
     'this Idempotency-Key was used before: order-1 has 1 number of invoices/2027, on id.replies.cli',
   );
+});
+
+test('a caller is told nothing of a limit that it can not set', async () => {
+  const { post, workers } = start();
+  const { code, message } = noReply(
+    { sequence: 'invoices', count: 2, replyTopic: 'id.replies.http', timeoutMs: 10_000 },
+    true,
+  );
+  expect(message).toMatch(
+    / this one for 2 numbers of invoices waits its turn.* set a longer timeoutMs, or request fewer\./,
+  );
+  workers.refusal = { code, message };
+  expect((await post()).json().detail).toMatch(/; request fewer\. Retrying with the same Idempotency-Key never yields/);
 });
 
 describe('bounds', () => {
