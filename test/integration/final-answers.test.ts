@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { replayRecord } from '../../src/codec/request-position.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { answerIn } from '../support/documents.ts';
 import { decodeReply, type Followed, type Seen } from '../support/followed.ts';
@@ -65,11 +66,12 @@ async function sequence(...args: readonly string[]) {
 
 const nextOf = async (name: string): Promise<number> => (await sequence('show', name)).next;
 
-/** Replays everything with a worker that has no limits. */
-async function replay(...flags: readonly string[]) {
+/** Replays everything with a worker that has no limits. `meanwhile`: before that worker starts. */
+async function replay(flags: readonly string[] = [], meanwhile?: () => Promise<unknown>) {
   await worker.stop();
   const running = startIdalloc(['replay', '--from', '1d', '--yes', '--json', ...flags], realm.env);
   await running.printed(/start the workers now/);
+  await meanwhile?.();
   worker = realm.worker();
   const { code, stdout, stderr } = await running.ended;
   expect(stdout, stderr).not.toBe('');
@@ -142,10 +144,12 @@ test('a replay gives out nothing: what was refused is refused again, and what wa
   expect(told(others)).toEqual(['ANSWERED_BEFORE']);
   expect(told(['EXPIRED'])).toEqual(['EXPIRED']);
   expect([await nextOf(INVOICES), await nextOf(TICKETS), await nextOf(CLOSED)]).toEqual([9, 4, 3]);
-  expect({ code, found }).toMatchObject({
-    code: 0,
-    found: { read_again: asks.length + copiesOf(asks), repeated: expect.any(Number), findings: [] },
-  });
+  const nothing = { requests: 0, ids: 0, numbers: 0, listed: [] };
+  const repeated = { read_again: asks.length + copiesOf(asks), newly_given: nothing, without_first: 0, findings: [] };
+  expect({ code, found }).toMatchObject({ code: 0, found: repeated });
+  // Copies of a request that are read together share a reply.
+  expect(Object.keys(found.refused_again).toSorted()).toEqual(['ANSWERED_BEFORE', 'EXPIRED']);
+  expect(found.refused_again.ANSWERED_BEFORE).toBeGreaterThanOrEqual(refused(...others).length);
 });
 
 test('offsets that another program moves back give out nothing either', async () => {
@@ -169,23 +173,62 @@ test('a refused document that asks again with a new record is numbered', async (
 
 test('--decide-refused says what it will take, and takes it', async ({ annotate }) => {
   await worker.stop();
-  const dry = await runIdalloc(['replay', '--from', '1d', '--dry-run', '--json'], realm.env);
-  await report(annotate, `replay --dry-run: ${dry.stdout}`);
-  const dryDecide = await runIdalloc(['replay', '--from', '1d', '--dry-run', '--decide-refused', '--json'], realm.env);
-  await report(annotate, `replay --dry-run --decide-refused: ${dryDecide.stdout}`);
-  const text = await runIdalloc(['replay', '--from', '1d', '--dry-run', '--decide-refused'], realm.env);
-  expect(text.stdout).toContain(INVOICES);
+  const dryRun = (...flags: readonly string[]) =>
+    runIdalloc(['replay', '--from', '1d', '--dry-run', ...flags], realm.env);
+  const undecided = [
+    { sequence: CLOSED, requests: 4, wanted: 4 },
+    { sequence: INVOICES, requests: 3, wanted: 3 }, // of four documents, since one has asked again
+    { sequence: TICKETS, requests: 5, wanted: 5 },
+    { reply_topic: thrifty, requests: 10, wanted: 10 },
+    { reply_topic: realm.replyTopic, requests: 11, wanted: 5 * 5 * MOST + 6 },
+  ];
+  for (const flags of [[], ['--decide-refused']]) {
+    const { code, stdout } = await dryRun(...flags, '--json');
+    const found = JSON.parse(stdout).undecided as typeof undecided;
+    expect(code).toBe(0);
+    expect(found).toHaveLength(undecided.length);
+    expect(found).toMatchObject(expect.arrayContaining(undecided.map((one) => expect.objectContaining(one))));
+  }
+  expect((await dryRun()).stdout).toMatch(/33 requests have no decision/);
+  expect((await dryRun('--decide-refused')).stdout).toContain(INVOICES);
   expect(await nextOf(INVOICES)).toBe(11);
-  const { code, found } = await replay('--decide-refused');
+  const { code, found } = await replay(['--decide-refused']);
   await report(annotate, `replay --decide-refused: ${JSON.stringify({ code, ...found, plan: undefined })}`);
+  const numbers = { requests: 23, numbers: 8, ids: 10 + 5 * 5 * MOST };
+  expect(found).toMatchObject({ newly_given: numbers, findings: [] });
+  const documents = found.newly_given.listed.map((one: { correlation_id: string }) => one.correlation_id);
+  expect(documents.toSorted()).toEqual(
+    [...refused('QUOTA_EXCEEDED', 'INVALID_COUNT', 'SEQUENCE_EXHAUSTED'), ...refused('UNKNOWN_SEQUENCE').slice(1)]
+      .map(({ correlationId }) => correlationId)
+      .toSorted(),
+  );
   expect(code).toBe(0);
-  // Three of four documents, since one has asked again.
   expect([await nextOf(INVOICES), await nextOf(TICKETS), await nextOf(CLOSED)]).toEqual([14, 10, 3]);
   const told = (...codes: readonly string[]) => refused(...codes).map(({ correlationId }) => lastAnswer(correlationId));
   expect(told('QUOTA_EXCEEDED', 'INVALID_COUNT')).toEqual(all(15, 'IDs'));
   expect(told('SEQUENCE_CLOSED')).toEqual(all(4, 'SEQUENCE_CLOSED'));
   expect(told('EXPIRED')).toEqual(all(6, 'EXPIRED'));
   expect(told('UNKNOWN_SEQUENCE').toSorted((one, other) => Number(one) - Number(other))).toEqual(from(10, 4));
+});
+
+test('a replay that gives something out after all names it, and exits with 1', async () => {
+  // Another program states meanwhile that nothing was answered: the last statement holds.
+  const { key, value, headers } = replayRecord(0);
+  const partitions = Array.from({ length: PARTITIONS }, (_, partition) => partition);
+  const overrule = () =>
+    realm.sendRaw(
+      partitions.map((partition) => ({ partition, key, value, headers })),
+      realm.ledgerTopic,
+    );
+  const late = make('late', 2, { sequence: 'invoices/2028' });
+  expect(await ask(late)).toEqual(all(2, 'UNKNOWN_SEQUENCE'));
+  await sequence('create', 'invoices/2028');
+  const { code, found } = await replay([], overrule);
+  expect({ code, given: found.newly_given }).toMatchObject({ code: 1, given: { requests: 2, ids: 0, numbers: 2 } });
+  expect(found.newly_given.listed).toMatchObject([
+    { correlation_id: 'late-0', sequence: 'invoices/2028', from: 1, to: 1 },
+    { correlation_id: 'late-1', sequence: 'invoices/2028', from: 2, to: 2 },
+  ]);
 });
 
 test('the audit of all this finds nothing wrong, and the journal has the commands', async () => {
@@ -197,7 +240,7 @@ test('the audit of all this finds nothing wrong, and the journal has the command
   const { entries } = JSON.parse(journal.stdout) as { entries: readonly { command: string; outcome: string }[] };
   expect(entries.map(({ command }) => command)).toEqual([
     ...['sequence create', 'sequence create', 'sequence create', 'sequence close', 'sequence redefine'],
-    ...['replay', 'replay'],
+    ...['replay', 'replay', 'sequence create', 'replay'],
   ]);
   expect(new Set(entries.map(({ outcome }) => outcome))).toEqual(new Set(['done']));
 });

@@ -81,12 +81,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'cli-audit': { project: 'long', seconds: 72, shows: 'audit, against forged and broken replies' },
   'audit-corrupted': {
     project: 'long',
-    seconds: 70,
+    seconds: 35,
     shows: 'audit, against a ledger, replies and requests of real workers that were corrupted in one place',
   },
   audited: {
     project: 'long',
-    seconds: 120,
+    seconds: 130,
     shows:
       'audit of 100,000 requests of every kind, through kills, a freeze, a killed broker and a replay: no finding; also simulated',
   },
@@ -170,7 +170,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   'final-answers': {
     project: 'long',
-    seconds: 70,
+    seconds: 40,
     shows:
       'a replay over refusals of each code gives nothing out, nor do offsets that another program moves; --decide-refused does',
   },
