@@ -21,6 +21,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '3' },
     'ids-per-request': { type: 'string', default: '10' },
     'temp-dir': { type: 'string', default: tmpdir() },
+    main: { type: 'string', default: MAIN },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -30,6 +31,7 @@ if (values.help) {
     [
       'Measures what an audit of a real history costs, as a ratio to reading its topics alone; and its memory and disk.',
       'npm run bench:audit -- [--requests 1000000] [--partitions 8] [--rounds 3] [--ids-per-request 10] [--temp-dir /tmp] [--json]',
+      '  --main PATH    main.ts whose audit is measured, to compare another checkout',
       '',
     ].join('\n'),
   );
@@ -124,7 +126,7 @@ const rounds: { readonly alone: Used; readonly audit: Used }[] = [];
 try {
   for (let round = 1; round <= Number(values.rounds); round += 1) {
     const alone = await used([READ_ALONE, stage.brokers.join(','), ...all], topics.env, directory);
-    const audit = await used([MAIN, 'audit', '--json', '--temp-dir', directory], topics.env, directory);
+    const audit = await used([values.main, 'audit', '--json', '--temp-dir', directory], topics.env, directory);
     say(`round ${round}: read alone in ${alone.seconds.toFixed(1)} s, audited in ${audit.seconds.toFixed(1)} s`);
     rounds.push({ alone, audit });
   }
