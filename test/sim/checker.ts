@@ -4,6 +4,7 @@ import { audited } from './audit-checks.ts';
 import { witnessed } from './compacted-witness.ts';
 import { completeCopies, honestCopies, syncedCopies, takenOver } from './copy-checks.ts';
 import {
+  answeredBy,
   decidersOf,
   hadLost,
   mayBeLost,
@@ -22,7 +23,7 @@ import {
   falseClaim,
   mayBeForgotten,
 } from './forgetting.ts';
-import type { Entry, History, ReplyRecord, SentRequest } from './history.ts';
+import type { Entry, History, Letter, ReplyRecord, SentRequest } from './history.ts';
 import { lostForgotten } from './loss-checks.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { gapless, lossStated, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
@@ -157,20 +158,16 @@ function oneHome({ entries }: History): string | undefined {
   return misplaced && `${misplaced.correlationId} was decided in partition ${misplaced.partition}`;
 }
 
-const copyName = ({ partition, tag }: SentRequest) => `${partition}: ${tag}`;
-
 /** Each reply has the batch of the deciding entry, byte for byte; CONFLICT and FORGOTTEN occur only where due. */
 function replay(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
-  const alike = Map.groupBy(history.requests, copyName);
+  const copiesOf = answeredBy(history);
   for (const record of history.replies) {
     const request = requests.get(placeName(record));
     if (request === undefined) return `a reply for ${placeName(record)}, which was never sent`;
     if (request.sequence !== undefined || mayBeLost(history, request, record.landed)) continue;
     const known = deciders.get(nameOf(request)) ?? [];
-    // A reply doesn't show which copy of a forwarded request it answers: any that was there.
-    const copies = (alike.get(copyName(request)) ?? []).filter(({ order }) => order < record.landed);
-    const faults = [request, ...copies].map((copy) => wrongReply(record, copy, known, history));
+    const faults = copiesOf(record, request).map((copy) => wrongReply(record, copy, known, history));
     if (!faults.includes(undefined))
       return `request ${placeName(record)} (${request.correlationId}) was answered with ${faults[0]}`;
   }
@@ -284,13 +281,15 @@ function isAboveLowest({ lowestCount = Number.POSITIVE_INFINITY }: History, { co
 /** A request becomes a dead letter when no reply to it is allowed, its topic rejects the reply, or it wants more than a worker allows. */
 function deadLetters(history: History): string | undefined {
   const { letters } = history;
-  const byPlace = requestsByPlace(history);
-  const wrong = letters.find((letter) => {
-    const request = byPlace.get(placeName(letter));
-    const expected = request?.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE';
-    if (request !== undefined && letter.code === 'INVALID_COUNT') return !isAboveLowest(history, request);
-    return request === undefined || letter.code !== expected;
-  });
+  const byOffset = Map.groupBy(history.requests, ({ partition, offset }) => `${partition}/${offset}`);
+  const isDue = (letter: Letter) => (request: SentRequest) => {
+    if (letter.code === 'INVALID_COUNT') return isAboveLowest(history, request);
+    return letter.code === (request.replyTopic === FOREIGN_TOPIC ? 'INVALID_REPLY_TOPIC' : 'REPLY_UNDELIVERABLE');
+  };
+  // A letter that comes late may be for a record that the log has lost since.
+  const wrong = letters.find(
+    (letter) => byOffset.get(`${letter.partition}/${letter.offset}`)?.some(isDue(letter)) !== true,
+  );
   return wrong && `request ${wrong.partition}/${wrong.offset} was dropped for ${wrong.code}`;
 }
 

@@ -1,5 +1,5 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
-import type { Entry, History, RequestLoss, RequestPlace, SentRequest } from './history.ts';
+import type { Entry, History, ReplyRecord, RequestLoss, RequestPlace, SentRequest } from './history.ts';
 
 export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | 'correlationId'>) =>
   `${partition}/${correlationId}`;
@@ -32,6 +32,19 @@ export const placeName = ({ partition, offset, life = 0 }: RequestPlace) =>
 
 export const requestsByPlace = ({ requests }: Pick<History, 'requests'>) =>
   new Map(requests.map((request) => [placeName(request), request]));
+
+/**
+ * The records that a reply may answer: the one that it is taken for, and the other copies of a forwarded request that were there, since
+ * a reply does not show which of them was read.
+ */
+export function answeredBy({ requests }: Pick<History, 'requests'>) {
+  const copyName = ({ partition, tag }: SentRequest) => `${partition}: ${tag}`;
+  const alike = Map.groupBy(requests, copyName);
+  return ({ landed }: Pick<ReplyRecord, 'landed'>, request: SentRequest): readonly SentRequest[] => {
+    const copies = alike.get(copyName(request)) ?? [];
+    return [request, ...copies.filter(({ order }) => order < landed)];
+  };
+}
 
 /** Finds the request that an entry was written for: the last one at its offset, with its correlation ID, before it. */
 export function requestsOfEntries({ requests }: Pick<History, 'requests'>): (entry: Entry) => SentRequest | undefined {

@@ -1,6 +1,6 @@
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { isKnownTo } from './copy-checks.ts';
-import { hadLost, placeName, requestsByPlace } from './decisions.ts';
+import { answeredBy, hadLost, placeName, requestsByPlace } from './decisions.ts';
 import { mayBeRefusedAgain } from './final-checks.ts';
 import { mayBeForgotten } from './forgetting.ts';
 import type { History, LearnedNumbers, NumbersEntry, ReplyRecord, SentRequest, StatementEntry } from './history.ts';
@@ -212,13 +212,16 @@ const machineOf = (process: string) => process.split('.')[0];
 
 /** Each reply with numbers has those of a record that decided, and was there; refusals occur only where they are due. */
 export function numbersReplied(history: History): string | undefined {
+  const copiesOf = answeredBy(history);
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
   for (const record of history.replies) {
     const request = requests.get(placeName(record));
     if (request === undefined) continue; // 'replay' reports it
     if (request.sequence === undefined && !('numbers' in record.reply)) continue;
-    const fault = wrongAnswer(record, request, deciders.get(keyOf(request)) ?? [], history);
-    if (fault !== undefined) return `request ${placeName(record)} (${keyOf(request)}) was answered with ${fault}`;
+    const known = deciders.get(keyOf(request)) ?? [];
+    const faults = copiesOf(record, request).map((copy) => wrongAnswer(record, copy, known, history));
+    if (!faults.includes(undefined))
+      return `request ${placeName(record)} (${keyOf(request)}) was answered with ${faults[0]}`;
   }
   return undefined;
 }
