@@ -103,7 +103,7 @@ interface Known {
 
 /** A renewal that arrived late: its writer had not read the decision. What it renewed was deleted, and the correlation ID used again. */
 function isLate({ kind, end }: FoundNumbers, decision: FoundNumbers): boolean {
-  return kind === 'doubtful' || (kind === 'renewed' && end <= decision.offset);
+  return kind !== 'decided' && end <= decision.offset;
 }
 
 function isSame(one: NumberRun, other: NumberRun): boolean {

@@ -3,7 +3,6 @@ import type { IdBatch } from '../../../src/codec/id-batch.ts';
 import { decodeIdReply, encodeIdReply, type IdReply } from '../../../src/codec/id-reply.ts';
 import { decodeLedgerEntry, encodeLedgerEntry, type LedgerBatchEntry } from '../../../src/codec/ledger-entry.ts';
 import { readLedgerKey } from '../../../src/codec/ledger-key.ts';
-import { mergeRequest } from '../../../src/codec/request.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/request-headers.ts';
 import type { LedgerNumbers, LedgerStatement, Numbers } from '../../../src/codec/sequence-entry.ts';
 import { decompose } from '../../../src/core/layout.ts';
@@ -150,9 +149,4 @@ export function numbersIn({ value }: TopicRecord): Numbers & { readonly sequence
   const reply = decodeIdReply(value as Buffer);
   if (!('numbers' in reply)) throw new TypeError('it has no numbers');
   return reply.numbers;
-}
-
-/** What was asked for. */
-export function askedIn({ value, headers }: TopicRecord) {
-  return mergeRequest(value, headers as RecordHeaders, DEFAULT_HEADER_NAMES);
 }
