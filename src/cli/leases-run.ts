@@ -55,9 +55,10 @@ async function evict(
   const since = `since ${timeText(grantedAtMs)}, fence ${owner.createRevision}`;
   await confirm(context, `Evict ${assignedWorkerIp} from worker ID ${workerId}, held ${since}?`, yes);
   const given = { worker_id: workerId, fence: String(owner.createRevision), holder: assignedWorkerIp };
-  await journaled({ context, etcd, config }, { command: 'leases evict', arguments: given }, async () => {
+  await journaled({ context, etcd, config }, { command: 'leases evict', arguments: given }, async (note) => {
     const { succeeded } = await etcd.transact([{ key, createRevision: owner.createRevision }], [{ delete: key }]);
     if (!succeeded) throw new IdallocError('NOT_FOUND', `worker ID ${workerId} has a new holder: check again`);
+    note(''); // it has lost its worker ID, whatever becomes of its lease
     if (owner.leaseId !== 0n) await etcd.revokeLease(owner.leaseId);
   });
   return owner.createRevision;

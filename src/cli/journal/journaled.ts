@@ -58,10 +58,10 @@ const SILENCES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Enters the command in the journal, then does its `work`, then enters what came of it. The work calls `note` before it changes anything, with
- * a sentence for the entry, which may be empty: an error before that is a failure, and one after it leaves the outcome unknown. Nothing is
- * done if the first entry can't be written. A command that is killed stays in the journal with an unknown outcome, and so does one whose
- * second entry can't be written, which is reported on stderr.
+ * Enters the command in the journal, then does its `work`, then enters what came of it. The work calls `note` when it may have changed something,
+ * with a sentence for the entry, which may be empty: an error then leaves the outcome unknown; any other one is a failure. Nothing is done if the
+ * first entry can't be written. A command that is killed stays in the journal with an unknown outcome, and so does one whose second entry can't
+ * be written, which is reported on stderr.
  *
  * @throws IdallocError of `work`; ETCD_UNAVAILABLE or ETCD_REFUSED if the journal can't be written, and then nothing was done.
  */
