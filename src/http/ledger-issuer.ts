@@ -179,7 +179,8 @@ function tooLong(caller: string): Problem {
   return malformed(detail);
 }
 
-/** Without a code: nothing was wrong. */
+/** Without a code: nothing was wrong. It must not invite to take numbers for a document that has had some for longer than the ledger keeps them. */
 function hasNone({ sequence }: KeyedNumbers): Problem {
-  return new Problem(404, `this Idempotency-Key has no numbers of ${sequence}: POST takes some`);
+  const detail = `the ledger has no numbers of ${sequence} for this Idempotency-Key: it got none, or longer ago than the ledger keeps them`;
+  return new Problem(404, detail);
 }

@@ -18,8 +18,8 @@ generator and reservation as those over Kafka, so they are just as unique, but t
 no response may have used up IDs; gaps are normal. While the worker cannot trust its clock or its lease, the port is closed.`;
 const NUMBERS_DESCRIPTION = `Asks the workers over Kafka, so the ledger decides: a key of a sequence has the same numbers on every worker, and
 after restarts, for as long as the ledger remembers it. All callers share the keys of a sequence. 501 without API_REPLY_TOPIC.`;
-const LOOK_UP_DESCRIPTION = `Reads only: the numbers that this key has, with the same count, or 404. Asks the workers over Kafka as POST does, and counts against the
-same limits.`;
+const LOOK_UP_DESCRIPTION = `Reads only: the numbers that this key has, with the same count, or 404 if the ledger has none: it got none, or longer ago than the ledger
+keeps them. Asks the workers over Kafka as POST does, and counts against the same limits.`;
 const FORM = ['Form', 'Prefix'].map((name) => ref('parameters', name));
 const problems = (...names: string[]): Readonly<Record<string, Reference>> =>
   Object.fromEntries(names.map((name) => [name.slice(1), ref('responses', name)]));

@@ -146,7 +146,8 @@ describe('a look-up', () => {
         type: 'about:blank',
         title: 'Not Found',
         status: 404,
-        detail: 'this Idempotency-Key has no numbers of invoices/2027: POST takes some',
+        detail:
+          'the ledger has no numbers of invoices/2027 for this Idempotency-Key: it got none, or longer ago than the ledger keeps them',
       },
     ]);
     const first = await post(PATH);
