@@ -26,7 +26,10 @@ test('a replay that comes while another one is in progress does not say that les
 });
 
 test('the requests of a replay in progress are among those that --decide-refused may decide, though others read them again', () => {
-  const plan = planReplay([{ ...STATE, stated: 95 }, { ...STATE, partition: 1 }]);
+  const plan = planReplay([
+    { ...STATE, stated: 95 },
+    { ...STATE, partition: 1 },
+  ]);
   expect(concernedBy(plan)).toEqual([
     { partition: 0, from: 30, to: 95 },
     { partition: 1, from: 30, to: 80 },
