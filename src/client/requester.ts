@@ -251,7 +251,10 @@ function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
 }
 
-/** What a reply has; undefined for what another client on this reply topic gets of something else under this correlation ID. */
+/**
+ * What a reply has; undefined for one that answers another record under this correlation ID: what another client on this reply topic gets of
+ * something else, and what a replay refuses because it was refused before. Nobody has answered the record that waits here yet.
+ */
 function readReply(
   { correlationId, count, sequence }: BatchRequest,
   value: Buffer,
@@ -260,7 +263,10 @@ function readReply(
   if (!reply.correlationId.equals(correlationId)) {
     throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
   }
-  if ('error' in reply) throw new RequestRefused(reply.error.code, reply.error.message);
+  if ('error' in reply) {
+    if (reply.error.code === ('ANSWERED_BEFORE' satisfies ErrorCode)) return undefined;
+    throw new RequestRefused(reply.error.code, reply.error.message);
+  }
   const what = 'batch' in reply ? undefined : reply.numbers.sequence;
   if (what !== sequence) return undefined;
   const got = 'batch' in reply ? countIds(reply.batch.ranges) : reply.numbers.count;

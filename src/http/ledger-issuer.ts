@@ -67,7 +67,6 @@ const REFUSALS: Partial<Record<ErrorCode, readonly [status: number, retryAfterSe
   SEQUENCE_EXHAUSTED: [409],
   SEQUENCE_CLOSED: [410],
   FORGOTTEN: [410],
-  ANSWERED_BEFORE: [410],
   CONFLICT: [422],
   QUOTA_EXCEEDED: [429, SOON],
   SEQUENCE_STOPPED: [503, MUCH_LATER],

@@ -220,7 +220,7 @@ function responses(): OpenApiDocument['components']['responses'] {
     _403: problem('The token lacks the right keyed-decode, or one for the sequence'),
     _404: problem('UNKNOWN_SEQUENCE; without a code: the key has no numbers'),
     _409: problem('SEQUENCE_EXHAUSTED: too few numbers are left'),
-    _410: problem('FORGOTTEN or ANSWERED_BEFORE: the ledger has no decision for the key any more; or SEQUENCE_CLOSED'),
+    _410: problem('FORGOTTEN: the ledger has no decision for the key any more; or SEQUENCE_CLOSED'),
     _422: problem('CONFLICT: the Idempotency-Key was used for another request'),
     _429: problem(
       'QUOTA_EXCEEDED; or the caller exceeded API_RATE_LIMIT, its share of waits or connections; or the address had too many 401 or documents',

@@ -396,6 +396,17 @@ describe('a request', () => {
     }
   });
 
+  test('waits on when an earlier record under its correlation ID is refused again by a replay', async () => {
+    const { client, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const waiting = client.request({ count: 1, correlationId: 'x' });
+    await turns();
+    workers.refuse('x', 'ANSWERED_BEFORE');
+    workers.answer('x', 1);
+    expect((await waiting).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
+  });
+
   test.each([
     ['is nonsense', Buffer.from('nonsense')],
     ['has another count', encodeBatch('x', [{ first: 1n, count: 4 }])],

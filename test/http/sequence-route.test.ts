@@ -99,7 +99,6 @@ describe('numbers of a sequence', () => {
     ['SEQUENCE_EXHAUSTED', 409, undefined],
     ['SEQUENCE_CLOSED', 410, undefined],
     ['FORGOTTEN', 410, undefined],
-    ['ANSWERED_BEFORE', 410, undefined],
     ['CONFLICT', 422, undefined],
     ['QUOTA_EXCEEDED', 429, '1'],
     ['REFUSED', 502, undefined],
