@@ -49,8 +49,14 @@ type Wanted = Readonly<{ sequence?: string | undefined; count: number; replyTopi
 /** `pending`: the request in progress under the same correlation ID. */
 export function inProgress(pending: Wanted, request: Wanted): IdallocError {
   const both = `a request for ${textOf(pending)} is in progress under this correlation ID, and this one is for ${textOf(request)}`;
-  const remedy = `errors don't say which of them they answer: wait for the first, or use a correlation ID for each, such as '${request.sequence ?? 'ids'}:' before the document's ID`;
-  return new IdallocError('CONFLICT', `${both}: ${remedy}`);
+  return new IdallocError('CONFLICT', `${both}: ${remedyOf(pending, request)}`);
+}
+
+/** Another correlation ID would give a document a second number of the same sequence. */
+function remedyOf(pending: Wanted, { sequence }: Wanted): string {
+  return sequence !== undefined && sequence === pending.sequence
+    ? 'a document has its numbers of a sequence once: wait for the first, and ask for the same count on the same topic'
+    : `errors don't say which of them they answer: wait for the first, or use a correlation ID for each, such as '${sequence ?? 'ids'}:' before the document's ID`;
 }
 
 function textOf(wanted: Wanted): string {

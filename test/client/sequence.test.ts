@@ -78,6 +78,20 @@ describe('numbers of a sequence', () => {
     expect((await tickets()).numbers()).toEqual([1]);
   });
 
+  test('of one sequence at once under one correlation ID, but another count, are a CONFLICT that does not propose another ID', async () => {
+    const { workers, sequence } = await start();
+    workers.stop();
+    const first = sequence.take(2, { correlationId: 'order-1' });
+    await expect(sequence.take(1, { correlationId: 'order-1' })).rejects.toMatchObject({
+      code: 'CONFLICT',
+      message: expect.stringMatching(
+        /: a document has its numbers of a sequence once: wait for the first, [^:]*same topic$/,
+      ),
+    });
+    workers.recover();
+    expect((await first).numbers()).toEqual([1, 2]);
+  });
+
   test('are not mixed up with what another client on the reply topic gets under the same correlation ID', async () => {
     const { client, workers } = await stage({ prefetch: false }, (them) => {
       them.answering = false;
