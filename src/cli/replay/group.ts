@@ -158,6 +158,8 @@ export async function setBack(
 ): Promise<void> {
   const { groupId, topics } = config;
   await requireEmptyGroup(source, groupId);
+  // Workers may have run while the operator was asked. A statement without a replay would replace that of one in progress.
+  await requireOffsets(source, config, plan, 'to');
   await stateAnswered(log, plan);
   // What was answered since the plan was made would be decided anew: the statement does not cover it.
   await requireOffsets(source, config, plan, 'to');

@@ -45,6 +45,15 @@ test('what workers answer after the plan was made stops the replay: the statemen
   expect(await at.offsets()).toEqual([8, 9]);
 });
 
+test('nothing is stated if workers have run since the plan was made: that would replace the statement of a replay in progress', async () => {
+  const at = stage();
+  at.onCall = (api) => {
+    if (api === 'describeGroups') at.answered(1, 9);
+  };
+  await expect(at.replay({ decideRefused: true })).rejects.toMatchObject({ code: 'GROUP_ACTIVE' });
+  expect([at.statements, at.done]).toEqual([[], []]);
+});
+
 test('--decide-refused states that nothing is refused', async () => {
   const at = stage();
   await at.replay({ decideRefused: true });
