@@ -63,9 +63,10 @@ export function isCopy({ record, request }: Accepted, { through }: { readonly th
   return record.offset > through && earliestDecisionMs(request.route) === undefined;
 }
 
-/** No batch is better than a second one. */
-export function forgotten(accepted: Accepted): Refused {
-  const message = `the ledger no longer holds the decisions for requests of this age: send the request under a new ${idKind(accepted.request)}`;
+/** No batch is better than a second one. A document that has its numbers must not get others. */
+export function forgotten({ request }: Accepted): Refused {
+  const ifNone = request.sequence === undefined ? '' : 'look whether its document has its numbers; if not, ';
+  const message = `the ledger no longer holds the decisions for requests of this age: ${ifNone}send the request under a new ${idKind(request)}`;
   return { kind: 'refused', code: 'FORGOTTEN', message };
 }
 

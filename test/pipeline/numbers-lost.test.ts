@@ -29,6 +29,10 @@ describe('a ledger that lost its tail', () => {
     lose(topic, 1, one);
     await one.serve([wanted(0, 'a', 3), wanted(1, 'b'), wanted(6, 'waited'), wanted(7, 'c', 2)]);
     expect(gists(one)).toEqual(['1+3', '4+1', 'FORGOTTEN', '4+1', 'FORGOTTEN', '5+2']);
+    const message = expect.stringContaining(
+      'look whether its document has its numbers; if not, send the request under a new',
+    );
+    expect(one.replies()[2]).toMatchObject({ error: { message } });
     expect(shown(topic)).toEqual(['edition 1 at 1', 'loss at 4', '4', '5']);
     expect(one.losses).toEqual([{ partition: 0, sequence: 'invoices', from: 1, to: 4, through: 6 }]);
   });
