@@ -174,3 +174,25 @@ test('requests that wait when the worker stops reject with STOPPING, and no conn
   await expect(taken).rejects.toMatchObject({ code: 'STOPPING' });
   expect(stage.connections).toBe(0);
 });
+
+test('a caller that has gone leaves nothing behind: a request that was not sent is not sent later, and one that was is not sent again', async () => {
+  await start('id.replies.later');
+  const gone = new AbortController();
+  const unsent = requests.ids({ ...ASKED, signal: gone.signal });
+  unsent.catch(() => undefined);
+  await stage.clock.pass(1_000);
+  gone.abort(new Error('gone'));
+  await expect(unsent).rejects.toThrow('gone');
+  stage.kafka.createTopic('id.replies.later', { partitions: 1, replicas: 2 });
+  await stage.clock.pass(20_000);
+  expect(received()).toEqual([]);
+  const later = new AbortController();
+  const sent = requests.ids({ ...ASKED, signal: later.signal });
+  sent.catch(() => undefined);
+  await stage.clock.pass(1_000);
+  expect(received()).toHaveLength(1);
+  later.abort(new Error('gone'));
+  await expect(sent).rejects.toThrow('gone');
+  await stage.clock.pass(20_000);
+  expect(received()).toHaveLength(1);
+});
