@@ -9,7 +9,7 @@ import { Machine, type Process } from './machine.ts';
 import { OPERATOR } from './operator.ts';
 import { configOf, FIRST } from './pairs.ts';
 import { runtimeOf } from './runtime.ts';
-import { isCalm } from './scenario.ts';
+import { isCalm, type Scenario } from './scenario.ts';
 import { LOW_COUNT } from './setting.ts';
 
 /** In one of so many seeds an operator replays, beside the other faults. */
@@ -31,10 +31,16 @@ const KILLED_MS = 1_500;
 const DECIDING = 0.2;
 const WHOLE = 0.3;
 
-/** Whether an operator replays. Where a tail of the requests is lost, offsets that are moved decide what is read. */
+/**
+ * Scenarios without replays: where a tail of the requests is lost, offsets that are moved decide what is read, and a pair of topics that is
+ * drained has no workers that would read it again.
+ */
+const WITHOUT: ReadonlySet<Scenario | undefined> = new Set<Scenario>(['lost-requests', 'growth']);
+
+/** Whether an operator replays. */
 export function hasReplays({ world, scenario }: Pick<Place, 'world' | 'scenario'>): boolean {
   if (scenario === 'replays') return true;
-  return world.seed % SEEDS_WITH_REPLAYS === 4 && !isCalm(scenario) && scenario !== 'lost-requests';
+  return world.seed % SEEDS_WITH_REPLAYS === 4 && !isCalm(scenario) && !WITHOUT.has(scenario);
 }
 
 /** The workers, as Replays needs them. */

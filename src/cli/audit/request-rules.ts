@@ -91,7 +91,8 @@ function mayBeRight(
   facts: RequestFacts,
 ): boolean {
   if (code === 'QUOTA_EXCEEDED') return true; // a reply that is repeated costs something, too
-  if (code === 'CONFLICT') return false;
+  // Another decision may have stood then, which the ledger has not any more.
+  if (code === 'CONFLICT') return toldMs < facts.ledgerReachesMs || facts.mayBeLost(request, toldMs);
   // A later entry may be one that was still on its way when another worker refused the request.
   const isLater = toldMs > decision.timeMs + facts.clockMarginMs + MAX_PUBLICATION_MS;
   if (isLater) return decision.of.isRenewal;
