@@ -30,7 +30,14 @@ export class NumberJoin {
     const known = this.#keys.get(name) ?? { hasRecord: false, voids: [] };
     this.#keys.set(name, known);
     if (found.source === 'ledger') this.#decided(known, found);
-    else if (found.timeMs >= this.#options.ledgerReachesMs) this.#replied(known, found);
+    else if (!this.#mayPrecede(known, found)) this.#replied(known, found);
+  }
+
+  /** Whether the decision of a reply may lie before what was read of the ledger. That of one that was sent again may be of any time. */
+  #mayPrecede({ decision }: Known, { timeMs, kind }: FoundNumbers): boolean {
+    const { ledgerReachesMs } = this.#options;
+    const isOfAnyTime = kind === 'again' && decision === undefined && ledgerReachesMs > Number.NEGATIVE_INFINITY;
+    return isOfAnyTime || timeMs < ledgerReachesMs;
   }
 
   #decided(known: Known, found: FoundNumbers): void {

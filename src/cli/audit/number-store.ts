@@ -5,11 +5,11 @@ import type { BatchLocation } from './location.ts';
 import type { StoreTools } from './store.ts';
 
 /**
- * What a record with numbers is: a reply (`told`), a record of the ledger that decides, its renewal, one that lies elsewhere than it was
+ * What a record with numbers is: a reply (`told`), one that repeats what was decided before (`again`), a record of the ledger that decides, its renewal, one that lies elsewhere than it was
  * written for and so decides nothing (`void`), or a renewal of what the beginning of the log may have had, which may not be the first
  * (`doubtful`).
  */
-const KINDS = ['told', 'decided', 'renewed', 'void', 'doubtful'] as const;
+const KINDS = ['told', 'again', 'decided', 'renewed', 'void', 'doubtful'] as const;
 type NumbersKind = (typeof KINDS)[number];
 
 /** Numbers of one correlation ID, as they were found in the ledger or in a reply. */

@@ -243,7 +243,7 @@ export class AuditReader {
         this.#add(location, reply.batch, { timeMs: decidedMs, again, correlationId });
       } else {
         this.counts.ofSequences += 1;
-        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, kind: 'told', end: 0 });
+        this.#sink.addNumbers({ ...location, ...reply.numbers, timeMs, kind: isAgain ? 'again' : 'told', end: 0 });
         const { sequence, count: numbers } = reply.numbers;
         this.#sink.add({ ...location, kind: 'answer', timeMs, sequence, count: numbers, correlationId });
       }

@@ -160,3 +160,12 @@ test('each correlation ID is judged by itself, in each sequence, among any numbe
   const replies = ids.map((id, i) => reply(id, i === 7 ? 1 : i + 1));
   expect(codes([CREATED, ...records], replies)).toEqual(['DIVERGENT']);
 });
+
+test('numbers that are told again may have been decided before what is left, or was read, of the ledger', () => {
+  const later = [statement(40, { next: 70 }), numbers('b', { at: 41, first: 70 })];
+  const again = { headers: { 'idalloc-replayed': Buffer.from('1') } };
+  expect(codes(later, [reply('a', 3)], 40), 'told for the first time').toEqual(['UNDECIDED']);
+  expect(codes(later, [{ ...reply('a', 3), ...again }], 40)).toEqual([]);
+  expect(codes(later, [{ ...reply('b', 3), ...again }], 40), 'of a decision that is there').toEqual(['DIVERGENT']);
+  expect(codes([CREATED, THREE], [{ ...reply('b', 3), ...again }]), 'the ledger is whole').toEqual(['UNDECIDED']);
+});
