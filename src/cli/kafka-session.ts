@@ -1,5 +1,5 @@
 import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, unlessStopped } from '../adapters/kafka/brokers.ts';
-import type { Source, Span } from '../adapters/kafka/topics/offsets.ts';
+import type { Isolation, Source, Span } from '../adapters/kafka/topics/offsets.ts';
 import { readSpans, type SpanReading, sizeOf } from '../adapters/kafka/topics/spans.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
@@ -71,10 +71,12 @@ export async function readShown(
   spans: readonly Span[],
   what: string,
   take: SpanReading['take'],
+  isolation?: Isolation,
 ): Promise<void> {
   const progress = new Progress(context, what, sizeOf(spans));
   try {
-    await readSpans(source, spans, { signal: context.stop, take, onProgress: (done) => progress.show(done) });
+    const onProgress = (done: number) => progress.show(done);
+    await readSpans(source, spans, { signal: context.stop, take, onProgress, ...(isolation && { isolation }) });
   } finally {
     progress.end();
   }

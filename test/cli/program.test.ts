@@ -27,6 +27,7 @@ describe('the command line', () => {
     ],
     ['a sequence to trace without a number', ['trace', '--sequence', 'invoices/2027']],
     ['an ID to trace of a sequence', ['trace', '55325805773398016', '--sequence', 'invoices/2027']],
+    ['a time to audit that ends before it begins', ['audit', '--from', '1h', '--to', '2h']],
     ['a timeout of 0', ['request', '--timeout-ms', '0']],
     ['an expiry that is no time', ['request', '--expires-at', 'soon']],
     ['arguments that no command takes', ['worker', 'now']],

@@ -9,6 +9,7 @@ import type { PoisonCase } from '../support/poison-maker.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
 import { testKafka } from '../support/test-kafka.ts';
+import { runIdalloc } from '../support/worker-process.ts';
 
 const PARTITIONS = 3;
 const STALL_LIMIT_MS = 100;
@@ -125,6 +126,10 @@ test('no record of any kind stops the worker, blocks a partition, stalls the eve
   expect(stalling.map((i) => cases[i]?.name)).toEqual([]);
   expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
   expect((await worker.ops('/readyz')).status).toBe(200);
+
+  const { stdout, stderr } = await runIdalloc(['audit', '--json'], realm.env);
+  const audit = JSON.parse(stdout);
+  expect(audit, stderr).toMatchObject({ findings: [], unjudged: {}, waiting: 0, answered: audit.requests });
 });
 
 test('a request topic that becomes compressed after the start does not stop the worker', async () => {

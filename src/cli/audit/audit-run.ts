@@ -2,6 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { committedOffsets } from '../../adapters/kafka/consumer-group.ts';
 import {
+  type Isolation,
+  OF_REQUESTS,
   offsetsAtTime,
   partitionsOf,
   type Source,
@@ -9,6 +11,7 @@ import {
   wholeTopic,
   wholeTopics,
 } from '../../adapters/kafka/topics/offsets.ts';
+import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
@@ -21,7 +24,7 @@ import { Progress, palette } from '../terminal.ts';
 import { type CheckedReader, checks } from './checks.ts';
 import type { ReadSpan } from './log-reach.ts';
 import { AuditReader, type AuditSink } from './read.ts';
-import { auditJson, auditText, type Checked, Findings } from './report.ts';
+import { auditJson, auditText, type Checked, Findings, unjudgedIn } from './report.ts';
 import type { Judged } from './request-join.ts';
 import { journalFor } from './sequence-lines.ts';
 import { type AuditStore, withStore } from './store.ts';
@@ -44,16 +47,18 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
   const layout = chosenLayout(options, context.env, command);
   const findings = new Findings(options.maxFindings);
   const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY, graceMs } = options;
+  if (from >= to) command.error('error: --from must be before --to: no request is of a time between them');
   const judged = { fromMs: from, toMs: to, dueBeforeMs: context.now() - graceMs };
   await withStore(options.tempDir, async (store) => {
     const reader = await withKafka(context, (session) =>
       readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings), judged),
     );
     const join = await checkAll(context, store, reader, findings, judged);
-    if (findings.total > 0) context.setExitCode(EXIT.failed);
+    const unjudged = unjudgedIn(join, options);
+    if (findings.total + unjudged > 0) context.setExitCode(EXIT.failed);
     const { counts: read, losses, accounts, clockMarginMs } = reader;
     const journal = await journalFor(context, accounts, clockMarginMs);
-    const report = { read, join, lost: losses.all, accounts, journal, findings };
+    const report = { read, join, lost: losses.all, accounts, journal, findings, unjudged };
     present(context, options.json, auditJson(report), () => auditText(report, palette(context)));
   });
 }
@@ -90,14 +95,13 @@ export async function readAll(
 ): Promise<AuditReader> {
   const { config, source, layout } = session;
   const { clockMarginMs, headers: names, topics } = config;
-  const spansOf = async (of: readonly string[]) => {
-    return await spansSince(source, of, (judged?.fromMs ?? Number.NEGATIVE_INFINITY) - 2 * clockMarginMs);
-  };
+  const sinceMs = (judged?.fromMs ?? Number.NEGATIVE_INFINITY) - 2 * clockMarginMs;
+  const spansOf = async (of: readonly string[]) => await spansSince(source, of, sinceMs);
   const answeredBelow = judged && (await answeredOffsets(session));
   const replies = await spansOf(replyTopic.length > 0 ? replyTopic : await replyTopics(source, config));
   const letters = judged ? await spansOf([topics.deadLetters]) : [];
   const ledger = await spansOf([topics.ledger, ...ledgerTopic]);
-  const requests = judged ? await spansOf([topics.requests]) : [];
+  const requests = judged ? await spansSince(source, [topics.requests], sinceMs, OF_REQUESTS) : [];
   const witness = await wholeTopics(source, [topics.witness]);
   const logs = { ledger, requests, replies, letters, witness, ...(answeredBelow && { answeredBelow }) };
   const reader = new AuditReader(logs, sink, {
@@ -106,20 +110,27 @@ export async function readAll(
     names,
     requestPartitions: config.topics.requestPartitions,
   });
-  const spans = [...ledger, ...replies, ...letters, ...requests, ...witness];
-  await readShown(session, spans, what, (record) => void reader.take(record));
+  const take = (record: TopicRecord) => void reader.take(record);
+  const written = [...ledger, ...replies, ...letters, ...witness];
+  await readShown(session, written, what, take);
+  await readShown(session, requests, `${what} requests`, take, OF_REQUESTS);
   reader.end(
     await wholeTopics(
       source,
-      spans.map(({ topic }) => topic),
+      [...written, ...requests].map(({ topic }) => topic),
     ),
   );
   return reader;
 }
 
 /** What topics hold of that time or later. */
-async function spansSince(source: Source, topics: readonly string[], fromMs: number): Promise<ReadSpan[]> {
-  const spans = await wholeTopics(source, topics);
+async function spansSince(
+  source: Source,
+  topics: readonly string[],
+  fromMs: number,
+  isolation?: Isolation,
+): Promise<ReadSpan[]> {
+  const spans = await wholeTopics(source, topics, isolation);
   if (fromMs <= 0) return spans;
   const since = new Map<string, ReadonlyMap<number, number>>();
   for (const topic of topics) since.set(topic, await offsetsAtTime(source, topic, fromMs));
@@ -159,7 +170,9 @@ export async function undecidedRequests(
       names,
       requestPartitions: config.topics.requestPartitions,
     });
-    await readShown(session, [...requests, ...ledger], 'looking for decisions', (record) => void reader.take(record));
+    const take = (record: TopicRecord) => void reader.take(record);
+    await readShown(session, requests, 'reading requests', take, OF_REQUESTS);
+    await readShown(session, ledger, 'looking for decisions', take);
     return undecidedIn(store.grouped());
   });
 }

@@ -24,8 +24,9 @@ Reads what the topics of requests, ledger, replies, dead letters and witnesses h
   UNDECIDED         a reply without a decision, though the ledger reaches back that far
   MISDIRECTED       a reply on another topic than the request named
   UNREADABLE        a record that is not a ledger entry, or not a reply
-Its last line is 'no problems found', and the exit code 0, only if none was found. "N requests, N answered" is the first line: what waits, and
-what can't be judged since a topic does not reach back that far, is counted beside it. With --from and --to, requests of that time are judged.
+Its last line is 'no problems found', and the exit code 0, only if none was found and every request could be judged. "N requests, N answered"
+is the first line; beside it is what waits, and what can't be judged since no answer is there and a topic does not reach back that far. Use --from
+where topics keep their records for different times: requests from then on, and with --to before that, are judged.
 A request is named by its request ID, or else its correlation ID. Batches of every preset are checked, and those of the custom
 layout that the options or LAYOUT_* define. A loser is an entry that came second; its IDs are a gap, which is normal.
 Numbers and replies whose decisions the ledger states as lost with its tail are counted, and are no problem by themselves: who was told

@@ -50,6 +50,15 @@ export interface AuditReport {
   readonly accounts: readonly SequenceAccount[];
   readonly journal: JournalView;
   readonly findings: Findings;
+  /** Requests that should have been judged, and could not be. */
+  readonly unjudged: number;
+}
+
+/** How many requests could not be judged, without those whose reply topic was not asked for. */
+export function unjudgedIn({ requests }: Checked, { replyTopic }: { readonly replyTopic?: readonly string[] }): number {
+  const reasons = [...(requests?.unjudged ?? [])];
+  const asked = reasons.filter(([reason]) => replyTopic === undefined || reason !== 'reply_topic_not_read');
+  return asked.reduce((sum, [, count]) => sum + count, 0);
 }
 
 /** The line that --json prints. */
@@ -97,7 +106,7 @@ function locationJson({ source, topic, partition, offset, requestId }: BatchLoca
 
 /** The report as text. */
 export function auditText(
-  { read, join, lost, accounts, journal, findings }: AuditReport,
+  { read, join, lost, accounts, journal, findings, unjudged }: AuditReport,
   paint: ReturnType<typeof palette>,
 ): string {
   const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
@@ -128,7 +137,11 @@ export function auditText(
       ? []
       : [paint.yellow(`         ${read.unknownLayouts} batches have an unknown layout`)]),
   ];
-  return `${lines.map((line) => `${line}\n`).join('')}${findingsText(findings, paint)}`;
+  const end =
+    findings.total === 0 && unjudged > 0
+      ? paint.red(`${counted(unjudged, 'request')} can't be judged; --from leaves out those from before a time\n`)
+      : findingsText(findings, paint);
+  return `${lines.map((line) => `${line}\n`).join('')}${end}`;
 }
 
 const UNJUDGED: Readonly<Record<Unjudged, string>> = {

@@ -209,7 +209,8 @@ function locationOf({ source, topic, partition, offset, requestId }: BatchLocati
 function factsOf(reader: JoinReader, { dueBeforeMs }: Judged): RequestFacts {
   const { logs, clockMarginMs, ledgerReachesMs, lostTails, replayed, requestReach, replyReach, letterReach } = reader;
   const { ledger, requests = [], replies = [], letters = [], answeredBelow = new Map() } = logs;
-  const repliesReachMs = new Map(replies.map(({ topic }) => [topic, replyReach.ofTopic(topic)]));
+  const replyTopics = new Set(replies.map(({ topic }) => topic));
+  const repliesReachMs = new Map([...replyTopics].map((topic) => [topic, replyReach.ofTopic(topic)]));
   const requestsReachMs = new Map(requests.map((span) => [span.partition, requestReach.ofLog(logOf(span))]));
   return {
     clockMarginMs,

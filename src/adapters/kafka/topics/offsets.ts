@@ -22,6 +22,9 @@ export interface Source {
 
 /** Like the reads of workers: ledger and witness are written without transactions, and another producer's must not hide records. */
 export const ISOLATION = 'read_uncommitted';
+/** How workers read requests: those of a transaction that was aborted were never sent. */
+export const OF_REQUESTS = 'read_committed';
+export type Isolation = typeof ISOLATION | typeof OF_REQUESTS;
 const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
 
 /**
@@ -29,13 +32,17 @@ const QUERY = { isolation: ISOLATION, timeoutMs: CALL_TIMEOUT_MS } as const;
  *
  * @throws IdallocError TOPIC_INVALID for a topic that does not exist, KAFKA_UNAVAILABLE.
  */
-export async function wholeTopic(source: Source, topic: string): Promise<Span[]> {
-  return await forEachPartition(source, topic, (partition) => spanOf(source, topic, partition));
+export async function wholeTopic(source: Source, topic: string, isolation: Isolation = ISOLATION): Promise<Span[]> {
+  return await forEachPartition(source, topic, (partition) => spanOf(source, topic, partition, isolation));
 }
 
 /** Likewise for several topics, each named once or more often. */
-export async function wholeTopics(source: Source, topics: readonly string[]): Promise<Span[]> {
-  return (await Promise.all([...new Set(topics)].map((topic) => wholeTopic(source, topic)))).flat();
+export async function wholeTopics(
+  source: Source,
+  topics: readonly string[],
+  isolation: Isolation = ISOLATION,
+): Promise<Span[]> {
+  return (await Promise.all([...new Set(topics)].map((topic) => wholeTopic(source, topic, isolation)))).flat();
 }
 
 /** Likewise for one partition. */
@@ -43,8 +50,13 @@ export async function wholePartition(source: Source, topic: string, partition: n
   return await asking(source, topic, () => spanOf(source, topic, partition));
 }
 
-async function spanOf({ cluster, runtime }: Source, topic: string, partition: number): Promise<Span> {
-  const { logStart, end } = await boundsOf(cluster, runtime, { ...QUERY, topic, partition });
+async function spanOf(
+  { cluster, runtime }: Source,
+  topic: string,
+  partition: number,
+  isolation: Isolation = ISOLATION,
+): Promise<Span> {
+  const { logStart, end } = await boundsOf(cluster, runtime, { ...QUERY, isolation, topic, partition });
   return { topic, partition, from: logStart, to: end };
 }
 

@@ -4,7 +4,7 @@ import { Tail } from '../../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';
 import type { FetchedRecord } from '../../../kafka/records/record.ts';
 import type { KafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import { ISOLATION, type Source, type Span, wholeTopic } from './offsets.ts';
+import { ISOLATION, type Isolation, type Source, type Span, wholeTopic } from './offsets.ts';
 
 /** A record as it was read. */
 export interface TopicRecord extends FetchedRecord {
@@ -14,6 +14,8 @@ export interface TopicRecord extends FetchedRecord {
 
 export interface SpanReading {
   readonly signal: AbortSignal;
+  /** By default ISOLATION. */
+  readonly isolation?: Isolation;
   /** Takes each record, in log order within a partition; returns true to end the reading. */
   readonly take: (record: TopicRecord) => boolean | undefined;
   /** Gets the number of offsets read so far. */
@@ -103,7 +105,7 @@ class SpanReader {
     this.#tail = new Tail({
       ...source,
       lane: 'requests',
-      isolation: ISOLATION,
+      isolation: reading.isolation ?? ISOLATION,
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: MAX_BYTES,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,

@@ -31,6 +31,7 @@ export class MemoryLogs {
   static readonly BATCH = 500;
   readonly runtime = new VirtualRuntime();
   fetches = 0;
+  readonly isolations = new Set<string>();
   answerAfterMs = 0;
   readonly #logs = new Map<string, Log>();
 
@@ -38,8 +39,9 @@ export class MemoryLogs {
 
   constructor() {
     const link = scriptedLink({
-      fetch: async ({ partitions, maxWaitMs }) => {
+      fetch: async ({ partitions, maxWaitMs, isolation }) => {
         this.fetches += 1;
+        this.isolations.add(isolation);
         await this.runtime.sleep(this.answerAfterMs);
         const answers = partitions.map((position) => this.#fetch(position));
         const isEmpty = answers.every(({ records, errorCode }) => records.length === 0 && errorCode === undefined);

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { offsetsAtTime, type Source, wholeTopic } from '../../../../src/adapters/kafka/topics/offsets.ts';
+import {
+  OF_REQUESTS,
+  offsetsAtTime,
+  type Source,
+  wholeTopic,
+  wholeTopics,
+} from '../../../../src/adapters/kafka/topics/offsets.ts';
 import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../../src/kafka/wire/port.ts';
@@ -74,6 +80,12 @@ describe('wholeTopic', () => {
     ]);
     // A transaction left open in the ledger must not hide the entries after it.
     expect(new Set(asked.map(({ isolation }) => isolation))).toEqual(new Set(['read_uncommitted']));
+  });
+
+  test('ends before the first open transaction, where it is asked for as workers read requests', async () => {
+    const { source, runtime, asked } = topic([{ start: 3, end: 20 }]);
+    await runtime.until(wholeTopics(source, ['t'], OF_REQUESTS));
+    expect(new Set(asked.map(({ isolation }) => isolation))).toEqual(new Set(['read_committed']));
   });
 
   test('is retried when a leader has moved', async () => {

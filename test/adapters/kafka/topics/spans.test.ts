@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Span } from '../../../../src/adapters/kafka/topics/offsets.ts';
+import { OF_REQUESTS, type Span } from '../../../../src/adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../../../src/adapters/kafka/topics/spans.ts';
 import { MemoryLogs } from './memory-logs.ts';
 
@@ -41,6 +41,19 @@ describe('readSpans', () => {
     expect(of('b', 0)).toEqual(places('b', 0, 40, 100));
     expect(progress).toEqual(progress.toSorted((a, b) => a - b));
     expect(progress.at(-1)).toBe(2_393 + 3 + 60);
+  });
+
+  test('reads what producers have not committed, unless it is told otherwise', async () => {
+    for (const [asked, isolation] of [
+      [{}, 'read_uncommitted'],
+      [{ isolation: OF_REQUESTS }, 'read_committed'],
+    ] as const) {
+      const logs = new MemoryLogs().append('a', 0, 1);
+      const { signal } = new AbortController();
+      const reading = readSpans(logs.source, [span('a', 0, 0, 1)], { signal, take: () => undefined, ...asked });
+      await logs.runtime.until(reading);
+      expect([...logs.isolations]).toEqual([isolation]);
+    }
   });
 
   test('returns each record with its topic, partition, key, value, headers and time', async () => {
