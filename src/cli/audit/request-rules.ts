@@ -98,8 +98,13 @@ function mayBeRight(
   if (isLater) return decision.of.isRenewal;
   const isYoung = request.timeMs >= facts.ledgerReachesMs && !request.isResent && request.origin === undefined;
   if (code === 'FORGOTTEN') return !isYoung || facts.mayBeLost(request, request.timeMs - facts.clockMarginMs);
-  if (code === 'ANSWERED_BEFORE') return facts.isReplayed(request.home);
+  if (code === 'ANSWERED_BEFORE') return replayedIn(request).some(facts.isReplayed);
   return true;
+}
+
+/** The partitions by whose statement a request may be refused: what is forwarded from a partition that is read again is marked. */
+function replayedIn({ home, partition, origin }: FoundRequest): readonly number[] {
+  return [home, partition, ...(origin === undefined ? [] : [origin.partition])];
 }
 
 function unanswered(

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { requestHash } from '../../../src/codec/ledger-entry.ts';
+import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
+import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
+import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
 import { BASE_MS, HOUR_MS, REPLIES, Topics } from './history.ts';
 
 /** The codes of what is found in a history in which workers have answered everything. */
@@ -193,6 +195,23 @@ describe('a refusal is wrong', () => {
   test('if it says that a decision is forgotten, or that a replay was answered, of which the ledger shows nothing', () => {
     expect(refused('FORGOTTEN')).toEqual(['WRONG_REFUSAL']);
     expect(refused('ANSWERED_BEFORE')).toEqual(['WRONG_REFUSAL']);
+  });
+
+  test('but not where a replay was stated: in its home, or where the request was sent and forwarded from', () => {
+    for (const stated of ['home', 'elsewhere'] as const) {
+      const topics = new Topics(2);
+      const home = topics.homeOf('a');
+      const sent = topics.ask('a', { partition: 1 - home });
+      const { record } = sent;
+      const origin = Buffer.from(`${1 - home}/${record.offset}/${record.timestampMs}`);
+      const copy = topics.ask('a', { headers: { [ORIGIN]: origin, [HOPS]: Buffer.from('1') } });
+      const headers = { [REPLAY_HEADER]: Buffer.from('1') };
+      const statement = { key: null, value: EMPTY_MARKER, headers, timestampMs: BASE_MS };
+      topics.append('ledger', stated === 'home' ? home : 1 - home, statement);
+      topics.refuse(sent, 'ANSWERED_BEFORE');
+      topics.decide(copy);
+      expect(topics.audit({ answeredBelow: 1_000 }).codes, stated).toEqual([]);
+    }
   });
 
   test('if the decision had stood for long, unless it is one for a quota', () => {
