@@ -31,11 +31,14 @@ export function auditOf({ records, logs }: FinalTopics) {
   }
 }
 
+type Audited = Pick<History, 'topics' | 'losses' | 'marks' | 'entries' | 'numbers' | 'trims' | 'isBrokerFarOff'>;
+
 /** What operators audit at the end has no finding, whatever has happened. */
-export function audited(history: Pick<History, 'topics' | 'losses' | 'marks'>): string | undefined {
+export function audited(history: Audited): string | undefined {
   const { topics } = history;
   if (topics === undefined) return undefined;
-  const isKnown = hasUnstatedLoss(history) ? ({ code }: Finding) => OF_LOSS.has(code) : () => false;
+  const isUnclear = hasUnstatedLoss(history) || hasUnclearReach(history);
+  const isKnown = isUnclear ? ({ code }: Finding) => OF_LOSS.has(code) : () => false;
   const found = auditOf(topics).findings.filter((one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW);
   const [finding, ...more] = found.filter((one) => !isKnown(one));
   if (finding === undefined) return undefined;
@@ -43,7 +46,7 @@ export function audited(history: Pick<History, 'topics' | 'losses' | 'marks'>): 
   return `${finding.code}: ${finding.message} (${places.join(', ')}), and ${more.length} more`;
 }
 
-/** What an audit finds, rightly, where the ledger has lost decisions and nothing says so. */
+/** What an audit finds where the ledger has lost decisions and nothing says so, or says when. */
 const OF_LOSS: ReadonlySet<FindingCode> = new Set([
   'UNDECIDED',
   'DIVERGENT',
@@ -53,18 +56,27 @@ const OF_LOSS: ReadonlySet<FindingCode> = new Set([
   'MISMATCH',
   'WRONG_REFUSAL',
   'VOID',
+  'UNREADABLE', // the late entry
 ]);
 
 /**
  * A partition has lost what etcd had not heard of yet, in the last second before it, or has had no worker since, as in a pair of
  * topics that was left.
  */
-function hasUnstatedLoss({ losses, marks }: Pick<History, 'losses' | 'marks'>): boolean {
+function hasUnstatedLoss({ losses, marks, entries, numbers }: Audited): boolean {
+  // An entry that was late has a higher end as well, and states nothing.
+  const decisions = new Set([...entries, ...numbers].map(({ order }) => order));
+  const statements = marks.filter(({ order, offset, end }) => end > offset && !decisions.has(order));
   return losses.some(
     (loss) =>
       loss.from < loss.end &&
-      !marks.some((mark) => mark.partition === loss.partition && mark.order > loss.order && mark.end > mark.offset),
+      !statements.some(({ partition, order }) => partition === loss.partition && order > loss.order),
   );
+}
+
+/** Where a broker's clock was off by more than the margin, the time of the oldest record does not show how far a trimmed log reaches back. */
+function hasUnclearReach({ trims, isBrokerFarOff }: Pick<History, 'trims' | 'isBrokerFarOff'>): boolean {
+  return isBrokerFarOff && trims.length > 0;
 }
 
 /** Clients use a correlation ID again for the second pair of topics, which decides it anew. */
