@@ -16,6 +16,7 @@ import { Scene } from '../support/scene.ts';
 import { ETCD_SIZE, suiteServers } from '../support/servers.ts';
 import { silencesMs } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
+import { runIdalloc } from '../support/worker-process.ts';
 
 // Stays alone: it freezes and kills any of the suite's servers, in an order that a seed gives, and its faults are timed: beside
 // other tests the same seed would meet another history.
@@ -94,6 +95,8 @@ test.for(LAYOUTS)(
     };
     try {
       const history = await scene.underLoad(play, undefined, httpClient.ids);
+      const audit = await runIdalloc(['audit', '--json'], scene.realm.env);
+      expect(JSON.parse(audit.stdout), audit.stderr).toMatchObject({ findings: [], waiting: 0 });
       const http = `${httpClient.ids.length} IDs over HTTP, ${JSON.stringify(httpClient.refused)} requests refused`;
       await report(
         annotate,
