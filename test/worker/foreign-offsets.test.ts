@@ -166,6 +166,17 @@ test('an offset that was moved back, or deleted, is a replay: what was refused s
   ]);
 });
 
+test('an offset that was moved back is a replay, though the last answered requests came in a dense batch', async () => {
+  await refused();
+  const junk = Array.from({ length: 600 }, () => ({ key: null, value: Buffer.alloc(0) }));
+  stage.kafka.cluster.send(requests, 0, junk);
+  await stage.pass(SETTLED_MS);
+  ask(idsOf('c', 1));
+  await stage.pass(SETTLED_MS);
+  await meanwhile(() => moveTo(0));
+  expect([codes(), statements()]).toEqual([['UNKNOWN_SEQUENCE', 'ANSWERED_BEFORE'], [603]]);
+});
+
 test('a request that nobody had answered is decided, though the offset was moved back', async () => {
   await refused();
   await meanwhile(() => {

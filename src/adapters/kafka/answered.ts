@@ -104,6 +104,6 @@ async function has(source: Source, span: Span, { digest }: LastRead, signal: Abo
     isThere = readOf(record).digest === digest;
     return true;
   };
-  await readSpans(source, [span], { signal, take });
+  await readSpans(source, [span], { signal, take, skipsDense: true });
   return isThere;
 }

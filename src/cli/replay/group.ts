@@ -93,7 +93,7 @@ async function requireWhole(
     found.set(record.partition, readOf(record).digest);
     return false;
   };
-  await readSpans(source, spans, { signal: context.stop, take });
+  await readSpans(source, spans, { signal: context.stop, take, skipsDense: true });
   const short = planned.filter(({ span, committed: at }) => (at?.offset ?? 0) > span.to).map(({ span }) => span);
   const other = read.filter(({ span, digest }) => found.get(span.partition) !== digest).map(({ span }) => span);
   const lost = [...new Set([...short, ...other].map(({ partition }) => partition))].toSorted((a, b) => a - b);

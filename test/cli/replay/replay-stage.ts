@@ -13,7 +13,7 @@ import {
 import { loadKafkaConfig } from '../../../src/config/config.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
-import { recordsOf } from '../../support/fake-kafka/batches.ts';
+import { headOf, recordsOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
 
 const config = loadKafkaConfig({ KAFKA_BROKERS: 'b:1', REQUEST_PARTITIONS: '2', BROKER_CLOCK_MARGIN_MS: '1000' });
@@ -49,9 +49,18 @@ export class ReplayStage {
     return { ended: link.ended, close: () => link.close(), call };
   }
 
-  requests(partition: number, count: number): void {
-    const records = Array.from({ length: count }, () => ({ key: null, value: VALUE }));
+  requests(partition: number, count: number, value = VALUE): void {
+    const records = Array.from({ length: count }, () => ({ key: null, value }));
     this.loop.kafka.cluster.send(requests, partition, records);
+  }
+
+  /** Workers have answered all requests of a partition, the last of which came in a dense batch. They have read its checksum alone. */
+  answeredDense(partition: number): void {
+    const [batch] = this.loop.kafka.cluster.partition(requests, partition).log.batches().slice(-1);
+    if (batch === undefined) throw new RangeError('there is no batch');
+    const { lastOffset: offset, maxTimestampMs: timestampMs } = headOf(batch);
+    const last = readOf({ offset, timestampMs, key: null, value: batch.subarray(17, 21) });
+    this.commits(partition, offset + 1, encodeMetadata({ small: offset + 1, last }));
   }
 
   /** Workers have answered so much; `small`: except for large requests from `next` on. */

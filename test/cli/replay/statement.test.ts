@@ -54,6 +54,14 @@ test('nothing is stated if workers have run since the plan was made: that would 
   expect([at.statements, at.done]).toEqual([[], []]);
 });
 
+test('the last request that workers read may have been in a dense batch, of which they read the checksum alone', async () => {
+  const at = stage();
+  at.requests(0, 600, Buffer.alloc(0));
+  at.answeredDense(0);
+  await at.replay();
+  expect(at.statements).toEqual(['0: 610', '1: 8']);
+});
+
 test('--decide-refused states that nothing is refused', async () => {
   const at = stage();
   await at.replay({ decideRefused: true });

@@ -18,6 +18,8 @@ export interface SpanReading {
   readonly isolation?: Isolation;
   /** Takes each record, in log order within a partition; returns true to end the reading. */
   readonly take: (record: TopicRecord) => boolean | undefined;
+  /** One record stands for each dense batch, as workers read requests: for a comparison with what a worker has read. */
+  readonly skipsDense?: true;
   /** Gets the number of offsets read so far. */
   readonly onProgress?: (done: number) => void;
 }
@@ -109,6 +111,7 @@ class SpanReader {
       maxWaitMs: MAX_WAIT_MS,
       maxBytes: MAX_BYTES,
       maxBytesPerPartition: MAX_BYTES_PER_PARTITION,
+      ...(reading.skipsDense && { skipsDense: true }),
       onError: (topic, partition, { errorCode, message }) => {
         this.#lastError = errorCode;
         if (PERSISTENT.has(errorCode)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
