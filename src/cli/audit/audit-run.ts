@@ -96,12 +96,15 @@ export async function readAll(
   const { config, source, layout } = session;
   const { clockMarginMs, headers: names, topics } = config;
   const sinceMs = (judged?.fromMs ?? Number.NEGATIVE_INFINITY) - 2 * clockMarginMs;
-  const spansOf = async (of: readonly string[]) => await spansSince(source, of, sinceMs);
+  const spansOf = async (of: readonly string[]) => await spansSince(source, of, { fromMs: sinceMs });
   const answeredBelow = judged && (await answeredOffsets(session));
-  const replies = await spansOf(replyTopic.length > 0 ? replyTopic : await replyTopics(source, config));
+  const replyNames = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
+  const replies = await spansSince(source, replyNames, { fromMs: sinceMs, before: BEFORE_REPLIES });
   const letters = judged ? await spansOf([topics.deadLetters]) : [];
   const ledger = await spansOf([topics.ledger, ...ledgerTopic]);
-  const requests = judged ? await spansSince(source, [topics.requests], sinceMs, OF_REQUESTS) : [];
+  const requests = judged
+    ? await spansSince(source, [topics.requests], { fromMs: sinceMs, isolation: OF_REQUESTS })
+    : [];
   const witness = await wholeTopics(source, [topics.witness]);
   const logs = { ledger, requests, replies, letters, witness, ...(answeredBelow && { answeredBelow }) };
   const reader = new AuditReader(logs, sink, {
@@ -111,7 +114,9 @@ export async function readAll(
     requestPartitions: config.topics.requestPartitions,
   });
   const take = (record: TopicRecord) => void reader.take(record);
-  const written = [...ledger, ...replies, ...letters, ...witness];
+  const written = [...ledger, ...replies, ...letters];
+  // At once: compaction may remove a ceiling when a higher one follows, behind what is read here.
+  await readShown(session, witness, `${what} witnesses`, take);
   await readShown(session, written, what, take);
   await readShown(session, requests, `${what} requests`, take, OF_REQUESTS);
   reader.end(
@@ -123,19 +128,24 @@ export async function readAll(
   return reader;
 }
 
-/** What topics hold of that time or later. */
-async function spansSince(
+/**
+ * A reply that repeats an old decision has the time of that where the topic does not set times, so that it may lie before the first
+ * record of a time. So many records before that one are read as well.
+ */
+const BEFORE_REPLIES = 1_000;
+
+/** What topics hold of that time or later, and so many records before. */
+export async function spansSince(
   source: Source,
   topics: readonly string[],
-  fromMs: number,
-  isolation?: Isolation,
+  { fromMs, before = 0, isolation }: { fromMs: number; before?: number; isolation?: Isolation },
 ): Promise<ReadSpan[]> {
   const spans = await wholeTopics(source, topics, isolation);
   if (fromMs <= 0) return spans;
   const since = new Map<string, ReadonlyMap<number, number>>();
   for (const topic of topics) since.set(topic, await offsetsAtTime(source, topic, fromMs));
   return spans.map((span) => {
-    const from = Math.min(since.get(span.topic)?.get(span.partition) ?? span.from, span.to);
+    const from = Math.min(since.get(span.topic)?.get(span.partition) ?? span.from, span.to) - before;
     return from > span.from ? { ...span, from, fromMs } : span;
   });
 }
