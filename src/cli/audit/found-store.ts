@@ -15,8 +15,8 @@ const KIND = { entry: 0, batch: 1, numbers: 2, answer: 3, death: 4, request: 5 }
 const HEAD = 'place, address, kind, topic, part, off, key, corr, time, reply';
 const OF_BATCH = 'hash, ranges, flag, term, of_off, of_hash';
 const OF_ANSWER = 'count, sequence, code, flag, of_off, of_hash';
-const OF_REQUEST = 'first_part, first_off, is_first, reply_part, count, hash, sequence, code, expires, home, flag';
-const COLUMNS = `${HEAD}, count, hash, ranges, flag, term, of_off, of_hash, sequence, code, expires, home, reply_part, first_part, first_off, is_first`;
+const OF_REQUEST = 'first_part, first_off, is_first, reply_part, count, hash, sequence, code, home, flag';
+const COLUMNS = `${HEAD}, count, hash, ranges, flag, term, of_off, of_hash, sequence, code, home, reply_part, first_part, first_off, is_first`;
 
 type Bytes = Uint8Array;
 type Head = [
@@ -42,7 +42,6 @@ type Row = [
   ofHash: Bytes,
   sequence: string | null,
   code: string | null,
-  expires: number | null,
   home: number,
   replyPartition: number | null,
   firstPartition: number,
@@ -129,12 +128,12 @@ export class FoundStore {
   }
 
   #request(found: FoundRequest): void {
-    const { partition, offset, origin, replyPartition, count, hash, sequence, rejected, expiresAtMs, home } = found;
+    const { partition, offset, origin, replyPartition, count, hash, sequence, rejected, home } = found;
     const first = origin ?? { partition, offset };
     this.#addRequest.run(
       ...this.#head(found, KIND.request),
       ...[first.partition, first.offset, origin === undefined ? 1 : 0, replyPartition ?? null, count, hash],
-      ...[sequence ?? null, rejected ?? null, expiresAtMs ?? null, home, found.isResent ? 1 : 0],
+      ...[sequence ?? null, rejected ?? null, home, found.isResent ? 1 : 0],
     );
   }
 
@@ -187,7 +186,7 @@ export class FoundStore {
       ofHash,
       ...more
     ] = row;
-    const [sequence, code, expires, home, replyPartition, firstPartition, firstOffset, isFirst] = more;
+    const [sequence, code, home, replyPartition, firstPartition, firstOffset, isFirst] = more;
     const requestId = asBuffer(key);
     const own = { topic: this.#tools.topicAt(topic), partition, offset, requestId, timeMs };
     const replyTopic = reply === null ? undefined : this.#tools.topicAt(reply);
@@ -220,7 +219,6 @@ export class FoundStore {
           hash: asBuffer(hash),
           sequence: sequence ?? undefined,
           rejected: code ?? undefined,
-          expiresAtMs: expires ?? undefined,
           home,
           origin: isFirst === 1 ? undefined : { partition: firstPartition, offset: firstOffset },
           isResent: isSet,

@@ -63,7 +63,6 @@ export interface FoundRequest extends BatchLocation {
   /** From requestHash. */
   readonly hash: Buffer;
   readonly sequence?: string | undefined;
-  readonly expiresAtMs?: number | undefined;
   /** The partition that decides it. */
   readonly home: number;
   /** Where the request was first, if this is a copy that was forwarded. */

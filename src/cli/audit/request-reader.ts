@@ -28,7 +28,7 @@ export function foundRequest(record: TopicRecord, { names, partitions }: Request
   const place = { kind: 'request', source: 'request', topic, partition, offset, timeMs } as const;
   try {
     const request = readRequest(value, headers, names);
-    const { count, replyTopic, correlationId, replyPartition, sequence, expiresAtMs, route } = request;
+    const { count, replyTopic, correlationId, replyPartition, sequence, route } = request;
     return {
       ...place,
       requestId: decidingIdOf(request),
@@ -38,7 +38,6 @@ export function foundRequest(record: TopicRecord, { names, partitions }: Request
       count,
       hash: requestHash(count, replyTopic),
       sequence,
-      expiresAtMs,
       home: partitionFor(homeKeyOf(request), partitions, () => 0),
       origin: route.hops > 0 ? route.origin : undefined,
       isResent: route.firstSentMs !== undefined,
