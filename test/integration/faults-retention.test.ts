@@ -62,6 +62,13 @@ function checkNeverTwice(requests: readonly TestRequest[], answered: ReadonlyMap
   return { requests: requests.length, forgotten };
 }
 
+/** What retention has deleted is no finding. */
+async function audited(realm: Realm): Promise<void> {
+  const { code, stdout, stderr } = await runIdalloc(['audit', '--json'], realm.env);
+  expect(JSON.parse(stdout), stderr).toMatchObject({ findings: [] });
+  expect(code).toBe(0);
+}
+
 test('a loser never decides after its winner was trimmed, and nothing is decided anew', async () => {
   await using realm = await Realm.create(suiteServers(), { partitions: 1 });
   const replies = await realm.follow();
@@ -113,6 +120,7 @@ test('a request that is forwarded again or resent from the dead letters after it
   const { code, stderr } = await runIdalloc(['deadletters', 'resend', '0:0', '--yes'], realm.env);
   expect(code, stderr).toBe(0);
   expect(await codes(lates, 'late', 2)).toEqual(['FORGOTTEN', 'FORGOTTEN']);
+  await audited(realm);
 });
 
 test(`no request gets a second batch while the ledger is trimmed continuously and entries are settled, in ${ROUNDS} rounds`, async ({
@@ -146,4 +154,5 @@ test(`no request gets a second batch while the ledger is trimmed continuously an
   expect(new Set(replies.seen.slice(before).map(decodeReply).map(codeOf))).toEqual(new Set(['FORGOTTEN']));
   await realm.send([{ correlationId: 'new', count: COUNT }]);
   expect(await codes(replies, 'new', 1)).toEqual(['a batch']);
+  await audited(realm);
 });
