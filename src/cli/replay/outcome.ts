@@ -5,7 +5,7 @@ import type { palette } from '../terminal.ts';
 import { type Given, givenJson, givenLines } from './given.ts';
 
 /** What became of the requests that were read again. Replies and dead letters of new requests are among the counts. */
-export interface Outcome {
+export interface ReplayOutcome {
   readonly readAgain: number;
   readonly forwarded: number;
   readonly join: Pick<JoinCounts, 'repeated' | 'repeatedWithoutFirst'>;
@@ -20,7 +20,16 @@ export interface Outcome {
 }
 
 /** For --json, without the plan. */
-export function outcomeJson({ readAgain, forwarded, join, numbers, errors, given, dead, findings }: Outcome): object {
+export function outcomeJson({
+  readAgain,
+  forwarded,
+  join,
+  numbers,
+  errors,
+  given,
+  dead,
+  findings,
+}: ReplayOutcome): object {
   return {
     read_again: readAgain,
     forwarded,
@@ -34,7 +43,7 @@ export function outcomeJson({ readAgain, forwarded, join, numbers, errors, given
   };
 }
 
-export function outcomeText(outcome: Outcome, paint: ReturnType<typeof palette>): string {
+export function outcomeText(outcome: ReplayOutcome, paint: ReturnType<typeof palette>): string {
   const { readAgain, forwarded, join, numbers, errors, given, dead, findings } = outcome;
   const { repeated, repeatedWithoutFirst } = join;
   const codes = [...errors].map(([code, count]) => `${code} ${count}`).join(', ');
