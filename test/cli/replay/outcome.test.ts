@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { Findings } from '../../../src/cli/audit/report.ts';
 import { Given } from '../../../src/cli/replay/given.ts';
-import { type Outcome, outcomeJson, outcomeText } from '../../../src/cli/replay/outcome.ts';
+import { outcomeJson, outcomeText, type ReplayOutcome } from '../../../src/cli/replay/outcome.ts';
 import { palette } from '../../../src/cli/terminal.ts';
 
 const PLAIN = palette({ terminal: { input: false, output: false, errors: false }, env: {} });
 
-function outcomeOf(fields: Partial<Outcome> = {}): Outcome {
+function outcomeOf(fields: Partial<ReplayOutcome> = {}): ReplayOutcome {
   return {
     readAgain: 68,
     forwarded: 1,
