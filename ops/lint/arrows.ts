@@ -47,7 +47,7 @@ const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-nap
 export const ROOMS: readonly Room[] = [
   { room: 'errors.ts' },
   { room: 'log.ts', imports: ['async', 'errors.ts'], packages: ['pino', 'pino-pretty', 'node:module'] },
-  { room: 'metrics', lines: 550, imports: ['errors.ts'], packages: ['prom-client'] },
+  { room: 'metrics', lines: 560, imports: ['errors.ts'], packages: ['prom-client'] },
   { room: 'runtime.ts', imports: ['async'], packages: ['node:*'] },
   { room: 'bin.ts', imports: ['main.ts'] },
   {
@@ -57,16 +57,16 @@ export const ROOMS: readonly Room[] = [
   },
   { room: 'core', lines: 1460, imports: ['errors.ts'] },
   { room: 'async', lines: 230 },
-  { room: 'codec', lines: 3960, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
+  { room: 'codec', lines: 4180, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
     lines: 950,
     imports: ['core', 'errors.ts'],
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
-  { room: 'identity', lines: 2050, imports: WAITING },
-  { room: 'ledger', lines: 2550, imports: [...WAITING, 'identity/ports.ts'] },
-  { room: 'pipeline', lines: 3590, imports: [...WAITING, 'ledger'] },
+  { room: 'identity', lines: 2080, imports: WAITING },
+  { room: 'ledger', lines: 2570, imports: [...WAITING, 'identity/ports.ts'] },
+  { room: 'pipeline', lines: 3630, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
     lines: 550,
@@ -88,10 +88,10 @@ export const ROOMS: readonly Room[] = [
   { room: 'kafka/loops', lines: 2640, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
   { room: 'adapters', lines: 50, imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', lines: 660, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
-  { room: 'adapters/index', lines: 2320, imports: FOR_ADAPTERS, packages: ['node:*'] },
+  { room: 'adapters/index', lines: 2340, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
-    lines: 2790,
+    lines: 2830,
     folders: ['topics'],
     imports: [...FOR_ADAPTERS, 'ledger/partition.ts', ...KAFKA],
     packages: ['node:*'],
@@ -113,21 +113,21 @@ export const ROOMS: readonly Room[] = [
   { room: 'ids', lines: 125, imports: ['core', 'codec/form', 'errors.ts'] },
   {
     room: 'client',
-    lines: 2750,
+    lines: 2760,
     imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA, ...SPANS],
     packages: ['node:*', '@opentelemetry/api'],
   },
   // The client is another package, so only what it exports.
   {
     room: 'testcontainers',
-    lines: 675,
+    lines: 690,
     imports: ['client/index.ts', 'codec/reply-policy.ts', 'core/host-port.ts'],
     packages: ['node:*', 'testcontainers'],
   },
   { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 4280,
+    lines: 4310,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
@@ -137,7 +137,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 7820,
+    lines: 10750,
     folders: [
       'audit',
       'completion',
