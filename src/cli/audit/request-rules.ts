@@ -73,7 +73,11 @@ function refusalOf(
   if (errors.length === 0) return undefined;
   if (decision === undefined || decision.isDoubtful || facts.mayBeLost(request, decision.timeMs))
     return { kind: 'refused' };
-  const left = errors.filter(([code]) => code !== 'CONFLICT' || !told.wantsDiffer(request));
+  // A request that repeats one that was refused was told what came after it.
+  const left = errors.filter(
+    ([code, { lastMs }]) =>
+      lastMs >= request.timeMs - facts.clockMarginMs && (code !== 'CONFLICT' || !told.wantsDiffer(request)),
+  );
   if (left.length === 0) return undefined;
   if (left.some(([code, { firstMs }]) => mayBeRight(request, decision, code, firstMs, facts)))
     return { kind: 'refused' };

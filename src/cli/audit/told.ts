@@ -10,6 +10,7 @@ interface ToldCount {
 
 interface ToldError {
   readonly firstMs: number;
+  readonly lastMs: number;
   readonly location: BatchLocation;
 }
 
@@ -33,6 +34,7 @@ export class Told {
       this.#errors.set(found.code, {
         location: found,
         firstMs: Math.min(found.timeMs, known?.firstMs ?? found.timeMs),
+        lastMs: Math.max(found.timeMs, known?.lastMs ?? found.timeMs),
       });
       return;
     }

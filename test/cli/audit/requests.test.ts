@@ -117,6 +117,19 @@ describe('a request without an answer', () => {
     expect(codes).toEqual(ids.map(() => 'MISSING_REPLY'));
   });
 
+  test('is not answered by what an earlier request under its ID was told, before it was sent and decided', () => {
+    const topics = new Topics();
+    topics.refuse(topics.ask('a'), 'QUOTA_EXCEEDED');
+    const again = topics.ask('a', { atMs: HOUR_MS });
+    const batch = topics.decide(again, { atMs: HOUR_MS });
+    expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({
+      codes: ['MISSING_REPLY'],
+      counts: { requests: 2, answered: 1, refused: 1 },
+    });
+    topics.reply(again, batch);
+    expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { answered: 2 } });
+  });
+
   test('is not answered by the reply or the dead letter of another request', () => {
     expect(
       codesOf((topics) => {
