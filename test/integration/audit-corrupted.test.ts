@@ -177,9 +177,9 @@ test.for<readonly [what: string, correlationId: string, string, ChangeEntry]>([
     })),
   ],
   ['has a lower fence than earlier ones', `c${REQUESTS - 1}`, 'FENCE', batch(() => ({ fence: 1n }))],
-  ['of numbers is gone', 'd1', 'GAP', MARKER],
-  ['of numbers was written for another offset', 'd2', 'VOID', numbers(({ at }) => ({ at: at + 1 }))],
-  ['of numbers has another format than the sequence', 'd3', 'FORMAT', numbers(() => ({ format: 'INX-{number:6}' }))],
+  ['is gone, and had numbers', 'd1', 'GAP', MARKER],
+  ['has numbers for another offset', 'd2', 'VOID', numbers(({ at }) => ({ at: at + 1 }))],
+  ['has numbers in another format than their sequence', 'd3', 'FORMAT', numbers(() => ({ format: 'INX-{number:6}' }))],
 ])('an audit finds an entry that %s', async ([, correlationId, code, change]) => {
   const audited = await auditChanged(correlationId, change);
   expect(audited.code).toBe(1);

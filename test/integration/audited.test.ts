@@ -31,7 +31,7 @@ let second: string;
 let followed: readonly Followed[];
 const directories = Array.from({ length: WORKERS }, () => mkdtempSync(join(tmpdir(), 'idalloc-audited-')));
 const workers: WorkerProcess[] = [];
-/** By the correlation ID: how many requests on the second topic wait for a reply each. */
+/** All correlation IDs that were sent, and those whose replies go to the second topic. */
 const asked = new Set<string>();
 const onSecond = new Set<string>();
 let sent = 0;
