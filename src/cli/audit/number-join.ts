@@ -69,15 +69,15 @@ export class NumberJoin {
   }
 
   #wrongReply({ voids }: Known, right: FoundNumbers | undefined, reply: FoundNumbers): void {
-    const { find } = this.#options;
+    const { find, losses } = this.#options;
     const ofVoid = voids.find((one) => isSame(one, reply));
-    if (ofVoid !== undefined) {
+    // In a copied log at other offsets records are void that counted before.
+    if (ofVoid !== undefined && !losses.has(reply)) {
       const message = 'a reply has the numbers of a record that does not count';
       find({ code: 'VOID', message, locations: [ofVoid, reply] });
     } else if (right === undefined) {
       find({ code: 'UNDECIDED', message: 'a reply has numbers without a decision', locations: [reply] });
     } else {
-      const { losses } = this.#options;
       const message = losses.has(reply)
         ? TOLD_ANEW
         : 'a reply has other numbers than were decided, or than another reply';
