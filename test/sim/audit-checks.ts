@@ -31,14 +31,19 @@ export function auditOf({ records, logs }: FinalTopics) {
   }
 }
 
-type Audited = Pick<History, 'topics' | 'losses' | 'marks' | 'entries' | 'numbers' | 'trims' | 'isBrokerFarOff'>;
+type Audited = Pick<
+  History,
+  'topics' | 'losses' | 'marks' | 'entries' | 'numbers' | 'trims' | 'requestTrims' | 'isBrokerFarOff'
+>;
 
 /** What operators audit at the end has no finding, whatever has happened. */
 export function audited(history: Audited): string | undefined {
   const { topics } = history;
   if (topics === undefined) return undefined;
   const isUnclear = hasUnstatedLoss(history) || hasUnclearReach(history);
-  const isKnown = isUnclear ? ({ code }: Finding) => OF_LOSS.has(code) : () => false;
+  // Times tell on which side of a rebuild a fence is.
+  const isKnown = ({ code }: Finding) =>
+    (isUnclear && OF_LOSS.has(code)) || (history.isBrokerFarOff && code === 'FENCE');
   const found = auditOf(topics).findings.filter((one) => !isOfTwoPairs(one) && one.message !== TOLD_ANEW);
   const [finding, ...more] = found.filter((one) => !isKnown(one));
   if (finding === undefined) return undefined;
@@ -75,8 +80,8 @@ function hasUnstatedLoss({ losses, marks, entries, numbers }: Audited): boolean 
 }
 
 /** Where a broker's clock was off by more than the margin, the time of the oldest record does not show how far a trimmed log reaches back. */
-function hasUnclearReach({ trims, isBrokerFarOff }: Pick<History, 'trims' | 'isBrokerFarOff'>): boolean {
-  return isBrokerFarOff && trims.length > 0;
+function hasUnclearReach({ trims, requestTrims, isBrokerFarOff }: Audited): boolean {
+  return isBrokerFarOff && trims.length + requestTrims.length > 0;
 }
 
 /** Clients use a correlation ID again for the second pair of topics, which decides it anew. */

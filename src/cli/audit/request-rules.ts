@@ -101,7 +101,9 @@ function mayBeRight(
   const isLater = toldMs > decision.timeMs + facts.clockMarginMs + MAX_PUBLICATION_MS;
   if (isLater) return decision.of.isRenewal;
   const isYoung = request.timeMs >= facts.ledgerReachesMs && !request.isResent && request.origin === undefined;
-  if (code === 'FORGOTTEN') return !isYoung || facts.mayBeLost(request, request.timeMs - facts.clockMarginMs);
+  // What was decided later had no decision then, or none that was left.
+  if (code === 'FORGOTTEN')
+    return toldMs < decision.timeMs || !isYoung || facts.mayBeLost(request, request.timeMs - facts.clockMarginMs);
   if (code === 'ANSWERED_BEFORE') return replayedIn(request).some(facts.isReplayed);
   return true;
 }

@@ -206,7 +206,7 @@ describe('a refusal is wrong', () => {
   });
 
   test('if it says that a decision is forgotten, or that a replay was answered, of which the ledger shows nothing', () => {
-    expect(refused('FORGOTTEN')).toEqual(['WRONG_REFUSAL']);
+    expect(refused('FORGOTTEN', 1_000)).toEqual(['WRONG_REFUSAL']);
     expect(refused('ANSWERED_BEFORE')).toEqual(['WRONG_REFUSAL']);
   });
 
@@ -237,7 +237,7 @@ describe('a refusal is wrong', () => {
     topics.serve('before');
     const asked = topics.ask('a', { atMs: 10 });
     topics.decide(asked, { atMs: 20 });
-    topics.refuse(asked, 'FORGOTTEN');
+    topics.refuse(asked, 'FORGOTTEN', 1_000);
     expect(topics.audit({ answeredBelow: 1_000 }).codes).toEqual(['WRONG_REFUSAL']);
     const trimmed = topics.audit({ answeredBelow: 1_000, starts: { ledger: 1 } });
     expect(trimmed).toMatchObject({ codes: [], counts: { refused: 1 } });
