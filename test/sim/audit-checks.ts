@@ -84,7 +84,8 @@ function hasUnclearReach({ trims, requestTrims, isBrokerFarOff }: Audited): bool
   return isBrokerFarOff && trims.length + requestTrims.length > 0;
 }
 
-/** Clients use a correlation ID again for the second pair of topics, which decides it anew. */
+/** Clients use a correlation ID again for the second pair of topics, which decides it anew, and shares the reply topics. */
 function isOfTwoPairs({ code, locations }: Finding): boolean {
-  return code === 'SPLIT' && new Set(locations.map(({ topic }) => topic)).size > 1;
+  const ledgers = new Set(locations.filter(({ source }) => source === 'ledger').map(({ topic }) => topic));
+  return (code === 'SPLIT' || code === 'DIVERGENT') && ledgers.size > 1;
 }
