@@ -89,6 +89,11 @@ export function unpackRanges(bytes: Uint8Array): { readonly step: bigint; readon
   return { step: buffer.readBigInt64BE(0), ranges };
 }
 
+/** How many IDs packed ranges have. */
+export function idsIn(packed: Uint8Array): number {
+  return unpackRanges(packed).ranges.reduce((sum, { count }) => sum + count, 0);
+}
+
 /** 16 bytes that identify a batch: all its evidence, and `packed`, the merged ranges. */
 export function batchDigest(batch: IdBatch, packed: Buffer): Buffer {
   const bytes = Buffer.allocUnsafe(FIELD_BYTES + packed.length);

@@ -1,6 +1,5 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { DecidedRequest, Found, FoundAnswer, FoundBatch, FoundLetter, FoundRequest, Grouped } from './found.ts';
-import type { StoreTools } from './store.ts';
 
 /** Bits of `flag`. */
 const IS_SET = 1;
@@ -48,6 +47,16 @@ type Row = [
   firstOffset: number,
   isFirst: number,
 ];
+
+/** What the tables of a store share. */
+export interface StoreTools {
+  /** Groups keys. */
+  readonly hashOf: (key: Buffer) => number;
+  readonly topicNumber: (topic: string) => number;
+  readonly topicAt: (number: number) => string;
+  /** Called for each row that was written. */
+  readonly wrote: () => void;
+}
 
 /** Everything that belongs to requests, on disk, and returned together: decisions, replies, dead letters and the requests themselves. */
 export class FoundStore {
@@ -187,14 +196,14 @@ export class FoundStore {
       ...more
     ] = row;
     const [sequence, code, home, replyPartition, firstPartition, firstOffset, isFirst] = more;
-    const requestId = asBuffer(key);
+    const requestId = blobOf(key);
     const own = { topic: this.#tools.topicAt(topic), partition, offset, requestId, timeMs };
     const replyTopic = reply === null ? undefined : this.#tools.topicAt(reply);
-    const correlationId = corr === null ? requestId : asBuffer(corr);
+    const correlationId = corr === null ? requestId : blobOf(corr);
     const isSet = (flag & IS_SET) !== 0;
     const isRenewal = (flag & IS_RENEWAL) !== 0;
-    const of = ofOffset === null ? undefined : { offset: ofOffset, hash: asBuffer(ofHash), isRenewal };
-    const batch = () => ({ digest: asBuffer(hash), ranges: asBuffer(ranges), term: term ?? undefined });
+    const of = ofOffset === null ? undefined : { offset: ofOffset, hash: blobOf(ofHash), isRenewal };
+    const batch = () => ({ digest: blobOf(hash), ranges: blobOf(ranges), term: term ?? undefined });
     const answer = { count: count ?? undefined, sequence: sequence ?? undefined, code: code ?? undefined };
     switch (kind) {
       case KIND.entry:
@@ -216,7 +225,7 @@ export class FoundStore {
           replyTopic: replyTopic ?? '',
           replyPartition: replyPartition ?? undefined,
           count,
-          hash: asBuffer(hash),
+          hash: blobOf(hash),
           sequence: sequence ?? undefined,
           rejected: code ?? undefined,
           home,
@@ -227,7 +236,8 @@ export class FoundStore {
   }
 }
 
-function asBuffer({ buffer, byteOffset, byteLength }: Bytes): Buffer {
+/** A stored blob. */
+export function blobOf({ buffer, byteOffset, byteLength }: Bytes): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }
 

@@ -1,8 +1,8 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import type { NumberRun } from '../../core/sequence.ts';
+import { blobOf, type StoreTools } from './found-store.ts';
 import type { BatchLocation } from './location.ts';
-import type { StoreTools } from './store.ts';
 
 /**
  * What a record with numbers is: a reply (`told`), one that repeats what was decided before (`again`), a record of the ledger that decides, its renewal, one that lies elsewhere than it was
@@ -91,7 +91,7 @@ export class NumberStore {
 
   #found(row: Row): FoundNumbers {
     const [place, sequence, key, topic, partition, offset, first, count, step, format, timeMs, kind, end] = row;
-    const requestId = Buffer.from(key.buffer, key.byteOffset, key.byteLength);
+    const requestId = blobOf(key);
     const source = place % 2 === 0 ? 'ledger' : 'reply';
     const where = { source, topic: this.#tools.topicAt(topic), partition, offset, requestId } as const;
     return { ...where, sequence, first, count, step, format, timeMs, kind: KINDS[kind] ?? 'told', end };

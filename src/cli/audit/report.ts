@@ -36,10 +36,8 @@ export class Findings {
   }
 }
 
-export const correlationText = textOfId;
-
 function locationText({ topic, partition, offset, requestId }: BatchLocation): string {
-  return `${topic}/${partition} at ${offset}, correlation ID ${correlationText(requestId)}`;
+  return `${topic}/${partition} at ${offset}, correlation ID ${textOfId(requestId)}`;
 }
 
 /** Everything that an audit reports. */
@@ -101,7 +99,7 @@ export function findingsJson({ counts, listed }: Findings): object {
 }
 
 function locationJson({ source, topic, partition, offset, requestId }: BatchLocation): object {
-  return { source, topic, partition, offset, correlation_id: correlationText(requestId) };
+  return { source, topic, partition, offset, correlation_id: textOfId(requestId) };
 }
 
 /** The report as text. */

@@ -162,7 +162,7 @@ export class RequestJoin {
     const name = `${nameOf(request, sequence)} ${place.partition}/${place.offset}`;
     if (this.#open?.name !== name) this.#close();
     const before = this.#open?.outcome;
-    const isAnswered = RANKS.indexOf(outcome.kind) <= LAST_ANSWER;
+    const isAnswered = rankOf(outcome) <= LAST_ANSWER;
     // What became of a request that was forwarded shows in its copies.
     const isOwn = before === undefined || isAnswered || (origin !== undefined && rankOf(outcome) < rankOf(before));
     this.#open = { name, timeMs, outcome: isOwn ? outcome : before };

@@ -6,7 +6,7 @@ import { hashKey } from '../../adapters/index/key-hash.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { FoundAnswer, FoundBatch, FoundLetter, FoundRequest, Grouped } from './found.ts';
-import { FoundStore } from './found-store.ts';
+import { blobOf, FoundStore, type StoreTools } from './found-store.ts';
 import type { BatchLocation } from './location.ts';
 import { NumberStore } from './number-store.ts';
 
@@ -23,16 +23,6 @@ export interface IdRun extends BatchLocation {
 const MAX_OPEN_ROWS = 50_000;
 /** SQLite's cache size also limits the memory of a sort. */
 const CACHE_KIB = 64 * 1024;
-
-/** What the tables of a store share. */
-export interface StoreTools {
-  /** Groups keys. */
-  readonly hashOf: (key: Buffer) => number;
-  readonly topicNumber: (topic: string) => number;
-  readonly topicAt: (number: number) => string;
-  /** Called for each row that was written. */
-  readonly wrote: () => void;
-}
 
 /**
  * Requests, batches, answers and numbers of sequences on disk, returned in order: SQLite sorts them in files and merges those, so memory
@@ -138,7 +128,7 @@ export class AuditStore implements Disposable {
         topic: this.#topics[Number(topic)] ?? '?',
         partition: Number(partition),
         offset: Number(offset),
-        requestId: asBuffer(key),
+        requestId: blobOf(key),
       };
     }
   }
@@ -193,8 +183,4 @@ function makeDirectory(parent: string): string {
     const message = `batches can't be sorted in ${parent}: ${describeError(error)}; set --temp-dir to a writable directory`;
     throw new IdallocError('CONFIG_INVALID', message, { cause: error });
   }
-}
-
-function asBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength);
 }

@@ -1,4 +1,4 @@
-import { unpackRanges } from './evidence.ts';
+import { idsIn } from './evidence.ts';
 import type { FoundAnswer, FoundBatch, FoundDeath, FoundRequest } from './found.ts';
 import type { BatchLocation } from './location.ts';
 
@@ -38,7 +38,7 @@ export class Told {
       });
       return;
     }
-    const name = found.kind === 'answer' ? nameOf(found.sequence, found.count) : nameOf(undefined, idsOf(found));
+    const name = found.kind === 'answer' ? nameOf(found.sequence, found.count) : nameOf(undefined, idsIn(found.ranges));
     const known = this.#counts.get(name);
     if (known === undefined) this.#counts.set(name, { partitions: new Set([found.partition]), location: found });
     else known.partitions.add(found.partition);
@@ -88,8 +88,4 @@ export class Told {
 
 function nameOf(sequence: string | undefined, count: number | undefined): string {
   return `${sequence ?? ''} ${count ?? ''}`;
-}
-
-function idsOf({ ranges }: FoundBatch): number {
-  return unpackRanges(ranges).ranges.reduce((sum, { count }) => sum + count, 0);
 }

@@ -1,10 +1,10 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { type DeadLetterNote, readDeadLetterNote, runsText } from '../../codec/dead-letter.ts';
 import { decodeIdRequest } from '../../codec/id-request.ts';
+import { textOfId } from '../../codec/request-checks.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import { HEADERS_CUT } from '../../kafka/records/headers.ts';
-import { correlationText } from '../audit/report.ts';
 import { counted, printable, table, timeText } from '../table.ts';
 
 /** A dead letter: its record, and what its headers say. */
@@ -63,7 +63,7 @@ export function letterJson({ record, note }: Letter): object {
     message: note.message ?? null,
     original: { topic: note.topic ?? null, partition: note.partition ?? null, offset: note.offset ?? null },
     range: note.isRange ? rangeJson(note) : null,
-    key: record.key === null ? null : correlationText(record.key),
+    key: record.key === null ? null : textOfId(record.key),
     value_bytes: record.value?.length ?? null,
     record_left_out: note.recordLeftOut,
     resent: note.resent ?? null,
@@ -106,7 +106,7 @@ export function lettersText(letters: readonly Letter[], code?: string): string {
     note.partition === undefined ? '?' : cell(`${note.topic}/${note.partition} at ${placesText(note)}`),
     record.value === null ? '-' : String(record.value.length),
     note.resent === 0 ? '' : String(note.resent ?? '?'),
-    record.key === null ? '-' : cell(correlationText(record.key)),
+    record.key === null ? '-' : cell(textOfId(record.key)),
   ]);
   return table(COLUMNS, rows);
 }
@@ -150,8 +150,8 @@ function reading(value: Buffer | null): string {
   if (value === null || value.length === 0) return 'empty';
   try {
     const { count, correlationId, replyTopic, encoding, requestId, sequence } = decodeIdRequest(value);
-    const id = correlationId === undefined ? 'in a header' : correlationText(correlationId);
-    const named = [requestId && `request ID ${correlationText(requestId)}`, sequence && `sequence ${sequence}`];
+    const id = correlationId === undefined ? 'in a header' : textOfId(correlationId);
+    const named = [requestId && `request ID ${textOfId(requestId)}`, sequence && `sequence ${sequence}`];
     const own = named.flatMap((text) => (text === undefined ? [] : `, ${text}`)).join('');
     return `IdRequest: count ${count}, correlation ID ${id}, reply topic ${replyTopic ?? 'in a header'}, encoding ${encoding ?? 'default'}${own}`;
   } catch (error) {

@@ -2,10 +2,10 @@ import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
+import { textOfId } from '../../codec/request-checks.ts';
 import { unlessInvalid } from '../../errors.ts';
-import { unpackRanges } from '../audit/evidence.ts';
+import { idsIn } from '../audit/evidence.ts';
 import type { Found, FoundBatch } from '../audit/found.ts';
-import { correlationText } from '../audit/report.ts';
 import { counted } from '../table.ts';
 import type { PartitionPlan } from './plan.ts';
 
@@ -87,7 +87,7 @@ export class Given {
       const isNew = offset >= (this.#options.ends.get(partition) ?? 0);
       // The entry that a renewal repeats may be gone.
       if (!isNew || of === undefined || of.isRenewal || !this.#isReadAgain(partition, of.offset)) continue;
-      const count = unpackRanges(ranges).ranges.reduce((sum, range) => sum + range.count, 0);
+      const count = idsIn(ranges);
       this.ids += count;
       this.#add(counted(count, 'ID'), requestId, { partition, offset }, { count });
     }
@@ -108,7 +108,7 @@ export class Given {
   ): void {
     this.requests += 1;
     if (this.listed.length >= this.#options.most) return;
-    const correlation_id = correlationText(requestId);
+    const correlation_id = textOfId(requestId);
     const text = `${what} for ${correlation_id}, decided in ${this.#options.ledger}/${at.partition} at ${at.offset}`;
     this.listed.push({ text, json: { correlation_id, ...json, ...at } });
   }

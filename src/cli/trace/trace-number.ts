@@ -1,10 +1,10 @@
 import { wholePartition } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
+import { textOfId } from '../../codec/request-checks.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { IdallocError } from '../../errors.ts';
-import { correlationText } from '../audit/report.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import { present } from '../present.ts';
@@ -72,7 +72,7 @@ export function printNumbers(
   const numbers = values.map((value) => ({ value, text: formatNumber(format, value) }));
   const [one, last] = [numbers[0]?.text ?? '', numbers.at(-1)?.text ?? ''];
   const line = `${counted(count, 'number').padEnd(15)} ${count === 1 ? one : `${one} to ${last}`} of ${sequence}`;
-  const text = () => textOf(found, [line, `correlation ID  ${correlationText(found.requestId)}`]);
+  const text = () => textOf(found, [line, `correlation ID  ${textOfId(found.requestId)}`]);
   present(context, json, { sequence, ...placeOf(found), numbers }, text);
 }
 
@@ -82,7 +82,7 @@ function viewOf(found: TracedNumber, sequence: string, number: number): object {
 
 function placeOf({ record, requestId, entry }: TracedNumber): object {
   return {
-    correlation_id: correlationText(requestId),
+    correlation_id: textOfId(requestId),
     first: entry.first,
     count: entry.count,
     step: entry.step,
@@ -101,7 +101,7 @@ function linesOf({ requestId, entry }: TracedNumber, sequence: string, number: n
   const last = entry.first + (entry.count - 1) * entry.step;
   return [
     `number          ${formatNumber(entry.format, number)} of ${sequence}`,
-    `correlation ID  ${correlationText(requestId)}, which has ${entry.first} to ${last}`,
+    `correlation ID  ${textOfId(requestId)}, which has ${entry.first} to ${last}`,
   ];
 }
 

@@ -4,9 +4,9 @@ import { readIdText } from '../../codec/any-form.ts';
 import { expandIds } from '../../codec/id-batch.ts';
 import { encodeLedgerKey } from '../../codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
+import { textOfId } from '../../codec/request-checks.ts';
 import { decompose, type Layout, tickStartMs } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';
-import { correlationText } from '../audit/report.ts';
 import { formSettings, orUsageError } from '../chosen-form.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import type { CliContext } from '../context.ts';
@@ -97,7 +97,7 @@ export async function traceRequest(
     const decided = await findDecision(session, home, key);
     if (decided === undefined) {
       const what = sequence === undefined ? 'no IDs' : `no number of ${sequence}`;
-      const message = `'${ledger}' has ${what} for ${correlationText(requestId)}: nobody requested any, the request was refused or still waits, or it is older than the ledger`;
+      const message = `'${ledger}' has ${what} for ${textOfId(requestId)}: nobody requested any, the request was refused or still waits, or it is older than the ledger`;
       throw new IdallocError('NOT_FOUND', message);
     }
     const { record, entry } = decided;
@@ -115,7 +115,7 @@ function traceJson({ id, traced, request, replies }: Trace): object {
   const { batch } = entry;
   return {
     ...(id === undefined ? {} : { id: String(id) }),
-    correlation_id: correlationText(requestId),
+    correlation_id: textOfId(requestId),
     count: entry.count,
     ...(id === undefined ? { ids: expandIds(batch).map(String) } : { index: indexOf(batch, id) }),
     datacenter_id: batch.datacenterId,
@@ -140,7 +140,7 @@ function traceJson({ id, traced, request, replies }: Trace): object {
       offset: reply.offset,
       at: timeText(reply.timestampMs),
       has_id: agrees(reply, id ?? firstOf(entry)) ?? null,
-      correlation_id: correlationText(reply.key ?? Buffer.alloc(0)),
+      correlation_id: textOfId(reply.key ?? Buffer.alloc(0)),
     })),
   };
 }
@@ -161,14 +161,14 @@ function traceText(context: CliContext, { id, traced, request, replies }: Trace)
     const has = agrees(reply, id ?? firstOf(entry));
     const same = id === undefined ? 'with these IDs' : 'with the ID';
     const what = has === true ? same : has === false ? paint.red('with other IDs') : 'an error';
-    const under = isOwn ? `, correlation ID ${correlationText(reply.key ?? Buffer.alloc(0))}` : '';
+    const under = isOwn ? `, correlation ID ${textOfId(reply.key ?? Buffer.alloc(0))}` : '';
     return `reply           ${entry.replyTopic}/${reply.partition} at ${reply.offset}, ${timeText(reply.timestampMs)}, ${what}${under}`;
   });
   return [
     id === undefined
       ? `${counted(entry.count, 'ID').padEnd(15)} ${extentText(batch)}`
       : `ID              ${id}, number ${indexOf(batch, id) + 1} of ${entry.count}`,
-    `${isOwn ? 'request ID     ' : 'correlation ID '} ${correlationText(requestId)}`,
+    `${isOwn ? 'request ID     ' : 'correlation ID '} ${textOfId(requestId)}`,
     `request         partition ${record.partition} at ${entry.requestOffset}${sent}`,
     `allocated       ${timeText(batch.generatedAtMs)} by datacenter ${batch.datacenterId}, worker ${batch.workerId}, fence ${batch.fence}`,
     `ledger          ${record.topic}/${record.partition} at ${record.offset}, ${timeText(record.timestampMs)}, ${verdict}`,
