@@ -87,19 +87,58 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** What an error is about. */
+export interface ErrorDetails {
+  /** Of the request that failed, as its caller gave it. A retry with the same one never yields a second batch. */
+  readonly correlationId?: string | Uint8Array | undefined;
+  /** The number of IDs or numbers that were asked for. */
+  readonly count?: number | undefined;
+  /** When a retry may succeed, if whoever refused knows that. */
+  readonly retryAfterMs?: number | undefined;
+}
+
 /** An error with a code of the closed set; the message names the cause and, if there is one, the remedy. */
 export class IdallocError extends Error {
   readonly code: ErrorCode;
+  // Without an initial value, so that an error has only the fields that are known.
+  declare readonly correlationId?: string | Uint8Array;
+  declare readonly count?: number;
+  declare readonly retryAfterMs?: number;
 
-  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
-    super(message, options);
+  constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown } & ErrorDetails = {}) {
+    super(message, Object.hasOwn(options, 'cause') ? { cause: options.cause } : undefined);
     this.name = 'IdallocError';
     this.code = code;
+    addDetails(this, options);
   }
 
   get retryable(): boolean {
     return ERRORS[this.code].retryable;
   }
+
+  /** For JSON and logs. A correlation ID that is not printable text is `0x` and its bytes, as in the workers' messages. */
+  toJSON(): Record<string, unknown> {
+    const { name, code, message, retryable, correlationId } = this;
+    const own = { ...(this as object) }; // the fields that are known
+    const text = typeof correlationId === 'object' ? { correlationId: textOfBytes(correlationId) } : {};
+    return { name, code, message, retryable, ...own, ...text };
+  }
+}
+
+/** Adds what an error is about, as far as it does not have it yet. */
+export function addDetails(error: IdallocError, { correlationId, count, retryAfterMs }: ErrorDetails): void {
+  const known = Object.entries({ correlationId, count, retryAfterMs });
+  Object.assign(
+    error,
+    Object.fromEntries(known.filter(([name, value]) => value !== undefined && !Object.hasOwn(error, name))),
+  );
+}
+
+/** Without Buffer, for browsers. */
+function textOfBytes(bytes: Uint8Array): string {
+  const text = String.fromCharCode(...bytes);
+  if (/^[\x21-\x7e]+$/.test(text)) return text;
+  return `0x${Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 }
 
 /** What OpenSSL and gRPC have at the end of their texts: a line break, and a note even if it is empty. */

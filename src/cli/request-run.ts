@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { checkReplyTopicName, cliReplyTopic } from '../adapters/kafka/topics/plan.ts';
 import type { RequestedBatch } from '../client/calls.ts';
 import { IdClient } from '../client/client.ts';
-import { RequestRefused } from '../client/requester.ts';
+import { RequestRefused } from '../client/refusals.ts';
 import type { SequenceNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';

@@ -32,5 +32,5 @@ export {
 } from './metric-exports.ts';
 export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
-export { RequestRefused } from './requester.ts';
+export { RequestRefused } from './refusals.ts';
 export type { Sequence, SequenceNumbers, SequenceTakeOptions } from './sequence.ts';

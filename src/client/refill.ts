@@ -3,7 +3,8 @@ import { inMicrotask } from '../async/microtask.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
-import { type BatchReply, RequestRefused } from './requester.ts';
+import { RequestRefused } from './refusals.ts';
+import type { BatchReply } from './requester.ts';
 import type { IdStock } from './stock.ts';
 
 export interface RefillOptions {

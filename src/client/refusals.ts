@@ -1,5 +1,16 @@
 import { MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
-import { IdallocError } from '../errors.ts';
+import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+
+/** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
+export class RequestRefused extends IdallocError {
+  readonly serverCode: string;
+
+  constructor(serverCode: string, message: string) {
+    super(Object.hasOwn(ERRORS, serverCode) ? (serverCode as ErrorCode) : 'REFUSED', message);
+    this.name = 'RequestRefused';
+    this.serverCode = serverCode;
+  }
+}
 
 export function invalidCount(count: number): IdallocError {
   return new IdallocError('INVALID_COUNT', `count must be an integer from 1 to ${MAX_REQUEST_COUNT}, not ${count}`);
@@ -11,6 +22,20 @@ export function expiryOf(expiresAt: Date | undefined): number | undefined {
   const expiresAtMs = typeof expiresAt.getTime === 'function' ? expiresAt.getTime() : Number.NaN; // a Date of any realm
   if (expiresAtMs >= 0) return expiresAtMs;
   throw new IdallocError('MALFORMED_REQUEST', 'expiresAt must be a Date of 1970 or later');
+}
+
+const MAX_TIMEOUT_MS = 86_400_000;
+
+/** The time limit of a call, by default that of the client. Throws MALFORMED_REQUEST for one that no timer keeps. */
+export function timeoutOf(timeoutMs: number | undefined, defaultMs: number): number {
+  if (timeoutMs === undefined) return defaultMs;
+  if (
+    timeoutMs === Number.POSITIVE_INFINITY ||
+    (timeoutMs >= 1 && timeoutMs <= MAX_TIMEOUT_MS && typeof timeoutMs === 'number')
+  )
+    return timeoutMs;
+  const range = `a number from 1 to ${MAX_TIMEOUT_MS}, or Infinity`;
+  throw new IdallocError('MALFORMED_REQUEST', `timeoutMs must be ${range}, not ${String(timeoutMs)}`);
 }
 
 export function clientClosed(): IdallocError {

@@ -5,8 +5,8 @@ import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
-import { describeError, ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
-import { inProgress, noReply } from './refusals.ts';
+import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
+import { inProgress, noReply, RequestRefused } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type WaitingCaller, wait } from './waiting.ts';
 
@@ -51,17 +51,6 @@ export interface NumbersReply extends Delivered {
 
 type Reply = BatchReply | NumbersReply;
 
-/** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
-export class RequestRefused extends IdallocError {
-  readonly serverCode: string;
-
-  constructor(serverCode: string, message: string) {
-    super(Object.hasOwn(ERRORS, serverCode) ? (serverCode as ErrorCode) : 'REFUSED', message);
-    this.name = 'RequestRefused';
-    this.serverCode = serverCode;
-  }
-}
-
 export interface RequesterOptions {
   readonly transport: Transport;
   readonly runtime: Runtime;
@@ -85,6 +74,8 @@ interface PendingRequest {
   readonly callers: Set<WaitingCaller<Reply>>;
   readonly sentAtMs: number;
   attempts: number;
+  /** Sends that were begun: after an earlier one nothing is scheduled. */
+  sends: number;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
   lastSentAtMs: number;
@@ -166,6 +157,15 @@ export class Requester {
     for (const caller of pending.callers) settle(caller);
   }
 
+  /** Sends all requests with this reply topic again at once: their replies now go to another partition of it, or did go where nobody reads any more. */
+  resendAll(replyTopic: string): void {
+    for (const pending of this.#pending.values()) {
+      if (pending.request.replyTopic !== replyTopic) continue;
+      pending.resend?.cancel();
+      void this.#send(pending);
+    }
+  }
+
   close(reason: Error): void {
     this.#closed = reason;
     for (const { callers } of this.#pending.values()) for (const caller of callers) caller.reject(reason);
@@ -199,6 +199,7 @@ export class Requester {
       sentAtMs: nowMs,
       lastSentAtMs: nowMs,
       attempts: 0,
+      sends: 0,
       firstSentMs: undefined,
       unsent: undefined,
       resend: undefined,
@@ -214,6 +215,8 @@ export class Requester {
     const { correlationId, requestId, replyTopic, count, sequence, headers } = pending.request;
     const key = sequence === undefined ? (requestId ?? correlationId) : Buffer.from(sequence);
     pending.attempts += 1;
+    pending.sends += 1;
+    const { sends } = pending;
     onSend(correlationId, count, pending.attempts);
     const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;
     pending.lastSentAtMs = runtime.monotonicMs();
@@ -231,7 +234,8 @@ export class Requester {
     }
     // Jitter, so that clients do not all resend at the same moment.
     delayMs *= 1 + runtime.random() / 4;
-    if (pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
+    const isLast = pending.sends === sends;
+    if (isLast && pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
   }
 
   #timeoutError(request: BatchRequest): IdallocError {

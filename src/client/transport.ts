@@ -19,6 +19,8 @@ export interface IncomingReply {
   readonly replayed: boolean;
   /** The layout text in the reply's headers, if any; not verified yet. */
   readonly layoutText?: string | undefined;
+  /** Of a refusal, if its sender knows when a retry may succeed. */
+  readonly retryAfterMs?: number | undefined;
 }
 
 /** Sends requests to the workers and receives their replies. */

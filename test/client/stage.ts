@@ -98,6 +98,8 @@ export class FakeWorkers implements Transport {
   /** The error with which every send fails, if set. */
   broken: Error | undefined;
   closed = 0;
+  /** Sends wait for it, if set. */
+  gate: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
   /** The layout that replies name, by fingerprint and by the text in their header; one that is unknown by default. */
   layout: Layout | undefined;
   layoutText: string | undefined;
@@ -112,6 +114,7 @@ export class FakeWorkers implements Transport {
   };
 
   async send({ key, value, replyTopic, firstSentMs, headers, isWanted }: OutgoingRequest): Promise<void> {
+    if (this.gate !== undefined) await this.gate.promise;
     if (this.broken !== undefined) throw this.broken;
     const request = decodeIdRequest(value);
     const { count } = request;

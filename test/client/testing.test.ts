@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
-import { RequestRefused } from '../../src/client/requester.ts';
+import { RequestRefused } from '../../src/client/refusals.ts';
 import { MemoryWorkers } from '../../src/client/testing.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { presetLayout } from '../../src/core/presets.ts';
