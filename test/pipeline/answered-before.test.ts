@@ -444,6 +444,15 @@ describe('a record that was answered, outside its home partition,', () => {
 });
 
 describe('a request for numbers that was answered', () => {
+  it('is told last what its last copy is told, though one read together with it was told the same before', async () => {
+    const { topic, worker: make } = numbersWorld({ closed: true });
+    stateReplay(topic, 0);
+    const copies = [{}, { [ANSWERED_BEFORE]: '1' }, { [ANSWERED_BEFORE]: '1' }, {}, {}].map((headers, i) =>
+      request(AT + i, 'a', { sequence: 'invoices', headers }),
+    );
+    expect(await answersOf(make(), copies)).toEqual(['SEQUENCE_CLOSED', 'ANSWERED_BEFORE', 'SEQUENCE_CLOSED']);
+  });
+
   it('is refused without a swap, whatever a sequence gives out, and the others of its part get their numbers', async () => {
     const { topic, worker: make } = numbersWorld();
     stateReplay(topic, AT + 1);
