@@ -76,6 +76,9 @@ export class IdClient implements IdSource, AsyncDisposable {
       onReply: (reply) => {
         if (client !== undefined) client.#requester.receive(reply);
       },
+      onMoved: (replyTopic) => {
+        if (client !== undefined) client.#requester.resendAll(replyTopic);
+      },
       onError,
     });
     client = new IdClient(settings, dependencies, transport, metrics, onError);

@@ -110,6 +110,10 @@ class KafkaLink implements Transport {
     }
   }
 
+  trouble(_replyTopic: string): string | undefined {
+    return undefined;
+  }
+
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.allSettled([this.#tail.close(), this.#cluster.close()]);

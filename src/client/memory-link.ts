@@ -32,6 +32,10 @@ export class MemoryLink implements Transport {
     });
   }
 
+  trouble(): undefined {
+    return undefined;
+  }
+
   async close(): Promise<void> {
     for (const timer of this.#timers) timer.cancel();
     this.#timers.clear();

@@ -30,6 +30,8 @@ export interface Transport {
    * Rejects with IdallocError KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID or QUEUE_FULL.
    */
   send(request: OutgoingRequest): Promise<void>;
+  /** Why replies on this topic can't be read now; undefined while they can, as far as is known. */
+  trouble(replyTopic: string): string | undefined;
   /** Closes all connections within a second; never rejects. */
   close(): Promise<void>;
 }
@@ -37,6 +39,11 @@ export interface Transport {
 /** Events of a transport. */
 export interface TransportEvents {
   readonly onReply: (reply: IncomingReply) => void;
+  /**
+   * Replies on this topic may be lost, or go where they are no longer read from: what waits for one must be sent again now. It is then
+   * sent with the new partition, or fails with the reason.
+   */
+  readonly onMoved: (replyTopic: string) => void;
   /** A transient error; the transport retries. */
   readonly onError: (error: Error) => void;
 }

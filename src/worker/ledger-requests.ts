@@ -65,7 +65,8 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
     this.#runtime = runtime;
     this.#throttle = new Throttle(runtime, LOG_EVERY_MS);
     this.#requester = new Requester({
-      transport: { send: (request) => this.#send(request), close: async () => undefined },
+      // What is wrong with the replies is reported by `#causeOf`.
+      transport: { send: (request) => this.#send(request), trouble: () => undefined, close: async () => undefined },
       runtime,
       resendAfterMs: RESEND_AFTER_MS,
       maxWaiting: MAX_WAITING,
@@ -144,7 +145,11 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
       const link = await openLink(
         wire,
         { requestTopic, replyTopic, headers },
-        { onReply: (reply) => this.#requester.receive(reply), onError },
+        {
+          onReply: (reply) => this.#requester.receive(reply),
+          onMoved: (topic) => this.#requester.resendAll(topic),
+          onError,
+        },
       );
       log.info({ replyTopic }, 'the HTTP API serves Idempotency-Keys and numbers of sequences');
       return link;

@@ -20,6 +20,8 @@ export class LinkStage {
   readonly kafka = new Cluster({ clock: this.clock, nodes: NODES });
   readonly replies: IncomingReply[] = [];
   readonly faults: Error[] = [];
+  /** The reply topics whose requests were to be sent again. */
+  readonly moved: string[] = [];
   /** Timers of the link itself. */
   readonly timers = new Set<Timer>();
   seeds = [addressOf(1)];
@@ -35,7 +37,11 @@ export class LinkStage {
     return openLink(
       wire,
       { replyTopic: REPLIES, ...options },
-      { onReply: (reply) => this.replies.push(reply), onError: (error) => this.faults.push(error) },
+      {
+        onReply: (reply) => this.replies.push(reply),
+        onMoved: (topic) => this.moved.push(topic),
+        onError: (error) => this.faults.push(error),
+      },
     );
   }
 

@@ -47,7 +47,11 @@ function stageRequester() {
     onSend: (_id, _count, attempt) => sends.push(attempt),
     onError: (error) => errors.push(error),
   });
-  void workers.link({ onReply: (reply) => requester.receive(reply), onError: (error) => errors.push(error) });
+  void workers.link({
+    onReply: (reply) => requester.receive(reply),
+    onMoved: (replyTopic) => requester.resendAll(replyTopic),
+    onError: (error) => errors.push(error),
+  });
   const ask = (correlationId: string, replyTopic = 'id.replies.test', count = 3) =>
     requester.request({
       count,

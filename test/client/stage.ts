@@ -100,6 +100,8 @@ export class FakeWorkers implements Transport {
   closed = 0;
   /** Sends wait for it, if set. */
   gate: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+  /** Why replies can't be read, if set. */
+  deaf: string | undefined;
   /** The layout that replies name, by fingerprint and by the text in their header; one that is unknown by default. */
   layout: Layout | undefined;
   layoutText: string | undefined;
@@ -120,6 +122,15 @@ export class FakeWorkers implements Transport {
     const { count } = request;
     this.sent.push({ correlationId: key.toString(), count, replyTopic, value, firstSentMs, headers, isWanted });
     if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
+  }
+
+  trouble(): string | undefined {
+    return this.deaf;
+  }
+
+  /** Replies go elsewhere from now on. */
+  move(replyTopic = 'id.replies.test'): void {
+    this.#events?.onMoved(replyTopic);
   }
 
   async close(): Promise<void> {
