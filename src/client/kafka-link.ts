@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText } from '../codec/request-headers.ts';
+import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText, readRetryAfterMs } from '../codec/request-headers.ts';
 import { FIRST_SENT } from '../codec/request-origin.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Tail } from '../kafka/loops/tail.ts';
@@ -174,7 +174,8 @@ class KafkaLink implements Transport {
       return;
     }
     const replayed = Object.hasOwn(headers, this.#headers.replayed);
-    this.#events.onReply({ key, value, replayed, layoutText: readLayoutText(headers, this.#headers) });
+    const layoutText = readLayoutText(headers, this.#headers);
+    this.#events.onReply({ key, value, replayed, layoutText, retryAfterMs: readRetryAfterMs(headers, this.#headers) });
   }
 
   /** Other records without key or value are not replies. */

@@ -17,6 +17,8 @@ export interface HeaderNames {
   readonly replayed: string;
   /** On replies with IDs of a custom layout: its text. */
   readonly layout: string;
+  /** On error replies after which a retry may succeed: when. */
+  readonly retryAfterMs: string;
 }
 
 /** The names of Spring Kafka and NestJS, and idalloc's own. */
@@ -29,6 +31,7 @@ export const DEFAULT_HEADER_NAMES: HeaderNames = Object.freeze({
   sequence: 'idalloc-sequence',
   replayed: 'idalloc-replayed',
   layout: 'idalloc-layout',
+  retryAfterMs: 'idalloc-retry-after-ms',
 });
 
 const NEST_DISPOSED = 'kafka_nest-is-disposed';
@@ -42,6 +45,8 @@ const MAX_TRACE_BYTES = 1024;
 const MAX_LAYOUT_BYTES = 512;
 
 const DECIMAL = /^[0-9]{1,20}$/;
+/** Up to thirty years. */
+const MILLISECONDS = /^[0-9]{1,12}$/;
 const MAX_PARTITION = 0x7fff_ffff;
 
 /** W3C trace context, copied from request to reply without being parsed. */
@@ -136,6 +141,14 @@ export function readLayoutText(headers: RecordHeaders, names: HeaderNames): stri
   return bytes.length <= MAX_LAYOUT_BYTES ? bytes.toString('latin1') : undefined;
 }
 
+/** When the sender of an error reply expects a retry to succeed; undefined if it does not say so in decimal digits. */
+export function readRetryAfterMs(headers: RecordHeaders, names: HeaderNames): number | undefined {
+  const value = own(headers, names.retryAfterMs);
+  if (value === undefined || Array.isArray(value)) return undefined;
+  const text = toBytes(value as Buffer | string).toString('latin1');
+  return MILLISECONDS.test(text) ? Number(text) : undefined;
+}
+
 /** The input of `replyHeaders`. */
 export interface ReplyHeaderFields {
   readonly names: HeaderNames;
@@ -146,6 +159,8 @@ export interface ReplyHeaderFields {
   readonly replayed: boolean;
   /** The text of the IDs' layout, if that is not a preset. */
   readonly layout?: string | undefined;
+  /** Of an error reply, if it is known. */
+  readonly retryAfterMs?: number | undefined;
   readonly trace: Trace;
   /** Add the headers that NestJS's ClientKafka expects. */
   readonly nest?: boolean;
@@ -160,6 +175,7 @@ export function replyHeaders(fields: ReplyHeaderFields): Record<string, Buffer |
   if (fields.requestId !== undefined) headers[names.requestId] = fields.requestId;
   if (fields.replayed) headers[names.replayed] = '1';
   if (fields.layout !== undefined) headers[names.layout] = fields.layout;
+  if (fields.retryAfterMs !== undefined) headers[names.retryAfterMs] = String(fields.retryAfterMs);
   if (trace.traceparent !== undefined) headers[TRACEPARENT] = trace.traceparent;
   if (trace.tracestate !== undefined) headers[TRACESTATE] = trace.tracestate;
   if (fields.nest === true) {

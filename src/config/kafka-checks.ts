@@ -58,8 +58,8 @@ export function checkRetention(values: KafkaValues, errors: ConfigErrors): void 
 
 /** Each header must have one meaning. */
 export function checkHeaders(values: KafkaValues, errors: ConfigErrors): void {
-  const { count, replayed, layout } = DEFAULT_HEADER_NAMES;
-  const owners = new Map([count, replayed, layout].map((name) => [name, `the header '${name}'`]));
+  const { correlationId, replyTopic, replyPartition, ...fixed } = DEFAULT_HEADER_NAMES;
+  const owners = new Map(Object.values(fixed).map((name) => [name, `the header '${name}'`]));
   for (const name of ['CORRELATION_ID_HEADER', 'REPLY_TOPIC_HEADER', 'REPLY_PARTITION_HEADER'] as const) {
     errors.ifValid([name], () => {
       const owner = owners.get(values[name]);

@@ -59,7 +59,7 @@ const LATER = 5;
 /** When an operator has to act. */
 const MUCH_LATER = 60;
 
-/** How the workers' refusals are reported: the status, and the seconds after which a retry may succeed. */
+/** How the workers' refusals are reported: the status, and the seconds after which a retry may succeed if the refusal does not name them. */
 const REFUSALS: Partial<Record<ErrorCode, readonly [status: number, retryAfterSeconds?: number]>> = {
   MALFORMED_REQUEST: [400],
   INVALID_COUNT: [400],
@@ -150,8 +150,9 @@ export class LedgerIssuer {
 }
 
 /** A code without a row is not the caller's: the other workers can't be understood, or can't serve anyone. */
-function problemOf({ code, message, retryable }: IdallocError): Problem {
-  const [status, retryAfterSeconds] = REFUSALS[code] ?? (retryable ? [503, LATER] : [502]);
+function problemOf({ code, message, retryable, retryAfterMs }: IdallocError): Problem {
+  const [status, usualSeconds] = REFUSALS[code] ?? (retryable ? [503, LATER] : [502]);
+  const retryAfterSeconds = retryAfterMs === undefined ? usualSeconds : Math.max(SOON, Math.ceil(retryAfterMs / 1_000));
   return new Problem(status, inWordsOfHttp(code, message), {
     code,
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),

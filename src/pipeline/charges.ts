@@ -57,6 +57,6 @@ export function charged(
 ): Refused | undefined {
   const undeliverable = withoutTopic(deps, accepted);
   if (undeliverable !== undefined || deps.quotas === undefined) return undeliverable;
-  const message = deps.quotas.refuse(chargeOf(deps, partition, accepted, entry));
-  return message === undefined ? undefined : { kind: 'refused', code: 'QUOTA_EXCEEDED', message };
+  const excess = deps.quotas.refuse(chargeOf(deps, partition, accepted, entry));
+  return excess && { kind: 'refused', code: 'QUOTA_EXCEEDED', ...excess };
 }

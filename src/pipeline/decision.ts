@@ -18,4 +18,6 @@ export interface Refused {
   readonly kind: 'refused';
   readonly code: ErrorCode;
   readonly message: string;
+  /** When a retry may succeed, if that is known. */
+  readonly retryAfterMs?: number;
 }

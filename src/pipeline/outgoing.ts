@@ -7,6 +7,7 @@ import { type FullRequest, homeKeyOf, type ReplyAddress } from '../codec/request
 import { type HeaderNames, type RecordHeaders, replyHeaders } from '../codec/request-headers.ts';
 import { routeHeaders } from '../codec/request-origin.ts';
 import type { ErrorCode } from '../errors.ts';
+import type { Refused } from './decision.ts';
 import { originalBulk } from './deferred.ts';
 import type { Accepted } from './intake.ts';
 import type { OutgoingRecord, RequestRecord, SchemaIds } from './ports.ts';
@@ -83,7 +84,7 @@ export function estimatedReplyBytes(
 /** The reply that reports an error; undefined when the sender can't be reached. */
 export function errorReply(
   address: ReplyAddress,
-  error: { readonly code: ErrorCode; readonly message: string },
+  { code, message, retryAfterMs }: Pick<Refused, 'code' | 'message' | 'retryAfterMs'>,
   context: OutgoingContext,
 ): OutgoingRecord | undefined {
   const { correlationId, requestId, replyTopic } = address;
@@ -94,11 +95,12 @@ export function errorReply(
     correlationId,
     requestId,
     replayed: false,
+    retryAfterMs,
     trace: address.trace ?? {},
     nest,
-    ...(nest ? { nestError: `${error.code}: ${error.message}` } : {}),
+    ...(nest ? { nestError: `${code}: ${message}` } : {}),
   });
-  const reply = encodeIdReply({ correlationId, error }, 'RANGES');
+  const reply = encodeIdReply({ correlationId, error: { code, message } }, 'RANGES');
   const value = inFraming(address.framing, reply, context.schemas?.replyId());
   return { ...addressed({ ...address, replyTopic }), key: correlationId, value, headers };
 }

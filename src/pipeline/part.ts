@@ -3,6 +3,7 @@ import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { idKind } from './age.ts';
 import { type Answer, answersOf } from './answers.ts';
 import { type DecisionDeps, decide, forwardAll, withoutDecision } from './decide.ts';
+import type { Refused } from './decision.ts';
 import type { Prepared } from './drafts.ts';
 import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
@@ -210,11 +211,7 @@ function countRefusal({ refused }: PartDeps, code: ErrorCode): void {
   refused.set(code, 1 + (refused.get(code) ?? 0));
 }
 
-function refuse(
-  deps: PartDeps,
-  intake: Intake,
-  refusal: { readonly code: ErrorCode; readonly message: string },
-): Outcome {
+function refuse(deps: PartDeps, intake: Intake, refusal: Omit<Refused, 'kind'>): Outcome {
   const { code, message } = refusal;
   countRefusal(deps, code);
   deps.trace.refused(intake.record, code);

@@ -24,6 +24,12 @@ export interface Charge {
   readonly replyBytes: number;
 }
 
+/** Why a request is refused, for its sender, and when it may be sent again. */
+export interface Excess {
+  readonly message: string;
+  readonly retryAfterMs: number;
+}
+
 /** A quota of all workers, and how much of this worker's share of it was taken lately, from 0 to 1. */
 export interface QuotaUse {
   readonly prefix: string;
@@ -61,8 +67,8 @@ export class Quotas {
     return meter !== undefined && !this.#isCharged(charge) && this.#waits(meter, charge).length > 0;
   }
 
-  /** Takes the tokens of a request; if there are too few, returns the message for its sender. */
-  refuse(charge: Charge): string | undefined {
+  /** Takes the tokens of a request, or returns why there are too few. */
+  refuse(charge: Charge): Excess | undefined {
     const meter = this.#meterOf(charge.replyTopic);
     if (meter === undefined || this.#isCharged(charge)) return undefined;
     const waits = this.#waits(meter, charge);
@@ -74,8 +80,9 @@ export class Quotas {
     const { prefix } = meter.quota;
     this.#options.onExceeded(prefix);
     const used = waits.map(({ bound: { rate, unit } }) => `${rate} ${unit} a second`).join(', ');
-    const waitMs = Math.ceil(Math.max(...waits.map((wait) => wait.waitMs)));
-    return `the quota of reply topics under ${prefix} is used up (${used}): send the request again after ${waitMs} ms`;
+    const retryAfterMs = Math.ceil(Math.max(...waits.map((wait) => wait.waitMs)));
+    const retry = `send the request again after ${retryAfterMs} ms`;
+    return { message: `the quota of reply topics under ${prefix} is used up (${used}): ${retry}`, retryAfterMs };
   }
 
   /** Each quota with how much of it is used, of the bound that is closest to its limit. */

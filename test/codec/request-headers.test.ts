@@ -3,6 +3,7 @@ import {
   DEFAULT_HEADER_NAMES,
   type RecordHeaders,
   readRequestHeaders,
+  readRetryAfterMs,
   replyHeaders,
 } from '../../src/codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
@@ -176,6 +177,15 @@ describe("a reply's headers", () => {
       traceparent: trace.traceparent,
       tracestate: trace.tracestate,
     });
+  });
+
+  it('say when a retry may succeed, as they are read', () => {
+    const headers = replyHeaders({ names: NAMES, correlationId, replayed: false, trace: {}, retryAfterMs: 1_490 });
+    expect(headers['idalloc-retry-after-ms']).toBe('1490');
+    expect(readRetryAfterMs(headers, NAMES)).toBe(1_490);
+    const texts = [undefined, null, '', '-1', '1.5', '1e3', 'soon', '1'.repeat(13), ['1', '2']];
+    const read = texts.map((text) => readRetryAfterMs({ 'idalloc-retry-after-ms': text }, NAMES));
+    expect(read).toEqual(texts.map(() => undefined));
   });
 
   it("end NestJS's wait, with the error if there is one", () => {

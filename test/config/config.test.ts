@@ -183,6 +183,7 @@ describe('configuration errors', () => {
     ['replies for HTTP on the topic of a command', { API_REPLY_TOPIC: 'id.replies.cli' }, 'API_REPLY_TOPIC'],
     ['two headers of one name', { REPLY_TOPIC_HEADER: 'kafka_correlationId' }, 'REPLY_TOPIC_HEADER'],
     ['a header that means the count already', { REPLY_TOPIC_HEADER: 'idalloc-count' }, 'REPLY_TOPIC_HEADER'],
+    ['a header of replies', { CORRELATION_ID_HEADER: 'idalloc-retry-after-ms' }, 'CORRELATION_ID_HEADER'],
     [
       'a mechanism without a username',
       { KAFKA_SASL_MECHANISM: 'plain', KAFKA_SASL_PASSWORD: 'p' },

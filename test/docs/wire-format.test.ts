@@ -105,14 +105,14 @@ describe('the AsyncAPI document', () => {
   });
 
   test('has the headers of the code', () => {
-    const { correlationId, replyTopic, replyPartition, count, requestId, sequence, replayed, layout } =
-      DEFAULT_HEADER_NAMES;
+    const { correlationId, replyTopic, replyPartition, count, requestId, sequence } = DEFAULT_HEADER_NAMES;
+    const { replayed, layout, retryAfterMs } = DEFAULT_HEADER_NAMES;
     const trace = ['traceparent', 'tracestate'];
     expect(Object.keys(IdRequest.headers.properties).sort()).toEqual(
       [correlationId, replyTopic, replyPartition, count, requestId, sequence, ...trace].sort(),
     );
     expect(Object.keys(IdReply.headers.properties).sort()).toEqual(
-      [correlationId, requestId, replayed, layout, ...trace].sort(),
+      [correlationId, requestId, replayed, layout, retryAfterMs, ...trace].sort(),
     );
     expect(Object.keys(DeadLetter.headers.properties).sort()).toEqual(
       [...Object.values(DEAD_LETTER_HEADERS), ...Object.values(RANGE_HEADERS), RECORD_LEFT_OUT].sort(),

@@ -267,6 +267,17 @@ describe('an idempotency key', () => {
   });
 });
 
+test('a refusal that says when a retry may succeed is passed on in whole seconds', async () => {
+  const { app, ledger } = start();
+  for (const [retryAfterMs, seconds] of [
+    [4_200, '5'],
+    [0, '1'],
+  ] as const) {
+    ledger.refusal = { code: 'QUOTA_EXCEEDED', retryAfterMs };
+    expect((await postId(app, KEY)).headers['retry-after']).toBe(seconds);
+  }
+});
+
 describe('503', () => {
   test.each(['STARTING', 'NO_IDENTITY', 'KAFKA_UNAVAILABLE', 'STOPPING'] as const)(
     "has Retry-After and the gate's reason: %s",

@@ -220,7 +220,9 @@ test('a request over its quota gets its batch when it is sent again later, and a
   const first = batchOf(await answers.reply('first'));
   await ask('second');
   const second = await answers.reply('second');
-  expect(second.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED' } });
+  const waitMs = String(second.seen.message.headers?.['idalloc-retry-after-ms']);
+  const message = expect.stringContaining(`after ${waitMs} ms`);
+  expect(second.reply).toMatchObject({ error: { code: 'QUOTA_EXCEEDED', message } });
   await ask('first');
   expect(batchOf(await answers.reply('first', 1))).toEqual(first);
   let tries = 0;

@@ -161,11 +161,12 @@ describe('a quota', () => {
     expect(quotas.refuse(charge('a.x', 100))).toBe(undefined);
     expect(quotas.wouldRefuse(charge('a.x', 50))).toBe(true);
     const again = 'send the request again after 500 ms';
-    expect(quotas.refuse(charge('a.x', 50))).toBe(
-      `the quota of reply topics under a. is used up (100 IDs a second): ${again}`,
-    );
+    expect(quotas.refuse(charge('a.x', 50))).toEqual({
+      message: `the quota of reply topics under a. is used up (100 IDs a second): ${again}`,
+      retryAfterMs: 500,
+    });
     expect(quotas.refuse(charge('a.x', 0))).toBe(undefined);
-    expect(quotas.refuse(charge('a.x', 50))).toBe(
+    expect(quotas.refuse(charge('a.x', 50))?.message).toBe(
       `the quota of reply topics under a. is used up (100 IDs a second, 2 requests a second): ${again}`,
     );
   });
@@ -195,6 +196,16 @@ describe('requests over a quota', () => {
     its.nowMs += 1_000;
     await serve(request(2, 'b', { count: 1 }));
     expect(worker.replies().map(gist).at(-1)).toBe('100+1');
+  });
+
+  it('are told when to send again in a header of the refusal, and in no other reply', async () => {
+    const { its, worker, serve } = served(`${REPLIES} 100 -`);
+    await serve(request(0, 'a', { count: 100 }), request(1, 'b', { count: 0 }), request(2, 'c', { count: 50 }));
+    const times = () => worker.publisher.on(REPLIES).map(({ headers }) => headers['idalloc-retry-after-ms']);
+    expect(times()).toEqual([undefined, undefined, '500']);
+    its.nowMs += 500;
+    await serve(request(3, 'c', { count: 50 }));
+    expect([worker.replies().map(gist).at(-1), times().at(-1)]).toEqual(['100+50', undefined]);
   });
 
   it('get their batch when they are known, since that takes no IDs', async () => {

@@ -14,7 +14,7 @@ const TICK = 1n << 22n;
  */
 export class FakeLedger implements AskLedger {
   readonly asked: (KeyedRequest & Partial<KeyedNumbers>)[] = [];
-  refusal: { readonly code: ErrorCode; readonly message?: string } | undefined;
+  refusal: { readonly code: ErrorCode; readonly message?: string; readonly retryAfterMs?: number } | undefined;
   /** Resolves when it may answer. */
   before: Promise<void> = Promise.resolve();
   /** How many IDs were decided. */
@@ -51,8 +51,8 @@ export class FakeLedger implements AskLedger {
     const { signal } = request;
     const gone = new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
     await Promise.race([this.before, gone]);
-    const { code, message = 'the workers refuse it' } = this.refusal ?? {};
-    if (code !== undefined) throw new IdallocError(code, message);
+    const { code, message = 'the workers refuse it', ...details } = this.refusal ?? {};
+    if (code !== undefined) throw new IdallocError(code, message, details);
   }
 
   #newBatch(count: number): IssuedIds['batch'] {
