@@ -1,23 +1,21 @@
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { ROOT } from '../dev/paths.ts';
-import { run } from '../dev/run.ts';
+import { type Declared, writeDeclarations } from './declarations.ts';
 
 /** What is built into a package that services import. */
-export interface Library {
-  /** By the name of the output file: the entry's source, relative to the root. */
-  readonly entries: Readonly<Record<string, string>>;
+export interface Library extends Declared {
   /** Packages that are installed with this one or by its user. All others are bundled. */
   readonly external: readonly string[];
-  /** A source file that another package exports: imports of it become imports of that package. */
-  readonly boundary?: { readonly source: string; readonly package: string };
 }
 
-const TSC = join(ROOT, 'node_modules/.bin/tsc');
-/** For a hang, which must not be mistaken for a busy machine. */
-const TIMEOUT_MS = 600_000;
+interface SourceMap {
+  readonly sources: readonly string[];
+  readonly sourcesContent: readonly (string | null)[];
+}
+
 /** The oldest Node that the libraries support: see "engines" in package.json. */
 const TARGET = 'node20.19';
 
@@ -52,7 +50,8 @@ const BUILT_INS_IMPORTED: Plugin = {
 
 /**
  * Writes the library to `dir`: ES modules to esm, CommonJS to cjs, each with its type declarations. In both formats the
- * entries share their chunks, so that a class is the same class in all of them.
+ * entries share their chunks, so that a class is the same class in all of them. Source maps are beside the ES modules, which Node runs
+ * for `require` as well.
  *
  * @returns the names of the packages that were bundled
  * @throws Error for an import of a package that is neither bundled nor external.
@@ -68,6 +67,9 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
     format: 'esm',
     platform: 'node',
     target: TARGET,
+    sourcemap: 'linked',
+    // With it, neither Node's nor any other `require` could load the ES modules.
+    supported: { 'top-level-await': false },
     external: [...library.external],
     alias: ALIAS,
     plugins: [BUILT_INS_IMPORTED, ...boundaryPlugins(library)],
@@ -75,6 +77,7 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
     logLevel: 'warning',
   });
   requireDeclared(metafile, library);
+  for (const file of globSync(join(dir, 'esm/*.map'))) shortenMap(file);
   await build({
     absWorkingDir: ROOT,
     entryPoints: globSync(join(dir, 'esm/*.js')),
@@ -88,6 +91,19 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
   writeFileSync(join(dir, 'cjs/package.json'), '{ "type": "commonjs" }\n');
   await writeDeclarations(library, dir);
   return bundledPackages(metafile);
+}
+
+/**
+ * Leaves in a source map all positions, and of the texts ours: each bundled package is in its own registry, and would double the size. Sources
+ * are named by their place in the repository, as if it were the package, so that nothing depends on where this was built.
+ */
+function shortenMap(file: string): void {
+  const map: SourceMap = JSON.parse(readFileSync(file, 'utf8'));
+  // `required:` and `imported:` stand for modules of Node.
+  const placeOf = (source: string) => (/^\w+:/.test(source) ? source : relative(ROOT, join(dirname(file), source)));
+  const sources = map.sources.map(placeOf);
+  const sourcesContent = map.sourcesContent.map((text, i) => (sources[i]?.startsWith('src/') ? text : null));
+  writeFileSync(file, JSON.stringify({ ...map, sourceRoot: '../../', sources, sourcesContent }));
 }
 
 function boundaryPlugins({ boundary }: Library): Plugin[] {
@@ -116,55 +132,6 @@ function bundledPackages({ outputs }: Metafile): readonly string[] {
   );
   const names = inputs.flatMap((path) => /.*(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1] ?? []);
   return [...new Set(names)].sort();
-}
-
-/** Any relative import or export of a declaration file. */
-const RELATIVE = /(from |import\()(['"])(\.[^'"]+)\2/g;
-
-/** The compiler declares everything that is compiled; only the declarations that an entry refers to are copied. */
-async function writeDeclarations({ entries, boundary }: Library, dir: string): Promise<void> {
-  mkdirSync(join(ROOT, '.idalloc'), { recursive: true });
-  const all = mkdtempSync(join(ROOT, '.idalloc/declarations-'));
-  try {
-    await emitDeclarations(Object.values(entries), all);
-    const pending = Object.values(entries).map(declarationOf);
-    for (const file of pending) {
-      const path = join(all, file);
-      const text = readFileSync(path, 'utf8').replaceAll(RELATIVE, (whole, keyword, quote, target) => {
-        const source = join('src', dirname(file), target);
-        if (source === boundary?.source) return `${keyword}${quote}${boundary.package}${quote}`;
-        const next = declarationOf(source);
-        if (!pending.includes(next)) pending.push(next);
-        return whole.replace(/\.ts(?=['"]$)/, '.js');
-      });
-      for (const format of ['esm', 'cjs']) {
-        const copy = join(dir, format, 'types', file);
-        mkdirSync(dirname(copy), { recursive: true });
-        writeFileSync(copy, text);
-      }
-    }
-  } finally {
-    rmSync(all, { recursive: true, force: true });
-  }
-}
-
-/** The declaration file of a source file, relative to src. */
-export function declarationOf(source: string): string {
-  return relative('src', source).replace(/\.[jt]s$/, '.d.ts');
-}
-
-async function emitDeclarations(entries: readonly string[], outDir: string): Promise<void> {
-  const config = join(outDir, 'tsconfig.json');
-  const ambient = globSync('src/**/*.d.ts', { cwd: ROOT });
-  const settings = {
-    extends: join(ROOT, 'tsconfig.client.json'),
-    compilerOptions: { noEmit: false, emitDeclarationOnly: true, rootDir: join(ROOT, 'src'), outDir, sourceMap: false },
-    files: [...entries, ...ambient].map((file) => join(ROOT, file)),
-    include: [],
-  };
-  writeFileSync(config, JSON.stringify(settings));
-  const purpose = 'the declarations by tsc';
-  await run({ command: TSC, args: ['--project', config], cwd: ROOT, purpose, timeoutMs: TIMEOUT_MS });
 }
 
 /** The licences of bundled packages, which have to travel with their code. Throws Error for a package without one. */

@@ -4,7 +4,8 @@ import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
-import { buildLibrary, bundledLicenses, declarationOf, type Library } from './library.ts';
+import { declarationOf } from './declarations.ts';
+import { buildLibrary, bundledLicenses, type Library } from './library.ts';
 import { PLACES } from './places.ts';
 
 interface RootManifest {
@@ -146,8 +147,9 @@ async function buildWorker(dir: string): Promise<readonly string[]> {
 }
 
 /**
- * The fields that say where a library's entries are, for both module systems. Bundlers take `module` for `require` as well:
- * one copy of each class in a bundle, and no `require` of Node's modules, which esbuild's ES modules can't do.
+ * The fields that say where a library's entries are, for both module systems. Node takes `module-sync` and bundlers take `module` for
+ * `require` as well: one copy of each class in a process, whoever loads it how, and in a bundle no `require` of Node's modules, which
+ * esbuild's ES modules can't do. `require` is for what can't load ES modules so, such as Jest.
  * `main`, `types` and `typesVersions` are for what does not read `exports`, such as TypeScript's `moduleResolution: node`.
  */
 function entriesOf({ entries }: Library): object {
@@ -160,6 +162,7 @@ function entriesOf({ entries }: Library): object {
   const exports = all.map(([name, source]) => [
     name === 'index' ? '.' : `./${name}`,
     {
+      'module-sync': filesOf(name, source, 'esm'),
       module: filesOf(name, source, 'esm'),
       import: filesOf(name, source, 'esm'),
       require: filesOf(name, source, 'cjs'),

@@ -1,4 +1,4 @@
-import { copyFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { copyFileSync, globSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ROOT } from '../support/docs.ts';
@@ -23,6 +23,33 @@ async function compileByOldest(file: string, options: Readonly<Record<string, un
   const args = [toolPath('typescript-5.0/bin/tsc'), '--project', service];
   await run(process.execPath, args, { timeout: TIMEOUT_MS });
 }
+
+/** A service whose project has the types of no environment. */
+const BARE = `
+import { type ClientHooks, IdallocError, IdClient, type IdClientOptions, RequestRefused, type WaitForIds } from '@idalloc/client';
+import { decode } from '@idalloc/client/ids';
+import { MemoryWorkers } from '@idalloc/client/testing';
+
+const hooks: ClientHooks = { onReply: ({ latencyMs }) => void latencyMs.toFixed() };
+const options: IdClientOptions = { brokers: ['localhost:9092'], replyTopic: 'id.replies.orders', ssl: true, hooks };
+
+export async function ids(wait: WaitForIds): Promise<readonly bigint[]> {
+  const client: IdClient = await IdClient.connect(options);
+  try {
+    const { batch } = await client.request({ count: 2, correlationId: 'order-4711' });
+    return [...(await client.takeAsync(2, wait)), ...batch.ranges.map(({ first }) => first)];
+  } catch (error) {
+    if (error instanceof RequestRefused) error.serverCode.toLowerCase();
+    if (error instanceof IdallocError && error.code === 'NO_REPLY') return [];
+    throw error;
+  } finally {
+    await client.close();
+  }
+}
+export const timeOf = async () => decode((await new MemoryWorkers().connect()).next()).timestampMs;
+// @ts-expect-error what is wrong is still wrong
+export const wrong: Promise<IdClient> = IdClient.connect({ brokers: 'localhost:9092', replyTopic: 'id.replies.orders' });
+`;
 
 const RESOLUTIONS = [
   { module: 'nodenext', moduleResolution: 'nodenext' },
@@ -61,6 +88,26 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packages${TOOLS
       await compileByOldest('consumer.ts', { ...resolution, lib: ['es2022'], types: ['node'] });
     },
   );
+
+  test.for(RESOLUTIONS)(
+    'compiles a service in TypeScript 5.0 with moduleResolution $moduleResolution, without types of Node or DOM, declarations checked',
+    async (resolution) => {
+      writeFileSync(join(service, 'bare.ts'), BARE);
+      await compileByOldest('bare.ts', { ...resolution, lib: ['es2022'], types: [] });
+    },
+  );
+
+  test('compiles that service in the TypeScript of this repository as well', async () => {
+    writeFileSync(join(service, 'bare.ts'), BARE);
+    await compile(service, 'bare.ts', ['--noEmit', '--types', '', '--lib', 'es2022']);
+  });
+
+  test('declares only what services can use', () => {
+    const types = join(service, 'node_modules/@idalloc/client/dist/esm/types');
+    const texts = globSync(join(types, '**/*.d.ts')).map((file) => readFileSync(file, 'utf8'));
+    expect(texts.length).toBeGreaterThan(20);
+    expect(texts.filter((text) => /@internal|Transport|Requester|: Buffer\b/.test(text))).toEqual([]);
+  });
 
   test('exports metrics to prom-client and to OpenTelemetry, which take its types and show its numbers', async () => {
     for (const name of ['@opentelemetry', 'prom-client']) {

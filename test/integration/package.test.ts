@@ -115,11 +115,11 @@ describe('@idalloc/client', () => {
     expect(stdout).toBe('01M7ZCQJ2T0E0016N4EXDYM0A6\nord_038FW90B81R00M\n117652451833733120n\n');
   });
 
-  test('brings no other package, and is less than 3 MiB', async ({ annotate }) => {
+  test('brings no other package, and is less than 4 MiB, source maps included', async ({ annotate }) => {
     const { names, bytes } = installedIn(service);
     await annotate(`measured: ${names.length} packages, ${mib(bytes)}`);
     expect(names).toEqual(['@idalloc/client']);
-    expect(bytes).toBeLessThan(3 * MIB);
+    expect(bytes).toBeLessThan(4 * MIB);
   });
 
   test('has the licence of each package that is bundled into it', () => {
@@ -138,6 +138,32 @@ describe('@idalloc/client', () => {
     const esm = await run(plainNode(), ['--input-type=module', '-e', load('await import')], { cwd: service });
     const cjs = await run(plainNode(), ['--input-type=commonjs', '-e', load('require')], { cwd: service });
     expect([esm.stdout, cjs.stdout]).toEqual(['true INVALID_ID\ntrue\n', 'true INVALID_ID\ntrue\n']);
+  });
+
+  test.for([
+    ['the node of the machine', plainNode()],
+    ['the pinned node', process.execPath],
+  ] as const)('has one copy of its classes for a process that imports and requires it, on %s', async ([, node]) => {
+    const check = `import * as esm from '@idalloc/client';
+      const { createRequire } = await import('node:module');
+      const cjs = createRequire(import.meta.url)('@idalloc/client');
+      try { cjs.parse('?', 'hex') } catch (error) { console.log(error instanceof esm.IdallocError, error.code) }`;
+    writeFileSync(join(service, 'both.mjs'), check);
+    const { stdout, stderr } = await run(node, [join(service, 'both.mjs')]);
+    expect([stdout, stderr]).toEqual(['true INVALID_ID\n', '']);
+  });
+
+  test('shows the lines of its sources in stack traces, whichever way it is loaded', async () => {
+    const trace = (how: string) =>
+      `const { parse } = ${how}('@idalloc/client'); try { parse('?', 'hex') } catch (error) { console.log(error.stack) }`;
+    for (const [type, how] of [
+      ['module', 'await import'],
+      ['commonjs', 'require'],
+    ] as const) {
+      const args = ['--enable-source-maps', `--input-type=${type}`, '-e', trace(how)];
+      const { stdout } = await run(plainNode(), args, { cwd: service });
+      expect(stdout).toMatch(/\/@idalloc\/client\/src\/codec\/form\/form\.ts:\d+/);
+    }
   });
 
   test('exports nothing but its entries', async () => {
