@@ -114,6 +114,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 53,
     shows: 'the client library through a stop of all workers and a restart of the broker; codecs',
   },
+  'client-soak': {
+    project: 'long',
+    seconds: 120,
+    shows:
+      'services with the client library through a flood, killed and suspended workers, a stuck partition and a killed broker: no ID twice, no call fails while workers serve',
+  },
   'client-partitioners': {
     project: 'long',
     seconds: 230,

@@ -165,6 +165,7 @@ export const HELP_ONLY: readonly string[] = [
   'npm run bench',
   'npm run bench:audit',
   'npm run bench:client',
+  'npm run bench:client-soak',
   'npm run bench:http',
   'npm run bench:in-flight',
   'npm run bench:path',
