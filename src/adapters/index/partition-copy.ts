@@ -65,7 +65,8 @@ function* openParts(
 /** Fails if tables exist without a state: then the state of the partition was lost. */
 function createTables(db: DatabaseSync, partition: number, saved: SavedState): void {
   inTransaction(db, () => {
-    for (const { name, columns } of tablesOf(partition)) db.exec(`CREATE TABLE ${name} (${columns})`);
+    for (const { name, columns, isLater } of tablesOf(partition))
+      if (isLater !== true) db.exec(`CREATE TABLE ${name} (${columns})`);
     saved.save(EMPTY_STATE);
   });
 }
@@ -75,13 +76,15 @@ export function* dropPartition(db: DatabaseSync, partition: number): Generator<v
   const saved = new SavedState(db, partition);
   if (saved.find() === undefined) return;
   inTransaction(db, () => saved.save(EMPTY_STATE, true));
-  for (const { name, rowsAStep } of tablesOf(partition)) {
+  const hasTable = db.prepare('SELECT 1 FROM sqlite_schema WHERE name = ?');
+  const tables = tablesOf(partition).filter(({ name }) => hasTable.get(name) !== undefined);
+  for (const { name, rowsAStep } of tables) {
     const some = db.prepare(`DELETE FROM ${name} WHERE id IN (SELECT id FROM ${name} ORDER BY id LIMIT ${rowsAStep})`);
     do yield;
     while (Number(some.run().changes) > 0);
   }
   inTransaction(db, () => {
-    for (const { name } of tablesOf(partition)) db.exec(`DROP TABLE ${name}`);
+    for (const { name } of tables) db.exec(`DROP TABLE ${name}`);
     saved.delete();
   });
 }

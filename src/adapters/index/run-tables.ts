@@ -2,8 +2,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { ITEM_BYTES, type Items } from './items.ts';
 import { LEVELS } from './run-shape.ts';
-import { SEQUENCE_COLUMNS, sequenceTableOf } from './sequence-table.ts';
-import { asBuffer, checksumOf, requireIntact, requireSum } from './store.ts';
+import { sequenceTableOf } from './sequence-table.ts';
+import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type TableShape } from './store.ts';
 
 /** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
@@ -18,23 +18,27 @@ export interface RunFacts {
 }
 
 /** A table of one partition. */
-export interface TableFacts {
-  readonly name: string;
-  readonly columns: string;
+export interface TableFacts extends TableShape {
   /** How many rows can be deleted in a millisecond or two. */
   readonly rowsAStep: number;
+  /** Created with its first row: an empty table takes a page. */
+  readonly isLater?: boolean;
 }
 
+const BLOBS = 'id INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL';
+const itemsOf = (partition: number, level: number): TableFacts => ({
+  ...{ name: `items_${partition}_${level}`, columns: BLOBS, rowsAStep: 512 },
+  isLater: level > 0,
+});
+
 export function tablesOf(partition: number): readonly TableFacts[] {
-  const blobs = 'id INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL';
   const facts = 'level INTEGER, first INTEGER, "end" INTEGER, requests INTEGER, appended REAL, whole INTEGER';
-  const items = Array.from({ length: LEVELS }, (_, level) => `items_${partition}_${level}`);
   return [
-    { name: `open_${partition}`, columns: `${blobs}, "end" INTEGER NOT NULL`, rowsAStep: 512 },
+    { name: `open_${partition}`, columns: `${BLOBS}, "end" INTEGER NOT NULL`, rowsAStep: 512 },
     { name: `run_${partition}`, columns: `id INTEGER PRIMARY KEY, ${facts}, sum INTEGER`, rowsAStep: 512 },
-    { name: `filter_${partition}`, columns: blobs, rowsAStep: 8 },
-    { name: sequenceTableOf(partition), columns: SEQUENCE_COLUMNS, rowsAStep: 512 },
-    ...items.map((name) => ({ name, columns: blobs, rowsAStep: 512 })),
+    { name: `filter_${partition}`, columns: BLOBS, rowsAStep: 8 },
+    { ...sequenceTableOf(partition), rowsAStep: 512, isLater: true },
+    ...Array.from({ length: LEVELS }, (_, level) => itemsOf(partition, level)),
   ];
 }
 
@@ -82,19 +86,28 @@ class BlobTable {
  * after all existing rows: so pages are filled in order, and freed from the other end.
  */
 export class RunTables {
-  readonly #items: readonly BlobTable[];
+  readonly #db: DatabaseSync;
+  readonly #partition: number;
+  /** By level; one without runs may have no table yet. */
+  readonly #items: BlobTable[] = [];
   readonly #filters: BlobTable;
   readonly #put: StatementSync;
   readonly #all: StatementSync;
   readonly #delete: StatementSync;
 
   constructor(db: DatabaseSync, partition: number) {
-    this.#items = Array.from({ length: LEVELS }, (_, level) => new BlobTable(db, `items_${partition}_${level}`));
+    this.#db = db;
+    this.#partition = partition;
     this.#filters = new BlobTable(db, `filter_${partition}`);
     this.#put = db.prepare(`INSERT OR REPLACE INTO run_${partition} VALUES (?, ?, ?, ?, ?, ?, ?, ?)`);
     this.#all = db.prepare(`SELECT * FROM run_${partition} ORDER BY id`);
     this.#all.setReturnArrays(true);
     this.#delete = db.prepare(`DELETE FROM run_${partition} WHERE id = ?`);
+  }
+
+  /** To be called before the first run of a level is written. */
+  openLevel(level: number): void {
+    createTable(this.#db, itemsOf(this.#partition, level));
   }
 
   /** `whole`: the run counts, since it is completely written and not dropped. */
@@ -103,10 +116,11 @@ export class RunTables {
     this.#put.run(...fields, checksumOf(...fields));
   }
 
-  /** All runs, in the order in which they were started. Throws StoreError if one is damaged. */
+  /** All runs, in the order in which they were started. Throws StoreError if one is damaged, or lacks its table. */
   all(): readonly (RunFacts & { readonly whole: boolean })[] {
     return this.#all.all().map((row) => {
       const [id, level, first, end, requests, appended, whole] = requireSum(row, 'the description of a run');
+      this.#table(Number(level));
       return {
         id: Number(id),
         level: Number(level),
@@ -152,8 +166,8 @@ export class RunTables {
   }
 
   #table(level: number): BlobTable {
-    const table = this.#items[level];
-    requireIntact(table !== undefined, 'the level of a run');
-    return table;
+    requireIntact(level >= 0 && level < LEVELS, 'the level of a run');
+    this.#items[level] ??= new BlobTable(this.#db, itemsOf(this.#partition, level).name);
+    return this.#items[level];
   }
 }

@@ -92,6 +92,7 @@ export class SealedRuns {
       requests: highestRequest(inputs),
       appended: firstAppended(inputs),
     };
+    this.#tables.openLevel(output.level);
     this.#tables.put(output, false);
     const steps = mergeRuns(this.#tables, this.#shape, output, inputs);
     const stepPlaces = this.#shape.placesAt(level + 1) / this.#shape.rowsAt(level);

@@ -1,6 +1,6 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { SequenceRow } from '../../core/sequence.ts';
-import { checksumOf, requireIntact, requireSum } from './store.ts';
+import { checksumOf, createTable, requireIntact, requireSum, type TableShape } from './store.ts';
 
 const FIELDS = [
   'name TEXT',
@@ -15,30 +15,23 @@ const FIELDS = [
   'gap INTEGER',
 ] as const;
 
-/** The columns of the table of a partition. */
-export const SEQUENCE_COLUMNS = `id INTEGER PRIMARY KEY, ${FIELDS.join(', ')}, sum INTEGER`;
-
-export function sequenceTableOf(partition: number): string {
-  return `sequences_${partition}`;
+export function sequenceTableOf(partition: number): TableShape {
+  return { name: `sequences_${partition}`, columns: `id INTEGER PRIMARY KEY, ${FIELDS.join(', ')}, sum INTEGER` };
 }
 
-/** The rows of a partition's sequences: in memory, and on disk when they are saved. */
+/** The rows of a partition's sequences: in memory, and on disk when they are saved. Its table is created with the first one. */
 export class SequenceTable {
-  readonly #name: string;
-  readonly #all: StatementSync;
-  readonly #put: StatementSync;
-  readonly #clear: StatementSync;
+  readonly #db: DatabaseSync;
+  readonly #table: TableShape;
+  #put: StatementSync | undefined;
   readonly #rows = new Map<string, SequenceRow>();
   /** Those that differ from the disk. */
   readonly #changed = new Set<string>();
   readonly #ids = new Map<string, number>();
 
   constructor(db: DatabaseSync, partition: number) {
-    this.#name = sequenceTableOf(partition);
-    this.#all = db.prepare(`SELECT * FROM ${this.#name} ORDER BY id`);
-    this.#all.setReturnArrays(true);
-    this.#put = db.prepare(`INSERT OR REPLACE INTO ${this.#name} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`);
-    this.#clear = db.prepare(`DELETE FROM ${this.#name}`);
+    this.#db = db;
+    this.#table = sequenceTableOf(partition);
   }
 
   get size(): number {
@@ -47,8 +40,12 @@ export class SequenceTable {
 
   /** Reads the disk, which must have so many rows. Throws StoreError if one is missing or damaged. */
   load(size: number): void {
-    for (const stored of this.#all.all()) {
-      const [id, name, next, step, max, format, closed, edition, ...rest] = requireSum(stored, this.#name);
+    if (size === 0) return;
+    const { name: table } = this.#table;
+    const all = this.#db.prepare(`SELECT * FROM ${table} ORDER BY id`);
+    all.setReturnArrays(true);
+    for (const stored of all.all()) {
+      const [id, name, next, step, max, format, closed, edition, ...rest] = requireSum(stored, table);
       const [offset, appended, gap] = rest;
       const range = { next: Number(next), step: Number(step), max: Number(max) };
       this.#ids.set(String(name), Number(id));
@@ -58,7 +55,7 @@ export class SequenceTable {
         gap: Number(gap),
       });
     }
-    requireIntact(this.#rows.size === size, `the number of rows in ${this.#name}`);
+    requireIntact(this.#rows.size === size, `the number of rows in ${table}`);
   }
 
   get(name: string): SequenceRow | undefined {
@@ -75,12 +72,14 @@ export class SequenceTable {
   }
 
   clear(): void {
-    this.#clear.run();
+    if (this.#ids.size > 0) this.#db.exec(`DELETE FROM ${this.#table.name}`);
     for (const map of [this.#rows, this.#ids, this.#changed]) map.clear();
   }
 
   /** Writes what has changed; call within the transaction that moves the end. */
   save(): void {
+    if (this.#changed.size === 0) return;
+    const put = this.#opened();
     for (const name of this.#changed) {
       const id = this.#ids.get(name) ?? this.#ids.size;
       this.#ids.set(name, id);
@@ -88,8 +87,16 @@ export class SequenceTable {
       const { next, step, max, format, closed, edition } = known;
       const said = [next, step, max, format, Number(closed), edition];
       const fields = [id, name, ...said, stated.offset, stated.appendedAtMs, gap];
-      this.#put.run(...fields, checksumOf(...fields));
+      put.run(...fields, checksumOf(...fields));
     }
     this.#changed.clear();
+  }
+
+  #opened(): StatementSync {
+    if (this.#put !== undefined) return this.#put;
+    createTable(this.#db, this.#table);
+    const fields = [...FIELDS, 'id', 'sum'].map(() => '?');
+    this.#put = this.#db.prepare(`INSERT OR REPLACE INTO ${this.#table.name} VALUES (${fields.join(', ')})`);
+    return this.#put;
   }
 }

@@ -19,7 +19,7 @@ import {
 import { type SyncFile, syncData } from './write-ahead-log.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
-const FORMAT = 11;
+const FORMAT = 12;
 
 /** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {

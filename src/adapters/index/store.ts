@@ -47,6 +47,16 @@ export function requireIntact(intact: boolean, what: string): asserts intact {
   if (!intact) throw new StoreError(`${what} is corrupted: check the disk`);
 }
 
+export interface TableShape {
+  readonly name: string;
+  readonly columns: string;
+}
+
+/** Creates a table, unless there is one of this name. */
+export function createTable(db: DatabaseSync, { name, columns }: TableShape): void {
+  db.exec(`CREATE TABLE IF NOT EXISTS ${name} (${columns})`);
+}
+
 /** Runs changes in a transaction. */
 export function inTransaction(db: DatabaseSync, change: () => void): void {
   keptWhole(() => {

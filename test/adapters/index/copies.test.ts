@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
-import { entry } from '../../support/memory-records.ts';
+import { entry, statement } from '../../support/memory-records.ts';
 import { at, BINDING, keyOf, perTest, toTheEnd } from './index-directory.ts';
 
 const world = perTest();
@@ -40,6 +40,26 @@ describe('the copies of partitions', () => {
     world.directory.close(index);
     expect(tables().filter((name) => OF_FIRST.test(name))).toEqual([]);
     expect(world.directory.query('SELECT id FROM state')).toMatchObject([{ id: 1 }]);
+  });
+
+  it('have a table for a level of runs, and for sequences, from the first row of it until they are deleted', () => {
+    let index = world.directory.open(BINDING, RUN);
+    const later = () => {
+      world.directory.close(index);
+      const found = tables().filter((name) => /^(items_0_[123]|sequences_0)$/.test(name));
+      index = world.directory.open(BINDING, RUN);
+      return found;
+    };
+    expect(later()).toEqual([]);
+    fill(index, 0, 1_000);
+    index.apply(0, [at(1_000, statement(1_000))]);
+    expect(later().toSorted()).toEqual(['items_0_1', 'sequences_0']);
+    expect([...index.sequences(0)]).toHaveLength(1);
+    toTheEnd(() => index.drop(0));
+    toTheEnd(() => index.load(0));
+    expect([later(), [...index.sequences(0)]]).toEqual([[], []]);
+    index.apply(0, [at(0, statement(0))]);
+    expect([later(), [...index.sequences(0)].length]).toEqual([['sequences_0'], 1]);
   });
 
   it("are opened in steps, filters first, and can't be used before the last step", () => {

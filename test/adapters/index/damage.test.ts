@@ -49,7 +49,7 @@ describe('an existing file', () => {
       'has the state of another partition',
       (file) => edit(file, 'DELETE FROM state WHERE id = 1; UPDATE state SET id = 1'),
     ],
-    ['lacks a table of items', (file) => edit(file, 'DROP TABLE items_0_3')],
+    ['lacks a table of items', (file) => edit(file, 'DROP TABLE items_0_1')],
     ['lacks the newest entries', (file) => edit(file, `DELETE FROM open_0 WHERE id = (${NEWEST})`)],
     ['lacks all of the open run', (file) => edit(file, 'DELETE FROM open_0')],
     ['has the newest entries elsewhere', (file) => edit(file, `UPDATE open_0 SET id = id + 1 WHERE id = (${NEWEST})`)],
