@@ -107,6 +107,9 @@ export class Probes {
   readonly #realm: Realm;
   readonly #replies: Followed;
   readonly #sent: { sentMs: number; id: string }[][];
+  /** When the first reply to each arrived, of so many records that were seen. */
+  readonly #answers = new Map<string, number>();
+  #looked = 0;
   readonly #end = new AbortController();
   readonly #ended: Promise<void>;
 
@@ -141,8 +144,13 @@ export class Probes {
 
   #byPartition(): readonly (readonly Probe[])[] {
     const originMs = Date.now() - performance.now();
-    const answers = new Map(this.#replies.seen.map(({ message, atMs }) => [String(message.key), originMs + atMs]));
-    return this.#sent.map((probes) => probes.map(({ sentMs, id }) => ({ sentMs, answeredMs: answers.get(id) })));
+    const { seen } = this.#replies;
+    for (; this.#looked < seen.length; this.#looked += 1) {
+      const one = seen[this.#looked];
+      const id = String(one?.message.key);
+      if (one !== undefined && !this.#answers.has(id)) this.#answers.set(id, originMs + one.atMs);
+    }
+    return this.#sent.map((probes) => probes.map(({ sentMs, id }) => ({ sentMs, answeredMs: this.#answers.get(id) })));
   }
 
   async #run(): Promise<void> {

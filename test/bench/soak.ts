@@ -103,6 +103,10 @@ const coverMsOf = ({ plan }: Service): number => 1_000 * (plan.client.coverSecon
 const megabytes = (bytes: number): number => Number((bytes / 2 ** 20).toFixed(1));
 const rounded = (value: number): number => Number(value.toFixed(1));
 
+const countsOf = ({ requests, resends, dropped, passedOver }: Readonly<Record<string, unknown>>): object => {
+  return { requests, resends, dropped, passed_over: passedOver };
+};
+
 function figuresOf({ samples, figures, taken }: Service): object {
   const last = samples.at(-1);
   const oldest = samples.flatMap(({ oldestMs }) => (oldestMs === undefined ? [] : [oldestMs]));
@@ -118,6 +122,7 @@ function figuresOf({ samples, figures, taken }: Service): object {
     oldest_buffered_s: oldest.length === 0 ? undefined : rounded(Math.max(...oldest) / 1_000),
     oldest_taken_s: rounded((figures?.oldestTakenMs ?? Number.NaN) / 1_000),
     retried: figures?.retried,
+    ...countsOf(figures?.metrics ?? {}),
   };
 }
 

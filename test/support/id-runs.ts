@@ -7,7 +7,7 @@ interface Run {
 }
 
 /** So many new runs are merged into the others at a time. */
-const PENDING = 65_536;
+const PENDING = 16_384;
 /** As many examples as a report has room for. */
 const EXAMPLES = 5;
 
@@ -44,22 +44,34 @@ export class IdRuns {
 
   #merge(): void {
     if (this.#pending.length === 0) return;
-    const sorted = [...this.#merged, ...this.#pending].sort((one, other) => (one.first < other.first ? -1 : 1));
+    const added = this.#pending.sort((one, other) => (one.first < other.first ? -1 : 1));
+    const known = this.#merged;
     this.#pending = [];
     this.#merged = [];
-    for (const run of sorted) {
-      const last = this.#merged.at(-1);
-      if (last === undefined || last.end < run.first || (last.end === run.first && last.from !== run.from)) {
-        this.#merged.push(run);
-        continue;
-      }
-      if (last.end > run.first) this.#note(last, run);
-      if (last.end < run.end) {
-        const first = last.end;
-        if (last.from === run.from) this.#merged[this.#merged.length - 1] = { ...last, end: run.end };
-        else this.#merged.push({ ...run, first });
+    // Both are in order, so one pass suffices: the whole is not sorted again each time.
+    for (let at = 0, next = 0; at < known.length || next < added.length; ) {
+      const [one, other] = [known[at], added[next]];
+      if (other === undefined || (one !== undefined && one.first <= other.first)) {
+        this.#append(one as Run);
+        at += 1;
+      } else {
+        this.#append(other);
+        next += 1;
       }
     }
+  }
+
+  /** Appends a run that does not begin before the last one; counts what they share. */
+  #append(run: Run): void {
+    const last = this.#merged.at(-1);
+    if (last === undefined || last.end < run.first || (last.end === run.first && last.from !== run.from)) {
+      this.#merged.push(run);
+      return;
+    }
+    if (last.end > run.first) this.#note(last, run);
+    if (last.end >= run.end) return;
+    if (last.from === run.from) this.#merged[this.#merged.length - 1] = { ...last, end: run.end };
+    else this.#merged.push({ ...run, first: last.end });
   }
 
   #note(one: Run, other: Run): void {
