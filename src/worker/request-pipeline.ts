@@ -12,6 +12,7 @@ import { headKeysOf } from '../identity/bindings.ts';
 import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { EtcdHeads } from '../ledger/heads.ts';
+import { SharedTransactions } from '../ledger/shared-transactions.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';
 import { NumberDecisions } from '../pipeline/numbers.ts';
 import { LARGE_AT_ONCE, type PipelineDeps } from '../pipeline/part.ts';
@@ -46,7 +47,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   // A reply of a megabyte must not hold up those of small requests on their connection.
   const largePublisher = publisherOn('publish large');
   const numbers = new NumberDecisions({
-    heads: new EtcdHeads({ etcd: environment.etcd, keysOf: headKeysOf(config) }),
+    heads: new EtcdHeads({ etcd: new SharedTransactions(environment.etcd, runtime), keysOf: headKeysOf(config) }),
     namespace: parts.namespace,
     runtime,
     timeStep: context.timeStep,

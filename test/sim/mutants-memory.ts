@@ -45,6 +45,18 @@ export const MEMORY_MUTANTS: readonly Mutant[] = [
     patches: [patch('src/ledger/heads.ts', '[{ key: keys.pending, modRevision: head.revision }],', '[],')],
   },
   {
+    name: 'of swaps that share a transaction only the first is compared',
+    scenario: 'two-owners',
+    firstSeed: 3,
+    patches: [
+      patch(
+        'src/ledger/shared-transactions.ts',
+        'const compares = some.flatMap((one) => one.compares);',
+        'const compares = some.slice(0, 1).flatMap((one) => one.compares);',
+      ),
+    ],
+  },
+  {
     name: 'numbers are appended though the swap is refused',
     scenario: 'two-owners',
     firstSeed: 3,
