@@ -217,8 +217,8 @@ export function forbiddenLines(file: string, text: string): number[] {
   return forbidden.map(({ index }) => text.slice(0, index).split('\n').length);
 }
 
-/** More does not fit into one subject. */
-const FILE_LINES = 300;
+/** One story, told from its question to its code; more is two. Most files are far shorter. */
+const FILE_LINES = 500;
 /** A table, and what is generated. */
 const LONG_FILES = ['config/variables.ts', 'codec/schemas.ts'];
 

@@ -32,7 +32,7 @@ const OTHERS = new Set([
   'OTEL_TRACES_SAMPLER',
 ]);
 /** What an audit finds. */
-const FINDINGS = [...readPage('src/cli/audit/check.ts').matchAll(/^ {2}\| '([A-Z_]+)'/gm)].map(([, code = '']) => code);
+const FINDINGS = [...readPage('src/cli/audit/found.ts').matchAll(/^ {2}\| '([A-Z_]+)'/gm)].map(([, code = '']) => code);
 const KNOWN = new Set<string>([
   ...Object.keys(VARIABLES),
   ...Object.keys(VARIABLES).map((name) => `${name}_FILE`),

@@ -1,8 +1,7 @@
 import { tmpdir } from 'node:os';
-import { sinkOf } from '../../src/cli/audit/audit-run.ts';
-import type { Finding, FindingCode } from '../../src/cli/audit/check.ts';
-import { checks } from '../../src/cli/audit/checks.ts';
-import { TOLD_ANEW } from '../../src/cli/audit/number-join.ts';
+import { checks, sinkOf } from '../../src/cli/audit/audit-run.ts';
+import type { Finding, FindingCode } from '../../src/cli/audit/found.ts';
+import { TOLD_ANEW } from '../../src/cli/audit/numbers.ts';
 import { AuditReader } from '../../src/cli/audit/read.ts';
 import { Findings } from '../../src/cli/audit/report.ts';
 import { AuditStore } from '../../src/cli/audit/store.ts';

@@ -1,5 +1,5 @@
 import type { TopicRecord } from '../../src/adapters/kafka/topics/spans.ts';
-import type { AuditLogs } from '../../src/cli/audit/log-reach.ts';
+import type { AuditLogs } from '../../src/cli/audit/reach.ts';
 import type { Headers } from '../../src/kafka/records/record.ts';
 import { headOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';

@@ -1,5 +1,4 @@
-import type { Ticks, WallMs } from '../../src/core/units.ts';
-import { wallMs } from '../../src/core/units.ts';
+import { type Ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';

@@ -21,14 +21,15 @@ import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { present } from '../present.ts';
 import { Progress, palette } from '../terminal.ts';
-import { type CheckedReader, checks } from './checks.ts';
-import type { ReadSpan } from './log-reach.ts';
+import type { Finding, FoundNumbers, FoundRequest, Grouped } from './found.ts';
+import { OverlapSearch, TermSearch } from './ids.ts';
+import { NumberJoin, ToldTwice } from './numbers.ts';
+import type { ReadSpan } from './reach.ts';
 import { AuditReader, type AuditSink } from './read.ts';
-import { auditJson, auditText, type Checked, Findings, unjudgedIn } from './report.ts';
-import type { Judged } from './request-join.ts';
-import { journalFor } from './sequence-lines.ts';
+import { ReplyJoin, unitsOf } from './replies.ts';
+import { auditJson, auditText, type Checked, Findings, journalFor, unjudgedIn } from './report.ts';
+import { type JoinReader, type Judged, RequestJoin } from './requests.ts';
 import { type AuditStore, withStore } from './store.ts';
-import { type UndecidedRequests, undecidedIn } from './undecided.ts';
 
 export interface AuditOptions extends LayoutOptions {
   readonly replyTopic?: readonly string[];
@@ -68,7 +69,7 @@ export function sinkOf(store: AuditStore, findings: Findings): AuditSink {
   return {
     add: (found) => store.add(found),
     addLetter: (letter) => store.addLetter(letter),
-    addNumbers: (numbers) => store.numbers.add(numbers),
+    addNumbers: (numbers) => store.addNumbers(numbers),
     find: findings.add,
   };
 }
@@ -79,12 +80,12 @@ interface AuditSession extends KafkaSession {
 }
 
 /**
- * Reads ledgers, reply topics and witnesses up to their ends at the time of the call, and with `judged` requests and dead letters as well.
- * `what` names the work in the progress.
+ * Reads ledgers, reply topics and witnesses up to their ends at the time of the call, and with `judged` requests and
+ * dead letters as well. `what` names the work in the progress.
  *
- * Workers go on meanwhile, so what follows from something else is looked at before it: first which requests were answered, then replies and
- * dead letters, then the ledgers, then requests and witnesses. So an answer has its reply, a reply its entry, an entry its request
- * and its ceiling.
+ * Workers go on meanwhile, so what follows from something else is looked at before it: first which requests were
+ * answered, then replies and dead letters, then the ledgers, then requests and witnesses. So an answer has its reply, a
+ * reply its entry, an entry its request and its ceiling.
  */
 export async function readAll(
   session: AuditSession,
@@ -129,8 +130,8 @@ export async function readAll(
 }
 
 /**
- * A reply that repeats an old decision has the time of that where the topic does not set times, so that it may lie before the first
- * record of a time. So many records before that one are read as well.
+ * A reply that repeats an old decision has the time of that where the topic does not set times, so that it may lie
+ * before the first record of a time. So many records before that one are read as well.
  */
 const BEFORE_REPLIES = 1_000;
 
@@ -213,4 +214,111 @@ export async function checkAll(
     await nextTurn();
     if (context.stop.aborted) throw new IdallocError('STOPPING', 'stopped by a signal before everything was checked');
   }
+}
+
+/** What the checks need of a reader. */
+export type CheckedReader = Pick<AuditReader, 'losses' | 'terms' | 'witnesses'> & JoinReader;
+
+export interface CheckOptions {
+  readonly find: (finding: Finding) => void;
+  /** Which requests are judged; undefined for none. */
+  readonly judged?: Judged | undefined;
+}
+
+/** How far a check has come. */
+export interface CheckStep {
+  readonly what: string;
+  readonly total: number;
+  readonly done: number;
+}
+
+/**
+ * All checks of what was read, one after the other: the command runs them over real topics, and the simulator over
+ * those of each simulated history. Whoever runs them decides how often to pause between the steps.
+ */
+export function* checks(
+  store: AuditStore,
+  reader: CheckedReader,
+  { find, judged }: CheckOptions,
+): Generator<CheckStep, Checked> {
+  const { ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
+  const has = (found: FoundNumbers) =>
+    losses.has(found) || lostTails.mayHave(Buffer.from(found.sequence, 'latin1'), found.timeMs);
+  const numbers = new NumberJoin({ ledgerReachesMs, losses: { has }, find });
+  yield* each('checking numbers', store.withNumbers, store.groupedNumbers(), (one) => numbers.take(one));
+  yield* each('checking losses', losses.all.length, losses.all, ({ sequence, from, to }) => {
+    const twice = new ToldTwice(find);
+    for (const one of store.numbersBetween(sequence, from, to)) twice.take(one);
+  });
+  const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
+  const ledgers = new Set(reader.logs.ledger.map(({ topic }) => topic)).size;
+  const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, ledgers, addUnit });
+  const requests = judged && new RequestJoin(reader, judged, find);
+  yield* each('checking requests and replies', store.size, store.grouped(), (found) => {
+    join.take(found);
+    requests?.take(found);
+  });
+  const joined = { ...join.end(), requests: requests?.end() };
+  const overlaps = new OverlapSearch(find);
+  const termSearch = new TermSearch({ terms, witnesses, clockMarginMs, find });
+  yield* each('checking IDs', store.runs, store.byFirstId(), (run) => {
+    overlaps.take(run);
+    termSearch.take(run);
+  });
+  return joined;
+}
+
+/** A step has at most this many items: the event loop runs in between, so that signals are handled. */
+const ITEMS_PER_STEP = 5_000;
+
+function* each<T>(
+  what: string,
+  total: number,
+  items: Iterable<T>,
+  take: (item: T) => void,
+): Generator<CheckStep, void> {
+  let done = 0;
+  for (const item of items) {
+    take(item);
+    done += 1;
+    if (done % ITEMS_PER_STEP === 0) yield { what, total, done };
+  }
+}
+
+/** Requests of a kind that have no decision. */
+export interface UndecidedRequests {
+  /** Undefined for IDs. */
+  readonly sequence: string | undefined;
+  readonly replyTopic: string;
+  /** How many different ones; those under one ID count once. */
+  requests: number;
+  /** How many IDs or numbers they want. */
+  wanted: number;
+}
+
+/**
+ * The valid requests in a store that no entry of it decides, by sequence and reply topic. Memory holds a row of the
+ * result for each kind, and the IDs of a group.
+ */
+export function undecidedIn(found: Iterable<Grouped>): UndecidedRequests[] {
+  const all = new Map<string, UndecidedRequests>();
+  const known = new Set<string>();
+  let group = -1;
+  for (const one of found) {
+    if (one.group !== group) known.clear();
+    group = one.group;
+    if (one.kind === 'death' || one.source === 'reply') continue;
+    const name = `${one.kind === undefined ? '' : (one.sequence ?? '')} ${one.requestId.toString('latin1')}`;
+    if (one.kind === 'request' && one.rejected === undefined && !known.has(name)) add(all, one);
+    known.add(name);
+  }
+  return [...all.values()];
+}
+
+function add(all: Map<string, UndecidedRequests>, { sequence, replyTopic, count }: FoundRequest): void {
+  const name = `${replyTopic} ${sequence ?? ''}`;
+  const sum = all.get(name) ?? { sequence, replyTopic, requests: 0, wanted: 0 };
+  all.set(name, sum);
+  sum.requests += 1;
+  sum.wanted += count;
 }

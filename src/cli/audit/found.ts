@@ -1,4 +1,62 @@
-import type { BatchLocation } from './location.ts';
+import type { NumberRun } from '../../core/sequence.ts';
+
+/** Where something was found. */
+export interface BatchLocation {
+  readonly source: 'ledger' | 'reply' | 'request' | 'letter' | 'witness';
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  /** What names the request: its request ID, or else its correlation ID. */
+  readonly requestId: Buffer;
+}
+
+/** One partition of one topic. */
+export function logOf({ topic, partition }: Pick<BatchLocation, 'topic' | 'partition'>): string {
+  return `${topic}/${partition}`;
+}
+
+export type FindingCode =
+  /** One ID in two batches. */
+  | 'OVERLAP'
+  /** One request ID with batches in several partitions, or in the ledgers of two pairs of topics. */
+  | 'SPLIT'
+  /** IDs that don't match the origin that their batch names. */
+  | 'OUTSIDE_EVIDENCE'
+  /** IDs that are not below the ceiling that was witnessed for their term. */
+  | 'ABOVE_CEILING'
+  /** Of one worker ID, the higher IDs have the lower fence. */
+  | 'FENCE'
+  /** Numbers of a sequence that don't continue those before. */
+  | 'GAP'
+  /**
+   * Numbers that are not what the sequence was at that place: its format, its step, its largest number, or it was
+   * closed.
+   */
+  | 'FORMAT'
+  /** A reply with numbers of a record that does not count. */
+  | 'VOID'
+  /** A reply with another batch than the one that was decided. */
+  | 'DIVERGENT'
+  /** A reply without a decision, though the ledger reaches back that far. */
+  | 'UNDECIDED'
+  /** A reply on another topic than the request named. */
+  | 'MISDIRECTED'
+  /** A request that is older than the grace time, without decision, reply or dead letter. */
+  | 'UNANSWERED'
+  /** A request that was answered or decided, without reply or dead letter. */
+  | 'MISSING_REPLY'
+  /** An entry or a reply that does not match its request. */
+  | 'MISMATCH'
+  /** A request that was refused though its decision stood. */
+  | 'WRONG_REFUSAL'
+  /** A record that is not a ledger entry, or not a reply. */
+  | 'UNREADABLE';
+
+export interface Finding {
+  readonly code: FindingCode;
+  readonly message: string;
+  readonly locations: readonly BatchLocation[];
+}
 
 /** A batch as it was found in a ledger entry or in a reply. */
 export interface FoundBatch extends BatchLocation {
@@ -13,7 +71,10 @@ export interface FoundBatch extends BatchLocation {
   readonly term?: number | undefined;
   /** Ledger: where the reply goes. */
   readonly replyTopic?: string | undefined;
-  /** Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the first. */
+  /**
+   * Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the
+   * first.
+   */
   readonly doubtful?: boolean;
   /** Ledger: the request for which it was written. */
   readonly of?: DecidedRequest | undefined;
@@ -33,7 +94,10 @@ export interface DecidedRequest {
   readonly isRenewal: boolean;
 }
 
-/** Numbers of a sequence in a ledger record that counts or in a reply, or an error in a reply; without the numbers themselves. */
+/**
+ * Numbers of a sequence in a ledger record that counts or in a reply, or an error in a reply; without the numbers
+ * themselves.
+ */
 export interface FoundAnswer extends BatchLocation {
   readonly kind: 'answer';
   readonly timeMs: number;
@@ -94,3 +158,32 @@ export type Found = FoundBatch | FoundAnswer | FoundRequest | FoundDeath;
 
 /** Equal numbers are those of one group, and of one address in it. */
 export type Grouped = Found & { readonly group: number; readonly address: number };
+
+/**
+ * What a record with numbers is: a reply (`told`), one that repeats what was decided before (`again`), a record of the
+ * ledger that decides, its renewal, one that lies elsewhere than it was written for and so decides nothing (`void`), or
+ * a renewal of what the beginning of the log may have had, which may not be the first (`doubtful`).
+ */
+export const NUMBER_KINDS = ['told', 'again', 'decided', 'renewed', 'void', 'doubtful'] as const;
+type NumbersKind = (typeof NUMBER_KINDS)[number];
+
+/** Numbers of one correlation ID, as they were found in the ledger or in a reply. */
+export interface FoundNumbers extends BatchLocation, NumberRun {
+  readonly sequence: string;
+  readonly format: string;
+  /** The record's timestamp. */
+  readonly timeMs: number;
+  readonly kind: NumbersKind;
+  /** Ledger: where its writer's index ended. */
+  readonly end: number;
+}
+
+/** One run of IDs of a batch; `unit` identifies the batch. */
+export interface IdRun extends BatchLocation {
+  readonly first: bigint;
+  readonly last: bigint;
+  readonly step: bigint;
+  readonly unit: number;
+  /** As in its batch. */
+  readonly term?: number | undefined;
+}

@@ -1,25 +1,51 @@
 import type { Span } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readDeadLetterNote } from '../../codec/dead-letter.ts';
+import { asSingleObject, confluentSchemaId } from '../../codec/framing.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { type DecidingEntry, decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../codec/id-request.ts';
+import { type DecidingEntry, decodeLedgerEntry, requestHash } from '../../codec/ledger-entry.ts';
 import { type LedgerKey, readLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
-import { DEFAULT_HEADER_NAMES, type HeaderNames, readRequestId } from '../../codec/request-headers.ts';
+import { decidingIdOf, type FullRequest, homeKeyOf, mergeRequest, salvageAddress } from '../../codec/request.ts';
+import {
+  DEFAULT_HEADER_NAMES,
+  type HeaderNames,
+  type RecordHeaders,
+  readRequestId,
+} from '../../codec/request-headers.ts';
 import { REPLAY_HEADER } from '../../codec/request-position.ts';
+import { RENEWAL } from '../../codec/sequence-entry.ts';
 import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
-import { describeError, IdallocError } from '../../errors.ts';
-import type { Finding } from './check.ts';
-import { batchDigest, batchViolations, mergeRanges, packRanges } from './evidence.ts';
-import type { DecidedRequest, FoundAnswer, FoundBatch, FoundLetter, FoundRequest } from './found.ts';
-import { type BatchLocation, logOf } from './location.ts';
-import { type AuditLogs, LogReach } from './log-reach.ts';
-import { decidingPartitions, Losses, LostTails } from './lost.ts';
-import type { FoundNumbers } from './number-store.ts';
-import { decidedRequest, foundLetters, foundRequest } from './request-reader.ts';
-import { NumberOrder, type SequenceAccount } from './sequences.ts';
-import { Terms, WitnessedCeilings } from './witnesses.ts';
+import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
+import { partitionFor } from '../../kafka/records/partitioner.ts';
+import {
+  type BatchLocation,
+  type DecidedRequest,
+  type Finding,
+  type FoundAnswer,
+  type FoundBatch,
+  type FoundLetter,
+  type FoundNumbers,
+  type FoundRequest,
+  logOf,
+} from './found.ts';
+import { batchDigest, batchViolations, mergeRanges, packRanges, Terms, WitnessedCeilings } from './ids.ts';
+import { Losses, NumberOrder, type SequenceAccount } from './numbers.ts';
+import { type AuditLogs, decidingPartitions, LogReach, LostTails } from './reach.ts';
+
+/*
+ * Everything that an audit knows comes through here: records of the ledgers, of requests, replies, dead letters and
+ * witnesses, in any order of the topics, but in log order within each partition. A record is decoded, checked for what
+ * it contradicts in itself, and becomes something small that is stored until all of them can be compared.
+ *
+ * Two things can't wait for the comparison, since they follow from the order of the log: how far each partition reaches
+ * back, and how the numbers of a sequence follow each other. And one thing must not happen: that the audit stops at a
+ * record which it can't read. A record that is damaged, or that another program wrote, is a finding like any other, and
+ * the audit goes on.
+ */
 
 export interface ReadCounts {
   /** Records of the request topic, forwarded copies included. */
@@ -49,8 +75,8 @@ export interface AuditSink {
 
 export interface AuditReaderOptions {
   /**
-   * Twice the largest difference between two brokers' clocks. A partition's leaders change, so an entry that is gone may have
-   * a later time than the oldest one that is left.
+   * Twice the largest difference between two brokers' clocks. A partition's leaders change, so an entry that is gone
+   * may have a later time than the oldest one that is left.
    */
   readonly clockMarginMs: number;
   /** The names of the headers of requests. */
@@ -131,8 +157,9 @@ export class AuditReader {
   }
 
   /**
-   * The time from which the ledgers have every decision, once they were read: the margin after the latest of the times of
-   * the oldest entries of all trimmed partitions. Infinity if a partition was emptied; -Infinity if none was trimmed.
+   * The time from which the ledgers have every decision, once they were read: the margin after the latest of the times
+   * of the oldest entries of all trimmed partitions. Infinity if a partition was emptied; -Infinity if none was
+   * trimmed.
    */
   get ledgerReachesMs(): number {
     return this.ledgerReach.ofAll() + this.clockMarginMs;
@@ -297,4 +324,89 @@ function locationOf(source: BatchLocation['source'], { topic, partition, offset,
 function count(counts: Map<string, number>, code: string): void {
   const name = counts.size < 100 || counts.has(code) ? code : 'others'; // error codes are not limited to ours
   counts.set(name, (counts.get(name) ?? 0) + 1);
+}
+
+/** How workers read requests. */
+interface RequestForm {
+  readonly names: HeaderNames;
+  /** How many partitions the ledger has: they decide. */
+  readonly partitions: number;
+}
+
+const NONE = Buffer.alloc(0);
+
+/** A record of the request topic; what can't be read as a request is one that workers reject. */
+function foundRequest(record: TopicRecord, { names, partitions }: RequestForm): FoundRequest {
+  const { topic, partition, offset, timestampMs: timeMs, value } = record;
+  const headers = record.headers as RecordHeaders;
+  const place = { kind: 'request', source: 'request', topic, partition, offset, timeMs } as const;
+  try {
+    const request = readRequest(value, headers, names);
+    const { count, replyTopic, correlationId, replyPartition, sequence, route } = request;
+    return {
+      ...place,
+      requestId: decidingIdOf(request),
+      correlationId,
+      replyTopic,
+      replyPartition,
+      count,
+      hash: requestHash(count, replyTopic),
+      sequence,
+      home: partitionFor(homeKeyOf(request), partitions, () => 0),
+      origin: route.hops > 0 ? route.origin : undefined,
+      isResent: route.firstSentMs !== undefined,
+    };
+  } catch (error) {
+    if (!(error instanceof IdallocError)) throw error;
+    const { requestId, correlationId = NONE, replyTopic = '' } = salvageAddress(value, headers, names);
+    const own = { requestId: requestId ?? correlationId, correlationId, replyTopic, count: 0, hash: NONE };
+    return { ...place, ...own, home: partition, isResent: false, rejected: error.code };
+  }
+}
+
+/**
+ * A schema ID of a registry is not looked up: a body in either schema of requests is one. Where workers knew neither,
+ * there is a dead letter, which is an answer, too.
+ */
+function readRequest(value: Buffer | null, headers: RecordHeaders, names: HeaderNames): FullRequest {
+  if (value === null || confluentSchemaId(value) === undefined) return mergeRequest(value, headers, names);
+  const wide = unlessInvalid(() => mergeRequest(asSingleObject(WIDE_REQUEST_HEADER, value), headers, names));
+  return wide ?? mergeRequest(asSingleObject(ID_REQUEST_HEADER, value), headers, names);
+}
+
+/**
+ * The records of a request topic that a dead letter stands for; none if it is about another topic, or not a worker's.
+ */
+function foundLetters({ headers }: TopicRecord, requestTopic: string): FoundLetter[] {
+  const { topic, partition, offsets, timestampMs, isRange, code = '' } = readDeadLetterNote(headers as RecordHeaders);
+  if (topic !== requestTopic || partition === undefined || offsets === undefined) return [];
+  // A letter for several has the time of the first.
+  const recordMs = isRange || timestampMs === -1 ? undefined : timestampMs;
+  return offsets.map((offset) => ({ partition, offset, recordMs, code }));
+}
+
+/**
+ * What an entry says of its request, and how it contradicts itself, or the place where it is: the partition of its
+ * request's home, of so many.
+ */
+function decidedRequest(
+  { partition }: BatchLocation,
+  named: LedgerKey,
+  entry: DecidingEntry,
+  partitions: number,
+): { readonly request: DecidedRequest; readonly violations: readonly string[] } {
+  const { count, replyTopic, requestHash: hash, requestOffset: offset } = entry;
+  const homeKey = named.kind === 'batch' ? named.requestId : Buffer.from(named.sequence, 'latin1');
+  const home = partitionFor(homeKey, partitions, () => 0);
+  return {
+    request: { offset, hash, isRenewal: entry.kind === 'numbers' && entry.at === RENEWAL },
+    violations: [
+      ...(home === partition
+        ? []
+        : [`an entry is in partition ${partition}, but partition ${home} decides its request`]),
+      ...(requestHash(count, replyTopic).equals(hash)
+        ? []
+        : [`an entry has another request hash than that of ${count} on ${replyTopic}`]),
+    ],
+  };
 }

@@ -1,73 +1,65 @@
 import { randomInt } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
+import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { FoundAnswer, FoundBatch, FoundLetter, FoundRequest, Grouped } from './found.ts';
-import { blobOf, FoundStore, type StoreTools } from './found-store.ts';
-import type { BatchLocation } from './location.ts';
-import { NumberStore } from './number-store.ts';
-
-/** One run of IDs of a batch; `unit` identifies the batch. */
-export interface IdRun extends BatchLocation {
-  readonly first: bigint;
-  readonly last: bigint;
-  readonly step: bigint;
-  readonly unit: number;
-  /** As in its batch. */
-  readonly term?: number | undefined;
-}
-
-const MAX_OPEN_ROWS = 50_000;
-/** SQLite's cache size also limits the memory of a sort. */
-const CACHE_KIB = 64 * 1024;
+import {
+  type BatchLocation,
+  type Found,
+  type FoundAnswer,
+  type FoundBatch,
+  type FoundLetter,
+  type FoundNumbers,
+  type FoundRequest,
+  type Grouped,
+  type IdRun,
+  NUMBER_KINDS,
+} from './found.ts';
 
 /**
- * Requests, batches, answers and numbers of sequences on disk, returned in order: SQLite sorts them in files and merges those, so memory
- * does not grow with their number. Disposing it deletes the files.
+ * An audit compares things that lie far apart: a reply with an entry that was written a day before it, an ID with the
+ * one below it, which another worker allocated. A map of them would take as much memory as there are requests, and they
+ * may be hundreds of millions.
+ *
+ * So everything that is found goes to disk with a few numbers by which it is sorted later. SQLite sorts in files and
+ * merges those, and the checks get the things in an order in which what is to be compared comes together; they hold no
+ * more than one group of it.
+ *
+ * What one ID names must be in one group. A group is a hash of the ID and not the ID itself, which keeps the sorted
+ * numbers short. So a few other IDs may share a group, and a check never takes a group for one ID. The hash has a
+ * random seed: nobody can choose correlation IDs that all fall into one group, which would have to fit into memory.
  */
 export class AuditStore implements Disposable {
   readonly #directory: string;
   readonly #db: DatabaseSync;
-  readonly #addRun: StatementSync;
-  readonly #topics: string[] = [];
-  readonly #topicNumbers = new Map<string, number>();
-  readonly #found: FoundStore;
-  readonly numbers: NumberStore;
+  readonly #seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
+  readonly #topics = new Names();
+  readonly #found: Table<Found>;
+  readonly #numbers: Table<FoundNumbers>;
+  readonly #runs: Table<IdRun>;
+  readonly #addLetter: StatementSync;
+  #letters = 0;
   #openRows = 0;
-  #runs = 0;
 
   /** Creates a directory in `parent`. */
   constructor(parent: string) {
     this.#directory = makeDirectory(parent);
-    this.#db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
-    this.#db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
+    const db = new DatabaseSync(join(this.#directory, 'batches.sqlite'));
+    this.#db = db;
+    db.exec(`PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA temp_store = FILE; PRAGMA temp_store_directory = ${quoted(this.#directory)}; PRAGMA cache_size = -${CACHE_KIB};
-      CREATE TABLE run (first INT, last INT, step INT, unit INT, source INT, topic INT, part INT, off INT, key BLOB,
-        term INT)`);
-    // Random, so that chosen correlation IDs can't collide in one group.
-    const seed = { low: randomInt(2 ** 32), high: randomInt(2 ** 32) };
-    const tools: StoreTools = {
-      hashOf: (key) => hashKey(key, seed),
-      topicNumber: (topic) => this.#numberOf(topic),
-      topicAt: (number) => this.#topics[number] ?? '?',
-      wrote: () => this.#wrote(),
-    };
-    this.numbers = new NumberStore(this.#db, tools);
-    this.#found = new FoundStore(this.#db, tools);
-    this.#db.exec('BEGIN');
-    this.#addRun = this.#db.prepare('INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
-  }
-
-  add(found: FoundBatch | FoundAnswer | FoundRequest): void {
-    this.#found.add(found);
-  }
-
-  /** A dead letter for a record of the request topic that is judged. */
-  addLetter(letter: FoundLetter): void {
-    this.#found.addLetter(letter);
+      CREATE TABLE letter (partition, "offset", time, code, PRIMARY KEY (partition, "offset", time)) WITHOUT ROWID`);
+    const fields = { ...FIELDS, topic: this.#topics.field, replyTopic: this.#topics.field };
+    const order = ['place', 'address', 'firstPartition', 'firstOffset', 'isFirst'];
+    this.#found = new Table(db, { name: 'found', order, fields, shapes: TYPES.map((type) => type.fields) });
+    const numbers = { ...fields, first: NUMBER, step: NUMBER, kind: oneOf(NUMBER_KINDS) };
+    this.#numbers = new Table(db, { name: 'numbers', order: ['place'], fields: numbers, shapes: [OF_NUMBERS] });
+    this.#runs = new Table(db, { name: 'run', order: [], fields: { ...fields, step: BIG }, shapes: [OF_RUNS] });
+    this.#addLetter = db.prepare('INSERT OR IGNORE INTO letter VALUES (?, ?, ?, ?)');
+    db.exec('BEGIN');
   }
 
   /** How many there are of what `add` got. */
@@ -75,62 +67,125 @@ export class AuditStore implements Disposable {
     return this.#found.size;
   }
 
-  /** Everything that was added, as FoundStore.grouped returns it. */
-  grouped(): Generator<Grouped> {
-    return this.#found.grouped();
+  add(found: FoundBatch | FoundAnswer | FoundRequest): void {
+    const { topic, partition, offset, requestId, replyTopic, correlationId = requestId } = found;
+    const isDecision = found.source === 'ledger';
+    const isRequest = found.kind === 'request';
+    // What is no request belongs to nothing but its dead letter.
+    const isRejected = isRequest && found.rejected !== undefined;
+    const group = this.#hashOf(isRejected ? Buffer.from(`${topic}/${partition}/${offset}`) : requestId);
+    const isOwn = correlationId.equals(requestId);
+    const to = this.#addressOf(isRequest ? (replyTopic ?? '') : topic, isOwn ? group : this.#hashOf(correlationId));
+    const origin = isRequest ? found.origin : undefined;
+    const first = origin ?? { partition, offset };
+    const order = [
+      2 * group + (isDecision ? 0 : 1),
+      isDecision ? -1 : 2 * to + (isRequest ? 1 : 0),
+      ...(isRequest ? [first.partition, first.offset, origin === undefined ? 1 : 0] : [0, 0, 0]),
+    ];
+    const { of } = 'of' in found ? found : {};
+    const stored = {
+      ...{ ofOffset: of?.offset, ofHash: of?.hash, ofIsRenewal: of?.isRenewal },
+      otherCorrelationId: isOwn ? undefined : correlationId,
+    };
+    const type = TYPES.findIndex(({ kind, source }) => kind === found.kind && source === found.source);
+    this.#found.add(order, found, { type, more: stored });
+    this.#wrote();
+  }
+
+  /** A dead letter for a record of the request topic that is judged. */
+  addLetter({ partition, offset, recordMs, code }: FoundLetter): void {
+    this.#addLetter.run(partition, offset, recordMs ?? -1, code);
+    this.#letters += 1;
+    this.#wrote();
+  }
+
+  /**
+   * All that `add` got, in groups that are numbered by `group`. What one ID names is in one group, perhaps with a few
+   * others. Decisions come first in each group. Then, for each address of replies, come its replies and dead letters,
+   * and then its requests, a forwarded copy before the request itself. Otherwise there is no order.
+   */
+  *grouped(): Generator<Grouped> {
+    if (this.#letters > 0) this.#joinLetters();
+    const all = this.#found.read('ORDER BY place, address, firstPartition, firstOffset, isFirst');
+    for (const [[place = 0, address = 0, partition, offset, isFirst], type, stored] of all) {
+      const { ofOffset, ofHash, ofIsRenewal, otherCorrelationId, ...fields } = stored;
+      const { kind, source } = TYPES[type] as (typeof TYPES)[number];
+      yield {
+        ...{ group: Math.floor(place / 2), address: Math.floor(address / 2), kind, source, ...fields },
+        ...(source !== 'ledger' && { correlationId: otherCorrelationId ?? fields.requestId }),
+        ...(ofOffset !== undefined && { of: { offset: ofOffset, hash: ofHash, isRenewal: ofIsRenewal } }),
+        ...(kind === 'request' && isFirst === 0 && { origin: { partition, offset } }),
+      } as unknown as Grouped;
+    }
+  }
+
+  /** A letter says which record it is about, not what names the request. */
+  #joinLetters(): void {
+    this.#letters = 0;
+    const same = 'topic, partition, "offset", requestId, otherCorrelationId, timeMs, replyTopic, count'.split(', ');
+    this.#db.exec(`INSERT INTO found (place, address, type, code, ${same.join(', ')})
+      SELECT f.place, f.address - 1, ${DEATH}, l.code, ${same.map((column) => `f.${column}`).join(', ')} FROM found f
+      JOIN letter l ON l.partition = f.partition AND l."offset" = f."offset" AND (l.time = -1 OR l.time = f.timeMs)
+      WHERE f.type = ${REQUEST}`);
+  }
+
+  /** Equal for what goes to one topic under one correlation ID. */
+  #addressOf(topic: string, hash: number): number {
+    return (hash + 1_000_003 * this.#topics.numberOf(topic)) % 2 ** 43;
+  }
+
+  addNumbers(found: FoundNumbers): void {
+    const group = this.#hashOf(encodeNumbersKey(found.sequence, found.requestId));
+    this.#numbers.add([2 * group + (found.source === 'ledger' ? 0 : 1)], found);
+    this.#wrote();
+  }
+
+  /** How many records with numbers there are. */
+  get withNumbers(): number {
+    return this.#numbers.size;
+  }
+
+  /**
+   * All numbers in groups, numbered by `group`. Those of a correlation ID are in one group, perhaps with those of a few
+   * others. Records of the ledger come first, in log order within each partition.
+   */
+  *groupedNumbers(): Generator<FoundNumbers & { readonly group: number }> {
+    for (const [[place = 0], , found] of this.#numbers.read('ORDER BY place, topic, partition, "offset"')) {
+      yield { group: Math.floor(place / 2), ...(found as unknown as FoundNumbers) };
+    }
+  }
+
+  /**
+   * All of a sequence that begin with a number in this range, ordered by that, but for void ones, which nobody was
+   * told.
+   */
+  *numbersBetween(sequence: string, from: number, to: number): Generator<FoundNumbers> {
+    this.#db.exec('CREATE INDEX IF NOT EXISTS by_number ON numbers (sequence, first)');
+    const where = `WHERE sequence = ? AND first BETWEEN ? AND ? AND kind <> ${NUMBER_KINDS.indexOf('void')} ORDER BY first`;
+    for (const [, , found] of this.#numbers.read(where, sequence, from, to)) yield found as unknown as FoundNumbers;
   }
 
   addRuns(
-    location: BatchLocation & Pick<FoundBatch, 'term'>,
+    { source, topic, partition, offset, requestId, term }: BatchLocation & Pick<FoundBatch, 'term'>,
     unit: number,
     step: bigint,
     ranges: readonly IdRange[],
   ): void {
-    const where = [
-      location.source === 'ledger' ? 0 : 1,
-      this.#numberOf(location.topic),
-      location.partition,
-      location.offset,
-    ] as const;
+    const of = { source, topic, partition, offset, requestId, term, unit, step };
     for (const { first, count } of ranges) {
-      this.#addRun.run(
-        first,
-        first + BigInt(count - 1) * step,
-        step,
-        unit,
-        ...where,
-        location.requestId,
-        location.term ?? -1,
-      );
-      this.#runs += 1;
+      this.#runs.add([], { ...of, first, last: first + BigInt(count - 1) * step });
       this.#wrote();
     }
   }
 
   get runs(): number {
-    return this.#runs;
+    return this.#runs.size;
   }
 
   /** All runs, ordered by their first ID. */
   *byFirstId(): Generator<IdRun> {
-    const select = this.#db.prepare('SELECT * FROM run ORDER BY first');
-    select.setReturnArrays(true);
-    select.setReadBigInts(true);
-    for (const row of select.iterate() as Iterable<unknown>) {
-      const [first, last, step, unit, source, topic, partition, offset, key, term] = row as RunRow;
-      yield {
-        first,
-        last,
-        step,
-        unit: Number(unit),
-        term: term < 0n ? undefined : Number(term),
-        source: source === 0n ? 'ledger' : 'reply',
-        topic: this.#topics[Number(topic)] ?? '?',
-        partition: Number(partition),
-        offset: Number(offset),
-        requestId: blobOf(key),
-      };
-    }
+    for (const [, , run] of this.#runs.read('ORDER BY first')) yield run as unknown as IdRun;
   }
 
   [Symbol.dispose](): void {
@@ -139,27 +194,180 @@ export class AuditStore implements Disposable {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
+  #hashOf(key: Buffer): number {
+    return hashKey(key, this.#seed);
+  }
+
   #wrote(): void {
     this.#openRows += 1;
     if (this.#openRows < MAX_OPEN_ROWS) return;
     this.#openRows = 0;
     this.#db.exec('COMMIT; BEGIN');
   }
+}
 
-  #numberOf(topic: string): number {
-    const known = this.#topicNumbers.get(topic);
+const MAX_OPEN_ROWS = 50_000;
+/** SQLite's cache size also limits the memory of a sort. */
+const CACHE_KIB = 64 * 1024;
+
+/** How a field of what was found lies in its column. */
+interface Field {
+  readonly column: 'INT' | 'TEXT' | 'BLOB';
+  readonly put: (value: never) => SQLInputValue;
+  readonly get: (stored: never) => unknown;
+}
+
+const NUMBER: Field = { column: 'INT', put: (value: number) => value, get: Number };
+const BIG: Field = { column: 'INT', put: (value: bigint) => value, get: (stored: bigint) => stored };
+const FLAG: Field = { column: 'INT', put: Number, get: (stored: number) => stored === 1 };
+const TEXT: Field = { column: 'TEXT', put: (value: string) => value, get: (stored: string) => stored };
+const BYTES: Field = {
+  column: 'BLOB',
+  put: (value: Buffer) => value,
+  get: ({ buffer, byteOffset, byteLength }: Uint8Array) => Buffer.from(buffer, byteOffset, byteLength),
+};
+
+function oneOf(values: readonly string[]): Field {
+  return { column: 'INT', put: (value: string) => values.indexOf(value), get: (stored) => values[Number(stored)] };
+}
+
+const FIELDS: Readonly<Record<string, Field>> = {
+  ...{ source: oneOf(['ledger', 'reply']), partition: NUMBER, offset: NUMBER, requestId: BYTES, timeMs: NUMBER },
+  ...{
+    otherCorrelationId: BYTES,
+    count: NUMBER,
+    digest: BYTES,
+    ranges: BYTES,
+    doubtful: FLAG,
+    again: FLAG,
+    term: NUMBER,
+  },
+  ...{ ofOffset: NUMBER, ofHash: BYTES, ofIsRenewal: FLAG, sequence: TEXT, code: TEXT, rejected: TEXT, hash: BYTES },
+  ...{ home: NUMBER, replyPartition: NUMBER, isResent: FLAG, format: TEXT, end: NUMBER },
+  ...{ first: BIG, last: BIG, unit: NUMBER },
+};
+
+const PLACE = ['topic', 'partition', 'offset', 'requestId'];
+const OF_NUMBERS = ['source', ...PLACE, 'sequence', 'first', 'count', 'step', 'format', 'timeMs', 'kind', 'end'];
+const OF_RUNS = ['source', ...PLACE, 'first', 'last', 'step', 'unit', 'term'];
+const OF_ENTRIES = [...PLACE, 'timeMs', 'replyTopic', 'ofOffset', 'ofHash', 'ofIsRenewal'];
+/** A correlation ID is stored where it is not what names the request. */
+const OF_OTHERS = [...PLACE, 'timeMs', 'otherCorrelationId'];
+
+interface Type extends Pick<Found, 'kind' | 'source'> {
+  readonly fields: readonly string[];
+}
+
+/** What is found of requests, by the number with which it is stored. */
+const TYPES: readonly Type[] = [
+  { source: 'ledger', fields: [...OF_ENTRIES, 'digest', 'ranges', 'doubtful', 'term'] },
+  { source: 'reply', fields: [...OF_OTHERS, 'digest', 'ranges', 'again', 'term'] },
+  { kind: 'answer', source: 'ledger', fields: [...OF_ENTRIES, 'count', 'sequence'] },
+  { kind: 'answer', source: 'reply', fields: [...OF_OTHERS, 'count', 'sequence', 'code'] },
+  { kind: 'death', source: 'request', fields: [...OF_OTHERS, 'replyTopic', 'count', 'code'] },
+  {
+    kind: 'request',
+    source: 'request',
+    fields: [...OF_OTHERS, 'replyTopic', 'replyPartition', 'count', 'hash', 'sequence', 'rejected', 'home', 'isResent'],
+  },
+];
+const DEATH = TYPES.findIndex(({ kind }) => kind === 'death');
+const REQUEST = TYPES.findIndex(({ kind }) => kind === 'request');
+
+/** Numbers the names of topics, so that each row has a small number instead of a name. */
+class Names {
+  readonly #names: string[] = [];
+  readonly #numbers = new Map<string, number>();
+  readonly field: Field = {
+    column: 'INT',
+    put: (name: string) => this.numberOf(name),
+    get: (stored) => this.#names[Number(stored)],
+  };
+
+  numberOf(name: string): number {
+    const known = this.#numbers.get(name);
     if (known !== undefined) return known;
-    this.#topicNumbers.set(topic, this.#topics.length);
-    return this.#topics.push(topic) - 1;
+    this.#numbers.set(name, this.#names.length);
+    return this.#names.push(name) - 1;
   }
 }
 
-type RunRow = [bigint, bigint, bigint, bigint, bigint, bigint, bigint, bigint, Uint8Array, bigint];
+interface TableOptions {
+  readonly name: string;
+  /** Numbers by which things are sorted. */
+  readonly order: readonly string[];
+  readonly fields: Readonly<Record<string, Field>>;
+  /** The fields of each type of thing. */
+  readonly shapes: readonly (readonly string[])[];
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Things on disk, of one type or several. What is undefined in a thing is left out when it is read. */
+class Table<T extends object> {
+  readonly #db: DatabaseSync;
+  readonly #options: TableOptions;
+  /** By type: the statement, and the name, the column and the coding of each field. */
+  readonly #shapes: readonly {
+    readonly insert: StatementSync;
+    readonly fields: readonly (readonly [name: string, column: number, field: Field])[];
+  }[];
+  size = 0;
+
+  constructor(db: DatabaseSync, options: TableOptions) {
+    const { name, order, fields, shapes } = options;
+    this.#db = db;
+    this.#options = options;
+    const columns = [...order, 'type', ...new Set(shapes.flat())];
+    const typed = columns.map((column) => `"${column}" ${fields[column]?.column ?? 'INT'}`);
+    db.exec(`CREATE TABLE ${name} (${typed.join(', ')})`);
+    this.#shapes = shapes.map((shape) => {
+      const own = [...order, 'type', ...shape].map((column) => `"${column}"`);
+      const insert = db.prepare(`INSERT INTO ${name} (${own.join(', ')}) VALUES (${own.map(() => '?').join(', ')})`);
+      return { insert, fields: shape.map((one) => [one, columns.indexOf(one), fields[one] ?? NUMBER] as const) };
+    });
+  }
+
+  /** `more`: fields that the thing does not have by itself. */
+  add(order: readonly number[], thing: T, { type = 0, more = {} as Fields } = {}): void {
+    const shape = this.#shapes[type];
+    if (shape === undefined) throw new RangeError(`there is no type ${type} of what is stored`);
+    const values: SQLInputValue[] = [...order, type];
+    for (const [name, , { put }] of shape.fields) {
+      const value = (thing as Fields)[name] ?? more[name];
+      values.push(value === undefined ? null : put(value as never));
+    }
+    shape.insert.run(...values);
+    this.size += 1;
+  }
+
+  /** `which`: SQL for the condition and the order. */
+  *read(
+    which: string,
+    ...values: readonly SQLInputValue[]
+  ): Generator<readonly [order: readonly number[], type: number, thing: Fields]> {
+    const { name, order, fields } = this.#options;
+    const select = this.#db.prepare(`SELECT * FROM ${name} ${which}`);
+    select.setReturnArrays(true);
+    select.setReadBigInts(fields.step === BIG);
+    for (const row of select.iterate(...values) as Iterable<unknown>) {
+      const stored = row as readonly number[];
+      const type = Number(stored[order.length]);
+      const thing: Record<string, unknown> = {};
+      for (const [field, column, { get }] of this.#shapes[type]?.fields ?? []) {
+        const value: unknown = stored[column];
+        if (value !== null) thing[field] = get(value as never);
+      }
+      yield [stored, type, thing];
+    }
+  }
+}
 
 /**
  * Runs `use` with a store in `parent`, which is deleted afterwards.
  *
- * @throws IdallocError CONFIG_INVALID if no directory can be created, INDEX_UNUSABLE if the store fails, as on a full disk.
+ * @throws IdallocError CONFIG_INVALID if no directory can be created, INDEX_UNUSABLE if the store fails, as on a full
+ * disk.
  */
 export async function withStore<T>(parent: string, use: (store: AuditStore) => Promise<T>): Promise<T> {
   using store = new AuditStore(parent);

@@ -4,8 +4,8 @@ import { readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence } from '../../codec/ledger-position.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { unlessInvalid } from '../../errors.ts';
-import { idsIn } from '../audit/evidence.ts';
 import type { Found, FoundBatch } from '../audit/found.ts';
+import { idsIn } from '../audit/ids.ts';
 import { counted } from '../table.ts';
 import type { PartitionPlan } from './plan.ts';
 

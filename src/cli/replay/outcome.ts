@@ -1,4 +1,4 @@
-import type { JoinCounts } from '../audit/check.ts';
+import type { JoinCounts } from '../audit/replies.ts';
 import { type Findings, findingsJson, findingsText } from '../audit/report.ts';
 import { counted } from '../table.ts';
 import type { palette } from '../terminal.ts';

@@ -1,6 +1,6 @@
 import type { Committed } from '../../adapters/kafka/consumer-group.ts';
 import { IdallocError } from '../../errors.ts';
-import type { UndecidedRequests } from '../audit/undecided.ts';
+import type { UndecidedRequests } from '../audit/audit-run.ts';
 import { counted, table } from '../table.ts';
 
 /** The state of one partition of the request topic. */

@@ -6,12 +6,18 @@ import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { checkAll, readAll, replyTopics, sinkOf, undecidedRequests } from '../audit/audit-run.ts';
-import { logOf } from '../audit/location.ts';
+import {
+  checkAll,
+  readAll,
+  replyTopics,
+  sinkOf,
+  type UndecidedRequests,
+  undecidedRequests,
+} from '../audit/audit-run.ts';
+import { logOf } from '../audit/found.ts';
 import type { AuditSink } from '../audit/read.ts';
 import { Findings } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
-import type { UndecidedRequests } from '../audit/undecided.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';

@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { grant } from '../../adapters/kafka/topics/acls.ts';
 import { checkReplyTopicName } from '../../adapters/kafka/topics/plan.ts';
-import type { Role } from '../../adapters/kafka/topics/rights.ts';
-import { aclCommands, aclRules, type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
+import { aclCommands, aclRules, type Right, type Role, rightsOf } from '../../adapters/kafka/topics/rights.ts';
 import { loadKafkaConfig } from '../../config/config.ts';
 import type { CliContext } from '../context.ts';
 import { withCluster } from '../kafka-session.ts';

@@ -1,7 +1,6 @@
-import { type Finding, type JoinCounts, type JoinOptions, ReplyJoin, unitsOf } from '../../../src/cli/audit/check.ts';
-import { batchDigest, mergeRanges, packRanges } from '../../../src/cli/audit/evidence.ts';
-import type { FoundBatch } from '../../../src/cli/audit/found.ts';
-import { OverlapSearch } from '../../../src/cli/audit/overlap.ts';
+import type { Finding, FoundBatch } from '../../../src/cli/audit/found.ts';
+import { batchDigest, mergeRanges, OverlapSearch, packRanges } from '../../../src/cli/audit/ids.ts';
+import { type JoinCounts, type JoinOptions, ReplyJoin, unitsOf } from '../../../src/cli/audit/replies.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
 import type { IdBatch } from '../../../src/codec/id-batch.ts';
 import { compose } from '../../../src/core/layout.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import type { FindingCode } from '../../../src/cli/audit/check.ts';
+import type { FindingCode } from '../../../src/cli/audit/found.ts';
 import { decodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { auditOf } from '../../sim/audit-checks.ts';
 import type { FinalTopics } from '../../sim/final-topics.ts';

@@ -1,12 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  batchDigest,
-  batchViolations,
-  mergeRanges,
-  packRanges,
-  unpackRanges,
-} from '../../../src/cli/audit/evidence.ts';
+import { batchDigest, batchViolations, mergeRanges, packRanges, unpackRanges } from '../../../src/cli/audit/ids.ts';
 import { collapseIds, expandIds, type IdBatch } from '../../../src/codec/id-batch.ts';
 import { decodeIdReply, encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { layoutFinder } from '../../../src/core/find-layout.ts';

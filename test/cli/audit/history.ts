@@ -1,11 +1,10 @@
 import { tmpdir } from 'node:os';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import type { Finding, FindingCode } from '../../../src/cli/audit/check.ts';
-import { checks } from '../../../src/cli/audit/checks.ts';
+import { checks, type UndecidedRequests, undecidedIn } from '../../../src/cli/audit/audit-run.ts';
+import type { Finding, FindingCode } from '../../../src/cli/audit/found.ts';
 import { AuditReader, type AuditSink } from '../../../src/cli/audit/read.ts';
 import type { Checked } from '../../../src/cli/audit/report.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
-import { type UndecidedRequests, undecidedIn } from '../../../src/cli/audit/undecided.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../../src/codec/id-request.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';
@@ -216,7 +215,7 @@ function sinkInto(store: AuditStore, find: (finding: Finding) => void): AuditSin
   return {
     add: (found) => store.add(found),
     addLetter: (letter) => store.addLetter(letter),
-    addNumbers: (numbers) => store.numbers.add(numbers),
+    addNumbers: (numbers) => store.addNumbers(numbers),
     find,
   };
 }

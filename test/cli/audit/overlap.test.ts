@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Finding } from '../../../src/cli/audit/check.ts';
-import { OverlapSearch, sharesId } from '../../../src/cli/audit/overlap.ts';
-import type { IdRun } from '../../../src/cli/audit/store.ts';
+import type { Finding, IdRun } from '../../../src/cli/audit/found.ts';
+import { OverlapSearch, sharesId } from '../../../src/cli/audit/ids.ts';
 
 const PLACE = { source: 'ledger', topic: 't', partition: 0, offset: 0, requestId: Buffer.from('c') } as const;
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import type { Finding } from '../../../src/cli/audit/check.ts';
-import type { FoundBatch } from '../../../src/cli/audit/found.ts';
+import type { Finding, FoundBatch } from '../../../src/cli/audit/found.ts';
 import { AuditReader, type AuditSink } from '../../../src/cli/audit/read.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../../src/codec/ledger-entry.ts';

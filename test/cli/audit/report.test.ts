@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { auditText, Findings, unjudgedIn } from '../../../src/cli/audit/report.ts';
-import type { Unjudged } from '../../../src/cli/audit/request-rules.ts';
+import type { Unjudged } from '../../../src/cli/audit/requests.ts';
 import { palette } from '../../../src/cli/terminal.ts';
 
 const NOTHING = { losers: 0, doubled: 0, forgotten: 0, lost: 0, undecidable: 0, repeated: 0, repeatedWithoutFirst: 0 };

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import type { Finding } from '../../../src/cli/audit/check.ts';
-import { TermSearch, Terms, WitnessedCeilings } from '../../../src/cli/audit/witnesses.ts';
+import type { Finding } from '../../../src/cli/audit/found.ts';
+import { TermSearch, Terms, WitnessedCeilings } from '../../../src/cli/audit/ids.ts';
 import { sealKey, sealValue, witnessHeaders, witnessKey, witnessValue } from '../../../src/codec/witness.ts';
 import { ticks } from '../../../src/core/units.ts';
 import { batchAt, LAYOUT } from './batches.ts';

@@ -8,8 +8,7 @@ import {
   resendObstacle,
 } from '../../../src/cli/dead-letters/letter-view.ts';
 import { originalsOf, resentHeaders } from '../../../src/cli/dead-letters/originals.ts';
-import type { RecordHeaders } from '../../../src/codec/request-headers.ts';
-import { DEFAULT_HEADER_NAMES } from '../../../src/codec/request-headers.ts';
+import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/request-headers.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
 import { LoopStage, T } from '../../support/loop-stage.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { commandOf, sequenceLines, sequencesJson } from '../../../src/cli/audit/sequence-lines.ts';
-import { NumberOrder, type SequenceAccount } from '../../../src/cli/audit/sequences.ts';
+import { NumberOrder, type SequenceAccount } from '../../../src/cli/audit/numbers.ts';
+import { commandOf, sequenceLines, sequencesJson } from '../../../src/cli/audit/report.ts';
 import type { JournalEntry } from '../../../src/codec/journal-entry.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import type { SequenceEntry } from '../../../src/codec/sequence-entry.ts';

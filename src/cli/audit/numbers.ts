@@ -1,10 +1,34 @@
 import { changesSequence, countsAt } from '../../codec/ledger-position.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
-import { afterRecord, type Definition, refusalOf, type SequenceRow, statedOf } from '../../core/sequence.ts';
-import type { Finding } from './check.ts';
-import type { BatchLocation } from './location.ts';
-import type { Losses } from './lost.ts';
-import type { FoundNumbers } from './number-store.ts';
+import {
+  afterRecord,
+  type Definition,
+  type NumberRun,
+  refusalOf,
+  type SequenceRow,
+  statedOf,
+} from '../../core/sequence.ts';
+import type { BatchLocation, Finding, FoundNumbers } from './found.ts';
+import { sharesId } from './ids.ts';
+
+/*
+ * A sequence promises more than IDs do: no number twice, and none left out. The auditor of an invoice book asks where
+ * number 4711 is, and somebody must be able to say so. What became of each number?
+ *
+ * The ledger answers, since the numbers that count follow each other in its partition. But a hole in it is not yet a
+ * missing number. An operator may have left numbers out, and said so in a statement. The ledger may have lost its tail,
+ * and then it goes on behind the numbers that etcd still knew; a statement says which ones are lost, and it comes after
+ * the hole, sometimes with numbers in between. What a sequence was at a place, its format and its step, may have been
+ * stated in a record that was lost, and come again later. So nothing is a finding when it is seen: holes and misfits
+ * stay open until a later statement explains them, or the log ends. `NumberOrder` does this along each partition.
+ *
+ * To whom a number was given is another question, and not one of order: `NumberJoin` takes all that one correlation ID
+ * has, records and replies, and demands one decision, and replies that have its numbers. A reply may have numbers that
+ * the ledger has lost. Whoever was told one keeps it, so that it is no fault; but that two were told the same one is a
+ * fault which only the replies show, and `ToldTwice` finds it.
+ *
+ * The rule: each number is given, left out, lost or missing, and only a missing one is a finding.
+ */
 
 interface OrderOptions {
   readonly find: (finding: Finding) => void;
@@ -63,9 +87,9 @@ export interface SequenceAccount {
 }
 
 /**
- * Accounts for every number of each sequence: those that count follow each other in the ledger, unless an operator left some out or a
- * statement says that they were lost with the ledger's tail. Takes the records of a partition in log order. Memory holds what is known
- * of each sequence, its open gaps, and what was left out or lost.
+ * Accounts for every number of each sequence: those that count follow each other in the ledger, unless an operator left
+ * some out or a statement says that they were lost with the ledger's tail. Takes the records of a partition in log
+ * order. Memory holds what is known of each sequence, its open gaps, and what was left out or lost.
  */
 export class NumberOrder {
   readonly #options: OrderOptions;
@@ -153,7 +177,9 @@ export class NumberOrder {
     this.#options.find({ code: 'GAP', message, locations: [location] });
   }
 
-  /** Numbers follow what was stated last before them, unless that statement was lost: then it comes again behind them. */
+  /**
+   * Numbers follow what was stated last before them, unless that statement was lost: then it comes again behind them.
+   */
   #fits(
     name: string,
     { sequence }: SequenceAccount,
@@ -251,4 +277,185 @@ function misfit(
 
 function compareText(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0;
+}
+
+/** Numbers of a sequence that were given out, and lost with a tail of the ledger, as a statement of the loss shows. */
+export interface LostNumbers {
+  readonly sequence: string;
+  readonly from: number;
+  /** The last one. */
+  readonly to: number;
+  /** Where that was stated. */
+  readonly location: BatchLocation;
+}
+
+/** Which numbers were lost. A reply may have them without a decision in the ledger. */
+export class Losses {
+  readonly all: LostNumbers[] = [];
+  readonly #bySequence = new Map<string, LostNumbers[]>();
+
+  add(lost: LostNumbers): void {
+    this.all.push(lost);
+    const known = this.#bySequence.get(lost.sequence);
+    if (known === undefined) this.#bySequence.set(lost.sequence, [lost]);
+    else known.push(lost);
+  }
+
+  has({ sequence, first, count, step }: FoundNumbers): boolean {
+    const last = first + (count - 1) * step;
+    return this.#bySequence.get(sequence)?.some(({ from, to }) => from <= first && last <= to) === true;
+  }
+}
+
+/**
+ * Finds lost numbers that two correlation IDs were told: the ledger does not show those. Takes what was found of a
+ * sequence in a range, ordered by first number.
+ */
+export class ToldTwice {
+  readonly #find: (finding: Finding) => void;
+  /** Those that may have numbers in common with what follows. */
+  #open: FoundNumbers[] = [];
+
+  constructor(find: (finding: Finding) => void) {
+    this.#find = find;
+  }
+
+  take(found: FoundNumbers): void {
+    this.#open = this.#open.filter(({ first, count, step }) => first + (count - 1) * step >= found.first);
+    const other = this.#open.find(
+      (one) => !one.requestId.equals(found.requestId) && sharesId(runOf(one), runOf(found)),
+    );
+    if (other !== undefined) {
+      const message = `two correlation IDs were told the same numbers of the sequence ${found.sequence}, which the ledger has lost`;
+      this.#find({ code: 'GAP', message, locations: [other, found] });
+    }
+    if (!this.#open.some((one) => one.requestId.equals(found.requestId) && one.first === found.first)) {
+      this.#open.push(found);
+    }
+  }
+}
+
+function runOf({ first, count, step }: FoundNumbers): { first: bigint; last: bigint; step: bigint } {
+  return { first: BigInt(first), last: BigInt(first + (count - 1) * step), step: BigInt(step) };
+}
+
+interface JoinOptions {
+  /** Replies of this time or later must have their decision in the ledger. */
+  readonly ledgerReachesMs: number;
+  readonly losses: Pick<Losses, 'has'>;
+  readonly find: (finding: Finding) => void;
+}
+
+/**
+ * Checks that each correlation ID has one record that counts in each sequence, and that the replies have its numbers,
+ * or such as the ledger has lost. Numbers come in groups, as AuditStore.groupedNumbers returns them. Memory holds a few
+ * of each correlation ID of a group.
+ */
+export class NumberJoin {
+  readonly #options: JoinOptions;
+  #group = -1;
+  readonly #keys = new Map<string, Known>();
+
+  constructor(options: JoinOptions) {
+    this.#options = options;
+  }
+
+  take(found: FoundNumbers & { readonly group: number }): void {
+    if (found.group !== this.#group) this.#keys.clear();
+    this.#group = found.group;
+    const name = `${found.sequence} ${found.requestId.toString('latin1')}`;
+    const known = this.#keys.get(name) ?? { hasRecord: false, voids: [] };
+    this.#keys.set(name, known);
+    if (found.source === 'ledger') this.#decided(known, found);
+    else if (!this.#mayPrecede(known, found)) this.#replied(known, found);
+  }
+
+  /**
+   * Whether the decision of a reply may lie before what was read of the ledger. That of one that was sent again may be
+   * of any time.
+   */
+  #mayPrecede({ decision }: Known, { timeMs, kind }: FoundNumbers): boolean {
+    const { ledgerReachesMs } = this.#options;
+    const isOfAnyTime = kind === 'again' && decision === undefined && ledgerReachesMs > Number.NEGATIVE_INFINITY;
+    return isOfAnyTime || timeMs < ledgerReachesMs;
+  }
+
+  #decided(known: Known, found: FoundNumbers): void {
+    const { decision } = known;
+    if (found.kind === 'void') {
+      if (known.voids.length < MAX_VOIDS) known.voids.push(found);
+      return;
+    }
+    const isOther = decision !== undefined && !isSame(decision, found);
+    if (isOther && isLate(found, decision)) return;
+    const isRecord = found.kind === 'decided';
+    const isAgain = known.hasRecord && isRecord;
+    if (decision !== undefined && (isAgain || (isOther && decision.kind !== 'doubtful'))) {
+      const message = 'one correlation ID has two records of numbers that count';
+      this.#options.find({ code: 'SPLIT', message, locations: [decision, found] });
+    } else if (decision !== undefined && !isOther) this.#sameFormat(decision, found);
+    if (isRecord || decision === undefined) known.decision = found;
+    known.hasRecord ||= isRecord;
+  }
+
+  /** An older reply may have numbers of an earlier decision that the ledger no longer has. */
+  #replied(known: Known, reply: FoundNumbers): void {
+    const right = known.decision ?? known.reply;
+    const { losses } = this.#options;
+    known.reply ??= reply;
+    if (right !== undefined && isSame(right, reply)) this.#sameFormat(right, reply);
+    else if (right?.kind !== 'doubtful' && (right !== undefined || !losses.has(reply)))
+      this.#wrongReply(known, right, reply);
+  }
+
+  #wrongReply({ voids }: Known, right: FoundNumbers | undefined, reply: FoundNumbers): void {
+    const { find, losses } = this.#options;
+    const ofVoid = voids.find((one) => isSame(one, reply));
+    // In a copied log at other offsets records are void that counted before.
+    if (ofVoid !== undefined && !losses.has(reply)) {
+      const message = 'a reply has the numbers of a record that does not count';
+      find({ code: 'VOID', message, locations: [ofVoid, reply] });
+    } else if (right === undefined) {
+      find({ code: 'UNDECIDED', message: 'a reply has numbers without a decision', locations: [reply] });
+    } else {
+      const message = losses.has(reply)
+        ? TOLD_ANEW
+        : 'a reply has other numbers than were decided, or than another reply';
+      find({ code: 'DIVERGENT', message, locations: [right, reply] });
+    }
+  }
+
+  #sameFormat(right: FoundNumbers, other: FoundNumbers): void {
+    if (right.format === other.format) return;
+    const message = `numbers of the sequence ${right.sequence} are written '${right.format}' and '${other.format}'`;
+    this.#options.find({ code: 'FORMAT', message, locations: [right, other] });
+  }
+}
+
+/** Nobody could prevent it; whoever keeps the books has to know it all the same. */
+export const TOLD_ANEW = 'a correlation ID was told numbers that the ledger has lost, and others besides';
+
+/** Void records that are kept of one correlation ID; each take-over may leave one. */
+const MAX_VOIDS = 10;
+
+/** What is known of one correlation ID in one sequence. */
+interface Known {
+  decision?: FoundNumbers;
+  /** The first reply. */
+  reply?: FoundNumbers;
+  /** The ledger has the record itself, not only a renewal. */
+  hasRecord: boolean;
+  readonly voids: FoundNumbers[];
+}
+
+/**
+ * A renewal that arrived late: its writer had not read the decision. What it renewed was deleted, and the correlation
+ * ID used again.
+ */
+function isLate({ kind, end }: FoundNumbers, decision: FoundNumbers): boolean {
+  return kind !== 'decided' && end <= decision.offset;
+}
+
+function isSame(one: NumberRun, other: NumberRun): boolean {
+  return one.first === other.first && one.count === other.count && one.step === other.step;
 }

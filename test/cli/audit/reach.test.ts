@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import { LogReach } from '../../../src/cli/audit/log-reach.ts';
-import { decidingPartitions } from '../../../src/cli/audit/lost.ts';
+import { decidingPartitions, LogReach } from '../../../src/cli/audit/reach.ts';
 
 const SPAN = { topic: 't', partition: 0, from: 0, to: 100 };
 const [WHOLE, UNKNOWN] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY];

@@ -1,10 +1,8 @@
 import { tmpdir } from 'node:os';
 import { describe, expect, it, test } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
-import type { Finding } from '../../../src/cli/audit/check.ts';
-import { ToldTwice } from '../../../src/cli/audit/lost.ts';
-import { NumberJoin } from '../../../src/cli/audit/number-join.ts';
-import type { FoundNumbers } from '../../../src/cli/audit/number-store.ts';
+import type { Finding, FoundNumbers } from '../../../src/cli/audit/found.ts';
+import { NumberJoin, ToldTwice } from '../../../src/cli/audit/numbers.ts';
 import { AuditReader } from '../../../src/cli/audit/read.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
 import { encodeIdReply } from '../../../src/codec/id-reply.ts';
@@ -36,7 +34,7 @@ function audit(records: readonly Entry[], replies: readonly TopicRecord[] = [], 
   const found: Finding[] = [];
   using store = new AuditStore(tmpdir());
   const find = (finding: Finding) => void found.push(finding);
-  const sink = { add: () => undefined, addNumbers: (one: FoundNumbers) => store.numbers.add(one), find };
+  const sink = { add: () => undefined, addNumbers: (one: FoundNumbers) => store.addNumbers(one), find };
   const ledger = { topic: 'ledger', partition: 0, from, to: 100 };
   const reader = new AuditReader({ ledger: [ledger] }, sink, { clockMarginMs: 0 });
   for (const [i, { headers = PLACE.headers, ...record }] of records.entries()) {
@@ -46,10 +44,10 @@ function audit(records: readonly Entry[], replies: readonly TopicRecord[] = [], 
   for (const [offset, one] of replies.entries()) reader.replyRecord({ ...one, offset });
   const { ledgerReachesMs, losses } = reader;
   const join = new NumberJoin({ ledgerReachesMs, losses, find });
-  for (const one of store.numbers.grouped()) join.take(one);
+  for (const one of store.groupedNumbers()) join.take(one);
   for (const lost of losses.all) {
     const twice = new ToldTwice(find);
-    for (const one of store.numbers.between(lost.sequence, lost.from, lost.to)) twice.take(one);
+    for (const one of store.numbersBetween(lost.sequence, lost.from, lost.to)) twice.take(one);
   }
   return { found, lost: losses.all.map(({ from, to }) => [from, to]) };
 }

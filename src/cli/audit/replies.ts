@@ -1,46 +1,5 @@
-import { unpackRanges } from './evidence.ts';
-import type { FoundBatch, Grouped } from './found.ts';
-import { type BatchLocation, logOf } from './location.ts';
-
-export type FindingCode =
-  /** One ID in two batches. */
-  | 'OVERLAP'
-  /** One request ID with batches in several partitions, or in the ledgers of two pairs of topics. */
-  | 'SPLIT'
-  /** IDs that don't match the origin that their batch names. */
-  | 'OUTSIDE_EVIDENCE'
-  /** IDs that are not below the ceiling that was witnessed for their term. */
-  | 'ABOVE_CEILING'
-  /** Of one worker ID, the higher IDs have the lower fence. */
-  | 'FENCE'
-  /** Numbers of a sequence that don't continue those before. */
-  | 'GAP'
-  /** Numbers that are not what the sequence was at that place: its format, its step, its largest number, or it was closed. */
-  | 'FORMAT'
-  /** A reply with numbers of a record that does not count. */
-  | 'VOID'
-  /** A reply with another batch than the one that was decided. */
-  | 'DIVERGENT'
-  /** A reply without a decision, though the ledger reaches back that far. */
-  | 'UNDECIDED'
-  /** A reply on another topic than the request named. */
-  | 'MISDIRECTED'
-  /** A request that is older than the grace time, without decision, reply or dead letter. */
-  | 'UNANSWERED'
-  /** A request that was answered or decided, without reply or dead letter. */
-  | 'MISSING_REPLY'
-  /** An entry or a reply that does not match its request. */
-  | 'MISMATCH'
-  /** A request that was refused though its decision stood. */
-  | 'WRONG_REFUSAL'
-  /** A record that is not a ledger entry, or not a reply. */
-  | 'UNREADABLE';
-
-export interface Finding {
-  readonly code: FindingCode;
-  readonly message: string;
-  readonly locations: readonly BatchLocation[];
-}
+import { type Finding, type FoundBatch, type Grouped, logOf } from './found.ts';
+import { unpackRanges } from './ids.ts';
 
 export interface JoinCounts {
   /** Decisions: the first entries of their keys. */
@@ -210,13 +169,19 @@ class Request {
     }
   }
 
-  /** Whether a decision that is there stood when the reply was decided. One in another ledger says nothing about what this one has lost. */
+  /**
+   * Whether a decision that is there stood when the reply was decided. One in another ledger says nothing about what
+   * this one has lost.
+   */
   #precedes(decider: FoundBatch, deciders: readonly FoundBatch[], reply: FoundBatch): boolean {
     const { ledgers = 1 } = this.#options;
     return decider.timeMs <= reply.timeMs && new Set(deciders.map(({ topic }) => topic)).size === ledgers;
   }
 
-  /** Why the ledger may not have the decision of a reply any more. Its correlation ID may have been used again since, with another batch. */
+  /**
+   * Why the ledger may not have the decision of a reply any more. Its correlation ID may have been used again since,
+   * with another batch.
+   */
   #whyGone({ requestId, timeMs }: FoundBatch): 'forgotten' | 'lost' | undefined {
     const { ledgerReachesMs, lostTails } = this.#options;
     if (lostTails.mayHave(requestId, timeMs)) return 'lost';
