@@ -65,6 +65,12 @@ export interface IdParts {
   readonly sequence: number;
 }
 
+/** A part keeps the generator busy for at most about this long; others wait for it. */
+const PART_MAX_GENERATOR_MS = 50;
+/** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
+const PART_MAX_LISTED_IDS = 200_000;
+/** A request above this share of a part delays others by more than an append does. */
+const LARGE_SHARE = 1 / 40;
 const MAX_BATCH = 100_000;
 const ID_BITS = 64;
 /** A double represents all integers of this many bits. */
@@ -230,6 +236,23 @@ export function toTicks(layout: Layout, wall: WallMs): Ticks {
 /** The wall time at which a tick begins. */
 export function tickStartMs(layout: Layout, at: Ticks): WallMs {
   return wallMs(layout.epochMs + at * layout.tickMs);
+}
+
+/** The most IDs that the requests of a part, which are decided together, may request, at least 1; a request for more gets a separate part. */
+export function partMaxIds(layout: Layout): number {
+  const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
+  const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);
+  return Math.max(1, Math.min(PART_MAX_LISTED_IDS, most));
+}
+
+/** Whether a request for this many IDs lets others go first. */
+export function isLarge(layout: Layout, ids: number): boolean {
+  return ids > partMaxIds(layout) * LARGE_SHARE;
+}
+
+/** The most IDs of a request that is answered at once, also while large ones wait; at least 1. */
+export function maxSmallCount(layout: Layout): number {
+  return Math.max(1, Math.floor(partMaxIds(layout) * LARGE_SHARE));
 }
 
 /** An ID as 16 lowercase hex digits. Throws RangeError outside [0, 2^64). */

@@ -1,4 +1,5 @@
 import type { ReplyAddress } from '../codec/request.ts';
+import { isLarge } from '../core/layout.ts';
 import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { idKind } from './age.ts';
 import { type Answer, answersOf } from './answers.ts';
@@ -9,7 +10,6 @@ import type { Accepted, Intake, IntakeDeps } from './intake.ts';
 import { type LetterContext, lettersFor, type Rejection } from './letters.ts';
 import type { NumberDecisions } from './numbers.ts';
 import { bareLetter, batchReply, errorReply, forwarded } from './outgoing.ts';
-import { isLarge } from './parts.ts';
 import type { OutgoingRecord, Publisher, ReplyTopicLookup } from './ports.ts';
 import { type PublishDeps, publish, publishAnswers } from './publish.ts';
 import type { RecordTurns } from './record-turns.ts';

@@ -1,30 +1,12 @@
-import type { Layout } from '../core/layout.ts';
+import { isLarge, type Layout, partMaxIds } from '../core/layout.ts';
 import { MAX_DRAFT } from '../ledger/sequence-rule.ts';
 import { type Deferrals, type LaneName, originalBulk } from './deferred.ts';
 import type { Accepted, Intake } from './intake.ts';
 
 /** The size limit of a part: the requests that are decided by one append and answered together. */
 export const PART_MAX_REQUESTS = 500;
-/** A part keeps the generator busy for at most about this long; others wait for it. */
-const PART_MAX_GENERATOR_MS = 50;
-/** Whatever the layout: when requests want IDs listed one by one, this many take 30 ms to encode. */
-const PART_MAX_LISTED_IDS = 200_000;
-/** A request above this share of a part delays others by more than an append does. */
-const LARGE_SHARE = 1 / 40;
 /** Large requests are decided together up to this share, which bounds how long small ones wait for them. */
 const LARGE_PART_SHARE = 1 / 8;
-
-/** The most IDs that the requests of a part may request together, at least 1; a request for more gets a separate part. */
-export function partMaxIds(layout: Layout): number {
-  const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
-  const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);
-  return Math.max(1, Math.min(PART_MAX_LISTED_IDS, most));
-}
-
-/** Whether a request for this many IDs lets others go first. */
-export function isLarge(layout: Layout, ids: number): boolean {
-  return ids > partMaxIds(layout) * LARGE_SHARE;
-}
 
 export interface Cutting {
   readonly layout: Layout;

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { partMaxIds } from '../../src/core/layout.ts';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { processBatch } from '../../src/pipeline/batch.ts';
 import { DeferredQueue } from '../../src/pipeline/deferred.ts';
-import { PART_MAX_REQUESTS, partMaxIds } from '../../src/pipeline/parts.ts';
+import { PART_MAX_REQUESTS } from '../../src/pipeline/parts.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { layout, record, request } from '../support/memory-records.ts';

@@ -1,7 +1,8 @@
 import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
-import { isLarge } from '../../src/pipeline/parts.ts';
+import { isLarge } from '../../src/core/layout.ts';
+
 import { isKnownTo } from './copy-checks.ts';
 import { sameRanges } from './decisions.ts';
 import type { Append, Entry, History, Learned, Mark, SentRequest } from './history.ts';
