@@ -101,7 +101,8 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#follow = follow ?? ((request, _isAhead, send) => send(request));
     this.#transport = transport;
     this.#metrics = metrics;
-    const { hooks, maxAgeMs, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } = settings;
+    const { hooks, coverSeconds, maxAgeMs, maxBuffered, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } =
+      settings;
     const monotonicMs = () => runtime.monotonicMs();
     this.#requester = new Requester({
       transport,
@@ -117,18 +118,17 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#demand = new Demand(settings, monotonicMs());
     const check = () => this.#refill.check();
     const onFailure = (error: IdallocError) => metrics.noteFailure(error);
-    this.#stock = new IdStock({ onLow: check, monotonicMs, maxAgeMs, onFailure });
+    const onTake = (count: number) => this.#demand.took(count);
+    this.#stock = new IdStock({ onLow: check, onTake, monotonicMs, maxAgeMs, maxIds: maxBuffered, onFailure });
+    const low = () => this.#demand.low;
     const hasRepliedSince = (sinceMs: number) => this.#requester.hasRepliedSince(sinceMs);
-    this.#waits = new Waits({ stock: this.#stock, runtime, maxWaiting, timeoutMs, prefetch, check, hasRepliedSince });
+    const serving = { stock: this.#stock, runtime, maxWaiting, timeoutMs, prefetch, low };
+    this.#waits = new Waits({ ...serving, onTake, check, hasRepliedSince });
     this.#refill = new Refill({
-      stock: this.#stock,
-      demand: this.#demand,
-      runtime,
-      maxCount,
-      request: (count) => this.#requestForBuffer(count),
-      needed: () => this.#waits.needed,
+      ...{ stock: this.#stock, demand: this.#demand, waits: this.#waits },
+      ...{ runtime, coverSeconds, maxAgeMs, maxCount, layout: () => this.#layout },
+      request: (count, signal) => this.#requestForBuffer(count, signal),
       onBatch: (_reply, count) => this.#filled(count),
-      onRejected: (error) => this.#waits.rejectAll(error),
       onError,
     });
     if (!prefetch) this.#stock.withhold(noBuffer);
@@ -174,9 +174,8 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count);
-    this.#stock.dropOld();
-    const isHere = !this.#waits.hasTakers && this.#stock.size >= count && options.signal?.aborted !== true;
-    return isHere ? this.take(count) : this.#metrics.counted(this.#waits.take(count, options));
+    const ids = options.signal?.aborted === true ? undefined : this.#stock.tryTake(count);
+    return ids ?? this.#metrics.counted(this.#waits.take(count, options));
   }
 
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
@@ -202,8 +201,9 @@ export class IdClient implements IdSource, AsyncDisposable {
       idsPerSecond: this.#demand.rate,
       waiting: this.#waits.size,
       pending: this.#requester.pending,
-      taken: this.#stock.taken,
+      taken: this.#stock.taken + this.#waits.taken,
       dropped: this.#stock.dropped,
+      oldestMs: this.buffered > 0 ? this.#runtime.monotonicMs() - this.#stock.oldestMs : undefined,
       ...this.#metrics.totals(this.#requester.begun),
     };
   }
@@ -221,21 +221,20 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#closed = true;
     this.#refill.stop();
     this.#stock.withhold(clientClosed);
-    const reason = clientClosed();
-    this.#requester.close(reason);
-    this.#waits.close(reason);
+    this.#requester.close(clientClosed());
+    this.#waits.close();
     await this.#transport.close();
   }
 
   /** Requests IDs for the buffer. */
-  async #requestForBuffer(count: number): Promise<BatchReply> {
-    const reply = await this.#request({ count, timeoutMs: Number.POSITIVE_INFINITY }, true);
+  async #requestForBuffer(count: number, signal: AbortSignal): Promise<BatchReply> {
+    const reply = await this.#request({ count, signal, timeoutMs: Number.POSITIVE_INFINITY }, true);
     this.#numbers.note(reply);
     return reply;
   }
 
   async #request(options: RequestOptions, isAhead = false): Promise<BatchReply> {
-    const request = this.#requestFor(options);
+    const request = { ...this.#requestFor(options), endsWhenRefused: isAhead };
     const reply = await this.#follow(request, isAhead, (one) => this.#requester.request(one));
     this.#layout = reply.layout;
     this.#noteReply(request, reply);

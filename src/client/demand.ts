@@ -6,30 +6,45 @@ export interface DemandOptions {
   readonly maxBuffered: number;
 }
 
-/** Rates are measured over at least this: a burst of one millisecond would suggest a buffer a thousand times too large. */
-const WINDOW_MS = 1_000;
+/** The window over which use is measured has this many slices. */
+const SLICES = 10;
 /** A peak decays with this half-life. */
 const HALF_LIFE_MS = 60_000;
 /** Longer waits for a reply count as outages, which coverSeconds covers. */
 const MAX_LEAD_MS = 2_000;
 const LEAD_DECAY = 0.9;
 
+interface Slice {
+  readonly startMs: number;
+  taken: number;
+  /** IDs of its largest call. */
+  largest: number;
+}
+
 /**
  * How many IDs the buffer should hold, from how fast they are used. It rises with the rate immediately and falls slowly.
  *
+ *   rate           = (IDs taken within coverSeconds - those of the largest call among them) / coverSeconds
  *   low-water mark = rate x (coverSeconds + usual latency of a reply);  a refill fills up to twice that
+ *
+ * The mark is about what the last coverSeconds took, so a burst is covered if it comes again. One call is no rate: an import
+ * that takes 100,000 IDs once a night leaves the buffer as it was.
  */
 export class Demand {
   readonly #options: DemandOptions;
+  /** The last one is still being filled. */
+  readonly #slices: Slice[];
   #rate: number;
   #leadMs = 0;
-  #windowMs: number;
-  #windowTaken = 0;
+  #notedMs: number;
+  #taken = 0;
+  #largest = 0;
 
   constructor(options: DemandOptions, nowMs: number) {
     this.#options = options;
     this.#rate = options.idsPerSecond;
-    this.#windowMs = nowMs;
+    this.#notedMs = nowMs;
+    this.#slices = [{ startMs: nowMs, taken: 0, largest: 0 }];
   }
 
   /** IDs per second to be ready for. */
@@ -37,18 +52,17 @@ export class Demand {
     return this.#rate;
   }
 
+  /** A call took this many IDs. Calls for a single one need not be told. */
+  took(count: number): void {
+    this.#largest = Math.max(this.#largest, count);
+  }
+
   /** Updates the rate; `taken` is the total number of IDs taken so far. */
   note(nowMs: number, taken: number): void {
-    const elapsedMs = nowMs - this.#windowMs;
-    const measured = ((taken - this.#windowTaken) * 1_000) / Math.max(WINDOW_MS, elapsedMs);
-    if (elapsedMs < WINDOW_MS) {
-      this.#rate = Math.max(this.#rate, measured);
-      return;
-    }
-    const decayed = this.#rate * 0.5 ** (elapsedMs / HALF_LIFE_MS);
+    const measured = this.#measured(nowMs, taken);
+    const decayed = this.#rate * 0.5 ** ((nowMs - this.#notedMs) / HALF_LIFE_MS);
     this.#rate = Math.max(measured, decayed, this.#options.idsPerSecond);
-    this.#windowMs = nowMs;
-    this.#windowTaken = taken;
+    this.#notedMs = nowMs;
   }
 
   /** Updates the usual latency of a reply. */
@@ -66,5 +80,21 @@ export class Demand {
   /** As many as a refill brings: the second buffer behind the first. */
   get full(): number {
     return 2 * this.low;
+  }
+
+  #measured(nowMs: number, taken: number): number {
+    const coverMs = 1_000 * this.#options.coverSeconds;
+    const slices = this.#slices;
+    const last = slices.at(-1) as Slice; // there is always one
+    last.taken += taken - this.#taken;
+    last.largest = Math.max(last.largest, this.#largest);
+    this.#taken = taken;
+    this.#largest = 0;
+    while (slices[1] !== undefined && slices[1].startMs <= nowMs - coverMs) slices.shift();
+    const [{ startMs: sinceMs }] = slices as [Slice];
+    if (nowMs - last.startMs >= coverMs / SLICES) slices.push({ startMs: nowMs, taken: 0, largest: 0 });
+    const total = slices.reduce((sum, slice) => sum + slice.taken, 0);
+    const largest = slices.reduce((most, slice) => Math.max(most, slice.largest), 0);
+    return (1_000 * (total - largest)) / Math.max(coverMs, nowMs - sinceMs);
   }
 }

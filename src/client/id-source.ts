@@ -17,7 +17,7 @@ export interface IdSource {
   /**
    * The next ID.
    *
-   * @throws IdallocError BUFFER_EMPTY, also while other callers wait for IDs; CLIENT_CLOSED.
+   * @throws IdallocError BUFFER_EMPTY; CLIENT_CLOSED.
    */
   next(): bigint;
   /**
@@ -45,7 +45,8 @@ export interface IdSource {
    */
   takeNumbersAsync(count: number, options?: WaitForIds): Promise<readonly number[]>;
   /**
-   * The next `count` IDs, as soon as there are that many; first come, first served.
+   * The next `count` IDs: those of the buffer if it has that many, otherwise others that are requested for callers that wait, first
+   * come, first served. A refusal that a retry may lift does not end the wait, but is its error if the time ends before.
    *
    * @throws IdallocError NO_REPLY, QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when
    * the workers reject the request; the signal's reason.

@@ -14,8 +14,10 @@ export interface ClientMetrics {
   readonly pending: number;
   /** Total of IDs that were taken from the buffer. */
   readonly taken: number;
-  /** Total of IDs that were dropped from the buffer because of maxAgeMs. */
+  /** Total of IDs that were dropped from the buffer because of maxAgeMs or maxBuffered. */
   readonly dropped: number;
+  /** The age of the oldest ID in the buffer, from its request on; undefined while there is none. */
+  readonly oldestMs: number | undefined;
   /** Total of requests, for the buffer and by request(). */
   readonly requests: number;
   /** Total of records that were sent again because no reply came, or because sending failed. */

@@ -14,7 +14,7 @@ export interface BufferOptions {
   readonly maxBuffered?: number;
   /** Maximum IDs per request (default 100,000); halved automatically while the workers' MAX_COUNT is lower. */
   readonly maxCount?: number;
-  /** IDs that may be older are dropped (default: never). At least twice coverSeconds. */
+  /** IDs that may be older are dropped (default: 60,000, or three times coverSeconds if that is longer; Infinity: never). At least twice coverSeconds. */
   readonly maxAgeMs?: number;
   /** false: no buffer, only request() returns IDs. */
   readonly prefetch?: boolean;
@@ -59,7 +59,7 @@ export type IdClientOptions = Access &
     readonly headers?: Partial<HeaderNames>;
   };
 
-export type BufferSettings = Required<Omit<BufferOptions, 'maxAgeMs'>> & { readonly maxAgeMs: number | undefined };
+export type BufferSettings = Required<BufferOptions>;
 
 const MAX_IDS = 100_000_000;
 const MAX_BATCH = 100_000;
@@ -71,7 +71,7 @@ const DEFAULTS: BufferSettings = {
   idsPerSecond: 100,
   maxBuffered: 5_000_000,
   maxCount: MAX_BATCH,
-  maxAgeMs: undefined,
+  maxAgeMs: 60_000,
   prefetch: true,
   timeoutMs: 30_000,
   resendAfterMs: 3_000,
@@ -140,7 +140,9 @@ function isPlace(place: unknown): boolean {
 /** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */
 export function bufferSettings(options: BufferOptions): BufferSettings {
   const names = Object.keys(DEFAULTS) as (keyof BufferSettings)[];
-  const settings = Object.fromEntries(names.map((name) => [name, options[name] ?? DEFAULTS[name]])) as BufferSettings;
+  const { coverSeconds = DEFAULTS.coverSeconds } = options;
+  const defaults = { ...DEFAULTS, maxAgeMs: Math.max(DEFAULTS.maxAgeMs, 3_000 * coverSeconds) };
+  const settings = Object.fromEntries(names.map((name) => [name, options[name] ?? defaults[name]])) as BufferSettings;
   const problems = [
     ...outside(settings, 'coverSeconds', 0.1, DAY_SECONDS),
     ...outside(settings, 'idsPerSecond', 0.001, MAX_IDS),
@@ -150,8 +152,8 @@ export function bufferSettings(options: BufferOptions): BufferSettings {
     ...outside(settings, 'resendAfterMs', 10, DAY_SECONDS * 1_000),
     ...outside(settings, 'maxWaiting', 1, MAX_WAITING),
   ];
-  const { maxAgeMs, coverSeconds, idsPerSecond, maxBuffered } = settings;
-  if (maxAgeMs !== undefined && !(maxAgeMs >= 2_000 * coverSeconds)) {
+  const { maxAgeMs, idsPerSecond, maxBuffered } = settings;
+  if (typeof maxAgeMs !== 'number' || maxAgeMs < 2_000 * coverSeconds || Number.isNaN(maxAgeMs)) {
     problems.push(`maxAgeMs must be at least ${2_000 * coverSeconds}, twice coverSeconds, not ${maxAgeMs}`);
   }
   if (2 * idsPerSecond * coverSeconds > maxBuffered) {

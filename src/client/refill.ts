@@ -1,68 +1,99 @@
 import { Backoff } from '../async/backoff.ts';
 import { inMicrotask } from '../async/microtask.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
+import { type Layout, maxSmallCount } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
 import { RequestRefused } from './refusals.ts';
 import type { BatchReply } from './requester.ts';
 import type { IdStock } from './stock.ts';
+import type { Waits, Wanted } from './waits.ts';
 
 export interface RefillOptions {
   readonly stock: IdStock;
   readonly demand: Demand;
+  readonly waits: Waits;
   readonly runtime: Runtime;
+  readonly coverSeconds: number;
+  readonly maxAgeMs: number;
   /** Maximum count of one request. */
   readonly maxCount: number;
-  /** Requests `count` IDs, retrying until the workers answer. */
-  readonly request: (count: number) => Promise<BatchReply>;
-  /** IDs that callers wait for: to take them, and to have them in the buffer. */
-  readonly needed: () => { readonly taken: number; readonly buffered: number };
-  /** Called with each batch after it was added to the stock. */
+  /** The layout of the IDs, once it is known. */
+  readonly layout: () => Layout | undefined;
+  /** Requests `count` IDs until the workers answer, or the signal aborts. */
+  readonly request: (count: number, signal: AbortSignal) => Promise<BatchReply>;
+  /** Called with each batch after it was added to its stock. */
   readonly onBatch: (reply: BatchReply, count: number) => void;
-  /** Called when the workers reject a request for a reason other than its count. */
-  readonly onRejected: (error: IdallocError) => void;
   readonly onError: (error: Error) => void;
 }
 
-/** Maximum number of concurrent requests. */
+/** Maximum number of concurrent requests for the buffer, and as many for callers that wait; of late ones likewise. */
 const MAX_REQUESTS = 8;
 const CHECK_EVERY_MS = 500;
+/** A request without a reply for this long is late: its IDs no longer count as on their way. */
+const LATE_MS = 2_000;
+/** Workers answer requests up to this count at once, also while large ones wait; fewer in some layouts. */
+const SMALL_COUNT = 4_000;
+/** The longest pause that a refusal or an outage causes. */
+const MAX_PAUSE_MS = 30_000;
+/** A limit on the count that the workers had may have been lifted after this. */
+const WIDEN_MS = 60_000;
+
+interface Asked {
+  readonly for: Wanted;
+  readonly count: number;
+  readonly sentMs: number;
+  readonly ended: AbortController;
+}
 
 /**
- * Keeps the stock filled: requests more at the low-water mark, which follows the demand.
+ * Keeps the stock filled, and requests what callers wait for.
  *
- *   check:   compare the stock with the mark, twice a second and on demand
- *   backoff: no requests for a while after the workers rejected one
+ *   check:   compare what there is with what is wanted, twice a second and on demand
+ *   late:    replaced by small requests, which the workers answer at once, also while large ones wait or a partition is not
+ *            served. While no request of the buffer is answered, the pause before the next replacement doubles, so that an outage
+ *            does not fill the topic. A late reply is as good as any other.
+ *   pause:   no requests for a while after the workers refused one
  */
 export class Refill {
   readonly #options: RefillOptions;
+  readonly #wanted: readonly Wanted[];
   #maxCount: number;
-  #requests = 0;
-  /** IDs in requests in progress. */
-  #requestedIds = 0;
-  readonly #backoff = new Backoff({ minMs: 1_000, maxMs: 30_000 });
-  #isBackingOff = false;
+  #reducedMs = 0;
+  /** The requests in progress, oldest first. */
+  readonly #asked = new Set<Asked>();
+  readonly #backoff = new Backoff({ minMs: 1_000, maxMs: MAX_PAUSE_MS });
+  readonly #doubling = new Backoff({ minMs: 2 * LATE_MS, maxMs: MAX_PAUSE_MS });
+  #replacesFromMs = Number.NEGATIVE_INFINITY;
+  /** Whether any request was answered since the last one was sent. */
+  #isAnswered = false;
   #isCheckDue = false;
   #stopped = false;
   #checkTimer: Timer | undefined;
-  #backoffTimer: Timer | undefined;
+  #pause: Timer | undefined;
 
   constructor(options: RefillOptions) {
     this.#options = options;
     this.#maxCount = options.maxCount;
+    const forTakers = options.waits.wanted(() => this.#smallCount);
+    const forBuffer = {
+      stock: options.stock,
+      lacking: (coming: number) => this.#lacking(coming),
+      isReplaced: () => true,
+    };
+    this.#wanted = [forTakers, forBuffer];
   }
 
   start(): void {
-    const { stock, runtime } = this.#options;
-    stock.dropOld();
+    this.#options.stock.dropOld();
     this.#check();
-    this.#checkTimer = runtime.schedule(CHECK_EVERY_MS, () => this.start());
+    this.#checkTimer = this.#options.runtime.schedule(CHECK_EVERY_MS, () => this.start());
   }
 
   stop(): void {
     this.#stopped = true;
     this.#checkTimer?.cancel();
-    this.#backoffTimer?.cancel();
+    this.#pause?.cancel();
   }
 
   /** Checks in a microtask, to keep it out of the caller's call stack. */
@@ -75,60 +106,99 @@ export class Refill {
     });
   }
 
+  get #smallCount(): number {
+    const layout = this.#options.layout();
+    return layout === undefined ? SMALL_COUNT : Math.min(SMALL_COUNT, maxSmallCount(layout));
+  }
+
   #check(): void {
-    const { stock, demand, runtime, needed } = this.#options;
-    demand.note(runtime.monotonicMs(), stock.taken);
+    const { stock, demand, waits, runtime, maxCount } = this.#options;
+    if (this.#stopped) return;
+    const nowMs = runtime.monotonicMs();
+    demand.note(nowMs, stock.taken + waits.taken);
     stock.setLow(demand.low);
-    const { taken, buffered } = needed();
-    while (!this.#stopped && !this.#isBackingOff && this.#requests < MAX_REQUESTS) {
-      const left = stock.size + this.#requestedIds - taken;
-      if (left > demand.low && left >= buffered) return;
-      void this.#request(Math.min(this.#maxCount, Math.max(demand.full, buffered) - left));
+    if (this.#maxCount < maxCount && nowMs - this.#reducedMs >= WIDEN_MS) {
+      this.#maxCount = Math.min(maxCount, 2 * this.#maxCount);
+      this.#reducedMs = nowMs;
+    }
+    for (const each of this.#wanted) this.#requestLacking(each, nowMs);
+  }
+
+  /** IDs for the buffer. Those that get too old within the time that it must last do not count. */
+  #lacking(coming: number): number {
+    const { stock, demand, waits, runtime, maxAgeMs, coverSeconds } = this.#options;
+    const left = stock.sizeSince(runtime.monotonicMs() + 1_000 * coverSeconds - maxAgeMs) + coming;
+    return left > demand.low && left >= waits.buffered ? 0 : Math.max(demand.full, waits.buffered) - left;
+  }
+
+  #requestLacking(wanted: Wanted, nowMs: number): void {
+    const own = [...this.#asked].filter((asked) => asked.for === wanted);
+    const late = own.filter(({ sentMs }) => nowMs - sentMs >= LATE_MS);
+    for (const { ended } of late.slice(0, Math.max(0, late.length - MAX_REQUESTS))) ended.abort();
+    const onTime = own.slice(late.length);
+    const coming = (wanted.isReplaced() ? onTime : own).reduce((sum, { count }) => sum + count, 0);
+    let lacking = wanted.lacking(coming);
+    let room = MAX_REQUESTS - onTime.length;
+    if (this.#pause !== undefined || lacking <= 0 || room <= 0) return;
+    let most = this.#maxCount;
+    if (late.length > 0) {
+      if (!this.#isAnswered) {
+        if (nowMs < this.#replacesFromMs) return;
+        room = 1;
+      }
+      this.#replacesFromMs = nowMs + this.#doubling.nextMs();
+      most = Math.min(most, this.#smallCount);
+    }
+    for (; lacking > 0 && room > 0; room -= 1) {
+      const count = Math.min(lacking, most);
+      void this.#request(wanted, count, nowMs);
+      lacking -= count;
     }
   }
 
-  async #request(count: number): Promise<void> {
-    const { stock, demand, request, onBatch } = this.#options;
-    this.#requests += 1;
-    this.#requestedIds += count;
+  async #request(wanted: Wanted, count: number, sentMs: number): Promise<void> {
+    const { demand, request, onBatch } = this.#options;
+    const asked: Asked = { for: wanted, count, sentMs, ended: new AbortController() };
+    this.#asked.add(asked);
+    this.#isAnswered = false;
     try {
-      const reply = await request(count);
+      const reply = await request(count, asked.ended.signal);
       const { ranges, step } = reply.batch;
-      this.#backoff.reset();
+      this.#asked.delete(asked);
       demand.replied(reply.latencyMs);
-      stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
-      this.#end(count);
+      this.#backoff.reset();
+      this.#doubling.reset();
+      this.#isAnswered = true;
+      this.#replacesFromMs = Number.NEGATIVE_INFINITY;
+      wanted.stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
       onBatch(reply, count);
     } catch (error) {
-      this.#end(count);
-      this.#failed(error, count);
+      this.#asked.delete(asked);
+      if (!asked.ended.signal.aborted) this.#failed(error, count);
     }
     this.#check();
   }
 
-  #end(count: number): void {
-    this.#requests -= 1;
-    this.#requestedIds -= count;
-  }
-
   #failed(error: unknown, count: number): void {
     if (this.#stopped) return;
-    const { runtime, onRejected, onError } = this.#options;
+    const { runtime, waits, onError } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
       // Only the workers know their MAX_COUNT.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
+      this.#reducedMs = runtime.monotonicMs();
       onError(error);
       return;
     }
-    if (!this.#isBackingOff) {
-      this.#isBackingOff = true;
-      this.#backoffTimer = runtime.schedule(this.#backoff.nextMs(), () => {
-        this.#isBackingOff = false;
+    const refusal = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
+    onError(refusal);
+    if (this.#pause === undefined) {
+      const pauseMs = Math.min(refusal.retryAfterMs ?? this.#backoff.nextMs(), MAX_PAUSE_MS);
+      // Jitter, as others may have been refused at the same time.
+      this.#pause = runtime.schedule(pauseMs * (1 + runtime.random() / 4), () => {
+        this.#pause = undefined;
         this.#check();
       });
     }
-    const rejection = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
-    onError(rejection);
-    onRejected(rejection);
+    waits.refused(refusal);
   }
 }

@@ -38,8 +38,8 @@ export function timeoutOf(timeoutMs: number | undefined, defaultMs: number): num
   throw new IdallocError('MALFORMED_REQUEST', `timeoutMs must be ${range}, not ${String(timeoutMs)}`);
 }
 
-export function clientClosed(): IdallocError {
-  return new IdallocError('CLIENT_CLOSED', 'the client is closed');
+export function clientClosed(count?: number): IdallocError {
+  return new IdallocError('CLIENT_CLOSED', 'the client is closed', { count });
 }
 
 /** `isWaiting`: the workers have answered other requests meanwhile. */
@@ -59,10 +59,6 @@ export function tooFewIds(count: number, timeoutMs: number, isWaiting: boolean):
     ? 'workers answer, but more slowly than IDs are requested: wait for longer, or request fewer'
     : 'check that a worker is running and ready';
   return new IdallocError('NO_REPLY', `fewer than ${count} IDs arrived within ${timeoutMs} ms: ${cause}`);
-}
-
-export function reservedForWaiting(): IdallocError {
-  return new IdallocError('BUFFER_EMPTY', 'other callers wait for the next IDs: use takeAsync to queue for them');
 }
 
 export function noBuffer(): IdallocError {

@@ -24,6 +24,8 @@ export interface BatchRequest {
   /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
+  /** Whether it rejects with a refusal also when a retry may succeed. */
+  readonly endsWhenRefused?: boolean | undefined;
   /** Sent with it, unless an equal request is in progress. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }

@@ -14,10 +14,20 @@ export interface StockOptions {
   readonly onLow: () => void;
   readonly monotonicMs: () => number;
   /** Older IDs are dropped instead of returned. */
-  readonly maxAgeMs?: number | undefined;
+  readonly maxAgeMs: number;
+  /** Of more IDs, those that are next in turn are dropped. */
+  readonly maxIds: number;
+  /** Called with the count of each call of take(). */
+  readonly onTake?: (count: number) => void;
   /** Called with each error that next() and take() throw. */
   readonly onFailure?: (error: IdallocError) => void;
 }
+
+/**
+ * IDs that are granted at a time. The age is checked for each grant, as reading the clock takes longer than next(): so all but
+ * the first of a grant can be too old by as long as the event loop stood still since.
+ */
+const GRANT = 64;
 
 interface Batch extends SuppliedBatch {
   /** Next range to open. */
@@ -59,6 +69,23 @@ export class IdStock {
     return this.#granted + this.#behind + this.#stored;
   }
 
+  /** Monotonic time of the oldest IDs' request; Infinity when there are none. */
+  get oldestMs(): number {
+    return this.#batches.reduce(
+      (oldest, { requestedAtMs }) => Math.min(oldest, requestedAtMs),
+      this.#granted + this.#behind > 0 ? this.#requestedAtMs : Number.POSITIVE_INFINITY,
+    );
+  }
+
+  /** Number of IDs that were requested at this time (monotonic) or later. */
+  sizeSince(requestedFromMs: number): number {
+    if (this.#oldestMs >= requestedFromMs) return this.size;
+    return this.#batches.reduce(
+      (sum, { requestedAtMs, left }) => sum + (requestedAtMs < requestedFromMs ? 0 : left),
+      this.#requestedAtMs < requestedFromMs ? 0 : this.#granted + this.#behind,
+    );
+  }
+
   /** Total number of IDs taken so far. */
   get taken(): number {
     return this.#received - this.#dropped - this.size;
@@ -81,14 +108,16 @@ export class IdStock {
 
   /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
-    if (this.#refusal !== undefined) throw this.#failure(this.#refusal());
-    return this.takeReserved(count);
+    const ids = this.tryTake(count);
+    if (ids === undefined) throw this.#failure(this.#refusal?.() ?? emptied(count));
+    return ids;
   }
 
-  /** Like take, also while the stock is withheld. */
-  takeReserved(count: number): bigint[] {
+  /** The next `count` IDs; undefined if fewer than `least` would be left. */
+  tryTake(count: number, least = 0): bigint[] | undefined {
+    if (this.#refusal !== undefined) return undefined;
     this.dropOld();
-    if (this.size < count) throw this.#failure(emptied(count));
+    if (this.size < count + least) return undefined;
     const ids = new Array<bigint>(count);
     for (let at = 0; at < count; ) {
       if (this.#granted + this.#behind === 0) this.#open();
@@ -102,6 +131,7 @@ export class IdStock {
       this.#behind += this.#granted - run;
       this.#granted = 0;
     }
+    this.#options.onTake?.(count);
     if (this.size <= this.#low) this.#options.onLow();
     return ids;
   }
@@ -113,6 +143,26 @@ export class IdStock {
     this.#received += left;
     this.#oldestMs = Math.min(this.#oldestMs, supply.requestedAtMs);
     this.#revoke();
+    for (let over = this.size - this.#options.maxIds; over > 0; ) {
+      if (this.#behind === 0) this.#open();
+      const run = Math.min(over, this.#behind);
+      this.#next[0] = (this.#next[0] as bigint) + BigInt(run) * this.#step;
+      this.#behind -= run;
+      this.#dropped += run;
+      over -= run;
+    }
+  }
+
+  /** Removes all IDs, which count as if they had never been here. */
+  removeAll(): SuppliedBatch[] {
+    this.#revoke();
+    const ranges = [{ first: this.#next[0] as bigint, count: this.#behind }];
+    const open = { ranges, step: this.#step, requestedAtMs: this.#requestedAtMs };
+    const rest = this.#batches.map(({ at, ...batch }) => ({ ...batch, ranges: batch.ranges.slice(at) }));
+    const all = this.#behind > 0 ? [open, ...rest] : rest;
+    this.#received -= this.size;
+    this.#clear();
+    return all;
   }
 
   setLow(low: number): void {
@@ -120,8 +170,8 @@ export class IdStock {
     this.#revoke();
   }
 
-  /** Makes next() and take() throw this error; undefined lets them return IDs again. */
-  withhold(refusal: (() => IdallocError) | undefined): void {
+  /** Makes next() and take() throw this error from now on. */
+  withhold(refusal: () => IdallocError): void {
     this.#refusal = refusal;
     this.#revoke();
   }
@@ -129,7 +179,6 @@ export class IdStock {
   /** Drops IDs older than maxAgeMs. */
   dropOld(): void {
     const { maxAgeMs, monotonicMs } = this.#options;
-    if (maxAgeMs === undefined) return;
     const requestedFrom = monotonicMs() - maxAgeMs;
     if (this.#oldestMs >= requestedFrom) return;
     if (this.#requestedAtMs < requestedFrom) this.#dropOpen();
@@ -139,16 +188,18 @@ export class IdStock {
     this.#batches = this.#batches.filter(({ requestedAtMs }) => requestedAtMs >= requestedFrom);
     this.#stored -= old;
     this.#dropped += old;
-    this.#oldestMs = this.#batches.reduce(
-      (oldest, { requestedAtMs }) => Math.min(oldest, requestedAtMs),
-      this.#openRequestedAtMs(),
-    );
+    this.#oldestMs = this.oldestMs;
   }
 
   /** Drops all IDs. */
   dropAll(): void {
-    this.#dropOpen();
-    this.#dropped += this.#stored;
+    this.#dropped += this.size;
+    this.#clear();
+  }
+
+  #clear(): void {
+    this.#granted = 0;
+    this.#behind = 0;
     this.#batches = [];
     this.#stored = 0;
     this.#oldestMs = Number.POSITIVE_INFINITY;
@@ -165,10 +216,6 @@ export class IdStock {
     this.#behind = 0;
   }
 
-  #openRequestedAtMs(): number {
-    return this.#granted + this.#behind > 0 ? this.#requestedAtMs : Number.POSITIVE_INFINITY;
-  }
-
   #revoke(): void {
     this.#behind += this.#granted;
     this.#granted = 0;
@@ -182,13 +229,9 @@ export class IdStock {
     const { size } = this;
     if (size <= this.#low) this.#options.onLow();
     if (this.#behind === 0) throw this.#failure(emptied(1));
-    this.#granted = this.#grantable(size);
+    const most = size > this.#low ? Math.min(GRANT, size - this.#low) : GRANT;
+    this.#granted = Math.min(this.#behind, most);
     this.#behind -= this.#granted;
-  }
-
-  #grantable(size: number): number {
-    if (this.#options.maxAgeMs !== undefined) return 1;
-    return size > this.#low ? Math.min(this.#behind, size - this.#low) : this.#behind;
   }
 
   /** Opens the first stored range after the last one was used up. */
@@ -212,5 +255,6 @@ function emptied(count: number): IdallocError {
   return new IdallocError(
     'BUFFER_EMPTY',
     `${what} in the buffer: wait with takeAsync, or increase coverSeconds or idsPerSecond`,
+    { count },
   );
 }

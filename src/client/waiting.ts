@@ -14,8 +14,14 @@ export interface WaitingCaller<T> {
   readonly reject: (reason: unknown) => void;
 }
 
+/** A timer that fires later than this after its time shows that the process did not run. */
+const SUSPENDED_MS = 200;
+/** After a time without running, what came meanwhile is read for at most so long. */
+const MAX_GRACE_MS = 2_000;
+
 /**
- * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and returns
+ * Waits until the caller is settled, the timeout expires or the signal is aborted. A process that did not run when the timeout
+ * expired may have its result already, so it waits once more, for as long as it did not run. `begin` registers the caller and returns
  * a function that removes it again; it must not settle the caller before it returns.
  */
 export function wait<T>(
@@ -48,7 +54,13 @@ export function wait<T>(
       return;
     }
     if (!Number.isFinite(timeoutMs)) return;
-    const timer = runtime.schedule(timeoutMs, () => caller.reject(timeoutError()));
+    const dueMs = runtime.monotonicMs() + timeoutMs;
+    const end = () => caller.reject(timeoutError());
+    let timer = runtime.schedule(timeoutMs, () => {
+      const lateMs = runtime.monotonicMs() - dueMs;
+      if (lateMs <= SUSPENDED_MS) end();
+      else timer = runtime.schedule(Math.min(lateMs, MAX_GRACE_MS), end);
+    });
     undo.push(() => timer.cancel());
   });
 }
@@ -61,29 +73,28 @@ interface Waiter {
 /** A bounded queue of callers, each waiting for a number of IDs. */
 export class WaitingQueue {
   readonly #maxWaiting: number;
-  readonly #order: 'in turn' | 'any';
   readonly #waiters = new Set<Waiter>();
+  #needed = 0;
   #serving = false;
 
-  /** in turn: first come, first served;  any: every caller for which there is enough. */
-  constructor(maxWaiting: number, order: 'in turn' | 'any') {
+  constructor(maxWaiting: number) {
     this.#maxWaiting = maxWaiting;
-    this.#order = order;
-  }
-
-  get isEmpty(): boolean {
-    return this.#waiters.size === 0;
   }
 
   get size(): number {
     return this.#waiters.size;
   }
 
-  /** IDs needed to serve all callers: the sum in turn, otherwise the maximum. */
+  /** The IDs that all callers together wait for. */
   get needed(): number {
-    let needed = 0;
-    for (const { count } of this.#waiters) needed = this.#order === 'any' ? Math.max(needed, count) : needed + count;
-    return needed;
+    return this.#needed;
+  }
+
+  /** The most IDs that one of the callers waits for. */
+  get largest(): number {
+    let largest = 0;
+    for (const { count } of this.#waiters) largest = Math.max(largest, count);
+    return largest;
   }
 
   /** Adds a caller at the end; the returned function removes it. Throws IdallocError QUEUE_FULL. */
@@ -93,21 +104,28 @@ export class WaitingQueue {
     }
     const waiter: Waiter = { count, caller };
     this.#waiters.add(waiter);
-    return () => this.#waiters.delete(waiter);
+    this.#needed += count;
+    return () => {
+      if (this.#waiters.delete(waiter)) this.#needed -= count;
+    };
   }
 
-  /** Serves all callers for which there is enough. A served caller leaves the queue, which may call this again: ignored. */
-  serve(size: () => number, take: (count: number) => readonly bigint[]): void {
+  /**
+   * Serves callers with what `take` returns; undefined: there is too little. in turn: up to the first for which there is;  any: all
+   * others. A served caller leaves the queue, which may call this again: ignored.
+   */
+  serve(order: 'in turn' | 'any', take: (count: number) => readonly bigint[] | undefined): void {
     if (this.#serving) return;
     this.#serving = true;
     for (const { count, caller } of this.#waiters) {
-      if (size() >= count) caller.resolve(take(count));
-      else if (this.#order === 'in turn') break;
+      const ids = take(count);
+      if (ids !== undefined) caller.resolve(ids);
+      else if (order === 'in turn') break;
     }
     this.#serving = false;
   }
 
-  rejectAll(reason: Error): void {
-    for (const { caller } of this.#waiters) caller.reject(reason);
+  rejectAll(reason: (count: number) => Error): void {
+    for (const { count, caller } of this.#waiters) caller.reject(reason(count));
   }
 }

@@ -1,9 +1,19 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { IdallocError } from '../errors.ts';
 import type { WaitForIds } from './calls.ts';
-import { noBuffer, reservedForWaiting, tooFewIds } from './refusals.ts';
-import type { IdStock } from './stock.ts';
+import { clientClosed, noBuffer, timeoutOf, tooFewIds } from './refusals.ts';
+import { IdStock, type StockOptions } from './stock.ts';
 import { WaitingQueue, wait } from './waiting.ts';
+
+/** IDs to request: for the buffer, or for the callers that wait. */
+export interface Wanted {
+  /** Where they go. */
+  readonly stock: IdStock;
+  /** How many are still to be requested while this many are on their way; 0 or less: none. */
+  readonly lacking: (coming: number) => number;
+  /** Whether late ones are requested again; otherwise they count as on their way. */
+  readonly isReplaced: () => boolean;
+}
 
 export interface WaitsOptions {
   readonly stock: IdStock;
@@ -11,36 +21,60 @@ export interface WaitsOptions {
   readonly maxWaiting: number;
   readonly timeoutMs: number;
   readonly prefetch: boolean;
+  /** The low-water mark, below which callers that wait take nothing from the stock. */
+  readonly low: () => number;
+  readonly onTake: NonNullable<StockOptions['onTake']>;
   /** Requests IDs if those that callers wait for are not on their way. */
   readonly check: () => void;
   /** Whether a reply to any request has come since then (monotonic ms). */
   readonly hasRepliedSince: (sinceMs: number) => boolean;
 }
 
-/** The callers that wait for IDs of the stock: those that take them, and those that want them to be there. */
+/**
+ * The callers that wait: those that take IDs, and those that want them to be in the stock. The former have a pile of their own,
+ * for which IDs are requested beside the stock's: so they keep nobody from taking what the stock has. Each also gets what the stock
+ * can spare.
+ */
 export class Waits {
   readonly #options: WaitsOptions;
+  readonly #pile: IdStock;
   readonly #takers: WaitingQueue;
   readonly #watchers: WaitingQueue;
-  #closed: IdallocError | undefined;
+  #refusal: IdallocError | undefined;
+  #closed = false;
 
   constructor(options: WaitsOptions) {
+    const { runtime, maxWaiting, onTake } = options;
     this.#options = options;
-    this.#takers = new WaitingQueue(options.maxWaiting, 'in turn');
-    this.#watchers = new WaitingQueue(options.maxWaiting, 'any');
+    // Its IDs are requested while their takers wait, so they have no other age limit, and there is no need for another bound.
+    const limits = { maxAgeMs: Number.POSITIVE_INFINITY, maxIds: Number.POSITIVE_INFINITY };
+    this.#pile = new IdStock({ ...limits, onLow: () => undefined, onTake, monotonicMs: () => runtime.monotonicMs() });
+    this.#takers = new WaitingQueue(maxWaiting);
+    this.#watchers = new WaitingQueue(maxWaiting);
   }
 
-  /** IDs needed to serve all callers. */
-  get needed(): { readonly taken: number; readonly buffered: number } {
-    return { taken: this.#takers.needed, buffered: this.#watchers.needed };
+  /** What to request for the callers that take IDs. */
+  wanted(smallCount: () => number): Wanted {
+    return {
+      stock: this.#pile,
+      lacking: (coming) => this.#takers.needed - this.#pile.size - coming,
+      // Many IDs are not asked for twice.
+      isReplaced: () => this.#takers.needed <= smallCount(),
+    };
+  }
+
+  /** The IDs that the stock must have for all callers that want them there. */
+  get buffered(): number {
+    return this.#watchers.largest;
   }
 
   get size(): number {
     return this.#takers.size + this.#watchers.size;
   }
 
-  get hasTakers(): boolean {
-    return !this.#takers.isEmpty;
+  /** Total number of IDs taken from the pile so far. */
+  get taken(): number {
+    return this.#pile.taken;
   }
 
   /** The next `count` IDs, in turn. Rejects as IdClient.takeAsync. */
@@ -53,53 +87,64 @@ export class Waits {
     await this.#wait(this.#watchers, count, options);
   }
 
-  /** Serves the callers for which there is enough. */
+  /** Serves the callers for which there is enough, after IDs have arrived. */
   serve(): void {
-    if (this.#closed !== undefined) return;
-    const { stock } = this.#options;
-    this.#takers.serve(
-      () => stock.size,
-      (count) => stock.takeReserved(count),
-    );
-    this.#watchers.serve(
-      () => stock.size,
-      () => [],
-    );
-    this.#reserve();
+    const { stock, low } = this.#options;
+    this.#refusal = undefined;
+    if (this.#closed) return;
+    this.#serveInTurn();
+    this.#takers.serve('any', (count) => stock.tryTake(count, low()));
+    this.#serveInTurn();
+    this.#serveWatchers();
   }
 
-  rejectAll(error: IdallocError): void {
-    this.#takers.rejectAll(error);
-    this.#watchers.rejectAll(error);
+  /** The workers refused IDs. If a retry may succeed, callers go on waiting for it: this is the error then if their time ends before. */
+  refused(error: IdallocError): void {
+    this.#refusal = error;
+    if (!error.retryable) this.#rejectAll(() => error);
   }
 
   /** Rejects all callers, and further ones. */
-  close(reason: IdallocError): void {
-    this.#closed = reason;
-    this.rejectAll(reason);
+  close(): void {
+    this.#closed = true;
+    this.#rejectAll(clientClosed);
+  }
+
+  #rejectAll(reason: (count: number) => IdallocError): void {
+    this.#takers.rejectAll(reason);
+    this.#watchers.rejectAll(reason);
+  }
+
+  /** The pile is for those who wait, first come, first served; its rest goes to the stock when nobody does. */
+  #serveInTurn(): void {
+    if (this.#closed) return;
+    const { stock } = this.#options;
+    this.#takers.serve('in turn', (count) => this.#pile.tryTake(count));
+    if (this.#takers.size > 0 || this.#pile.size === 0) return;
+    for (const batch of this.#pile.removeAll()) stock.add(batch);
+    this.#serveWatchers();
+  }
+
+  #serveWatchers(): void {
+    const { stock } = this.#options;
+    this.#watchers.serve('any', (count) => (stock.size < count ? undefined : []));
   }
 
   async #wait(queue: WaitingQueue, count: number, { timeoutMs, signal }: WaitForIds): Promise<readonly bigint[]> {
     const { runtime, prefetch, check, hasRepliedSince } = this.#options;
-    if (this.#closed !== undefined) throw this.#closed;
+    if (this.#closed) throw clientClosed(count);
     if (!prefetch) throw noBuffer();
-    const limitMs = timeoutMs ?? this.#options.timeoutMs;
+    const limitMs = timeoutOf(timeoutMs, this.#options.timeoutMs);
     const beganMs = runtime.monotonicMs();
-    const timeoutError = () => tooFewIds(count, limitMs, hasRepliedSince(beganMs));
+    const timeoutError = () => this.#refusal ?? tooFewIds(count, limitMs, hasRepliedSince(beganMs));
     const waited = wait<readonly bigint[]>(runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
       const leave = queue.join(count, caller);
-      this.#reserve();
       return () => {
         leave();
-        this.serve();
+        this.#serveInTurn();
       };
     });
     check();
     return waited;
-  }
-
-  /** While callers wait to take IDs, new ones are reserved for them. */
-  #reserve(): void {
-    this.#options.stock.withhold(this.#takers.isEmpty ? undefined : reservedForWaiting);
   }
 }

@@ -59,14 +59,15 @@ function supply() {
     first: 55_325_805_773_398_016n + BigInt(i << 22),
     count: 4_000,
   }));
-  return { ranges, step: 1n, requestedAtMs: 0 };
+  return { ranges, step: 1n, requestedAtMs: performance.now() };
 }
 
 function generators(): Readonly<Record<string, (times: number) => void>> {
   const require = createRequire(import.meta.url);
   const FlakeId = require('flake-idgen') as new () => { next(): Buffer };
   const { Snowflake } = require('nodejs-snowflake') as { Snowflake: new () => { getUniqueID(): bigint } };
-  const stock = new IdStock({ onLow: () => undefined, monotonicMs: () => performance.now() });
+  const limits = { maxAgeMs: 60_000, maxIds: Number.POSITIVE_INFINITY }; // each grant reads the clock, as in a client
+  const stock = new IdStock({ ...limits, onLow: () => undefined, monotonicMs: () => performance.now() });
   const sapphire = new Sapphire(1_767_225_600_000);
   const flake = new FlakeId();
   const wasm = new Snowflake();

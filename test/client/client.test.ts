@@ -50,29 +50,6 @@ describe('the buffer', () => {
     expect(client.buffered).toBeGreaterThan(client.lowWater);
   });
 
-  test('resends with the same correlation ID until answered, with growing delays', async () => {
-    const { client, runtime, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
-    await runtime.pass(100_000);
-    const ids = workers.sent.map(({ correlationId }) => correlationId);
-    expect(new Set(ids).size).toBe(1);
-    expect(ids).toHaveLength(6); // after 0, 3, 9, 21, 45, 75 s
-    workers.answer(ids[0] ?? '', 4_000);
-    workers.answer(ids[0] ?? '', 4_000);
-    await turns();
-    expect(client.buffered).toBe(4_000);
-  });
-
-  test('says in each resend when the request was first sent, and nothing in its first record', async () => {
-    const { runtime, workers } = await stage({}, (them) => {
-      them.answering = false;
-    });
-    const firstMs = Math.floor(runtime.wallMs());
-    await runtime.pass(10_000);
-    expect(workers.sent.map(({ firstSentMs }) => firstSentMs)).toEqual([undefined, firstMs, firstMs]);
-  });
-
   test('reduces the count when the workers allow less', async () => {
     const { client, workers } = await stage({ idsPerSecond: 1_000 }, (them) => {
       them.answering = false;
@@ -88,14 +65,6 @@ describe('the buffer', () => {
     }
     expect(limit).toBe(2_500);
     expect(client.buffered).toBeGreaterThan(20_000);
-  });
-
-  test('drops IDs older than maxAgeMs and fetches new ones', async () => {
-    const { client, runtime, workers } = await stage({ maxAgeMs: 40_000 });
-    expect(client.next()).toBe(0n);
-    await runtime.pass(40_600);
-    expect(workers.sent).toHaveLength(2);
-    expect(client.next()).toBe(4_000n);
   });
 
   test('when empty, next() and take() throw BUFFER_EMPTY, and take() takes nothing', async () => {
@@ -131,35 +100,6 @@ describe('the buffer', () => {
 });
 
 describe('waiting for IDs', () => {
-  test('is first come, first served, ahead of callers that do not wait', async () => {
-    const { client, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2, maxCount: 4 });
-    workers.answering = false;
-    client.take(4);
-    await turns();
-    const order: string[] = [];
-    const first = client.takeAsync(10).then((ids) => order.push(`first ${ids}`));
-    const second = client.takeAsync(1).then((ids) => order.push(`second ${ids}`));
-    await turns();
-    for (const { correlationId, count } of workers.sent.splice(1, 1)) workers.answer(correlationId, count);
-    await turns();
-    expect(order).toEqual([]);
-    expect(client.buffered).toBeGreaterThan(0);
-    expect(() => client.next()).toThrow(/other callers wait/);
-    for (const { correlationId, count } of workers.sent.splice(1)) workers.answer(correlationId, count);
-    await Promise.all([first, second]);
-    expect(order).toEqual(['first 4,5,6,7,8,9,10,11,12,13', 'second 14']);
-    expect(client.next()).toBe(15n);
-  });
-
-  test('reserves the IDs of the buffer from the call on', async () => {
-    const { client, workers } = await stage();
-    workers.answering = false;
-    const waiting = client.takeAsync(4_001);
-    expect(() => client.next()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
-    await client.close();
-    await expect(waiting).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
-  });
-
   test('ends with NO_REPLY at its timeout, without blocking later callers', async () => {
     const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
     workers.answering = false;
@@ -343,6 +283,18 @@ describe('a request', () => {
     await runtime.pass(401_000);
     expect(workers.sent).toHaveLength(3);
     await ends;
+  });
+
+  test('says in each resend when it was first sent, and nothing in its first record', async () => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const firstMs = Math.floor(runtime.wallMs());
+    const reply = client.request({ count: 1, correlationId: 'x' });
+    await runtime.pass(10_000);
+    expect(workers.sent.map(({ firstSentMs }) => firstSentMs)).toEqual([undefined, firstMs, firstMs]);
+    workers.answer('x', 1);
+    await reply;
   });
 
   test('is resent until its last caller is gone', async () => {

@@ -9,20 +9,51 @@ test('at the start, the mark is the configured rate x seconds', () => {
   expect([demand.low, demand.full]).toEqual([2_000, 4_000]);
 });
 
-test('a higher rate raises the mark within its first second, and a burst counts as a second of use', () => {
+test('the mark is what the last coverSeconds took, from their first second on', () => {
   const demand = new Demand(OPTIONS, 0);
-  demand.note(100, 5_000);
-  expect(demand.rate).toBe(5_000);
-  demand.note(2_000, 20_000);
-  expect([demand.rate, demand.low]).toEqual([10_000, 200_000]);
+  let taken = 0;
+  for (let ms = 500; ms <= 20_000; ms += 500) {
+    taken += 5_000;
+    demand.note(ms, taken);
+    expect(demand.low).toBe(Math.max(2_000, taken));
+  }
+  for (let ms = 20_500; ms <= 100_000; ms += 500) {
+    taken += 5_000;
+    demand.note(ms, taken);
+  }
+  expect(demand.rate).toBeCloseTo(10_000, -2);
+});
+
+test('one call is no rate, but two are', () => {
+  const demand = new Demand(OPTIONS, 0);
+  demand.took(100_000);
+  demand.note(500, 100_000);
+  expect([demand.rate, demand.low]).toEqual([100, 2_000]);
+  demand.note(10_000, 100_040);
+  expect(demand.rate).toBe(100);
+  demand.took(90_000);
+  demand.note(10_500, 190_040);
+  expect(demand.rate).toBe(4_502); // 90,040 in 20 s
+  demand.note(30_500, 190_040);
+  expect(demand.rate).toBeLessThan(4_000);
+});
+
+test('calls that are further apart than coverSeconds are no rate, however large', () => {
+  const demand = new Demand(OPTIONS, 0);
+  for (let call = 1; call <= 10; call += 1) {
+    demand.took(100_000);
+    demand.note(call * 25_000, call * 100_000);
+    expect(demand.rate).toBe(100);
+  }
 });
 
 test('an unused rate halves in a minute, down to the configured one', () => {
   const demand = new Demand(OPTIONS, 0);
-  demand.note(1_000, 100_000);
-  demand.note(61_000, 100_000);
+  demand.note(1_000, 2_000_000);
+  expect(demand.rate).toBe(100_000);
+  demand.note(61_000, 2_000_000);
   expect(demand.rate).toBeCloseTo(50_000);
-  demand.note(3_601_000, 100_000);
+  demand.note(3_601_000, 2_000_000);
   expect(demand.rate).toBe(100);
 });
 

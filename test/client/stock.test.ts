@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { IdStock } from '../../src/client/stock.ts';
-import { IdallocError } from '../../src/errors.ts';
 import { examples } from '../support/examples.ts';
 
 interface Held {
@@ -14,42 +13,56 @@ const aStep = fc.oneof(
     do: fc.constant('add' as const),
     counts: fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 4 }),
     step: fc.constantFrom(1n, 65_536n),
+    lateMs: fc.constantFrom(0, 0, 20),
   }),
   fc.record({ do: fc.constant('next' as const), times: fc.integer({ min: 1, max: 12 }) }),
   fc.record({ do: fc.constant('take' as const), count: fc.integer({ min: 1, max: 25 }) }),
-  fc.record({ do: fc.constant('reserved' as const), count: fc.integer({ min: 1, max: 25 }) }),
-  fc.record({ do: fc.constant('low' as const), low: fc.integer({ min: 0, max: 30 }) }),
-  fc.record({ do: fc.constant('withhold' as const), is: fc.boolean() }),
+  fc.record({ do: fc.constant('try' as const), count: fc.integer({ min: 1, max: 25 }), least: fc.nat({ max: 9 }) }),
+  fc.record({ do: fc.constant('low' as const), low: fc.nat({ max: 30 }) }),
+  fc.record({ do: fc.constant('move' as const) }),
   fc.record({ do: fc.constant('drop' as const) }),
   fc.record({ do: fc.constant('pass' as const), ms: fc.constantFrom(1, 30, 60) }),
 );
 
-const withheld = () => new IdallocError('BUFFER_EMPTY', 'for others');
-
 type Step = typeof aStep extends fc.Arbitrary<infer T> ? T : never;
 
-/** Plays the steps on a stock and on the simplest model of it, a list of all IDs. */
-function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
+/** Plays the steps on a stock and on the simplest model of it, a list of all IDs. Returns how many IDs were too old. */
+function play(steps: readonly Step[], maxAgeMs: number, maxIds: number): number {
   let nowMs = 0;
   let lows = 0;
-  const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => nowMs, maxAgeMs });
+  const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => nowMs, maxAgeMs, maxIds });
   let model: Held[] = [];
   let low = 0;
-  let isWithheld = false;
   let given = 0;
+  let dropped = 0;
+  let old = 0;
   let first = 1_000n;
-  const fresh = () => {
-    if (maxAgeMs !== undefined) model = model.filter(({ bornMs }) => bornMs >= nowMs - maxAgeMs);
+  const isFresh = ({ bornMs }: Held) => bornMs >= nowMs - maxAgeMs;
+  const noteDropped = () => {
+    if (stock.dropped === dropped) return;
+    const before = model.length;
+    model = model.filter(isFresh);
+    dropped += before - model.length;
+    expect(stock.dropped).toBe(dropped);
   };
-  const expectTaken = (count: number, reserved: boolean, take: () => bigint[]) => {
-    fresh();
+  const expectTaken = (count: number, take: () => bigint[]) => {
     const lowsBefore = lows;
-    if ((isWithheld && !reserved) || model.length < count) {
-      expect(take).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
+    let taken: readonly bigint[] | undefined;
+    try {
+      taken = take();
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'BUFFER_EMPTY' });
+    }
+    noteDropped();
+    if (taken === undefined) {
+      expect(model.every(isFresh)).toBe(true);
+      expect(model.length).toBeLessThan(count);
       return;
     }
-    expect(take()).toEqual(model.splice(0, count).map(({ id }) => id));
+    const expected = model.splice(0, count);
+    expect(taken).toEqual(expected.map(({ id }) => id));
     given += count;
+    old += expected.filter((held) => !isFresh(held)).length;
     // A single ID may cross the mark unseen; the one behind it does not.
     if (count > 1 && model.length <= low) expect(lows).toBeGreaterThan(lowsBefore);
     if (lows > lowsBefore) expect(model.length).toBeLessThanOrEqual(low + (count === 1 ? 0 : count));
@@ -57,63 +70,99 @@ function play(steps: readonly Step[], maxAgeMs: number | undefined): void {
   for (const step of steps) {
     switch (step.do) {
       case 'add': {
+        const bornMs = nowMs - step.lateMs;
         const ranges = step.counts.map((count) => {
           const range = { first, count };
-          for (let k = 0; k < count; k += 1) model.push({ id: first + BigInt(k) * step.step, bornMs: nowMs });
+          for (let k = 0; k < count; k += 1) model.push({ id: first + BigInt(k) * step.step, bornMs });
           first += BigInt(count) * step.step + 5n;
           return range;
         });
-        stock.add({ ranges, step: step.step, requestedAtMs: nowMs });
+        stock.add({ ranges, step: step.step, requestedAtMs: bornMs });
+        dropped += model.splice(0, model.length - maxIds).length;
         break;
       }
       case 'next':
-        for (let i = 0; i < step.times; i += 1) expectTaken(1, false, () => [stock.next()]);
+        for (let i = 0; i < step.times; i += 1) expectTaken(1, () => [stock.next()]);
         break;
       case 'take':
-        expectTaken(step.count, false, () => stock.take(step.count));
+        expectTaken(step.count, () => stock.take(step.count));
         break;
-      case 'reserved':
-        expectTaken(step.count, true, () => stock.takeReserved(step.count));
+      case 'try': {
+        const { count, least } = step;
+        const enough = model.filter(isFresh).length >= count + least;
+        if (enough) expectTaken(count, () => stock.tryTake(count, least) ?? []);
+        else expect(stock.tryTake(count, least)).toBeUndefined();
+        noteDropped();
         break;
+      }
       case 'low':
         low = step.low;
         stock.setLow(low);
         break;
-      case 'withhold':
-        isWithheld = step.is;
-        stock.withhold(step.is ? withheld : undefined);
+      case 'move':
+        for (const batch of stock.removeAll()) stock.add(batch);
         break;
       case 'pass':
         nowMs += step.ms;
         break;
       case 'drop':
         stock.dropOld();
-        fresh();
-        expect(stock.size).toBe(model.length);
+        noteDropped();
+        expect(model.every(isFresh)).toBe(true);
         break;
     }
-    expect(stock.taken).toBe(given);
-    expect(stock.size).toBeGreaterThanOrEqual(model.length);
+    expect([stock.taken, stock.size, stock.dropped]).toEqual([given, model.length, dropped]);
+    const times = model.map(({ bornMs }) => bornMs);
+    expect(stock.oldestMs).toBe(Math.min(...times));
+    const sinceMs = nowMs - 30;
+    expect(stock.sizeSince(sinceMs)).toBe(times.filter((bornMs) => bornMs >= sinceMs).length);
   }
+  return old;
 }
+
+const someSteps = fc.array(aStep, { maxLength: 60, size: 'max' });
+const NEVER = Number.POSITIVE_INFINITY;
 
 test('a stock returns each ID once, in order of arrival, under any operations', () => {
   fc.assert(
-    fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, undefined)),
+    fc.property(someSteps, (steps) => void play(steps, NEVER, NEVER)),
     { numRuns: examples(500) },
   );
 });
 
-test('a stock with an age limit never returns an older ID, and does not count dropped IDs as taken', () => {
+test('a stock with limits of age and number counts what it drops, and not as taken', () => {
   fc.assert(
-    fc.property(fc.array(aStep, { maxLength: 60, size: 'max' }), (steps) => play(steps, 50)),
+    fc.property(someSteps, (steps) => void play(steps, 50, 40)),
     { numRuns: examples(500) },
   );
+});
+
+test('a stock never returns a batch of too old IDs, nor a single one that was too old when its grant began', () => {
+  fc.assert(
+    fc.property(someSteps, (steps) => {
+      // A check of the mark ends a grant.
+      const checked = steps.flatMap((step): Step[] => (step.do === 'pass' ? [step, { do: 'low', low: 5 }] : [step]));
+      expect(play(checked, 50, NEVER)).toBe(0);
+    }),
+    { numRuns: examples(500) },
+  );
+});
+
+test('a grant is of 64 IDs: no more can be too old by the time for which the process stood still', () => {
+  const ranges = [{ first: 0n, count: 1_000 }];
+  let nowMs = 0;
+  const stock = new IdStock({ onLow: () => undefined, monotonicMs: () => nowMs, maxAgeMs: 50, maxIds: NEVER });
+  stock.add({ ranges, step: 1n, requestedAtMs: 0 });
+  stock.next();
+  nowMs = 60_000;
+  for (let id = 1n; id < 64n; id += 1n) expect(stock.next()).toBe(id);
+  expect(() => stock.next()).toThrow(expect.objectContaining({ code: 'BUFFER_EMPTY' }));
+  expect(stock.dropped).toBe(936);
 });
 
 test('the low-water mark is reported at the first ID past it, not before', () => {
   let lows = 0;
-  const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => 0 });
+  const stock = new IdStock({ onLow: () => (lows += 1), monotonicMs: () => 0, maxAgeMs: NEVER, maxIds: NEVER });
   stock.setLow(40);
   stock.add({ ranges: [{ first: 1n, count: 100 }], step: 1n, requestedAtMs: 0 });
   for (let i = 0; i < 60; i += 1) stock.next();
