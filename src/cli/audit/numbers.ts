@@ -98,6 +98,11 @@ export class NumberOrder {
   readonly #gaps = new Map<string, Gap[]>();
   readonly #misfits = new Map<string, Misfit[]>();
   readonly #accounts = new Map<string, SequenceAccount>();
+  /**
+   * Of which a log whose beginning was deleted shows losses alone. Who stated them knew no more than is there, and another worker may
+   * know what was deleted, and go on behind it.
+   */
+  readonly #onlyLost = new Set<string>();
 
   constructor(options: OrderOptions) {
     this.#options = options;
@@ -130,7 +135,11 @@ export class NumberOrder {
       account.given += entry.count;
       account.to = Math.max(account.to ?? 0, entry.first + (entry.count - 1) * entry.step);
     }
-    if (row === undefined) return;
+    const isLoss = entry.kind === 'statement' && entry.isLoss;
+    if (row === undefined) {
+      if (isLoss && this.#options.startOf(log) > 0) this.#onlyLost.add(name);
+      return;
+    }
     if (entry.kind === 'statement') this.#explain(name, row, entry);
     if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, account, row, entry, location);
     else this.#compare(name, account, row, entry, { location, timeMs });
@@ -168,7 +177,8 @@ export class NumberOrder {
     const { next: known, step } = row.known;
     const first = entry.first ?? known;
     const lowest = entry.kind === 'numbers' ? entry.first : entry.next;
-    if (first > known) this.#gap(name, { account, from: known, to: first, step, location });
+    if (this.#onlyLost.delete(name)) account.from = Math.max(account.from, first);
+    else if (first > known) this.#gap(name, { account, from: known, to: first, step, location });
     if (entry.kind === 'numbers') this.#fits(name, account, row, entry, location);
     else this.#leftOut(account, { from: Math.max(known, first), below: entry.next, step }, { location, timeMs });
     if (lowest >= known) return;

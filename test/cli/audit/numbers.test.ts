@@ -115,6 +115,14 @@ describe('a loss', () => {
     expect(codes([...skipping, statement(2, { next: 3, first: 3 })])).toEqual(['GAP']);
   });
 
+  it('is all that a trimmed ledger shows of a sequence: then another worker may know that it had gone further', () => {
+    const further = [lossAt(40, 17), numbers('c', { at: 41, first: 57 })];
+    expect(codes(further, [], 40)).toEqual([]);
+    expect(codes([...further, numbers('d', { at: 42, first: 60 })], [], 40)).toEqual(['GAP']);
+    expect(codes([numbers('a', { at: 39, first: 16 }), ...further], [], 39)).toEqual(['GAP']);
+    expect(codes([lossAt(0, 17), numbers('c', { at: 1, first: 57 })])).toEqual(['GAP']);
+  });
+
   it('explains no reply with other numbers, nor one that differs from another', () => {
     expect(codes([CREATED, THREE, lossAt(2, 6)], [reply('b', 5, 2)])).toEqual(['UNDECIDED']);
     expect(codes([CREATED, THREE, lossAt(2, 6)], [reply('b', 4), reply('b', 5)])).toEqual(['DIVERGENT']);
