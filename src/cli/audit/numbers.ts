@@ -73,7 +73,7 @@ export interface SequenceAccount {
   /** The ledger and its partition. */
   readonly log: string;
   /** The first number that the partition can account for. */
-  readonly from: number;
+  from: number;
   /** The last number that was given; undefined for none. */
   to: number | undefined;
   given: number;
