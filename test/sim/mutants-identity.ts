@@ -112,13 +112,11 @@ export const IDENTITY_MUTANTS: readonly Mutant[] = [
   {
     name: 'a UUID that is not compared',
     scenario: 'late-witness',
-    firstSeed: 99,
     patches: [patch('src/identity/witness.ts', 'return seal === uuid ? undefined : seal;', 'return undefined;')],
   },
   {
     name: 'the seal of a rebuild written after reading',
     scenario: 'late-witness',
-    firstSeed: 756,
     patches: [
       patch(
         'src/identity/rebuild.ts',

@@ -17,12 +17,14 @@ import type { Happening } from './world.ts';
 export const OPERATOR = 'operator';
 /** How often the operator checks, and how long until the first check. */
 export const CHECK_MS = 5_000;
-/** Calls that a rebuild makes, in all and until it has chosen the floor. */
-const CALLS = 14;
-const CALLS_TO_FLOOR = 7;
+/** Calls that a rebuild of a wiped etcd makes: in all, and those around its seal, up to where it has chosen the floor. */
+const CALLS = 19;
+const CALLS_AT_SEAL = { from: 8, to: 12 } as const;
 /** The longest usual pause of a rebuild. */
 const PAUSE_MS = 2_500;
 const MAX_CRASHES = 3;
+/** How far an operator's clock may be behind: longer than workers reserve ahead. */
+const MAX_BEHIND_MS = 20_000;
 
 /** The operator: rebuilds the namespace with the real code, is interrupted and tries again. */
 export class Operator {
@@ -82,7 +84,8 @@ export class Operator {
       });
     }
     if (pausedUntilMs !== undefined || rng.chance(0.5)) {
-      fails.set(rng.below(pausedUntilMs === undefined ? CALLS : CALLS_TO_FLOOR), () =>
+      const { from, to } = pausedUntilMs === undefined ? { from: 0, to: CALLS } : CALLS_AT_SEAL;
+      fails.set(from + rng.below(to - from), () =>
         this.#pause(process, pausedUntilMs ?? world.nowMs + rng.between(0, PAUSE_MS)),
       );
     }
@@ -140,11 +143,17 @@ export class Operator {
     } catch (error) {
       const damaged = error instanceof IdallocError && error.code === 'NAMESPACE_DAMAGED';
       if (operatorsCode(error) !== 'RESTORED' && !damaged) throw error;
-      const now = wallMs(brokers.nowMs());
+      const now = wallMs(brokers.nowMs() - this.#behindMs());
       const floorOf = (found: StoredNamespace): Ticks => this.#floorOf(found, now);
       const { floor } = await rebuildNamespace({ ...ports, keys, wanted, bindings, floorOf });
       world.note(() => `${process.name} rebuilt the namespace from ${floor}`);
     }
+  }
+
+  /** How far behind the operator's clock is. With a right one, what workers reserve ahead is below the floor in any case. */
+  #behindMs(): number {
+    const { world, scenario } = this.#place;
+    return scenario === 'late-witness' ? world.rng.between(0, MAX_BEHIND_MS) : 0;
   }
 
   #floorOf(found: StoredNamespace, now: WallMs): Ticks {
