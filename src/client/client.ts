@@ -196,6 +196,7 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   metrics(): ClientMetrics {
     return {
+      closed: this.#closed,
       buffered: this.buffered,
       lowWater: this.lowWater,
       idsPerSecond: this.#demand.rate,

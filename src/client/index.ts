@@ -29,6 +29,8 @@ export {
   exportToPrometheus,
   type OpenTelemetryMeter,
   type PrometheusLibrary,
+  type PrometheusOptions,
+  type PrometheusRegistry,
 } from './metric-exports.ts';
 export type { ClientMetrics, LatencySummary } from './metrics.ts';
 export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';

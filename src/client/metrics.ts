@@ -2,6 +2,8 @@ import { IdallocError } from '../errors.ts';
 
 /** How a client is now, and its totals since it was opened. */
 export interface ClientMetrics {
+  /** Whether close() was called. */
+  readonly closed: boolean;
   /** IDs in the buffer. */
   readonly buffered: number;
   /** At this number of buffered IDs or fewer, more are requested. */
@@ -46,15 +48,19 @@ export interface LatencySummary {
   readonly p99Ms: number | undefined;
   /** Since the client was opened. */
   readonly maxMs: number | undefined;
+  /** Of all replies, those that took at most so long: for a histogram. */
+  readonly buckets: readonly { readonly atMostMs: number; readonly count: number }[];
 }
 
 const SAMPLES = 1_024;
+const BUCKETS_MS = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
 
 /** Counts what a client does. */
 export class MetricsRecorder {
   readonly #errors = new Map<string, number>();
   readonly #failures = new Map<string, number>();
   readonly #latencies: number[] = [];
+  readonly #buckets = BUCKETS_MS.map((atMostMs) => ({ atMostMs, own: 0 }));
   #sends = 0;
   #replies = 0;
   #replayed = 0;
@@ -68,6 +74,8 @@ export class MetricsRecorder {
   noteReply({ latencyMs, replayed }: { readonly latencyMs: number; readonly replayed: boolean }): void {
     this.#latencies[this.#replies % SAMPLES] = latencyMs;
     this.#replies += 1;
+    const bucket = this.#buckets.find(({ atMostMs }) => latencyMs <= atMostMs);
+    if (bucket !== undefined) bucket.own += 1;
     if (replayed) this.#replayed += 1;
     this.#sumMs += latencyMs;
     this.#maxMs = Math.max(this.#maxMs ?? 0, latencyMs);
@@ -96,6 +104,11 @@ export class MetricsRecorder {
     begun: number,
   ): Pick<ClientMetrics, 'requests' | 'resends' | 'replies' | 'replayed' | 'errors' | 'failures' | 'latency'> {
     const sorted = this.#latencies.toSorted((one, other) => one - other);
+    let atMost = 0;
+    const buckets = this.#buckets.map(({ atMostMs, own }) => {
+      atMost += own;
+      return { atMostMs, count: atMost };
+    });
     const quantile = (q: number) => sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)];
     return {
       requests: begun,
@@ -111,6 +124,7 @@ export class MetricsRecorder {
         p95Ms: quantile(0.95),
         p99Ms: quantile(0.99),
         maxMs: this.#maxMs,
+        buckets,
       },
     };
   }

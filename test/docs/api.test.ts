@@ -17,7 +17,7 @@ const CALLS: readonly (readonly [source: string, names: readonly string[] | 'all
 ];
 /** An exported function or a method, with the comment before it if there is one. */
 const CALL =
-  /(?:\/\*\*(?<text>(?:(?!\*\/)[\s\S])*)\*\/\n)?(?:export function | {2}(?:static async |async )?)(?<name>\w+)(?:<\w+>)?\((?:[^\n]*[{;])?\n/g;
+  /(?:\/\*\*(?<text>(?:(?!\*\/)[\s\S])*)\*\/\n)?(?:export function | {2}(?:static async |async )?)(?<name>\w+)(?:<[\w ]+>)?\((?:[^\n]*[{;])?\n/g;
 
 test.for(CALLS)(
   'each public call of %s says in its comment what it throws, for the reference of the API',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { CLIENT_METRICS } from '../../src/client/metric-exports.ts';
+import { CLIENT_METRICS, LATENCY_HISTOGRAM } from '../../src/client/metric-exports.ts';
 import { VARIABLES } from '../../src/config/variables.ts';
 import { UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS } from '../../src/errors.ts';
@@ -47,6 +47,7 @@ const CURRENT = PAGES.filter((page) => page !== 'CHANGELOG.md');
 const METRICS = new Set([
   ...[...(await createMetrics().render()).body.matchAll(/^# TYPE (idalloc_\w+)/gm)].map(([, name = '']) => name),
   ...CLIENT_METRICS.map(({ name }) => name),
+  LATENCY_HISTOGRAM.name,
 ]);
 
 test.for(CURRENT)('the variables and codes that %s names exist', (page) => {
@@ -61,7 +62,7 @@ test.for(CURRENT)('the metrics that %s names exist', (page) => {
 
 test('the page of the client names every metric that the client exports', () => {
   const page = readPage('docs/how-to/client.md');
-  for (const { name, labels } of CLIENT_METRICS) {
+  for (const { name, labels } of [...CLIENT_METRICS, { name: LATENCY_HISTOGRAM.name, labels: [] }]) {
     expect(page).toContain(labels.length === 0 ? `\`${name}\`` : `\`${name}{${labels.join()}}\``);
   }
 });

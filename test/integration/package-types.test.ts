@@ -116,7 +116,12 @@ describe.skipIf(TOOLS.why !== undefined && !process.env.CI)(`the packages${TOOLS
     copyFileSync(join(ROOT, 'test/support/metrics-consumer.ts.txt'), join(service, 'metrics.ts'));
     await compile(service, 'metrics.ts');
     const { stdout } = await run(process.execPath, [join(service, 'metrics.js')], { timeout: TIMEOUT_MS });
-    expect(JSON.parse(stdout)).toEqual({ prometheus: 'idalloc_client_taken_total 10', openTelemetry: 10, failures: 1 });
+    expect(JSON.parse(stdout)).toEqual({
+      prometheus: 'idalloc_client_taken_total{client="orders"} 10',
+      histogram: 1,
+      openTelemetry: 10,
+      failures: 1,
+    });
   });
 
   test.for(RESOLUTIONS)(
