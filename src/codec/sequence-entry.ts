@@ -150,6 +150,11 @@ export function decodeSequenceEntry(value: Buffer, headers: RecordHeaders): Sequ
   return wire === undefined ? undefined : fromWire(wire as Wire, headers);
 }
 
+/** Throws RangeError for a statement that no record can have. */
+export function checkStatement(statement: Omit<Statement, 'edition'>): void {
+  statementOf(toWireStatement(statement));
+}
+
 /** The numbers, or RangeError if they are not a sequence's. */
 export function checkNumbers(first: bigint, count: number, step: bigint, format: string): Numbers {
   if (count < 1 || count > MAX_REQUEST_COUNT) throw new RangeError(`count ${count} is out of range`);
@@ -181,7 +186,7 @@ function toWireNumbers(entry: LedgerNumbers): WireNumbers {
   };
 }
 
-function toWireStatement({ next, step, max, format, closed }: LedgerStatement): WireStatement {
+function toWireStatement({ next, step, max, format, closed }: Omit<Statement, 'edition'>): WireStatement {
   return { next: BigInt(next), step: BigInt(step), max: BigInt(max), format, closed };
 }
 

@@ -2,6 +2,7 @@ import type { Statement } from '../core/sequence.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { encodeStatementKey, readLedgerKey } from './ledger-key.ts';
 import {
+  checkStatement,
   decodeSequenceEntry,
   encodeSequenceEntry,
   type LedgerNumbers,
@@ -88,7 +89,7 @@ export function decodePending(value: Buffer, key: string): PendingValue {
 /** Throws RangeError if decodeSequenceHead would reject it. */
 export function encodeSequenceHead(head: SequenceHead): Buffer {
   const { next, step, max, format, closed } = head;
-  encodeSequenceEntry(entryOf(head));
+  checkStatement(head);
   return Buffer.from(JSON.stringify({ next, step, max, format, closed, edition: checkEdition(head.edition) }));
 }
 
@@ -101,7 +102,7 @@ export function decodeSequenceHead(value: Buffer, key: string): SequenceHead {
     const next = requireInteger(fields, 'next', 0);
     const [step, max] = [requireInteger(fields, 'step', 1), requireInteger(fields, 'max', 0)];
     const head = { next, step, max, format, closed, edition: requireInteger(fields, 'edition', 1) };
-    encodeSequenceEntry(entryOf(head));
+    checkStatement(head);
     return head;
   });
 }

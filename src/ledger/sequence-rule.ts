@@ -155,17 +155,16 @@ function changeOf(
 }
 
 function sightsOf(view: HeadsView, names: Iterable<string>): readonly Sight[] {
-  const all = new Set([...names, ...view.head.pending.map(sequenceOf)]);
-  return [...all].map((name) => sightOf(view, name));
+  const all = Map.groupBy(view.head.pending, sequenceOf);
+  return [...new Set([...names, ...all.keys()])].map((name) => sightOf(view, name, all.get(name) ?? []));
 }
 
-function sightOf(view: HeadsView, name: string): Sight {
+function sightOf(view: HeadsView, name: string, pending = pendingOf(view, name)): Sight {
   const { names, sequences } = view.head;
   if (!names.has(name)) throw new RangeError(`the head of ${name} was not read`);
   const [row, head] = [view.row(name), sequences.get(name)];
   const next = row?.known.next ?? -1;
   const edition = row?.known.edition ?? UNSTATED;
-  const pending = view.head.pending.filter(({ sequence }) => sequence === name);
   const lacking = pending.filter((record) => {
     if (record.kind === 'order') return edition < record.statement.edition;
     if (view.firstOf(record) === record.entry.first) return false;
@@ -280,6 +279,7 @@ function orderIn(pending: readonly Pending[]): Statement | undefined {
 }
 
 const sequenceOf = ({ sequence }: Pending): string => sequence;
+const pendingOf = ({ head }: HeadsView, name: string) => head.pending.filter(({ sequence }) => sequence === name);
 
 function firstOf(record: Pending): number {
   return record.kind === 'order' ? record.first : record.entry.first;

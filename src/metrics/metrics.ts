@@ -15,7 +15,7 @@ export interface Metrics {
   /** Numbers of sequences that were given out for the first time. */
   addNumbers(count: number): void;
   /** A change of the heads of sequences in etcd, by how it ended. */
-  addSwap(outcome: SwapOutcome): void;
+  addSwap(outcome: (typeof SWAP_OUTCOMES)[number]): void;
   /** A sequence of which the ledger had lost numbers goes on behind them. */
   addSequenceLoss(): void;
   addRequests(result: RequestResult, count?: number): void;
@@ -72,9 +72,8 @@ const STEPS = ['swap', 'append', 'settle', 'reply', 'forward', 'dead_letter'] as
  */
 type Step = (typeof STEPS)[number];
 
-const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
 /** refused: another worker had changed them. unanswered: etcd may have done it, or may later. failed: etcd answered that it does not. */
-type SwapOutcome = (typeof SWAP_OUTCOMES)[number];
+const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
 
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */
 export type EtcdOutcome = 'answered' | 'refused' | 'failed';

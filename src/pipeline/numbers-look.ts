@@ -1,17 +1,22 @@
 import type { PendingNumbers } from '../codec/sequence-head.ts';
 import type { SequenceRow } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
-import { type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
+import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';
-import { dueNow, fenceOf, type HeadsView } from '../ledger/sequence-rule.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { DraftedEntry } from '../ledger/ports.ts';
+import { pendingRecord, statedRecord } from '../ledger/sequence-records.ts';
+import { dueNow, fenceOf, type HeadsView, type SequenceDue } from '../ledger/sequence-rule.ts';
 import { needsRenewal } from './age.ts';
-import { type EntryDraft, type LookUp, renewalOf } from './drafts.ts';
-import { type AppendDeps, type AppendPlace, appendDue, type DueEntries } from './numbers-append.ts';
+import { type EntryDraft, firstDecided, type LookUp, renewalOf } from './drafts.ts';
 import { type DraftedNumbers, draftNumbers } from './numbers-draft.ts';
 import type { NumbersPart } from './numbers-part.ts';
 import { type RulingDeps, settled } from './rulings.ts';
+import type { PartTrace } from './trace.ts';
 
-export interface LookDeps extends RulingDeps, AppendDeps {
+export interface LookDeps extends RulingDeps {
+  readonly ledger: Ledger;
+  readonly trace: PartTrace;
   /** The UUID of the namespace. Throws NO_IDENTITY before it is known. */
   readonly namespace: () => string;
 }
@@ -164,38 +169,51 @@ function refuse(
   return DECIDED;
 }
 
-/** Appends what is due, and decides the requests whose numbers that shows. */
+/** What is appended for sequences before anything is drafted. */
+type DueEntries = Extract<SequenceDue, { readonly kind: 'pending' | 'again' }>;
+
+/** Appends what is due at the end of the copy, and decides the requests whose numbers that shows. Rejects as the ledger's `commit` does. */
 async function append(
   deps: LookDeps,
   part: NumbersPart,
   { known, seen }: { readonly known: Known; readonly seen: Seen },
   due: DueEntries,
 ): Promise<Looked> {
-  const place: AppendPlace = {
-    partition: part.partition,
-    view: seen.view,
-    epoch: seen.epoch,
-    row: (name) => seen.rows.get(name),
-    through: known.head.through,
-    records: () => part.records(),
-  };
-  const { isInPlace, decided } = await appendDue(deps, place, due);
-  const firsts = new Map(decided.map((one) => [nameOf(one.key), one.decided]));
-  for (const [name, { entry }] of firsts) if (entry.kind === 'numbers') known.shown.set(name, entry.first);
+  const { partition } = part;
+  const { view, epoch } = seen;
+  const entries = entriesFor(known, seen, due);
+  const { baseOffset, appendedAtMs, firsts } = await deps.trace.step(
+    'append',
+    () => part.records(),
+    () => deps.ledger.commit(partition, { end: view.end, epoch, entries }),
+  );
+  // If another writer's entries came between, none of these counts.
+  if (baseOffset !== view.end) return OVERTAKEN;
+  const own = new Map<string, Decided>();
+  for (const [i, { key, entry }] of entries.entries()) {
+    const offset = baseOffset + i;
+    if (key === null || entry.kind !== 'numbers' || !firsts.has(offset)) continue;
+    own.set(nameOf(key), firstDecided(entry, { offset, appendedAtMs }));
+    known.shown.set(nameOf(key), entry.first);
+  }
   const given = new Set<string>();
   for (const request of part.due) {
     const { accepted } = request;
-    const own = firsts.get(accepted.name);
-    if (own === undefined) continue;
-    const isOld: boolean = needsRenewal(deps, accepted, own);
-    if (isOld) continue;
+    const decided = own.get(accepted.name);
+    const isOld: boolean = decided !== undefined && needsRenewal(deps, accepted, decided);
+    if (decided === undefined || isOld) continue;
     // Another request of the part with the same key gets its numbers again.
     part.decide(
       request,
-      settled(deps, part.partition, accepted, own, given.has(accepted.name) ? undefined : own.offset),
+      settled(deps, partition, accepted, decided, given.has(accepted.name) ? undefined : decided.offset),
     );
     given.add(accepted.name);
   }
-  if (part.isDecided) return DECIDED;
-  return isInPlace ? APPENDED : OVERTAKEN;
+  return part.isDecided ? DECIDED : APPENDED;
+}
+
+function entriesFor({ head }: Known, { view, rows }: Seen, due: DueEntries): readonly DraftedEntry[] {
+  if (due.kind === 'pending')
+    return due.records.map((record, i) => pendingRecord(record, { ...view, at: view.end + i }, head));
+  return [statedRecord(due, rows.get(due.sequence)?.known.next, { ...view, at: view.end })];
 }

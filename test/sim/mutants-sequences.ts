@@ -3,7 +3,6 @@ import { type Mutant, patch } from './mutant.ts';
 const DRAFTS = 'src/pipeline/drafts.ts';
 const NUMBERS = 'src/pipeline/numbers.ts';
 const LOOK = 'src/pipeline/numbers-look.ts';
-const APPEND = 'src/pipeline/numbers-append.ts';
 const HEADS = 'src/ledger/heads.ts';
 const ORDER = 'src/ledger/sequence-order.ts';
 
@@ -45,11 +44,8 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'numbers are replied as they were sent',
     scenario: 'two-owners',
     patches: [
-      patch(
-        APPEND,
-        "if (key === null || entry.kind !== 'numbers' || !isInPlace || !firsts.has(offset)) return [];",
-        "if (key === null || entry.kind !== 'numbers') return [];",
-      ),
+      patch(LOOK, '  if (baseOffset !== view.end) return OVERTAKEN;\n', ''),
+      patch(LOOK, "entry.kind !== 'numbers' || !firsts.has(offset)) continue;", "entry.kind !== 'numbers') continue;"),
     ],
   },
   {
