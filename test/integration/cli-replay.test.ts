@@ -83,6 +83,7 @@ test('replay reads all requests again, and each reply repeats the first batch', 
     newly_given: { requests: 0, ids: 0, numbers: 0, listed: [] },
     findings: [],
   });
+  await realm.readToEnd(replies);
   expect(replies.seen.length).toBeGreaterThanOrEqual(2 * REQUESTS);
   await worker.stop();
 });

@@ -51,8 +51,7 @@ async function answered(): Promise<void> {
     return (await realm.records(realm.requestTopic)) - committed;
   };
   await expect.poll(left, { timeout: PATIENCE_MS }).toBe(0);
-  const end = await realm.records(replyTopic());
-  await replies.until('all replies', (seen) => seen.length >= end);
+  await realm.readToEnd(replies);
 }
 
 /** Expects that all replies to a correlation ID are the same bytes. */
@@ -108,8 +107,7 @@ describe.skipIf(senders.length === 0)(`the partitioners of clients${missing}`, (
   });
 
   test('only clients that hash keys as Java does avoid forwarding', async ({ annotate }) => {
-    const records = await realm.records(realm.requestTopic);
-    await requests.until('all requests', (seen) => seen.length >= records);
+    await realm.readToEnd(requests);
     const forwarded = byTrace(requests, (headers) => HOPS in headers);
     const counts = rounds.map(({ name, traceparent }) => `${name}: ${forwarded.get(traceparent)?.size ?? 0}`);
     await report(annotate, `of ${ids.length} requests were forwarded: ${counts.join(', ')}`);

@@ -76,12 +76,7 @@ async function replay(flags: readonly string[] = [], meanwhile?: () => Promise<u
   const { code, stdout, stderr } = await running.ended;
   expect(stdout, stderr).not.toBe('');
   // Every reply of the replay is in its topic by now, and the followers may be behind.
-  await Promise.all(
-    [realm.replyTopic, thrifty].map(async (topic, i) => {
-      const replies = await realm.records(topic);
-      await followed[i]?.until(`all ${replies} replies`, (seen) => seen.length >= replies);
-    }),
-  );
+  await Promise.all(followed.map((one) => realm.readToEnd(one)));
   return { code, found: JSON.parse(stdout) };
 }
 

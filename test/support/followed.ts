@@ -38,7 +38,7 @@ const SESSION_TIMEOUT_MS = 6_000;
 
 /** All records of a topic so far, in log order within each partition, and promises for records to come. */
 export class Followed implements AsyncDisposable {
-  readonly #topic: string;
+  readonly topic: string;
   readonly #kafka: Kafka;
   #consumer: ReturnType<Kafka['consumer']>;
   readonly #seen: Seen[] = [];
@@ -47,7 +47,7 @@ export class Followed implements AsyncDisposable {
   #ended = false;
 
   private constructor(kafka: Kafka, topic: string) {
-    this.#topic = topic;
+    this.topic = topic;
     this.#kafka = kafka;
     this.#consumer = this.#makeConsumer();
   }
@@ -66,7 +66,7 @@ export class Followed implements AsyncDisposable {
   /** Resolves when the records seen satisfy a condition; rejects at the timeout, with `what` in the message. */
   async until(what: string, satisfies: (seen: readonly Seen[]) => boolean, timeoutMs?: number): Promise<void> {
     await this.#watchers.wait({
-      what: () => `${what} on ${this.#topic}, where ${this.#seen.length} records were seen`,
+      what: () => `${what} on ${this.topic}, where ${this.#seen.length} records were seen`,
       look: () => (satisfies(this.#seen) ? true : undefined),
       timeoutMs,
     });
@@ -147,7 +147,7 @@ export class Followed implements AsyncDisposable {
 
   async #run(): Promise<void> {
     await this.#consumer.connect();
-    await this.#consumer.subscribe({ topic: this.#topic, fromBeginning: true });
+    await this.#consumer.subscribe({ topic: this.topic, fromBeginning: true });
     await this.#consumer.run({
       autoCommit: false,
       eachBatch: async ({ batch }) => this.#take(batch.partition, batch.messages),

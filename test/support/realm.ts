@@ -258,10 +258,15 @@ export class Realm implements AsyncDisposable {
     return spans.reduce((sum, { to }) => sum + to, 0);
   }
 
+  /** Resolves when all records that are in a followed topic by now were seen. */
+  async readToEnd(followed: Followed): Promise<void> {
+    const records = await this.records(followed.topic);
+    await followed.until(`all ${records} records`, (seen) => seen.length >= records);
+  }
+
   /** The number of different batches in the ledger: an entry that repeats one, as that of a copy does, doesn't count. */
   async decisions(ledger: Followed): Promise<number> {
-    const records = await this.records(this.ledgerTopic);
-    await ledger.until('all records', (seen) => seen.length >= records);
+    await this.readToEnd(ledger);
     const batches = ledger.seen.flatMap(({ message: { key, value } }) => {
       const entry = value === null ? undefined : unlessInvalid(() => decodeLedgerEntry(value));
       return entry?.kind === 'batch' ? [`${key?.toString('hex')} ${entry.batch.ranges[0]?.first}`] : [];
