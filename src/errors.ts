@@ -106,7 +106,7 @@ export class IdallocError extends Error {
   declare readonly retryAfterMs?: number;
 
   constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown } & ErrorDetails = {}) {
-    super(message, Object.hasOwn(options, 'cause') ? { cause: options.cause } : undefined);
+    super(message, options);
     this.name = 'IdallocError';
     this.code = code;
     addDetails(this, options);
@@ -126,17 +126,16 @@ export class IdallocError extends Error {
 }
 
 /** Adds what an error is about, as far as it does not have it yet. */
-export function addDetails(error: IdallocError, { correlationId, count, retryAfterMs }: ErrorDetails): void {
-  const known = Object.entries({ correlationId, count, retryAfterMs });
-  Object.assign(
-    error,
-    Object.fromEntries(known.filter(([name, value]) => value !== undefined && !Object.hasOwn(error, name))),
-  );
+export function addDetails(error: IdallocError, details: ErrorDetails): void {
+  for (const name of ['correlationId', 'count', 'retryAfterMs'] as const) {
+    const detail = details[name];
+    if (detail !== undefined && error[name] === undefined) Object.assign(error, { [name]: detail });
+  }
 }
 
 /** Without Buffer, for browsers. */
 function textOfBytes(bytes: Uint8Array): string {
-  const text = String.fromCharCode(...bytes);
+  const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join('');
   if (/^[\x21-\x7e]+$/.test(text)) return text;
   return `0x${Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')}`;
 }

@@ -13,8 +13,8 @@ import { type ClientMetrics, MetricsRecorder } from './metrics.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId } from './refusals.ts';
-import { type BatchReply, type BatchRequest, bytesOf, Requester } from './requester.ts';
+import { bytesOf, clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId, timeoutOf } from './refusals.ts';
+import { type BatchReply, type BatchRequest, Requester } from './requester.ts';
 import { type Sequence, type SequenceNumbers, type SequenceTakeOptions, sequenceNumbers } from './sequence.ts';
 import { requestSpans } from './spans.ts';
 import { IdStock } from './stock.ts';
@@ -222,7 +222,7 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#closed = true;
     this.#refill.stop();
     this.#stock.withhold(clientClosed);
-    this.#requester.close(clientClosed());
+    this.#requester.close(clientClosed);
     this.#waits.close();
     await this.#transport.close();
   }
@@ -268,7 +268,7 @@ export class IdClient implements IdSource, AsyncDisposable {
       replyTopic: checkReplyTopic(replyTopic ?? this.#replyTopic),
       encoding: encoding ?? 'RANGES',
       expiresAtMs: expiryOf(expiresAt),
-      timeoutMs: timeoutMs ?? this.#settings.timeoutMs,
+      timeoutMs: timeoutOf(timeoutMs, this.#settings.timeoutMs),
       signal,
     };
   }

@@ -1,15 +1,42 @@
 import { MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
-import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
+import { describeError, ERRORS, type ErrorCode, type ErrorDetails, IdallocError } from '../errors.ts';
 
 /** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
 export class RequestRefused extends IdallocError {
   readonly serverCode: string;
 
-  constructor(serverCode: string, message: string) {
-    super(Object.hasOwn(ERRORS, serverCode) ? (serverCode as ErrorCode) : 'REFUSED', message);
+  constructor(serverCode: string, message: string, details: ErrorDetails = {}) {
+    super(Object.hasOwn(ERRORS, serverCode) ? (serverCode as ErrorCode) : 'REFUSED', message, details);
     this.name = 'RequestRefused';
     this.serverCode = serverCode;
   }
+
+  /** Also of a code that this version does not know, if the worker has said when. */
+  override get retryable(): boolean {
+    return super.retryable || this.retryAfterMs !== undefined;
+  }
+}
+
+/** Pauses after refusals: where they name no time, the first and the longest one; where they do, the shortest and the longest. */
+const PAUSE_MS = { first: 1_000, longest: 30_000, shortestNamed: 50, longestNamed: 3_600_000 } as const;
+const MAX_DOUBLINGS = 5;
+
+/**
+ * When to send a request again that was refused so often before, and over what time to spread that: requests that share a quota are all
+ * told the same time, and only some of them get IDs then, so each refusal spreads them further.
+ */
+export function pauseAfter(
+  { retryAfterMs }: IdallocError,
+  refusedBefore: number,
+): { readonly pauseMs: number; readonly spreadMs: number } {
+  const { first, longest, shortestNamed, longestNamed } = PAUSE_MS;
+  const times = 2 ** Math.min(refusedBefore, MAX_DOUBLINGS);
+  if (retryAfterMs === undefined) {
+    const pauseMs = Math.min(longest, first * times);
+    return { pauseMs, spreadMs: pauseMs / 4 };
+  }
+  const pauseMs = Math.min(longestNamed, Math.max(shortestNamed, retryAfterMs));
+  return { pauseMs, spreadMs: Math.min(longest, (pauseMs * times) / 4) };
 }
 
 export function invalidCount(count: number): IdallocError {
@@ -38,19 +65,65 @@ export function timeoutOf(timeoutMs: number | undefined, defaultMs: number): num
   throw new IdallocError('MALFORMED_REQUEST', `timeoutMs must be ${range}, not ${String(timeoutMs)}`);
 }
 
+/**
+ * The bytes of a correlation ID. Rejects strings with unpaired surrogates: UTF-8 would map different ones to the same bytes.
+ * Throws IdallocError INVALID_CORRELATION_ID.
+ */
+export function bytesOf(correlationId: string | Uint8Array): Buffer {
+  if (correlationId instanceof Uint8Array) return Buffer.from(correlationId);
+  const bytes = Buffer.from(String(correlationId));
+  if (bytes.toString() === correlationId) return bytes;
+  throw new IdallocError(
+    'INVALID_CORRELATION_ID',
+    'a correlation ID must be bytes, or a string without unpaired surrogates',
+  );
+}
+
 export function clientClosed(count?: number): IdallocError {
   return new IdallocError('CLIENT_CLOSED', 'the client is closed', { count });
 }
 
-/** `isWaiting`: the workers have answered other requests meanwhile. */
-export function noReply(request: Wanted & { readonly timeoutMs: number }, isWaiting: boolean): IdallocError {
+/** `cause`: why its last send failed. */
+export function notSent(timeoutMs: number, cause: Error): IdallocError {
+  const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(cause)}`;
+  return new IdallocError(cause instanceof IdallocError ? cause.code : 'KAFKA_UNAVAILABLE', message, { cause });
+}
+
+/** What is known about a request that was not answered in time. */
+interface Unanswered {
+  /** The workers have answered other requests meanwhile. */
+  readonly isWaiting: boolean;
+  /** Why replies can't be read now. */
+  readonly trouble?: string | undefined;
+  /** How many records of each kind came under its correlation ID and were not its answer. */
+  readonly passedOver?: ReadonlyMap<string, number> | undefined;
+}
+
+export function noReply(request: Wanted & { readonly timeoutMs: number }, known: Unanswered): IdallocError {
   const { replyTopic, timeoutMs } = request;
-  const cause = isWaiting
-    ? `workers answer other requests, so this one for ${contentOf(request)} waits its turn, or its partition is not served: while more IDs are ` +
-      'requested than workers can allocate, large requests wait for minutes; set a longer timeoutMs, or request fewer'
-    : 'check that a worker is running and ready (/readyz), and that REPLY_TOPIC_PREFIX allows this topic';
+  const cause = known.trouble ?? causeOf(request, known);
   const retry = 'Retrying with the same correlation ID never yields a second batch';
   return new IdallocError('NO_REPLY', `no reply on '${replyTopic}' within ${timeoutMs} ms: ${cause}. ${retry}`);
+}
+
+function causeOf(request: Wanted, { isWaiting, passedOver = new Map() }: Unanswered): string {
+  if (passedOver.size > 0) {
+    const kinds = [...passedOver].map(([what, times]) => (times === 1 ? what : `${what} (${times} times)`));
+    return `what came under its correlation ID was not its answer: ${kinds.join(', ')}; find out who else uses this correlation ID, or writes to this topic`;
+  }
+  return isWaiting
+    ? `workers answer other requests, so this one for ${contentOf(request)} waits its turn, or its partition is not served: while more IDs are ` +
+        'requested than workers can allocate, large requests wait for minutes; set a longer timeoutMs, or request fewer'
+    : 'check that a worker is running and ready (/readyz), and that REPLY_TOPIC_PREFIX allows this topic';
+}
+
+/** A record that no worker sends, under the correlation ID of a request. */
+export function unlikeReply(
+  { correlationId, replyTopic }: Wanted & { readonly correlationId: Buffer },
+  what: string,
+): IdallocError {
+  const message = `${what} came on '${replyTopic}' under the correlation ID of a request, which waits on: find out who else writes to this topic`;
+  return new IdallocError('MALFORMED_REPLY', message, { correlationId });
 }
 
 /** `isWaiting` as for `noReply`. */
@@ -58,7 +131,7 @@ export function tooFewIds(count: number, timeoutMs: number, isWaiting: boolean):
   const cause = isWaiting
     ? 'workers answer, but more slowly than IDs are requested: wait for longer, or request fewer'
     : 'check that a worker is running and ready';
-  return new IdallocError('NO_REPLY', `fewer than ${count} IDs arrived within ${timeoutMs} ms: ${cause}`);
+  return new IdallocError('NO_REPLY', `fewer than ${count} IDs arrived within ${timeoutMs} ms: ${cause}`, { count });
 }
 
 export function noBuffer(): IdallocError {

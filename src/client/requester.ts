@@ -1,12 +1,12 @@
 import type { Runtime, Timer } from '../async/runtime.ts';
-import { countIds, type IdBatch } from '../codec/id-batch.ts';
-import { decodeIdReply } from '../codec/id-reply.ts';
+import type { IdBatch } from '../codec/id-batch.ts';
 import { type Encoding, encodeIdRequest } from '../codec/id-request.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
-import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
-import { inProgress, noReply, RequestRefused } from './refusals.ts';
+import { IdallocError } from '../errors.ts';
+import { type Content, type Foreign, readReply } from './read-reply.ts';
+import { inProgress, noReply, notSent, pauseAfter, type RequestRefused, unlikeReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type WaitingCaller, wait } from './waiting.ts';
 
@@ -24,7 +24,7 @@ export interface BatchRequest {
   /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
-  /** Whether it rejects with a refusal also when a retry may succeed. */
+  /** Any refusal ends it; otherwise one after which a retry may succeed does so only when no time is left for the retry. */
   readonly endsWhenRefused?: boolean | undefined;
   /** Sent with it, unless an equal request is in progress. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
@@ -70,32 +70,51 @@ const MAX_PATIENT_MS = 120_000;
 const RETRY_UNSENT_MS = 500;
 
 /** A request in progress, with all callers that wait for its reply. */
-interface PendingRequest {
+class PendingRequest {
   readonly request: BatchRequest;
   readonly value: Buffer;
-  readonly callers: Set<WaitingCaller<Reply>>;
   readonly sentAtMs: number;
-  attempts: number;
-  /** Sends that were begun: after an earlier one nothing is scheduled. */
-  sends: number;
+  /** Each with the monotonic time at which its wait ends. */
+  readonly callers = new Map<WaitingCaller<Reply>, number>();
+  attempts = 0;
+  /** Sends since the workers have last said anything to it. */
+  unanswered = 0;
+  /** Whoever schedules or begins a send takes the next turn, so that an earlier send that ends later schedules nothing. */
+  turn = 0;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
   lastSentAtMs: number;
   unsent: Error | undefined;
   resend: Timer | undefined;
+  refusals = 0;
+  lastRefusal: RequestRefused | undefined;
+  /** How many records of each kind were not its answer. */
+  readonly passedOver = new Map<string, number>();
+
+  constructor(request: BatchRequest, nowMs: number) {
+    this.request = request;
+    this.value = encodeIdRequest(request);
+    this.sentAtMs = nowMs;
+    this.lastSentAtMs = nowMs;
+  }
 }
 
 /**
  * Sends requests and matches replies to them. A retry sends the same record with the same key, so that it never yields a
  * second batch.
+ *
+ *   sent -> sent:     no reply in time, or the reply topic moved: the record is sent again
+ *   sent -> refused:  a retry may succeed: the record is sent again at the time that the refusal names
+ *   sent, refused -> ended for a caller: content, a final refusal, no time left for the next try, timeout, signal, close
  */
 export class Requester {
   readonly #options: RequesterOptions;
   readonly #layoutOf = layoutFinder();
   readonly #pending = new Map<string, PendingRequest>();
-  #closed: Error | undefined;
+  #closed: (() => Error) | undefined;
   #repliedMs = Number.NEGATIVE_INFINITY;
   #begun = 0;
+  #passedOver = 0;
 
   constructor(options: RequesterOptions) {
     this.#options = options;
@@ -106,7 +125,7 @@ export class Requester {
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY on timeout, or the reason why it could not be sent
    * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is in
-   * progress for a different request, MALFORMED_REPLY, CLIENT_CLOSED; the signal's reason.
+   * progress for a different request, CLIENT_CLOSED; the signal's reason.
    */
   async request(request: BatchRequest): Promise<BatchReply> {
     return (await this.#answered(request)) as BatchReply; // readReply has seen to it
@@ -132,34 +151,31 @@ export class Requester {
     return this.#pending.size;
   }
 
+  /** Total number of records under the correlation ID of a request that were not its answer. */
+  get passedOver(): number {
+    return this.#passedOver;
+  }
+
   /** Whether a reply to any request has come since then (monotonic ms). */
   hasRepliedSince(sinceMs: number): boolean {
     return this.#repliedMs > sinceMs;
   }
 
   /** Handles a record of a reply topic; replies without a waiting caller are ignored. */
-  receive({ key, value, replayed, layoutText }: IncomingReply): void {
+  receive(incoming: IncomingReply): void {
     this.#repliedMs = this.#options.runtime.monotonicMs();
-    const pending = this.#pending.get(keyOf(key));
+    const pending = this.#pending.get(keyOf(incoming.key));
     if (pending === undefined) return;
-    const { sentAtMs, request } = pending;
-    let settle: (caller: WaitingCaller<Reply>) => void;
-    try {
-      const content = readReply(request, value);
-      if (content === undefined) return;
-      const delivered = { replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
-      const reply: Reply =
-        'numbers' in content
-          ? { ...content, ...delivered }
-          : { ...content, layout: this.#layoutOf(content.batch, layoutText), ...delivered };
-      settle = (caller) => caller.resolve(reply);
-    } catch (error) {
-      settle = (caller) => caller.reject(error);
-    }
-    for (const caller of pending.callers) settle(caller);
+    const answer = readReply(pending.request, incoming);
+    if (answer.kind === 'content') this.#deliver(pending, answer.content, incoming);
+    else if (answer.kind === 'refusal') this.#refused(pending, answer.refusal);
+    else this.#passOver(pending, answer);
   }
 
-  /** Sends all requests with this reply topic again at once: their replies now go to another partition of it, or did go where nobody reads any more. */
+  /**
+   * Sends all requests with this reply topic again at once: their replies now go to another partition of it, or did go where nobody
+   * reads any more.
+   */
   resendAll(replyTopic: string): void {
     for (const pending of this.#pending.values()) {
       if (pending.request.replyTopic !== replyTopic) continue;
@@ -168,18 +184,19 @@ export class Requester {
     }
   }
 
-  close(reason: Error): void {
+  /** Rejects all callers, and further ones, each with an error of its own. */
+  close(reason: () => Error): void {
     this.#closed = reason;
-    for (const { callers } of this.#pending.values()) for (const caller of callers) caller.reject(reason);
+    for (const { callers } of this.#pending.values()) for (const caller of callers.keys()) caller.reject(reason());
   }
 
   #join(request: BatchRequest, caller: WaitingCaller<Reply>): () => void {
-    if (this.#closed !== undefined) throw this.#closed;
+    if (this.#closed !== undefined) throw this.#closed();
     const key = keyOf(request.correlationId);
     const pending = this.#pending.get(key) ?? this.#begin(key, request);
     const isSame = (['count', 'replyTopic', 'sequence'] as const).every((of) => pending.request[of] === request[of]);
     if (!isSame) throw inProgress(pending.request, request);
-    pending.callers.add(caller);
+    pending.callers.set(caller, this.#options.runtime.monotonicMs() + request.timeoutMs);
     return () => {
       pending.callers.delete(caller);
       if (pending.callers.size > 0) return;
@@ -193,19 +210,7 @@ export class Requester {
     if (this.#pending.size >= maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
     }
-    const nowMs = runtime.monotonicMs();
-    const pending: PendingRequest = {
-      request,
-      value: encodeIdRequest(request),
-      callers: new Set(),
-      sentAtMs: nowMs,
-      lastSentAtMs: nowMs,
-      attempts: 0,
-      sends: 0,
-      firstSentMs: undefined,
-      unsent: undefined,
-      resend: undefined,
-    };
+    const pending = new PendingRequest(request, runtime.monotonicMs());
     this.#pending.set(key, pending);
     this.#begun += 1;
     void this.#send(pending);
@@ -217,12 +222,13 @@ export class Requester {
     const { correlationId, requestId, replyTopic, count, sequence, headers } = pending.request;
     const key = sequence === undefined ? (requestId ?? correlationId) : Buffer.from(sequence);
     pending.attempts += 1;
-    pending.sends += 1;
-    const { sends } = pending;
+    pending.unanswered += 1;
+    pending.turn += 1;
+    const { turn } = pending;
     onSend(correlationId, count, pending.attempts);
     const mostMs = this.hasRepliedSince(pending.lastSentAtMs) ? MAX_PATIENT_MS : MAX_RESEND_MS;
     pending.lastSentAtMs = runtime.monotonicMs();
-    let delayMs = Math.max(resendAfterMs, Math.min(mostMs, resendAfterMs * 2 ** (pending.attempts - 1)));
+    let delayMs = Math.max(resendAfterMs, Math.min(mostMs, resendAfterMs * 2 ** (pending.unanswered - 1)));
     try {
       const { value, firstSentMs } = pending;
       pending.firstSentMs ??= Math.floor(runtime.wallMs());
@@ -231,67 +237,62 @@ export class Requester {
     } catch (error) {
       pending.unsent = error instanceof Error ? error : new Error(String(error));
       pending.attempts -= 1;
+      pending.unanswered -= 1;
       delayMs = RETRY_UNSENT_MS;
       onError(pending.unsent);
     }
     // Jitter, so that clients do not all resend at the same moment.
-    delayMs *= 1 + runtime.random() / 4;
-    const isLast = pending.sends === sends;
-    if (isLast && pending.callers.size > 0) pending.resend = runtime.schedule(delayMs, () => void this.#send(pending));
+    if (pending.turn === turn) this.#sendAfter(pending, delayMs * (1 + runtime.random() / 4));
+  }
+
+  #sendAfter(pending: PendingRequest, delayMs: number): void {
+    pending.resend?.cancel();
+    pending.turn += 1;
+    if (pending.callers.size === 0) return;
+    pending.resend = this.#options.runtime.schedule(delayMs, () => void this.#send(pending));
+  }
+
+  #deliver({ sentAtMs, callers }: PendingRequest, content: Content, { replayed, layoutText }: IncomingReply): void {
+    const delivered = { replayed, sentAtMs, latencyMs: this.#options.runtime.monotonicMs() - sentAtMs };
+    const reply: Reply =
+      'numbers' in content
+        ? { ...content, ...delivered }
+        : { ...content, layout: this.#layoutOf(content.batch, layoutText), ...delivered };
+    for (const caller of callers.keys()) caller.resolve(reply);
+  }
+
+  /** While a retry may succeed, callers wait on for as long as their time limit has room for it. */
+  #refused(pending: PendingRequest, refusal: RequestRefused): void {
+    const { runtime } = this.#options;
+    const { callers, request } = pending;
+    const { pauseMs, spreadMs } = pauseAfter(refusal, pending.refusals);
+    const nowMs = runtime.monotonicMs();
+    const isFinal = !refusal.retryable || request.endsWhenRefused === true;
+    for (const [caller, untilMs] of callers) if (isFinal || untilMs <= nowMs + pauseMs) caller.reject(refusal);
+    if (callers.size === 0) return;
+    pending.lastRefusal = refusal;
+    pending.refusals += 1;
+    pending.unanswered = 0;
+    const spareMs = Math.max(...callers.values()) - nowMs - pauseMs;
+    this.#sendAfter(pending, pauseMs + runtime.random() * Math.min(spareMs / 2, spreadMs));
+  }
+
+  #passOver({ request, passedOver }: PendingRequest, { what, isFault }: Foreign): void {
+    this.#passedOver += 1;
+    passedOver.set(what, (passedOver.get(what) ?? 0) + 1);
+    if (isFault) this.#options.onError(unlikeReply(request, what));
   }
 
   #timeoutError(request: BatchRequest): IdallocError {
-    const { timeoutMs } = request;
-    const { unsent, sentAtMs } = this.#pending.get(keyOf(request.correlationId)) ?? {};
-    if (unsent !== undefined) {
-      const message = `the request could not be sent within ${timeoutMs} ms: ${describeError(unsent)}`;
-      const code = unsent instanceof IdallocError ? unsent.code : 'KAFKA_UNAVAILABLE';
-      return new IdallocError(code, message, { cause: unsent });
-    }
+    const { timeoutMs, replyTopic } = request;
+    const { unsent, sentAtMs, lastRefusal, passedOver } = this.#pending.get(keyOf(request.correlationId)) ?? {};
+    if (unsent !== undefined) return notSent(timeoutMs, unsent);
+    if (lastRefusal !== undefined) return lastRefusal;
     const isWaiting = sentAtMs !== undefined && this.hasRepliedSince(sentAtMs);
-    return noReply(request, isWaiting);
+    return noReply(request, { isWaiting, passedOver, trouble: this.#options.transport.trouble(replyTopic) });
   }
 }
 
 function keyOf(correlationId: Buffer): string {
   return correlationId.toString('latin1');
-}
-
-/**
- * What a reply has; undefined for one that answers another record under this correlation ID: what another client on this reply topic gets of
- * something else, and what a replay refuses because it was refused before. Nobody has answered the record that waits here yet.
- */
-function readReply(
-  { correlationId, count, sequence }: BatchRequest,
-  value: Buffer,
-): { readonly batch: IdBatch } | { readonly numbers: Numbers } | undefined {
-  const reply = decodeIdReply(value);
-  if (!reply.correlationId.equals(correlationId)) {
-    throw new IdallocError('MALFORMED_REPLY', 'the key and the value of a reply have different correlation IDs');
-  }
-  if ('error' in reply) {
-    if (reply.error.code === ('ANSWERED_BEFORE' satisfies ErrorCode)) return undefined;
-    throw new RequestRefused(reply.error.code, reply.error.message);
-  }
-  const what = 'batch' in reply ? undefined : reply.numbers.sequence;
-  if (what !== sequence) return undefined;
-  const got = 'batch' in reply ? countIds(reply.batch.ranges) : reply.numbers.count;
-  const kind = sequence === undefined ? 'IDs' : 'numbers';
-  if (got !== count)
-    throw new IdallocError('MALFORMED_REPLY', `the reply has ${got} ${kind}, but ${count} were requested`);
-  return reply;
-}
-
-/**
- * The bytes of a correlation ID. Rejects strings with unpaired surrogates: UTF-8 would map different ones to the same bytes.
- * Throws IdallocError INVALID_CORRELATION_ID.
- */
-export function bytesOf(correlationId: string | Uint8Array): Buffer {
-  if (correlationId instanceof Uint8Array) return Buffer.from(correlationId);
-  const bytes = Buffer.from(String(correlationId));
-  if (bytes.toString() === correlationId) return bytes;
-  throw new IdallocError(
-    'INVALID_CORRELATION_ID',
-    'a correlation ID must be bytes, or a string without unpaired surrogates',
-  );
 }

@@ -108,6 +108,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
       encoding: 'RANGES',
       expiresAtMs,
       timeoutMs: WAIT_MS,
+      endsWhenRefused: true, // the caller is told when to retry, and holds no connection meanwhile
       signal,
     });
     return await asked.catch((error: unknown) => {
@@ -116,7 +117,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#requester.close(new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'));
+    this.#requester.close(() => new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'));
     const link = await this.#link?.catch(() => undefined);
     await link?.close();
   }

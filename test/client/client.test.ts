@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
-import { encodeBatch, stage, turns } from './stage.ts';
+import { stage, turns } from './stage.ts';
 
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
 
@@ -357,22 +357,6 @@ describe('a request', () => {
     workers.refuse('x', 'ANSWERED_BEFORE');
     workers.answer('x', 1);
     expect((await waiting).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
-  });
-
-  test.each([
-    ['is nonsense', Buffer.from('nonsense')],
-    ['has another count', encodeBatch('x', [{ first: 1n, count: 4 }])],
-    ['names another correlation ID', encodeBatch('y', [{ first: 1n, count: 3 }])],
-  ])('whose reply %s is MALFORMED_REPLY', async (_what, value) => {
-    const { client, workers } = await stage(quiet, (them) => {
-      them.answering = false;
-    });
-    const malformed = expect(client.request({ count: 3, correlationId: 'x' })).rejects.toMatchObject({
-      code: 'MALFORMED_REPLY',
-    });
-    await turns();
-    workers.reply('x', value);
-    await malformed;
   });
 
   test.each([

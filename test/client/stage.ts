@@ -146,13 +146,14 @@ export class FakeWorkers implements Transport {
     this.reply(correlationId, encodeBatch(correlationId, [{ first, count }], this.layout), known !== undefined);
   }
 
-  refuse(correlationId: string, code: string, message = 'no'): void {
+  refuse(correlationId: string, code: string, message = 'no', retryAfterMs?: number): void {
     const reply = { correlationId: Buffer.from(correlationId), error: { code, message } };
-    this.reply(correlationId, encodeIdReply(reply, 'RANGES'));
+    this.reply(correlationId, encodeIdReply(reply, 'RANGES'), false, retryAfterMs);
   }
 
-  reply(correlationId: string, value: Buffer, replayed = false): void {
-    this.#events?.onReply({ key: Buffer.from(correlationId), value, replayed, layoutText: this.layoutText });
+  reply(correlationId: string, value: Buffer, replayed = false, retryAfterMs?: number): void {
+    const { layoutText } = this;
+    this.#events?.onReply({ key: Buffer.from(correlationId), value, replayed, layoutText, retryAfterMs });
   }
 }
 
@@ -160,10 +161,11 @@ export function encodeBatch(
   correlationId: string,
   ranges: readonly { first: bigint; count: number }[],
   layout?: Layout,
+  step = 1n,
 ): Buffer {
   const batch = {
     ranges,
-    step: 1n,
+    step,
     datacenterId: 4,
     workerId: 18,
     fence: 7n,

@@ -118,7 +118,8 @@ describe('a fault', () => {
     const client = await connected(workers, { prefetch: false });
     await client.request({ count: 1, correlationId: 'known' });
     workers.refuse('QUOTA_EXCEEDED', 'too many');
-    const refused = await client.request({ count: 1, correlationId: 'new' }).catch((error: unknown) => error);
+    const asked = client.request({ count: 1, correlationId: 'new', timeoutMs: 500 }); // no time for a retry
+    const refused = await asked.catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(RequestRefused);
     expect(refused).toMatchObject({ serverCode: 'QUOTA_EXCEEDED', message: 'too many' });
     expect((await client.request({ count: 1, correlationId: 'known' })).replayed).toBe(true);

@@ -199,7 +199,7 @@ test('a caller is told nothing of a limit that it can not set', async () => {
   const { post, workers } = start();
   const { code, message } = noReply(
     { sequence: 'invoices', count: 2, replyTopic: 'id.replies.http', timeoutMs: 10_000 },
-    true,
+    { isWaiting: true },
   );
   expect(message).toMatch(
     / this one for 2 numbers of invoices waits its turn.* set a longer timeoutMs, or request fewer\./,
