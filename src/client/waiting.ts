@@ -1,4 +1,4 @@
-import type { Runtime } from '../async/runtime.ts';
+import type { Runtime, Timer } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 
 export interface WaitOptions {
@@ -14,15 +14,17 @@ export interface WaitingCaller<T> {
   readonly reject: (reason: unknown) => void;
 }
 
-/** A timer that fires later than this after its time shows that the process did not run. */
-const SUSPENDED_MS = 200;
-/** After a time without running, what came meanwhile is read for at most so long. */
-const MAX_GRACE_MS = 2_000;
+/** A timer that fires later than this after its time shows that the event loop stood still. */
+const LATE_MS = 20;
+/** What came meanwhile is read in at least this time; a timeout is extended by at most so much in all. */
+const GRACE_MS = { least: 100, most: 2_000 };
 
 /**
- * Waits until the caller is settled, the timeout expires or the signal is aborted. A process that did not run when the timeout
- * expired may have its result already, so it waits once more, for as long as it did not run. `begin` registers the caller and returns
+ * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and returns
  * a function that removes it again; it must not settle the caller before it returns.
+ *
+ * If the event loop stood still when the timeout expired, the result may have come without being read: then the wait goes on for
+ * as long as the loop was late. So callers whose timeouts expire together, whose errors take time, also let other work go between.
  */
 export function wait<T>(
   runtime: Runtime,
@@ -54,13 +56,19 @@ export function wait<T>(
       return;
     }
     if (!Number.isFinite(timeoutMs)) return;
-    const dueMs = runtime.monotonicMs() + timeoutMs;
-    const end = () => caller.reject(timeoutError());
-    let timer = runtime.schedule(timeoutMs, () => {
-      const lateMs = runtime.monotonicMs() - dueMs;
-      if (lateMs <= SUSPENDED_MS) end();
-      else timer = runtime.schedule(Math.min(lateMs, MAX_GRACE_MS), end);
-    });
+    let graceMs = GRACE_MS.most;
+    let timer: Timer;
+    const endAfter = (delayMs: number) => {
+      const dueMs = runtime.monotonicMs() + delayMs;
+      timer = runtime.schedule(delayMs, () => {
+        const lateMs = runtime.monotonicMs() - dueMs;
+        if (lateMs <= LATE_MS || graceMs <= 0) return caller.reject(timeoutError());
+        const moreMs = Math.min(Math.max(lateMs, GRACE_MS.least), graceMs);
+        graceMs -= moreMs;
+        endAfter(moreMs);
+      });
+    };
+    endAfter(timeoutMs);
     undo.push(() => timer.cancel());
   });
 }
