@@ -144,9 +144,9 @@ export class Refill {
     if (late.length > 0) {
       if (!this.#isAnswered) {
         if (nowMs < this.#replacesFromMs) return;
+        this.#replacesFromMs = nowMs + this.#doubling.nextMs();
         room = 1;
       }
-      this.#replacesFromMs = nowMs + this.#doubling.nextMs();
       most = Math.min(most, this.#smallCount);
     }
     for (; lacking > 0 && room > 0; room -= 1) {

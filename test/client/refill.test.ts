@@ -1,0 +1,225 @@
+import { describe, expect, test } from 'vitest';
+import { presetLayout } from '../../src/core/presets.ts';
+import { type FakeWorkers, type Sent, type Staged, stage, turns } from './stage.ts';
+
+/** From now on, the workers answer the requests that pass; all others are unanswered for good. */
+function answering(workers: FakeWorkers, passes: (sent: Sent, index: number) => boolean): () => Promise<void> {
+  workers.answering = false;
+  let seen = 0;
+  return async () => {
+    await turns();
+    for (; seen < workers.sent.length; seen += 1) {
+      const sent = workers.sent[seen] as Sent;
+      if (passes(sent, seen)) workers.answer(sent.correlationId, sent.count);
+    }
+    await turns();
+  };
+}
+
+/** Takes 2,000 IDs a second, one at a time. Returns how many calls had none. */
+async function use({ client, runtime }: Staged, seconds: number, answer: () => Promise<void>): Promise<number> {
+  let failed = 0;
+  for (let tenth = 0; tenth < 10 * seconds; tenth += 1) {
+    for (let i = 0; i < 200; i += 1) {
+      try {
+        client.next();
+      } catch {
+        failed += 1;
+      }
+    }
+    await runtime.pass(100);
+    await answer();
+  }
+  return failed;
+}
+
+const unanswered = (workers: FakeWorkers) => {
+  workers.answering = false;
+};
+/** The time of each request for new IDs, after the first. */
+async function newRequests({ runtime, workers }: Staged, seconds: number): Promise<{ atS: number; count: number }[]> {
+  const known = new Set(workers.sent.map(({ correlationId }) => correlationId));
+  const found: { atS: number; count: number }[] = [];
+  for (let second = 1; second <= seconds; second += 1) {
+    await runtime.pass(1_000);
+    for (const { correlationId, count } of workers.sent) {
+      if (!known.has(correlationId)) found.push({ atS: second, count });
+      known.add(correlationId);
+    }
+  }
+  return found;
+}
+
+describe('what is late is requested again', () => {
+  test('in small requests: large ones may wait for minutes, and no call fails', async () => {
+    const staged = await stage({ idsPerSecond: 2_000 }, unanswered);
+    const answer = answering(staged.workers, ({ count }) => count <= 5_000);
+    await staged.runtime.pass(2_000);
+    await answer();
+    expect(await use(staged, 120, answer)).toBe(0);
+    expect(staged.workers.sent[0]?.count).toBe(80_000);
+    expect(staged.client.buffered).toBeGreaterThan(staged.client.lowWater);
+    await staged.client.close();
+  });
+
+  test('so that nobody notices when a third of the partitions is not served', async () => {
+    const staged = await stage({ idsPerSecond: 2_000 }, unanswered);
+    // A record that is sent again goes to the same partition.
+    const served = ({ correlationId }: Sent) => Number(correlationId.slice(2)) % 3 !== 1;
+    const answer = answering(staged.workers, served);
+    await staged.runtime.pass(2_500);
+    await answer();
+    expect(await use(staged, 120, answer)).toBe(0);
+    expect(staged.client.metrics().pending).toBeLessThanOrEqual(16);
+    await staged.client.close();
+  });
+
+  test('in requests that are small in the layout of the IDs', async () => {
+    const staged = await stage({}, (them) => {
+      them.layout = presetLayout('js-safe');
+    });
+    const { client, runtime, workers } = staged;
+    unanswered(workers);
+    client.take(3_000);
+    await runtime.pass(2_500);
+    expect(workers.sent.slice(1, 3).map(({ count }) => count)).toEqual([3_000, 160]);
+    await client.close();
+  });
+
+  test('ever more rarely while none is answered, so that an outage does not fill the topic', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
+    expect(await newRequests(staged, 100)).toEqual([2, 6, 14, 30, 60, 90].map((atS) => ({ atS, count: 4_000 })));
+    await staged.client.close();
+  });
+
+  test('soon again after one was answered', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
+    const { runtime, workers } = staged;
+    await runtime.pass(20_000);
+    const [, , third] = [...new Map(workers.sent.map((sent) => [sent.correlationId, sent])).values()];
+    workers.answer(third?.correlationId ?? '', 4_000);
+    expect((await newRequests(staged, 7)).map(({ atS }) => atS)).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 6]);
+    await staged.client.close();
+  });
+
+  test('until eight are late: the oldest is not waited for any longer then', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
+    const { client, runtime, workers } = staged;
+    const [first] = workers.sent;
+    await runtime.pass(205_000); // replaced at 2, 6, 14, 30, 60, 90, 120, 150 and 180 s
+    expect(client.metrics().pending).toBe(8);
+    expect(first?.isWanted()).toBe(false);
+    workers.answer(first?.correlationId ?? '', 40_000);
+    await turns();
+    expect(client.buffered).toBe(0);
+    expect(client.metrics().errors).toEqual({});
+    await client.close();
+  });
+
+  test('and a late reply is as good as any other, up to maxBuffered', async () => {
+    const staged = await stage({ idsPerSecond: 10, maxBuffered: 500 }, unanswered);
+    const { client, runtime, workers } = staged;
+    await runtime.pass(2_500);
+    const [late, replacement] = workers.sent;
+    workers.answer(replacement?.correlationId ?? '', 400);
+    workers.answer(late?.correlationId ?? '', 400);
+    await turns();
+    expect(client.metrics()).toMatchObject({ buffered: 500, dropped: 300, taken: 0 });
+    expect(client.take(200)).toEqual(Array.from({ length: 200 }, (_, i) => 300n + BigInt(i)));
+    await client.close();
+  });
+});
+
+describe('the count of a request', () => {
+  test('that the workers limited doubles each minute after the limit was lifted', async () => {
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, maxAgeMs: 60_000 }, unanswered);
+    let most = 3_000;
+    const settle = async () => {
+      for (let round = 0; round < 20; round += 1) {
+        for (const { correlationId, count } of workers.sent.splice(0)) {
+          if (count <= most) workers.answer(correlationId, count);
+          else workers.refuse(correlationId, 'INVALID_COUNT');
+        }
+        await turns();
+      }
+    };
+    await settle();
+    most = 100_000;
+    const largest: number[] = [];
+    for (let minute = 0; minute < 5; minute += 1) {
+      let found = 0;
+      for (let second = 0; second < 60; second += 1) {
+        if (client.buffered > 1_000) client.take(1_000);
+        await runtime.pass(1_000);
+        found = Math.max(found, ...workers.sent.map(({ count }) => count));
+        await settle();
+      }
+      largest.push(found);
+    }
+    expect(largest[0]).toBe(2_500);
+    expect(largest[1]).toBe(5_000);
+    expect(largest.at(-1)).toBeGreaterThan(20_000);
+    await client.close();
+  });
+});
+
+describe('the age of IDs', () => {
+  test('is at most a minute by default, and an idle buffer is renewed before it is too old', async () => {
+    const { client, runtime, workers } = await stage();
+    let oldest = 0;
+    let least = Number.POSITIVE_INFINITY;
+    for (let second = 0; second < 600; second += 1) {
+      await runtime.pass(1_000);
+      oldest = Math.max(oldest, client.metrics().oldestMs ?? 0);
+      least = Math.min(least, client.buffered);
+      client.next();
+    }
+    expect(oldest).toBeLessThanOrEqual(60_500);
+    expect(oldest).toBeGreaterThan(55_000);
+    expect(least).toBeGreaterThan(3_900);
+    const asked = workers.sent.reduce((sum, { count }) => sum + count, 0);
+    expect(asked).toBeLessThanOrEqual(100 * 600 + 8_000);
+    await client.close();
+  });
+
+  test('leaves coverSeconds of IDs whenever an outage begins', async () => {
+    for (let atS = 1; atS <= 60; atS += 1) {
+      const { client, runtime, workers } = await stage();
+      await runtime.pass(1_000 * atS);
+      workers.answering = false;
+      for (let second = 0; second < 20; second += 1) {
+        client.take(100);
+        await runtime.pass(1_000);
+      }
+      await client.close();
+    }
+  });
+
+  test('has no limit with Infinity; it has one of three times coverSeconds if that is longer than a minute', async () => {
+    const ages: (number | undefined)[] = [];
+    for (const options of [{ maxAgeMs: Number.POSITIVE_INFINITY }, { coverSeconds: 100 }]) {
+      const { client, runtime, workers } = await stage(options);
+      workers.answering = false;
+      await runtime.pass(299_000);
+      ages.push(client.metrics().oldestMs);
+      await runtime.pass(2_000);
+      ages.push(client.metrics().oldestMs);
+      await client.close();
+    }
+    expect(ages).toEqual([299_000, 301_000, 299_000, undefined]);
+  });
+});
+
+describe('a single call', () => {
+  test('for many IDs leaves the buffer as it was', async () => {
+    const { client, runtime, workers } = await stage();
+    const ids = await client.takeAsync(100_000);
+    expect(new Set(ids).size).toBe(100_000);
+    const asked = () => workers.sent.reduce((sum, { count }) => sum + count, 0);
+    expect(asked()).toBe(104_000);
+    await runtime.pass(10_000);
+    expect(asked()).toBe(104_000);
+    expect(client.metrics()).toMatchObject({ buffered: 4_000, lowWater: 2_000, taken: 100_000 });
+    await client.close();
+  });
+});
