@@ -10,6 +10,7 @@ export interface MemoryReply {
   readonly delayMs: number;
   readonly value: Buffer;
   readonly replayed: boolean;
+  readonly retryAfterMs?: number | undefined;
 }
 
 /** The link of one client to workers in memory. */

@@ -1,12 +1,21 @@
-import type { IdBatch } from '../codec/id-batch.ts';
+import { countIds, type IdBatch } from '../codec/id-batch.ts';
 import { encodeIdReply } from '../codec/id-reply.ts';
 import { decodeIdRequest, type IdRequest } from '../codec/id-request.ts';
+import {
+  conflictText,
+  expiredText,
+  numbersConflictText,
+  quotaText,
+  tooManyText,
+  unknownSequenceText,
+} from '../codec/refusal-texts.ts';
+import { textOfId } from '../codec/request-checks.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import type { IdRange } from '../core/generator.ts';
 import { compose, type Layout, toTicks } from '../core/layout.ts';
 import { presetLayout } from '../core/presets.ts';
 import { type Ticks, wallMs } from '../core/units.ts';
-import { type ErrorCode, IdallocError } from '../errors.ts';
+import { ERRORS, type ErrorCode, IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
 import { IdClient } from './client.ts';
 import { MemoryLink, type MemoryReply } from './memory-link.ts';
@@ -33,7 +42,15 @@ export interface SeenRequest {
 /** How a request is answered while nothing else is set. */
 type Mode =
   | { readonly kind: 'serving' | 'silent' | 'unreachable' }
-  | { readonly kind: 'refusing'; readonly code: ErrorCode; readonly message: string };
+  | ({ readonly kind: 'refusing'; readonly code: ErrorCode; readonly message: string } & RefusalOptions);
+
+interface RefusalOptions {
+  /** After this time the client may try again, as the workers say for a quota; default: they do not know. */
+  readonly retryAfterMs?: number | undefined;
+}
+
+/** What a correlation ID was decided for, on the reply topic of its request. */
+type Decided<Content> = Content & { readonly replyTopic: string };
 
 const REPLY_TOPIC = 'id.replies.memory';
 const FENCE = 1n;
@@ -44,7 +61,7 @@ const FENCE = 1n;
  */
 export class MemoryWorkers {
   readonly #options: Required<MemoryWorkersOptions>;
-  readonly #decided = new Map<string, IdBatch>();
+  readonly #decided = new Map<string, Decided<{ readonly batch: IdBatch }>>();
   readonly #sequences = new Map<string, MemorySequence>();
   readonly #links = new Set<MemoryLink>();
   readonly #requests: SeenRequest[] = [];
@@ -67,10 +84,7 @@ export class MemoryWorkers {
     const { layout, datacenterId, workerId } = this.#options;
     if (isWithin(datacenterId, layout.maxDatacenter) && isWithin(workerId, layout.maxWorker)) return;
     const limits = `datacenterId 0 to ${layout.maxDatacenter} and workerId 0 to ${layout.maxWorker}`;
-    throw new IdallocError(
-      'CONFIG_INVALID',
-      `layout '${layout.name}' has ${limits}, not ${datacenterId} and ${workerId}`,
-    );
+    throw invalid(`layout '${layout.name}' has ${limits}, not ${datacenterId} and ${workerId}`);
   }
 
   /**
@@ -95,7 +109,7 @@ export class MemoryWorkers {
     return client;
   }
 
-  /** Creates a sequence that starts at `start`, by default 1. */
+  /** Creates a sequence that starts at `start`, by default 1, as `idalloc sequence create` does for real workers. */
   createSequence(name: string, { start = 1, step = 1, format = '' } = {}): void {
     this.#sequences.set(name, { next: start, step, format, decided: new Map() });
   }
@@ -116,9 +130,23 @@ export class MemoryWorkers {
     for (const { dropAll } of this.#links) dropAll();
   }
 
-  /** From now on each request that has no batch yet is refused with this code. */
-  refuse(code: ErrorCode, message: string = code): void {
-    this.#mode = { kind: 'refusing', code, message };
+  /**
+   * From now on each request that has no batch yet is refused with this code. The client waits out a refusal that is retryable; one that names
+   * a time beyond the call's timeout rejects the call at once.
+   *
+   * @param message by default the workers' text for QUOTA_EXCEEDED, and else the code
+   * @throws IdallocError CONFIG_INVALID for an unknown code, or a time that is not a number of milliseconds.
+   */
+  refuse(code: ErrorCode, message?: string, options: RefusalOptions = {}): void {
+    const { retryAfterMs = code === 'QUOTA_EXCEEDED' ? 1_000 : undefined } = options;
+    const codes = Object.keys(ERRORS);
+    if (!codes.includes(code)) throw invalid(`workers have no code ${code}: the codes are ${codes.join(', ')}`);
+    if (retryAfterMs !== undefined && !isWithin(retryAfterMs, Number.MAX_SAFE_INTEGER)) {
+      throw invalid(`retryAfterMs must be a whole number of 0 or more, not ${retryAfterMs}`);
+    }
+    const isQuota = code === 'QUOTA_EXCEEDED' && retryAfterMs !== undefined;
+    const text = isQuota ? quotaText('id.replies.', '1000 IDs a second', retryAfterMs) : code;
+    this.#mode = { kind: 'refusing', code, message: message ?? text, retryAfterMs };
   }
 
   /** From now on requests can't be sent: KAFKA_UNAVAILABLE. */
@@ -169,60 +197,60 @@ export class MemoryWorkers {
     const decided = sequence === undefined ? this.#decided : this.#sequences.get(sequence)?.decided;
     const replayed = decided?.has(key) === true;
     const encoding = request.encoding ?? 'RANGES';
+    const reply = { key: correlationId, delayMs: this.#delayMs };
     try {
       const content =
         sequence === undefined
           ? { batch: this.#decide(request, key, mode) }
           : { numbers: { sequence, ...this.#number(request, sequence, key, mode) } };
-      const value = encodeIdReply({ correlationId, ...content }, encoding);
-      return { key: correlationId, delayMs: this.#delayMs, value, replayed };
+      return { ...reply, value: encodeIdReply({ correlationId, ...content }, encoding), replayed };
     } catch (error) {
       if (!(error instanceof IdallocError)) throw error;
-      const reply = { correlationId, error: { code: error.code, message: error.message } };
-      return { key: correlationId, delayMs: this.#delayMs, value: encodeIdReply(reply, encoding), replayed: false };
+      const { code, message, retryAfterMs } = error;
+      const value = encodeIdReply({ correlationId, error: { code, message } }, encoding);
+      return { ...reply, value, replayed: false, retryAfterMs };
     }
   }
 
   #number(request: IdRequest, name: string, key: string, mode: Mode): Numbers {
-    const { count } = request;
+    const { count, replyTopic = REPLY_TOPIC } = request;
     const sequence = this.#sequences.get(name);
     const known = sequence?.decided.get(key);
     if (known !== undefined) {
-      if (known.count === count) return known;
-      const has = `${known.count} ${known.count === 1 ? 'number' : 'numbers'} of ${name}`;
-      throw new IdallocError('CONFLICT', `this correlation ID has ${has}: ask for the same count`);
+      if (known.count === count && known.replyTopic === replyTopic) return known;
+      const id = textOfId(request.correlationId ?? Buffer.alloc(0));
+      throw new IdallocError('CONFLICT', numbersConflictText(known, id, name));
     }
     this.#admit(request, mode);
-    if (sequence === undefined)
-      throw new IdallocError('UNKNOWN_SEQUENCE', `see MemoryWorkers.createSequence('${name}')`);
+    if (sequence === undefined) throw new IdallocError('UNKNOWN_SEQUENCE', unknownSequenceText(name));
     const { next: first, step, format } = sequence;
     sequence.next += count * step;
     const numbers = { first, count, step, format };
-    sequence.decided.set(key, numbers);
+    sequence.decided.set(key, { ...numbers, replyTopic });
     return numbers;
   }
 
   /** Throws why a new request is refused. */
   #admit({ count, expiresAtMs }: IdRequest, mode: Mode): void {
     const { layout, clock } = this.#options;
-    if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message);
-    if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', `count ${count} is above ${layout.maxCount}`);
+    if (mode.kind === 'refusing') throw new IdallocError(mode.code, mode.message, mode);
+    if (count > layout.maxCount) throw new IdallocError('INVALID_COUNT', tooManyText(count, layout.maxCount));
     if (expiresAtMs !== undefined && expiresAtMs <= clock()) {
-      throw new IdallocError('EXPIRED', 'the request had expired when the workers read it');
+      throw new IdallocError('EXPIRED', expiredText(expiresAtMs));
     }
   }
 
   #decide(request: IdRequest, key: string, mode: Mode): IdBatch {
-    const { count } = request;
+    const { count, replyTopic = REPLY_TOPIC } = request;
     const known = this.#decided.get(key);
     if (known !== undefined) {
-      const before = known.ranges.reduce((sum, range) => sum + range.count, 0);
-      if (before === count) return known;
-      throw new IdallocError('CONFLICT', `this correlation ID has a batch with another count than ${count}`);
+      const before = { count: countIds(known.batch.ranges), replyTopic: known.replyTopic };
+      if (before.count === count && before.replyTopic === replyTopic) return known.batch;
+      throw new IdallocError('CONFLICT', conflictText(before, { count, replyTopic }, 'correlation ID', false));
     }
     this.#admit(request, mode);
     const batch = this.#allocate(count);
-    this.#decided.set(key, batch);
+    this.#decided.set(key, { batch, replyTopic });
     return batch;
   }
 
@@ -257,9 +285,13 @@ interface MemorySequence {
   next: number;
   readonly step: number;
   readonly format: string;
-  readonly decided: Map<string, Numbers>;
+  readonly decided: Map<string, Decided<Numbers>>;
 }
 
 function isWithin(value: number, most: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= most;
+}
+
+function invalid(message: string): IdallocError {
+  return new IdallocError('CONFIG_INVALID', message);
 }

@@ -1,4 +1,5 @@
 import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
+import { unknownSequenceText } from '../codec/refusal-texts.ts';
 import type { PendingNumbers } from '../codec/sequence-head.ts';
 import { type Definition, refusalOf, type Statement } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
@@ -114,7 +115,7 @@ function messageOf(
 ): string {
   switch (code) {
     case 'UNKNOWN_SEQUENCE':
-      return `there is no sequence ${name}: create it with 'idalloc sequence create ${name}'`;
+      return unknownSequenceText(name);
     case 'SEQUENCE_CLOSED':
       return `the sequence ${name} is closed and gives out no more numbers: use another one`;
     case 'SEQUENCE_EXHAUSTED':

@@ -1,4 +1,5 @@
 import type { Quota } from '../codec/quota.ts';
+import { quotaText } from '../codec/refusal-texts.ts';
 import { nestReplyTopic, type ReplyPolicy } from '../codec/reply-policy.ts';
 import { PART_MAX_REQUESTS } from './parts.ts';
 import { TokenBucket } from './token-bucket.ts';
@@ -81,8 +82,7 @@ export class Quotas {
     this.#options.onExceeded(prefix);
     const used = waits.map(({ bound: { rate, unit } }) => `${rate} ${unit} a second`).join(', ');
     const retryAfterMs = Math.ceil(Math.max(...waits.map((wait) => wait.waitMs)));
-    const retry = `send the request again after ${retryAfterMs} ms`;
-    return { message: `the quota of reply topics under ${prefix} is used up (${used}): ${retry}`, retryAfterMs };
+    return { message: quotaText(prefix, used, retryAfterMs), retryAfterMs };
   }
 
   /** Each quota with how much of it is used, of the bound that is closest to its limit. */

@@ -1,5 +1,6 @@
 import { isHttpRequestId } from '../codec/http-key.ts';
 import type { DecidingEntry } from '../codec/ledger-entry.ts';
+import { conflictText, expiredText, numbersConflictText, tooManyText } from '../codec/refusal-texts.ts';
 import { decidingIdOf } from '../codec/request.ts';
 import { textOfId } from '../codec/request-checks.ts';
 import type { WallMs } from '../core/units.ts';
@@ -58,8 +59,7 @@ export function refusedUnknown(deps: RulingDeps, partition: number, accepted: Ac
 
 function expired(deps: RulingDeps, { request: { expiresAtMs } }: Accepted): Refused | undefined {
   if (expiresAtMs === undefined || deps.now() < expiresAtMs) return undefined;
-  const message = `the request expired at ${new Date(expiresAtMs).toISOString()} and has no batch: send a new one`;
-  return { kind: 'refused', code: 'EXPIRED', message };
+  return { kind: 'refused', code: 'EXPIRED', message: expiredText(expiresAtMs) };
 }
 
 /**
@@ -75,8 +75,7 @@ function answeredBefore({ index }: RulingDeps, partition: number, { request, rec
 
 function tooMany({ maxCount }: RulingDeps, count: number): Refused | undefined {
   if (count <= maxCount) return undefined;
-  const message = `count ${count} is above ${maxCount}, the largest batch of one request: send several requests`;
-  return { kind: 'refused', code: 'INVALID_COUNT', message };
+  return { kind: 'refused', code: 'INVALID_COUNT', message: tooManyText(count, maxCount) };
 }
 
 /** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
@@ -108,23 +107,9 @@ export function settled(
   );
 }
 
-/**
- * Of IDs it names what differs, but not the other request's values, for it may be another requester's; only an ID of HTTP has its caller
- * in it. Numbers are those of a document, and whoever names the document and the sequence has to learn what it has: another ID for the
- * document would give it a second number.
- */
 function conflict(entry: DecidingEntry, { request }: Accepted): string {
-  if (entry.kind === 'numbers') {
-    const { count, replyTopic } = entry;
-    const numbers = `${count} ${count === 1 ? 'number' : 'numbers'} of ${request.sequence}`;
-    return `${textOfId(decidingIdOf(request))} has ${numbers}, on ${replyTopic}: ask for the same count on that topic`;
-  }
-  const isOwn = isHttpRequestId(decidingIdOf(request));
-  const both = (here: unknown, there: unknown) => `(here ${here}${isOwn ? `, there ${there}` : ''})`;
-  const differing = [
-    ...(entry.count === request.count ? [] : [`count ${both(request.count, entry.count)}`]),
-    ...(entry.replyTopic === request.replyTopic ? [] : [`reply_topic ${both(request.replyTopic, entry.replyTopic)}`]),
-  ];
-  const kind = idKind(request);
-  return `this ${kind} was used for another request; it differs in ${differing.join(' and ')}: use a new ${kind}`;
+  const id = decidingIdOf(request);
+  return entry.kind === 'numbers'
+    ? numbersConflictText(entry, textOfId(id), request.sequence)
+    : conflictText(entry, request, idKind(request), isHttpRequestId(id));
 }

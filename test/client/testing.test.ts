@@ -67,6 +67,10 @@ describe('workers in memory', () => {
     expect([replayed, again.replayed]).toEqual([false, true]);
     expect(again.batch).toEqual(batch);
     await expect(other.request({ count: 4, correlationId: 'order-1' })).rejects.toThrow(code('CONFLICT'));
+    const elsewhere = { count: 3, correlationId: 'order-1', replyTopic: 'id.replies.other' };
+    await expect(one.request(elsewhere)).rejects.toThrow(
+      'it differs in reply_topic (here id.replies.other): use a new correlation ID',
+    );
   });
 
   test('refuse expired requests by their clock, and counts above the layout', async () => {
@@ -117,14 +121,26 @@ describe('a fault', () => {
     const workers = new MemoryWorkers();
     const client = await connected(workers, { prefetch: false });
     await client.request({ count: 1, correlationId: 'known' });
-    workers.refuse('QUOTA_EXCEEDED', 'too many');
-    const asked = client.request({ count: 1, correlationId: 'new', timeoutMs: 500 }); // no time for a retry
-    const refused = await asked.catch((error: unknown) => error);
+    workers.refuse('QUOTA_EXCEEDED', 'too many', { retryAfterMs: 60_000 });
+    const refused = await client.request({ count: 1, correlationId: 'new' }).catch((error: unknown) => error);
     expect(refused).toBeInstanceOf(RequestRefused);
-    expect(refused).toMatchObject({ serverCode: 'QUOTA_EXCEEDED', message: 'too many' });
+    expect(refused).toMatchObject({ serverCode: 'QUOTA_EXCEEDED', message: expect.stringContaining('too many') });
     expect((await client.request({ count: 1, correlationId: 'known' })).replayed).toBe(true);
     workers.recover();
     await client.request({ count: 1, correlationId: 'new' });
+  });
+
+  test('refuse: says for a quota what workers say, with the time to wait, and rejects codes and times that workers do not have', async () => {
+    const workers = new MemoryWorkers();
+    const client = await connected(workers, { prefetch: false });
+    workers.refuse('QUOTA_EXCEEDED', undefined, { retryAfterMs: 60_000 });
+    await expect(client.request({ count: 1 })).rejects.toThrow(
+      'is used up (1000 IDs a second): send the request again after 60000 ms',
+    );
+    expect(() => workers.refuse('QUOTA_EXEEDED' as 'QUOTA_EXCEEDED')).toThrow(code('CONFIG_INVALID'));
+    for (const retryAfterMs of [-1, 0.5, Number.NaN]) {
+      expect(() => workers.refuse('OVERLOADED', 'later', { retryAfterMs })).toThrow(code('CONFIG_INVALID'));
+    }
   });
 
   test('disconnect: requests end with KAFKA_UNAVAILABLE at their timeout', async () => {
