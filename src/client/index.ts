@@ -20,6 +20,7 @@ export {
   parse,
   presetLayout,
 } from '../ids/index.ts';
+export type { KafkaOptions } from './access.ts';
 export type { RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
 export { IdClient } from './client.ts';
 export type { ClientHooks } from './hooks.ts';
@@ -33,6 +34,6 @@ export {
   type PrometheusRegistry,
 } from './metric-exports.ts';
 export type { ClientMetrics, LatencySummary } from './metrics.ts';
-export type { BufferOptions, IdClientOptions, KafkaOptions } from './options.ts';
+export type { BufferOptions, IdClientOptions } from './options.ts';
 export { RequestRefused } from './refusals.ts';
 export type { Sequence, SequenceNumbers, SequenceTakeOptions } from './sequence.ts';

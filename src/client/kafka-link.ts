@@ -1,159 +1,170 @@
+import { aborted } from '../async/aborted.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText, readRetryAfterMs } from '../codec/request-headers.ts';
 import { FIRST_SENT } from '../codec/request-origin.ts';
-import { describeError, IdallocError } from '../errors.ts';
-import { Tail } from '../kafka/loops/tail.ts';
+import { IdallocError } from '../errors.ts';
 import { UNREADABLE } from '../kafka/records/decode.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
-import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { dialerOf } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
-import { loginRefused, seedsOf } from '../kafka/wire/settings.ts';
-import { accessOf, type IdClientOptions } from './options.ts';
-import { findReplyPosition, type ReplyPosition } from './reply-position.ts';
+import { accessOf, Bootstrap } from './access.ts';
+import { connectTimeoutOf, type IdClientOptions } from './options.ts';
+import { clientClosed } from './refusals.ts';
+import { ReplyTopics, unavailable } from './reply-topics.ts';
 import { RequestSender } from './request-sender.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
 
 /** The dependencies of a link. */
 export interface LinkDependencies {
   readonly dialer: Dialer;
+  /** Read anew each time. */
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
+  /** No broker has answered for a while. */
+  readonly onSilence?: () => void;
+  /** Whether a login that is refused may be another one at the next attempt. */
+  readonly isLoginChanging?: boolean;
 }
 
-type LinkOptions = Pick<IdClientOptions, 'replyTopic' | 'partition' | 'requestTopic' | 'headers'>;
+/** As those of IdClient.connect. */
+interface LinkOptions {
+  readonly replyTopic: string;
+  readonly partition?: number | undefined;
+  readonly requestTopic?: string | undefined;
+  readonly headers?: Partial<HeaderNames> | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Longest time to find the reply topic. */
+  readonly timeoutMs?: number | undefined;
+}
 
-const FETCH_WAIT_MS = 500;
-const FETCH_BYTES = 8 * 1024 * 1024;
-const PARTITION_BYTES = 1024 * 1024;
-const MAX_REPLY_TOPICS = 8;
 /** Longest time to block the event loop. */
 const SLICE_MS = 5;
+/** Longer than a long poll. */
+const SILENT_MS = 2_000;
 
-/** Opens a link to the brokers of the options. Throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE or TOPIC_INVALID. */
+/**
+ * Opens a link to the brokers of the options. Throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE or TOPIC_INVALID, or the reason of
+ * the options' signal.
+ */
 export async function connectKafka(
   options: IdClientOptions,
   runtime: Runtime,
   events: TransportEvents,
 ): Promise<Transport> {
-  const { config, brokers } = await accessOf(options);
-  return openLink({ dialer: dialerOf(config), seeds: seedsOf(brokers), runtime }, options, events);
+  const timeoutMs = connectTimeoutOf(options);
+  const untilMs = runtime.monotonicMs() + timeoutMs;
+  const { brokers, connection, isChanging } = accessOf(options);
+  const { signal, replyTopic, partition, requestTopic, headers } = options;
+  const bootstrap = new Bootstrap(brokers, runtime, events.onError);
+  await Promise.race([bootstrap.open(timeoutMs, signal), ...(signal === undefined ? [] : [aborted(signal)])]);
+  const wire: LinkDependencies = {
+    dialer: dialerOf(connection),
+    get seeds() {
+      return bootstrap.seeds;
+    },
+    runtime,
+    onSilence: () => void bootstrap.findAgain(),
+    isLoginChanging: isChanging,
+  };
+  const known = { replyTopic, partition, requestTopic, headers, signal, timeoutMs: untilMs - runtime.monotonicMs() };
+  return openLink(wire, known, events);
 }
 
 /**
  * Connects and reads the reply topic from its end. Throws IdallocError CONFIG_INVALID when the login is rejected,
- * KAFKA_UNAVAILABLE or TOPIC_INVALID; all connections are closed then.
+ * KAFKA_UNAVAILABLE or TOPIC_INVALID, or the signal's reason; all connections are closed then.
  */
 export async function openLink(
   wire: LinkDependencies,
   options: LinkOptions,
   events: TransportEvents,
 ): Promise<Transport> {
+  const { signal } = options;
+  signal?.throwIfAborted();
   const link = new KafkaLink(wire, options, events);
+  const close = () => void link.close();
+  signal?.addEventListener('abort', close);
   try {
     await link.open();
     return link;
   } catch (error) {
     await link.close();
+    signal?.throwIfAborted();
     throw error;
+  } finally {
+    signal?.removeEventListener('abort', close);
   }
 }
 
 /** Sends requests, and reads one partition of each reply topic in use. */
 class KafkaLink implements Transport {
-  readonly #options: Pick<IdClientOptions, 'replyTopic' | 'partition'>;
+  readonly #options: LinkOptions;
   readonly #events: TransportEvents;
+  readonly #wire: LinkDependencies;
   readonly #runtime: Runtime;
   readonly #headers: HeaderNames;
   readonly #requestTopic: string;
   readonly #cluster: Cluster;
-  readonly #tail: Tail;
+  readonly #replies: ReplyTopics;
   readonly #sender: RequestSender;
-  readonly #positions = new Map<string, Promise<ReplyPosition>>();
-  readonly #closing = new AbortController();
+  readonly #openedMs: number;
+  #isClosed = false;
 
   constructor(wire: LinkDependencies, options: LinkOptions, events: TransportEvents) {
     this.#options = options;
     this.#events = events;
+    this.#wire = wire;
     this.#runtime = wire.runtime;
+    this.#openedMs = wire.runtime.monotonicMs();
     this.#headers = { ...DEFAULT_HEADER_NAMES, ...options.headers };
     this.#requestTopic = options.requestTopic ?? 'id.requests';
     this.#cluster = new Cluster(wire);
-    this.#tail = new Tail({
+    this.#replies = new ReplyTopics({
       cluster: this.#cluster,
       runtime: wire.runtime,
-      lane: 'replies',
-      isolation: 'read_committed',
-      maxWaitMs: FETCH_WAIT_MS,
-      maxBytes: FETCH_BYTES,
-      maxBytesPerPartition: PARTITION_BYTES,
-      onError: (topic, partition, error) =>
-        events.onError(unavailable(`partition ${partition} of '${topic}' cannot be read now`, error)),
+      requestTopic: this.#requestTopic,
+      replyTopic: options.replyTopic,
+      partition: options.partition,
+      isLoginChanging: wire.isLoginChanging ?? false,
+      events,
+      deliver: (records) => this.#deliver(records),
+      onFailure: () => this.#failed(),
     });
     this.#sender = new RequestSender({ cluster: this.#cluster, runtime: wire.runtime, topic: this.#requestTopic });
   }
 
   async open(): Promise<void> {
-    await this.#positionOf(this.#options.replyTopic);
+    const { replyTopic, timeoutMs } = this.#options;
+    await this.#replies.positionOf(replyTopic, timeoutMs);
   }
 
   async send({ key, value, replyTopic, firstSentMs, headers: others, isWanted }: OutgoingRequest): Promise<void> {
-    const { partition } = await this.#positionOf(replyTopic);
-    if (this.#closing.signal.aborted) throw closed();
+    const { partition } = await this.#replies.positionOf(replyTopic);
+    if (this.#isClosed) throw clientClosed();
     const again = firstSentMs === undefined ? {} : { [FIRST_SENT]: String(firstSentMs) };
     const headers = { ...others, [this.#headers.replyPartition]: String(partition), ...again };
     try {
       await this.#sender.send({ key, value, headers }, isWanted);
     } catch (error) {
+      this.#failed();
       throw unavailable(`the request could not be sent to '${this.#requestTopic}'`, error);
     }
   }
 
-  trouble(_replyTopic: string): string | undefined {
-    return undefined;
+  trouble(replyTopic: string): string | undefined {
+    return this.#replies.trouble(replyTopic);
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
-    await Promise.allSettled([this.#tail.close(), this.#cluster.close()]);
+    this.#isClosed = true;
+    await Promise.allSettled([this.#replies.close(), this.#cluster.close()]);
   }
 
-  /** The partition of a reply topic, read from its end at the time of the topic's first request. */
-  #positionOf(topic: string): Promise<ReplyPosition> {
-    const known = this.#positions.get(topic);
-    if (known !== undefined) return known;
-    if (this.#closing.signal.aborted) return Promise.reject(closed());
-    if (this.#positions.size >= MAX_REPLY_TOPICS) {
-      const message = `this client already reads ${MAX_REPLY_TOPICS} reply topics: use another client for '${topic}'`;
-      return Promise.reject(new IdallocError('QUEUE_FULL', message));
-    }
-    const position = this.#follow(topic);
-    this.#positions.set(topic, position);
-    position.catch(() => this.#positions.delete(topic));
-    return position;
-  }
-
-  async #follow(topic: string): Promise<ReplyPosition> {
-    const { partition, replyTopic } = this.#options;
-    const wanted = {
-      requestTopic: this.#requestTopic,
-      replyTopic: topic,
-      partition: topic === replyTopic ? partition : undefined,
-      signal: this.#closing.signal,
-    };
-    const position = await findReplyPosition(this.#cluster, this.#runtime, wanted).catch((error: unknown) => {
-      throw error instanceof IdallocError ? error : unavailable(`the replies on '${topic}' cannot be read`, error);
-    });
-    this.#tail.follow(
-      { topic, ...position },
-      {
-        deliver: ({ records }) => this.#deliver(records),
-        // The topic was recreated or truncated: what it has now may be for us, and lost replies are sent again.
-        outOfRange: ({ logStart }) => logStart,
-      },
-    );
-    return position;
+  /** A call has failed. If none succeeds, the brokers may have moved. */
+  #failed(): void {
+    const { lastResponseMs = this.#openedMs } = this.#cluster;
+    if (this.#runtime.monotonicMs() - lastResponseMs >= SILENT_MS) this.#wire.onSilence?.();
   }
 
   /** In slices, so that thousands of replies do not block the service's event loop. */
@@ -183,13 +194,4 @@ class KafkaLink implements Transport {
     if (reason === undefined) return;
     this.#events.onError(new IdallocError('MALFORMED_REPLY', `replies can't be read: ${reason}`));
   }
-}
-
-function closed(): IdallocError {
-  return new IdallocError('CLIENT_CLOSED', 'the client is closed');
-}
-
-function unavailable(what: string, cause: unknown): IdallocError {
-  if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
-  return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
 }

@@ -1,7 +1,6 @@
 import type { HeaderNames } from '../codec/request-headers.ts';
-import { HOST_PORT, isHostPort } from '../core/host-port.ts';
 import { IdallocError } from '../errors.ts';
-import type { ConnectionConfig } from '../kafka/wire/connection-config.ts';
+import { ACCESS_NAMES, type Access } from './access.ts';
 import type { ClientHooks } from './hooks.ts';
 
 /** Settings of the buffer and the requests. */
@@ -27,26 +26,6 @@ export interface BufferOptions {
   readonly hooks?: ClientHooks;
 }
 
-/** The fields used here of the configuration for kafkajs' `new Kafka()`; others are ignored. */
-export interface KafkaOptions extends ConnectionConfig {
-  readonly brokers: readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
-}
-
-/** How to reach the brokers: by their addresses, or by a service's existing kafkajs configuration. */
-type Access =
-  | {
-      readonly kafka: KafkaOptions;
-      readonly brokers?: never;
-    }
-  | {
-      readonly kafka?: never;
-      /** host:port of the bootstrap brokers; an IPv6 address in brackets. */
-      readonly brokers: readonly string[];
-      readonly clientId?: string;
-      readonly ssl?: ConnectionConfig['ssl'];
-      readonly sasl?: ConnectionConfig['sasl'];
-    };
-
 export type IdClientOptions = Access &
   BufferOptions & {
     /** Must start with the workers' REPLY_TOPIC_PREFIX, and must exist. */
@@ -57,6 +36,10 @@ export type IdClientOptions = Access &
     readonly partition?: number;
     /** The workers' header names, if they are not the defaults. */
     readonly headers?: Partial<HeaderNames>;
+    /** Longest time for connect() (default 10,000): unreachable brokers are tried again until then; Infinity for ever. */
+    readonly connectTimeoutMs?: number;
+    /** Ends connect() with the signal's reason. It has no effect on an open client. */
+    readonly signal?: AbortSignal;
   };
 
 export type BufferSettings = Required<BufferOptions>;
@@ -78,63 +61,37 @@ const DEFAULTS: BufferSettings = {
   maxWaiting: 10_000,
   hooks: {},
 };
+const CONNECT_TIMEOUT_MS = 10_000;
 const OPTION_NAMES: readonly string[] = [
-  ...['brokers', 'clientId', 'ssl', 'sasl', 'kafka', 'replyTopic', 'requestTopic', 'partition', 'headers'],
+  ...ACCESS_NAMES,
+  ...['replyTopic', 'requestTopic', 'partition', 'headers', 'connectTimeoutMs', 'signal'],
   ...Object.keys(DEFAULTS),
 ];
 
 /**
- * The connection settings and the bootstrap brokers. Throws IdallocError CONFIG_INVALID for an unknown option, invalid brokers
- * or a missing topic, for callers without a type checker.
+ * The time limit of connect(). Throws IdallocError CONFIG_INVALID for an unknown option, a missing topic, or limits that can't be
+ * kept, for callers without a type checker.
  */
-export async function accessOf(
-  options: IdClientOptions,
-): Promise<{ readonly config: ConnectionConfig; readonly brokers: readonly string[] }> {
-  checkAccess(options);
-  const { brokers, ...config }: KafkaOptions = options.kafka ?? plain(options);
-  const places = typeof brokers === 'function' ? await brokers() : brokers;
-  checkPlaces(options.kafka === undefined ? 'brokers' : 'kafka.brokers', places);
-  return { config: { ...config, clientId: config.clientId ?? 'idalloc-client' }, brokers: places };
-}
-
-function plain({ brokers, clientId, ssl, sasl }: Exclude<IdClientOptions, { readonly kafka: unknown }>): KafkaOptions {
-  return { brokers, clientId, ssl, sasl };
-}
-
-function checkAccess(options: IdClientOptions): void {
-  const { kafka, brokers, replyTopic } = options;
+export function connectTimeoutOf(options: IdClientOptions): number {
   // A misspelled option would silently leave its default in effect.
   const unknown = Object.keys(options).filter((name) => !OPTION_NAMES.includes(name));
   if (unknown.length > 0) {
     const known = OPTION_NAMES.join(', ');
     throw new IdallocError('CONFIG_INVALID', `unknown option ${unknown.join(', ')}: the options are ${known}`);
   }
+  const { replyTopic, signal, connectTimeoutMs = CONNECT_TIMEOUT_MS } = options;
   if (typeof replyTopic !== 'string' || replyTopic === '') {
     throw new IdallocError('CONFIG_INVALID', 'replyTopic is required: a topic that starts with REPLY_TOPIC_PREFIX');
   }
-  if ((kafka === undefined) === (brokers === undefined)) {
-    throw new IdallocError('CONFIG_INVALID', 'set either kafka or brokers');
+  if (signal !== undefined && typeof signal?.addEventListener !== 'function') {
+    throw new IdallocError('CONFIG_INVALID', 'signal must be an AbortSignal');
   }
-  if (isClient(kafka)) {
-    const message = "kafka is an instance of kafkajs' Kafka: pass its configuration instead";
-    throw new IdallocError('CONFIG_INVALID', `${message}, such as { brokers, clientId, ssl, sasl }`);
+  const most = DAY_SECONDS * 1_000;
+  if (connectTimeoutMs === Number.POSITIVE_INFINITY || (connectTimeoutMs >= 1 && connectTimeoutMs <= most)) {
+    return Number(connectTimeoutMs);
   }
-  if (kafka === undefined || (typeof kafka === 'object' && kafka !== null)) return;
-  throw new IdallocError('CONFIG_INVALID', "kafka must be a configuration object for kafkajs' Kafka");
-}
-
-function checkPlaces(name: string, places: unknown): void {
-  if (Array.isArray(places) && places.length > 0 && places.every(isPlace)) return;
-  throw new IdallocError('CONFIG_INVALID', `${name} must be a list of ${HOST_PORT}, not ${JSON.stringify(places)}`);
-}
-
-/** Duck typing, because each installed copy of kafkajs has its own class. */
-function isClient(kafka: unknown): boolean {
-  return typeof (kafka as { consumer?: unknown } | null | undefined)?.consumer === 'function';
-}
-
-function isPlace(place: unknown): boolean {
-  return typeof place === 'string' && isHostPort(place);
+  const range = `a number from 1 to ${most}, or Infinity`;
+  throw new IdallocError('CONFIG_INVALID', `connectTimeoutMs must be ${range}, not ${String(connectTimeoutMs)}`);
 }
 
 /** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */

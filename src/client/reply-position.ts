@@ -16,19 +16,23 @@ export interface ReplyPositionQuery {
   readonly replyTopic: string;
   /** Undefined: a random one. */
   readonly partition: number | undefined;
+  /** The time limit of the whole search. */
+  readonly timeoutMs: number;
+  /** Whether a login that is refused may succeed at the next attempt. */
+  readonly isLoginChanging: boolean;
+  /** Called for each attempt that failed for a reason that may pass. */
+  readonly onFailure: () => void;
   /** Ends the search. */
   readonly signal: AbortSignal;
 }
 
-/** The time limit of the whole search: enough for a broker to restart, and usually for a leader election. */
-const SEARCH_TIMEOUT_MS = 10_000;
 const CALL_TIMEOUT_MS = 3_000;
 const WAITS = { minMs: 200, maxMs: 200 };
 /** A retry would fail the same way. */
-const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'LOGIN_REFUSED', 'CLUSTER_AUTHORIZATION_FAILED']);
+const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'CLUSTER_AUTHORIZATION_FAILED']);
 
 /**
- * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried for 10 s.
+ * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried.
  *
  * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaError.
  */
@@ -37,29 +41,45 @@ export function findReplyPosition(
   runtime: Runtime,
   query: ReplyPositionQuery,
 ): Promise<ReplyPosition> {
+  const { timeoutMs, signal, isLoginChanging, onFailure } = query;
   const isTransient = (error: unknown) => {
     const errorCode = kafkaErrorCode(error);
-    return errorCode !== undefined && !LASTING.has(errorCode);
+    if (errorCode === undefined || LASTING.has(errorCode)) return false;
+    onFailure();
+    return isLoginChanging || errorCode !== 'LOGIN_REFUSED';
   };
-  const retries = { timeoutMs: SEARCH_TIMEOUT_MS, minTryMs: 0, waits: WAITS, isTransient, signal: query.signal };
-  return retrying(runtime, retries, () => findOnce(cluster, runtime, query));
+  return retrying(runtime, { timeoutMs, waits: WAITS, isTransient, signal }, (leftMs) =>
+    findOnce(cluster, runtime, query, runtime.monotonicMs() + leftMs),
+  );
 }
 
-async function findOnce(cluster: Cluster, runtime: Runtime, query: ReplyPositionQuery): Promise<ReplyPosition> {
+async function findOnce(
+  cluster: Cluster,
+  runtime: Runtime,
+  query: ReplyPositionQuery,
+  untilMs: number,
+): Promise<ReplyPosition> {
   const { requestTopic, replyTopic: topic } = query;
-  const partitions = await countPartitions(cluster, requestTopic, topic);
+  const limitMs = () => Math.min(CALL_TIMEOUT_MS, untilMs - runtime.monotonicMs());
+  const partitions = await countPartitions(cluster, requestTopic, topic, limitMs());
   const partition = query.partition ?? Math.floor(runtime.random() * partitions);
   if (!(Number.isInteger(partition) && partition >= 0 && partition < partitions)) {
+    cluster.markStale(topic); // the next search sees whether it has got one
     throw new IdallocError('TOPIC_INVALID', `'${topic}' has no partition ${partition}: it has ${partitions}`);
   }
-  const where = { topic, partition, isolation: 'read_committed', timeoutMs: CALL_TIMEOUT_MS } as const;
+  const where = { topic, partition, isolation: 'read_committed', timeoutMs: limitMs() } as const;
   return { partition, offset: await offsetAt(cluster, runtime, where, END) };
 }
 
 /** The number of partitions of the reply topic. Checks both topics, so that one error reports both. */
-async function countPartitions(cluster: Cluster, requestTopic: string, replyTopic: string): Promise<number> {
+async function countPartitions(
+  cluster: Cluster,
+  requestTopic: string,
+  replyTopic: string,
+  timeoutMs: number,
+): Promise<number> {
   const names = [...new Set([requestTopic, replyTopic])];
-  const found = await Promise.allSettled(names.map((name) => cluster.partitions(name, CALL_TIMEOUT_MS)));
+  const found = await Promise.allSettled(names.map((name) => cluster.partitions(name, timeoutMs)));
   const refused = found.flatMap((one, i) =>
     one.status === 'rejected'
       ? [{ name: `'${names[i]}'`, error: one.reason, errorCode: kafkaErrorCode(one.reason) }]

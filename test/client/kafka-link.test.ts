@@ -1,5 +1,4 @@
-import { expect, test } from 'vitest';
-import type { IdClientOptions } from '../../src/client/options.ts';
+import { describe, expect, test } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
 import { UNREADABLE } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
@@ -9,15 +8,23 @@ import { LinkStage, NODES, REPLIES } from './link-stage.ts';
 
 /** Longer than a long poll and everything that follows it. */
 const SOON_MS = 600;
+/** A partition that is gone for so long is no longer read. */
+const GONE_MS = 4_000;
 /** After this time the controller fences a silent broker. */
 const FENCED_MS = 9_000;
 
-async function linked(options: Partial<IdClientOptions> = {}, stage = new LinkStage()) {
+async function linked(options: Parameters<LinkStage['open']>[0] = {}, stage = new LinkStage()) {
   return { stage, link: await stage.during(stage.open(options)) };
 }
 
 function request(key = 'c-1', replyTopic = REPLIES) {
   return { key: Buffer.from(key), value: Buffer.from('value'), replyTopic, isWanted: () => true };
+}
+
+/** Random choices are those of the last partition. */
+function lastPartitionOf(stage: LinkStage): LinkStage {
+  stage.clock.random = () => 0.99;
+  return stage;
 }
 
 /** A key whose home is this partition. */
@@ -59,9 +66,7 @@ test('a reply that comes right after its request was sent is not missed', async 
 });
 
 test('without the option, a random partition is read', async () => {
-  const stage = new LinkStage();
-  stage.clock.random = () => 0.6;
-  const { link } = await linked({}, stage);
+  const { stage, link } = await linked({}, lastPartitionOf(new LinkStage()));
   await stage.during(link.send(request()));
   expect(stage.sent.map(({ headers }) => headers)).toEqual([{ kafka_replyPartition: '1' }]);
 });
@@ -140,7 +145,7 @@ test('a missing reply topic is looked up again by the next request', async () =>
   expect(stage.sent).toHaveLength(1);
 });
 
-test.each<[string, Partial<IdClientOptions>, RegExp]>([
+test.each<[string, Parameters<LinkStage['open']>[0], RegExp]>([
   [
     'the reply topic',
     { replyTopic: 'id.replies.none' },
@@ -258,16 +263,96 @@ test('a broker that freezes delays its partitions until others lead them, and is
   });
 });
 
-test('a recreated reply topic is read from its beginning', async () => {
+describe('a reply topic that is recreated', () => {
+  test('at once is read from its beginning, and what waits is to be sent again', async () => {
+    const { stage } = await linked();
+    for (const value of ['one', 'two', 'three']) stage.reply(value);
+    await stage.clock.pass(SOON_MS);
+    stage.kafka.deleteTopic(REPLIES);
+    await stage.clock.pass(500);
+    stage.kafka.createTopic(REPLIES, { partitions: 2 });
+    stage.reply('of the new one');
+    await stage.clock.pass(3_000);
+    expect(stage.received).toEqual(['one', 'two', 'three', 'of the new one']);
+    expect(stage.moved).toEqual([REPLIES]);
+  });
+
+  test('with fewer partitions is read at one that it has, by the requests that are sent again', async () => {
+    const { stage, link } = await linked({ partition: undefined }, lastPartitionOf(new LinkStage()));
+    await stage.during(link.send(request()));
+    stage.kafka.deleteTopic(REPLIES);
+    stage.kafka.createTopic(REPLIES, { partitions: 1 });
+    await stage.clock.pass(GONE_MS);
+    expect(stage.moved).toEqual([REPLIES]);
+    await stage.during(link.send(request()));
+    stage.reply('here');
+    await stage.clock.pass(SOON_MS);
+    expect(stage.sent.map(({ headers }) => headers)).toEqual([
+      { kafka_replyPartition: '1' },
+      { kafka_replyPartition: '0' },
+    ]);
+    expect(stage.received).toEqual(['here']);
+    expect(stage.moved).toEqual([REPLIES]);
+  });
+
+  test('without the partition of the options is TOPIC_INVALID for what is sent, until it has that partition again', async () => {
+    const { stage, link } = await linked({ partition: 1 });
+    stage.kafka.deleteTopic(REPLIES);
+    stage.kafka.createTopic(REPLIES, { partitions: 1 });
+    await stage.clock.pass(GONE_MS);
+    const message = `'${REPLIES}' has no partition 1: it has 1`;
+    await expect(stage.during(link.send(request()))).rejects.toMatchObject({ code: 'TOPIC_INVALID', message });
+    stage.kafka.deleteTopic(REPLIES);
+    stage.kafka.createTopic(REPLIES, { partitions: 2 });
+    const sent = (): Promise<void> => link.send(request()).catch(() => stage.clock.sleep(500).then(sent)); // as requests do
+    await stage.during(sent());
+    stage.reply('here', { partition: 1 });
+    await stage.clock.pass(SOON_MS);
+    expect(stage.received).toEqual(['here']);
+  });
+
+  test('after a while is TOPIC_INVALID meanwhile, which names it', async () => {
+    const { stage, link } = await linked();
+    stage.kafka.deleteTopic(REPLIES);
+    await stage.clock.pass(GONE_MS);
+    expect(stage.moved).toEqual([REPLIES]);
+    const message = expect.stringMatching(/no topic 'id.replies.a'/);
+    await expect(stage.during(link.send(request()))).rejects.toMatchObject({ code: 'TOPIC_INVALID', message });
+    stage.kafka.createTopic(REPLIES, { partitions: 2 });
+    await stage.during(link.send(request()));
+    stage.reply('back');
+    await stage.clock.pass(SOON_MS);
+    expect(stage.received).toEqual(['back']);
+  });
+});
+
+test('a partition that brokers do not know for a moment is still read where it was', async () => {
   const { stage } = await linked();
-  for (const value of ['one', 'two', 'three']) stage.reply(value);
+  stage.reply('before');
   await stage.clock.pass(SOON_MS);
-  stage.kafka.deleteTopic(REPLIES);
-  await stage.clock.pass(3_000);
-  stage.kafka.createTopic(REPLIES, { partitions: 2 });
-  stage.reply('of the new one');
-  await stage.clock.pass(3_000);
-  expect(stage.received).toEqual(['one', 'two', 'three', 'of the new one']);
+  stage.kafka.refuses = (call) => (call === 'fetch' ? 'UNKNOWN_TOPIC_OR_PARTITION' : undefined);
+  await stage.clock.pass(1_500);
+  stage.kafka.refuses = () => undefined;
+  await stage.clock.pass(10_000);
+  stage.kafka.refuses = (call) => (call === 'fetch' ? 'UNKNOWN_TOPIC_OR_PARTITION' : undefined);
+  await stage.clock.pass(1_500);
+  stage.kafka.refuses = () => undefined;
+  stage.reply('after');
+  await stage.clock.pass(2 * SOON_MS);
+  expect(stage.received).toEqual(['before', 'after']);
+  expect(stage.moved).toEqual([]);
+});
+
+test('what is wrong with a reply topic is known until it can be read again', async () => {
+  const { stage, link } = await linked();
+  expect(link.trouble(REPLIES)).toBeUndefined();
+  stage.kafka.refuses = (call) => (call === 'fetch' ? 'TOPIC_AUTHORIZATION_FAILED' : undefined);
+  await stage.clock.pass(SOON_MS);
+  expect(link.trouble(REPLIES)).toMatch(/partition 0 of 'id.replies.a' cannot be read now: .*AUTHORIZATION_FAILED/);
+  expect(link.trouble('id.replies.b')).toBeUndefined();
+  stage.kafka.refuses = () => undefined;
+  await stage.clock.pass(2 * SOON_MS);
+  expect(link.trouble(REPLIES)).toBeUndefined();
 });
 
 test('thousands of replies are handled in slices', async () => {

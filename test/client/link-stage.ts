@@ -1,6 +1,5 @@
 import type { Runtime, Timer } from '../../src/async/runtime.ts';
-import { openLink } from '../../src/client/kafka-link.ts';
-import type { IdClientOptions } from '../../src/client/options.ts';
+import { type LinkDependencies, openLink } from '../../src/client/kafka-link.ts';
 import type { IncomingReply } from '../../src/client/transport.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
@@ -25,6 +24,8 @@ export class LinkStage {
   /** Timers of the link itself. */
   readonly timers = new Set<Timer>();
   seeds = [addressOf(1)];
+  /** Besides dialer, seeds and runtime. */
+  wire: Partial<LinkDependencies> = {};
   dialer: Dialer = dialerOf(this.kafka, this.network);
 
   constructor() {
@@ -32,10 +33,18 @@ export class LinkStage {
     this.kafka.createTopic(REPLIES, { partitions: 2, replicas: 2 });
   }
 
-  open(options: Partial<IdClientOptions> = {}) {
-    const wire = { dialer: this.dialer, seeds: this.seeds, runtime: this.#runtime() };
+  open(options: Partial<Parameters<typeof openLink>[1]> = {}) {
+    const { dialer, wire } = this;
+    const seeds = () => this.seeds;
     return openLink(
-      wire,
+      {
+        ...wire,
+        dialer,
+        get seeds() {
+          return seeds();
+        },
+        runtime: this.runtime(),
+      },
       { replyTopic: REPLIES, ...options },
       {
         onReply: (reply) => this.replies.push(reply),
@@ -83,7 +92,7 @@ export class LinkStage {
     return [...this.kafka.brokers.values()].reduce((sum, { connections }) => sum + connections.size, 0);
   }
 
-  #runtime(): Runtime {
+  runtime(): Runtime {
     const { clock, timers } = this;
     const schedule = (delayMs: number, run: () => void): Timer => {
       const due = clock.schedule(delayMs, () => {

@@ -1,13 +1,17 @@
 import { Kafka, logLevel } from 'kafkajs';
 import { describe, expect, test } from 'vitest';
+import { type Access, accessOf } from '../../src/client/access.ts';
 import { IdClient } from '../../src/client/client.ts';
-import { accessOf, type IdClientOptions } from '../../src/client/options.ts';
+import { connectTimeoutOf, type IdClientOptions } from '../../src/client/options.ts';
 
 const replyTopic = 'id.replies.a';
 const brokers = ['kafka-1:9092', '[::1]:9093'];
 
-function access(options: object) {
-  return accessOf({ replyTopic, ...options } as IdClientOptions);
+/** What the options say now. */
+async function access(options: object) {
+  connectTimeoutOf({ replyTopic, ...options } as IdClientOptions);
+  const { brokers, connection } = accessOf(options as Access);
+  return { brokers: await brokers(), config: await connection() };
 }
 
 test.each([[undefined], [null], ['localhost:9092']])('connect(%j) reports that it needs options', async (options) => {

@@ -22,7 +22,12 @@ export async function probeBroker(
   tls: Partial<ReturnType<typeof tlsOf>> | undefined,
   timeoutMs: number,
 ): Promise<BrokerProbe> {
-  const connection = new WireConnection(address, { ssl: tls ?? false, clientId: null }, () => undefined, loggerTo());
+  const connection = new WireConnection(
+    address,
+    { ssl: tls ?? false, clientId: null },
+    async () => undefined,
+    loggerTo(),
+  );
   const timer = setTimeout(() => connection.end(new Error(`no response in ${timeoutMs} ms`)), timeoutMs);
   try {
     await connection.connect();

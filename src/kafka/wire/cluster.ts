@@ -12,7 +12,7 @@ import { Topology } from './topology.ts';
 
 export interface ClusterOptions {
   readonly dialer: Dialer;
-  /** The bootstrap brokers, which name the others. */
+  /** The bootstrap brokers, which name the others; read each time, since they may move. */
   readonly seeds: readonly BrokerAddress[];
   readonly runtime: Runtime;
   /** `warn` when a broker becomes suspect and when it answers again; the same line at most every 10 s per broker. */

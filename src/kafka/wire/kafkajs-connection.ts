@@ -25,14 +25,16 @@ export class WireConnection extends InnerConnection {
   readonly #opened: { socket?: Socket };
   readonly #onEnded: () => void;
   readonly #renewBeforeMs: number;
-  readonly #saslNow: () => ConnectionConfig['sasl'];
+  readonly #saslNow: () => Promise<ConnectionConfig['sasl']>;
   #cause: Error | undefined;
+  #login: Promise<void> | undefined;
+  #hasLoggedIn = false;
 
   /** `saslNow`: the credentials for renewing the session. */
   constructor(
     address: BrokerAddress,
     config: ConnectionConfig,
-    saslNow: () => ConnectionConfig['sasl'],
+    saslNow: () => Promise<ConnectionConfig['sasl']>,
     logger: InnerLogger,
   ) {
     const { socketFactory = createSocketFactory(), ssl, sasl, clientId } = config;
@@ -87,7 +89,7 @@ export class WireConnection extends InnerConnection {
   }
 
   /**
-   * Called before each request, which waits for a login if this is false. A session is renewed as long before its end as
+   * Whether a request may be sent; `authenticate` comes first if not. A session is renewed as long before its end as
    * configured, but not in its first half, and not in its first second, when a broker would reject that.
    */
   override isAuthenticated(): boolean {
@@ -95,10 +97,23 @@ export class WireConnection extends InnerConnection {
     const lifetimeMs = Number(this.sessionLifetime);
     const latestMs = Math.max(0, Math.min(Math.floor(lifetimeMs / 2), lifetimeMs - SOONEST_RENEWAL_MS));
     this.reauthenticationThreshold = Math.min(this.#renewBeforeMs, latestMs);
-    if (super.isAuthenticated()) return true;
-    const sasl = this.#saslNow(); // the password may have been replaced since the last login
+    return super.isAuthenticated();
+  }
+
+  /** Logs in, or renews the session. Requests that wait for it share one login. */
+  override authenticate(): Promise<void> {
+    this.#login ??= this.#logIn().finally(() => {
+      this.#login = undefined;
+    });
+    return this.#login;
+  }
+
+  async #logIn(): Promise<void> {
+    // The password may have been replaced since the last login.
+    const sasl = this.#hasLoggedIn ? await this.#saslNow() : undefined;
     if (sasl !== undefined) this.sasl = boundedLogin(sasl);
-    return false;
+    await super.authenticate();
+    this.#hasLoggedIn = true;
   }
 
   protected override processData(chunk: Buffer): void {

@@ -1,3 +1,4 @@
+import { aborted } from '../../async/aborted.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import type { KafkaApi } from './api.ts';
 import { APIS } from './apis.ts';
@@ -14,11 +15,13 @@ import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 /** kafkajs' log of its connections. Only for debugging: errors are also thrown. */
 export type DebugLog = (fields: object, message: string) => void;
 
+type CurrentConfig = () => ConnectionConfig | Promise<ConnectionConfig>;
+
 /**
  * Opens connections of kafkajs 2.2.4, with its own configuration object, to brokers of Kafka 2.3 or later. Where `config`
- * is a function it is called at each login.
+ * is a function it is called at each login; what it rejects with is passed on.
  */
-export function dialerOf(config: ConnectionConfig | (() => ConnectionConfig), debug?: DebugLog): Dialer {
+export function dialerOf(config: ConnectionConfig | CurrentConfig, debug?: DebugLog): Dialer {
   const logger = loggerTo(debug);
   const configOf = typeof config === 'function' ? config : () => config;
   return { dial: (address, signal) => dial(address, signal, configOf, logger) };
@@ -27,12 +30,13 @@ export function dialerOf(config: ConnectionConfig | (() => ConnectionConfig), de
 async function dial(
   address: BrokerAddress,
   signal: AbortSignal,
-  configOf: () => ConnectionConfig,
+  configOf: CurrentConfig,
   logger: InnerLogger,
 ): Promise<BrokerLink> {
   if (signal.aborted) throw closedError();
-  const config = configOf();
-  const connection = new WireConnection(address, config, () => configOf().sasl, logger);
+  const config = await Promise.race([configOf(), aborted(signal)]);
+  if (config === undefined || signal.aborted) throw closedError();
+  const connection = new WireConnection(address, config, async () => (await configOf()).sasl, logger);
   const abort = () => connection.end(closedError());
   signal.addEventListener('abort', abort);
   let stage: Stage = 'connecting';

@@ -74,6 +74,7 @@ export class KafkajsLink implements BrokerLink {
     // kafkajs' own parse would throw for the first partition with an error; here errors stay in the responses
     const asDecoded = { decode: response.decode, parse: async (decoded: T) => decoded };
     try {
+      if (!this.#connection.isAuthenticated()) await this.#connection.authenticate();
       const decoded = await this.#connection.send({ request, response: asDecoded, logResponseError: false });
       this.#hasResponded = true;
       return read(decoded);

@@ -195,7 +195,7 @@ test.for([
     return Buffer.concat([int32(0), int16(0)]);
   });
   let elapsedS = 0;
-  vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
+  vi.spyOn(process, 'hrtime').mockImplementation(([sinceS] = [0, 0]) => [elapsedS - sinceS, 0]);
   const link = await dial(broker.address, { sasl: PLAIN, reauthenticationThreshold: 10_000 });
   const beat = () => link.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' });
   const logins = () => broker.calls.filter(({ apiKey }) => apiKey === SASL_AUTHENTICATE).length;
@@ -221,7 +221,7 @@ test.for([
     return isWelcome ? Buffer.concat([int16(0), int16(-1), int32(0), int64(60_000)]) : reply;
   });
   let elapsedS = 0;
-  vi.spyOn(process, 'hrtime').mockImplementation((since) => (since === undefined ? [0, 0] : [elapsedS, 0]));
+  vi.spyOn(process, 'hrtime').mockImplementation(([sinceS] = [0, 0]) => [elapsedS - sinceS, 0]);
   const link = await dial(broker.address, { sasl: PLAIN });
   [isWelcome, elapsedS] = [false, 55];
   await expect(link.call('metadata', { topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED' });

@@ -1,0 +1,154 @@
+import type { Runtime } from '../async/runtime.ts';
+import { describeError, IdallocError } from '../errors.ts';
+import { Tail } from '../kafka/loops/tail.ts';
+import type { Followed } from '../kafka/loops/tail-port.ts';
+import type { FetchedRecord } from '../kafka/records/record.ts';
+import type { Cluster } from '../kafka/wire/cluster.ts';
+import { type KafkaError, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
+import { loginRefused } from '../kafka/wire/settings.ts';
+import { clientClosed } from './refusals.ts';
+import { findReplyPosition, type ReplyPosition } from './reply-position.ts';
+import type { TransportEvents } from './transport.ts';
+
+export interface ReplyTopicsOptions {
+  readonly cluster: Cluster;
+  readonly runtime: Runtime;
+  readonly requestTopic: string;
+  /** The topic that `partition` is one of; of others a random one is read. */
+  readonly replyTopic: string;
+  /** Undefined: a random one. */
+  readonly partition: number | undefined;
+  /** Whether a login that is refused may succeed at the next attempt. */
+  readonly isLoginChanging: boolean;
+  readonly events: TransportEvents;
+  readonly deliver: (records: readonly FetchedRecord[]) => Promise<void>;
+  /** Called for each call that failed. */
+  readonly onFailure: () => void;
+}
+
+const FETCH_WAIT_MS = 500;
+const FETCH_BYTES = 8 * 1024 * 1024;
+const PARTITION_BYTES = 1024 * 1024;
+const MAX_REPLY_TOPICS = 8;
+/** Enough for a broker to restart, and usually for a leader election. */
+const FIND_TIMEOUT_MS = 10_000;
+/** A broker that starts, or that has just begun or ceased to lead, may not know a partition for a moment. */
+const GONE_MS = 2_000;
+
+/** A topic that is read. */
+interface ReadTopic {
+  readonly followed: Followed;
+  /** Why its partition can't be read now; undefined if it can. */
+  trouble: string | undefined;
+  /** Since when brokers say that the partition does not exist (monotonic ms); undefined if they don't. */
+  goneSinceMs: number | undefined;
+}
+
+/**
+ * The reply topics of a client: one partition of each, from its end at the time of the topic's first request.
+ *
+ *   unknown   -> searching   at a request
+ *   searching -> read, or unknown with the error that the requests get
+ *   read      -> unknown     brokers have said for GONE_MS that the partition does not exist; what waits is sent again, and searches
+ */
+export class ReplyTopics {
+  readonly #options: ReplyTopicsOptions;
+  readonly #tail: Tail;
+  readonly #positions = new Map<string, Promise<ReplyPosition>>();
+  readonly #read = new Map<string, ReadTopic>();
+  readonly #closing = new AbortController();
+
+  constructor(options: ReplyTopicsOptions) {
+    this.#options = options;
+    this.#tail = new Tail({
+      cluster: options.cluster,
+      runtime: options.runtime,
+      lane: 'replies',
+      isolation: 'read_committed',
+      maxWaitMs: FETCH_WAIT_MS,
+      maxBytes: FETCH_BYTES,
+      maxBytesPerPartition: PARTITION_BYTES,
+      onError: (topic, partition, error) => this.#failed(topic, partition, error),
+    });
+  }
+
+  /** Where the replies on a topic are read: from before this resolves. Rejects with IdallocError. */
+  positionOf(topic: string, timeoutMs = FIND_TIMEOUT_MS): Promise<ReplyPosition> {
+    const known = this.#positions.get(topic);
+    if (known !== undefined) return known;
+    if (this.#closing.signal.aborted) return Promise.reject(clientClosed());
+    if (this.#positions.size >= MAX_REPLY_TOPICS) {
+      const message = `this client already reads ${MAX_REPLY_TOPICS} reply topics: use another client for '${topic}'`;
+      return Promise.reject(new IdallocError('QUEUE_FULL', message));
+    }
+    const position = this.#follow(topic, timeoutMs);
+    this.#positions.set(topic, position);
+    position.catch(() => this.#positions.delete(topic));
+    return position;
+  }
+
+  /** Why replies on a topic can't be read now; undefined if they can, or if nobody needed them. */
+  trouble(topic: string): string | undefined {
+    return this.#read.get(topic)?.trouble;
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#tail.close();
+  }
+
+  async #follow(topic: string, timeoutMs: number): Promise<ReplyPosition> {
+    const { cluster, runtime, replyTopic, partition, events, deliver, ...more } = this.#options;
+    const { signal } = this.#closing;
+    const own = topic === replyTopic ? partition : undefined;
+    const query = { ...more, replyTopic: topic, partition: own, timeoutMs, signal };
+    const position = await findReplyPosition(cluster, runtime, query).catch((error: unknown) => {
+      throw unavailable(`the replies on '${topic}' cannot be read`, error);
+    });
+    const followed = this.#tail.follow(
+      { topic, ...position },
+      {
+        deliver: ({ records }) => deliver(records),
+        fetched: () => {
+          read.trouble = undefined;
+          read.goneSinceMs = undefined;
+        },
+        // The topic was recreated or truncated: what it has now may be for us, and what is lost is asked for again.
+        outOfRange: ({ logStart }) => {
+          events.onMoved(topic);
+          return logStart;
+        },
+      },
+    );
+    const read: ReadTopic = { followed, trouble: undefined, goneSinceMs: undefined };
+    this.#read.set(topic, read);
+    return position;
+  }
+
+  #failed(topic: string, partition: number, error: KafkaError): void {
+    const { runtime, events, onFailure } = this.#options;
+    const problem = unavailable(`partition ${partition} of '${topic}' cannot be read now`, error);
+    onFailure();
+    events.onError(problem);
+    const read = this.#read.get(topic);
+    if (read === undefined) return;
+    read.trouble = problem.message;
+    if (error.errorCode !== 'UNKNOWN_TOPIC_OR_PARTITION') return;
+    read.goneSinceMs ??= runtime.monotonicMs();
+    if (runtime.monotonicMs() - read.goneSinceMs >= GONE_MS) this.#lose(topic, read);
+  }
+
+  /** Requests in progress name a partition that is gone. */
+  #lose(topic: string, { followed }: ReadTopic): void {
+    followed.stop();
+    this.#read.delete(topic);
+    this.#positions.delete(topic);
+    this.#options.events.onMoved(topic);
+  }
+}
+
+export function unavailable(what: string, cause: unknown): IdallocError {
+  if (cause instanceof IdallocError) return cause;
+  if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
+  return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
+}
