@@ -65,9 +65,11 @@ export class IdClient implements IdSource, AsyncDisposable {
   static async over(dependencies: ClientDependencies, options: BufferOptions): Promise<IdClient> {
     const { runtime, link, onOpen } = dependencies;
     const settings = bufferSettings(options);
+    let isClosed = () => false;
     const metrics = new MetricsRecorder();
     const reporter = new ErrorReporter(runtime, (error) => callHook(settings.hooks, 'onError', error));
     const onError = (error: Error) => {
+      if (isClosed()) return;
       metrics.noteError(error);
       reporter.report(error);
     };
@@ -81,11 +83,12 @@ export class IdClient implements IdSource, AsyncDisposable {
       },
       onError,
     });
-    client = new IdClient(settings, dependencies, transport, metrics, onError);
-    const stock = client.#stock;
-    onOpen?.(() => stock.dropAll());
-    if (settings.prefetch) client.#refill.start();
-    return client;
+    const opened = new IdClient(settings, dependencies, transport, metrics, onError);
+    client = opened;
+    isClosed = () => opened.#closed;
+    onOpen?.(() => opened.#stock.dropAll());
+    if (settings.prefetch) opened.#refill.start();
+    return opened;
   }
 
   private constructor(

@@ -9,9 +9,9 @@ import { Cluster } from '../kafka/wire/cluster.ts';
 import { dialerOf } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress, Dialer } from '../kafka/wire/port.ts';
 import { accessOf, Bootstrap } from './access.ts';
+import { FollowedReplies, linkFailure } from './followed-replies.ts';
 import { connectTimeoutOf, type IdClientOptions } from './options.ts';
 import { clientClosed } from './refusals.ts';
-import { ReplyTopics, unavailable } from './reply-topics.ts';
 import { RequestSender } from './request-sender.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
 
@@ -106,7 +106,7 @@ class KafkaLink implements Transport {
   readonly #headers: HeaderNames;
   readonly #requestTopic: string;
   readonly #cluster: Cluster;
-  readonly #replies: ReplyTopics;
+  readonly #replies: FollowedReplies;
   readonly #sender: RequestSender;
   readonly #openedMs: number;
   #isClosed = false;
@@ -120,7 +120,7 @@ class KafkaLink implements Transport {
     this.#headers = { ...DEFAULT_HEADER_NAMES, ...options.headers };
     this.#requestTopic = options.requestTopic ?? 'id.requests';
     this.#cluster = new Cluster(wire);
-    this.#replies = new ReplyTopics({
+    this.#replies = new FollowedReplies({
       cluster: this.#cluster,
       runtime: wire.runtime,
       requestTopic: this.#requestTopic,
@@ -148,7 +148,7 @@ class KafkaLink implements Transport {
       await this.#sender.send({ key, value, headers }, isWanted);
     } catch (error) {
       this.#failed();
-      throw unavailable(`the request could not be sent to '${this.#requestTopic}'`, error);
+      throw linkFailure(`the request could not be sent to '${this.#requestTopic}'`, error);
     }
   }
 

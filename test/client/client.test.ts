@@ -399,6 +399,19 @@ describe('the end', () => {
     }
   });
 
+  test('begins with close(): an error after that is not reported', async () => {
+    const faults: string[] = [];
+    const { client, workers } = await stage({ hooks: { onError: (error) => faults.push(error.message) } });
+    workers.fail(new Error('before'));
+    await turns();
+    const closing = client.close();
+    workers.fail(new Error('after'));
+    await closing;
+    workers.fail(new Error('long after'));
+    await turns();
+    expect(faults).toEqual(['before']);
+  });
+
   test('makes the IDs in the buffer unavailable', async () => {
     const { client } = await stage();
     await client.close();

@@ -1,8 +1,12 @@
 import { describe, expect, test } from 'vitest';
+import type { Transport } from '../../src/client/transport.ts';
+import { formatHostPort } from '../../src/core/host-port.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { UNREADABLE } from '../../src/kafka/records/decode.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
+import type { BrokerAddress } from '../../src/kafka/wire/port.ts';
+import type { MetadataResponse } from '../../src/kafka/wire/topic-apis.ts';
 import { addressOf } from '../support/fake-kafka/view.ts';
 import { LinkStage, NODES, REPLIES } from './link-stage.ts';
 
@@ -19,6 +23,12 @@ async function linked(options: Parameters<LinkStage['open']>[0] = {}, stage = ne
 
 function request(key = 'c-1', replyTopic = REPLIES) {
   return { key: Buffer.from(key), value: Buffer.from('value'), replyTopic, isWanted: () => true };
+}
+
+/** Sends as a requester does: again after each failure. */
+function sentAtLast(stage: LinkStage, link: Transport): Promise<void> {
+  const send = (): Promise<void> => link.send(request()).catch(() => stage.clock.sleep(500).then(send));
+  return stage.during(send());
 }
 
 /** Random choices are those of the last partition. */
@@ -198,6 +208,102 @@ test('a rejected login fails immediately, and names the options to check', async
   expect(stage.clock.nowMs - beganMs).toBeLessThan(1_000);
 });
 
+test('a login that may change is tried again until it is accepted, or the time is up', async () => {
+  const stage = new LinkStage();
+  const { dialer } = stage;
+  const acceptedMs = stage.clock.nowMs + 5_000;
+  stage.wire = { isLoginChanging: true };
+  stage.dialer = {
+    dial: (address, signal) =>
+      stage.clock.nowMs < acceptedMs
+        ? Promise.reject(new KafkaError('LOGIN_REFUSED', 'no such user'))
+        : dialer.dial(address, signal),
+  };
+  await expect(stage.during(stage.open({ timeoutMs: 3_000 }))).rejects.toMatchObject(REFUSED_LOGIN);
+  const { link } = await linked({}, stage);
+  expect(stage.clock.nowMs).toBeGreaterThanOrEqual(acceptedMs);
+  await link.close();
+});
+
+test('brokers that all moved are found by the bootstrap brokers of then', async () => {
+  const stage = new LinkStage();
+  const { dialer } = stage;
+  let offset = 0;
+  const moved = ({ host, port }: BrokerAddress) => ({ host, port: port + offset });
+  const silentMs: number[] = [];
+  stage.wire = { onSilence: () => silentMs.push(stage.clock.nowMs) };
+  // Each broker listens elsewhere from now on, and its metadata says so.
+  stage.dialer = {
+    dial: async (address, signal) => {
+      const node = [1, 2, 3].find((one) => formatHostPort(moved(addressOf(one))) === formatHostPort(address));
+      if (node === undefined) throw new KafkaError('UNREACHABLE', 'nothing listens there');
+      const link = await dialer.dial(addressOf(node), signal);
+      return {
+        ended: link.ended,
+        close: () => link.close(),
+        call: async (api, request) => {
+          const response = await link.call(api, request);
+          if (api !== 'metadata') return response;
+          const { brokers, ...more } = response as MetadataResponse;
+          return { ...more, brokers: brokers.map((one) => ({ ...one, ...moved(one) })) } as typeof response;
+        },
+      };
+    },
+  };
+  const { link } = await linked({}, stage);
+  await stage.clock.pass(10_000);
+  expect(silentMs).toEqual([]);
+  offset = 10_000;
+  for (let node = 1; node <= NODES; node += 1) {
+    stage.kafka.crash(node);
+    stage.kafka.restart(node);
+  }
+  const movedMs = stage.clock.nowMs;
+  await stage.clock.pass(5_000);
+  expect((silentMs[0] ?? Number.NaN) - movedMs).toBeGreaterThan(1_900);
+  stage.seeds = [moved(addressOf(1))];
+  await sentAtLast(stage, link);
+  stage.reply('from there');
+  await stage.clock.pass(2 * SOON_MS);
+  expect(stage.received).toEqual(['from there']);
+  await link.close();
+});
+
+test.each([300, 2_000])('opening ends after its time limit of %i ms, with nothing left open', async (timeoutMs) => {
+  const stage = new LinkStage();
+  for (let node = 1; node <= NODES; node += 1) stage.kafka.freeze(node);
+  const beganMs = stage.clock.nowMs;
+  await expect(stage.during(stage.open({ timeoutMs }))).rejects.toMatchObject({ code: 'KAFKA_UNAVAILABLE' });
+  expect(stage.clock.nowMs - beganMs).toBeLessThanOrEqual(timeoutMs + 50);
+  expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
+});
+
+test.each(['before it began', 'while it waits for brokers'])(
+  'opening that is aborted %s rejects with the reason at once, with nothing left open',
+  async (when) => {
+    const stage = new LinkStage();
+    for (let node = 1; node <= NODES; node += 1) stage.kafka.freeze(node);
+    const stop = new AbortController();
+    const reason = new Error('the service stops');
+    if (when === 'before it began') stop.abort(reason);
+    const opened = stage.open({ signal: stop.signal, timeoutMs: Number.POSITIVE_INFINITY });
+    const refused = expect(opened).rejects.toBe(reason);
+    await stage.clock.pass(when === 'before it began' ? 0 : 60_000);
+    stop.abort(reason);
+    await stage.clock.pass(50);
+    await refused;
+    expect([stage.connections, stage.timers.size]).toEqual([0, 0]);
+  },
+);
+
+test('the signal has no effect on a link that is open', async () => {
+  const stop = new AbortController();
+  const { stage, link } = await linked({ signal: stop.signal });
+  stop.abort();
+  await stage.during(link.send(request()));
+  expect(stage.sent).toHaveLength(1);
+});
+
 test('a login that is refused later, after a restart of the brokers, is reported for sending and for reading', async () => {
   const stage = new LinkStage();
   const { dialer } = stage;
@@ -304,8 +410,7 @@ describe('a reply topic that is recreated', () => {
     await expect(stage.during(link.send(request()))).rejects.toMatchObject({ code: 'TOPIC_INVALID', message });
     stage.kafka.deleteTopic(REPLIES);
     stage.kafka.createTopic(REPLIES, { partitions: 2 });
-    const sent = (): Promise<void> => link.send(request()).catch(() => stage.clock.sleep(500).then(sent)); // as requests do
-    await stage.during(sent());
+    await sentAtLast(stage, link);
     stage.reply('here', { partition: 1 });
     await stage.clock.pass(SOON_MS);
     expect(stage.received).toEqual(['here']);

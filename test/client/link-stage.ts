@@ -1,7 +1,7 @@
 import type { Runtime, Timer } from '../../src/async/runtime.ts';
 import { type LinkDependencies, openLink } from '../../src/client/kafka-link.ts';
 import type { IncomingReply } from '../../src/client/transport.ts';
-import type { Dialer } from '../../src/kafka/wire/port.ts';
+import type { BrokerAddress, Dialer } from '../../src/kafka/wire/port.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import { Cluster } from '../support/fake-kafka/cluster.ts';
 import { dialerOf } from '../support/fake-kafka/link.ts';
@@ -23,7 +23,7 @@ export class LinkStage {
   readonly moved: string[] = [];
   /** Timers of the link itself. */
   readonly timers = new Set<Timer>();
-  seeds = [addressOf(1)];
+  seeds: readonly BrokerAddress[] = [addressOf(1)];
   /** Besides dialer, seeds and runtime. */
   wire: Partial<LinkDependencies> = {};
   dialer: Dialer = dialerOf(this.kafka, this.network);

@@ -22,6 +22,24 @@ test.each([[undefined], [null], ['localhost:9092']])('connect(%j) reports that i
   });
 });
 
+test.each<[string, object]>([
+  ['no time limit at all', { connectTimeoutMs: 0 }],
+  ['a time limit that no timer keeps', { connectTimeoutMs: 3e9 }],
+  ['NaN as time limit', { connectTimeoutMs: Number.NaN }],
+  ['a text as time limit', { connectTimeoutMs: '5s' }],
+  ['a signal that is none', { signal: {} }],
+  ['null as signal', { signal: null }],
+])('connect() rejects %s: CONFIG_INVALID, which names the option', async (_what, limits) => {
+  const connecting = IdClient.connect({ brokers, replyTopic, ...limits });
+  const message = expect.stringContaining(Object.keys(limits).join());
+  await expect(connecting).rejects.toMatchObject({ code: 'CONFIG_INVALID', message });
+});
+
+test('connect() may wait for ever', () => {
+  const limit = connectTimeoutOf({ brokers, replyTopic, connectTimeoutMs: Number.POSITIVE_INFINITY });
+  expect(limit).toBe(Number.POSITIVE_INFINITY);
+});
+
 describe('access to the brokers is configured', () => {
   test('by addresses, with what kafkajs takes for TLS and logins', async () => {
     expect(await access({ brokers })).toEqual({ brokers, config: { clientId: 'idalloc-client' } });

@@ -128,6 +128,11 @@ export class FakeWorkers implements Transport {
     return this.deaf;
   }
 
+  /** Something fails that the transport tries again. */
+  fail(error: Error): void {
+    this.#events?.onError(error);
+  }
+
   /** Replies go elsewhere from now on. */
   move(replyTopic = 'id.replies.test'): void {
     this.#events?.onMoved(replyTopic);

@@ -185,6 +185,47 @@ async function asked(broker: TcpBroker): Promise<void> {
   await expect.poll(() => broker.calls.length).toBeGreaterThan(0);
 }
 
+test('a dial whose settings never come ends with CLOSED when it is cancelled, and connects to nothing', async () => {
+  await using broker = await TcpBroker.start();
+  const controller = new AbortController();
+  const dialed = dialerOf(() => new Promise<never>(() => undefined)).dial(broker.address, controller.signal);
+  controller.abort();
+  await expect(dialed).rejects.toMatchObject({ errorCode: 'CLOSED' });
+  expect(broker.sockets.size).toBe(0);
+});
+
+test('a dial whose settings fail rejects with what they failed with', async () => {
+  const error = new KafkaError('UNREACHABLE', 'the vault is sealed');
+  const dialed = dialerOf(() => Promise.reject(error)).dial({ host: '127.0.0.1', port: 1 }, AbortSignal.timeout(9_000));
+  await expect(dialed).rejects.toBe(error);
+});
+
+test('each connection logs in with the settings of its own time, and renews its session with the current ones', async () => {
+  await using broker = await TcpBroker.start(({ apiKey }) => {
+    if (apiKey === SASL_HANDSHAKE) return Buffer.concat([int16(0), int32(1), text('PLAIN')]);
+    if (apiKey === SASL_AUTHENTICATE) return Buffer.concat([int16(0), int16(-1), int32(0), int64(60_000)]);
+    return Buffer.concat([int32(0), int16(0)]);
+  });
+  let elapsedS = 0;
+  vi.spyOn(process, 'hrtime').mockImplementation(([sinceS] = [0, 0]) => [elapsedS - sinceS, 0]);
+  let reads = 0;
+  const dialer = dialerOf(async () => {
+    reads += 1;
+    return { sasl: { ...PLAIN, password: `password-${reads}` } };
+  });
+  const signal = new AbortController().signal;
+  const links = [await dialer.dial(broker.address, signal), await dialer.dial(broker.address, signal)];
+  elapsedS = 55;
+  const [link] = links;
+  const beat = () => link?.call('heartbeat', { groupId: 'g', generation: 1, memberId: 'm' });
+  await Promise.all([beat(), beat(), beat()]);
+  const logins = broker.calls.filter(({ apiKey }) => apiKey === SASL_AUTHENTICATE);
+  const passwords = logins.map(({ body }) => /password-\d/.exec(body.toString())?.[0]);
+  expect(passwords).toEqual(['password-1', 'password-2', 'password-3']);
+  for (const one of links) one.close();
+  await Promise.all(links.map(({ ended }) => ended));
+});
+
 test.for([
   ['a long session, as long before its end as configured', 60_000, 49, 50],
   ['a short session, after half of it', 4_000, 1, 2],

@@ -10,7 +10,7 @@ import { clientClosed } from './refusals.ts';
 import { findReplyPosition, type ReplyPosition } from './reply-position.ts';
 import type { TransportEvents } from './transport.ts';
 
-export interface ReplyTopicsOptions {
+export interface FollowedRepliesOptions {
   readonly cluster: Cluster;
   readonly runtime: Runtime;
   readonly requestTopic: string;
@@ -51,14 +51,14 @@ interface ReadTopic {
  *   searching -> read, or unknown with the error that the requests get
  *   read      -> unknown     brokers have said for GONE_MS that the partition does not exist; what waits is sent again, and searches
  */
-export class ReplyTopics {
-  readonly #options: ReplyTopicsOptions;
+export class FollowedReplies {
+  readonly #options: FollowedRepliesOptions;
   readonly #tail: Tail;
   readonly #positions = new Map<string, Promise<ReplyPosition>>();
   readonly #read = new Map<string, ReadTopic>();
   readonly #closing = new AbortController();
 
-  constructor(options: ReplyTopicsOptions) {
+  constructor(options: FollowedRepliesOptions) {
     this.#options = options;
     this.#tail = new Tail({
       cluster: options.cluster,
@@ -103,7 +103,7 @@ export class ReplyTopics {
     const own = topic === replyTopic ? partition : undefined;
     const query = { ...more, replyTopic: topic, partition: own, timeoutMs, signal };
     const position = await findReplyPosition(cluster, runtime, query).catch((error: unknown) => {
-      throw unavailable(`the replies on '${topic}' cannot be read`, error);
+      throw linkFailure(`the replies on '${topic}' cannot be read`, error);
     });
     const followed = this.#tail.follow(
       { topic, ...position },
@@ -127,7 +127,7 @@ export class ReplyTopics {
 
   #failed(topic: string, partition: number, error: KafkaError): void {
     const { runtime, events, onFailure } = this.#options;
-    const problem = unavailable(`partition ${partition} of '${topic}' cannot be read now`, error);
+    const problem = linkFailure(`partition ${partition} of '${topic}' cannot be read now`, error);
     onFailure();
     events.onError(problem);
     const read = this.#read.get(topic);
@@ -147,7 +147,7 @@ export class ReplyTopics {
   }
 }
 
-export function unavailable(what: string, cause: unknown): IdallocError {
+export function linkFailure(what: string, cause: unknown): IdallocError {
   if (cause instanceof IdallocError) return cause;
   if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
   return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
