@@ -4,7 +4,7 @@ import type { Runtime, Timer } from '../async/runtime.ts';
 import { type Layout, maxSmallCount } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
-import { RequestRefused } from './refusals.ts';
+import { pauseAfter, RequestRefused } from './refusals.ts';
 import type { BatchReply } from './requester.ts';
 import type { IdStock } from './stock.ts';
 import type { Waits, Wanted } from './waits.ts';
@@ -62,7 +62,6 @@ export class Refill {
   #reducedMs = 0;
   /** The requests in progress, oldest first. */
   readonly #asked = new Set<Asked>();
-  readonly #backoff = new Backoff({ minMs: 1_000, maxMs: MAX_PAUSE_MS });
   readonly #doubling = new Backoff({ minMs: 2 * LATE_MS, maxMs: MAX_PAUSE_MS });
   #replacesFromMs = Number.NEGATIVE_INFINITY;
   /** Whether any request was answered since the last one was sent. */
@@ -71,6 +70,8 @@ export class Refill {
   #stopped = false;
   #checkTimer: Timer | undefined;
   #pause: Timer | undefined;
+  /** Pauses since the last reply. */
+  #refusals = 0;
 
   constructor(options: RefillOptions) {
     this.#options = options;
@@ -166,7 +167,7 @@ export class Refill {
       const { ranges, step } = reply.batch;
       this.#asked.delete(asked);
       demand.replied(reply.latencyMs);
-      this.#backoff.reset();
+      this.#refusals = 0;
       this.#doubling.reset();
       this.#isAnswered = true;
       this.#replacesFromMs = Number.NEGATIVE_INFINITY;
@@ -191,14 +192,13 @@ export class Refill {
     }
     const refusal = error instanceof IdallocError ? error : new IdallocError('REFUSED', describeError(error));
     onError(refusal);
-    if (this.#pause === undefined) {
-      const pauseMs = Math.min(refusal.retryAfterMs ?? this.#backoff.nextMs(), MAX_PAUSE_MS);
-      // Jitter, as others may have been refused at the same time.
-      this.#pause = runtime.schedule(pauseMs * (1 + runtime.random() / 4), () => {
-        this.#pause = undefined;
-        this.#check();
-      });
-    }
     waits.refused(refusal);
+    if (this.#pause !== undefined) return;
+    const { pauseMs, spreadMs } = pauseAfter(refusal, this.#refusals);
+    this.#refusals += 1;
+    this.#pause = runtime.schedule(Math.min(pauseMs, MAX_PAUSE_MS) + runtime.random() * spreadMs, () => {
+      this.#pause = undefined;
+      this.#check();
+    });
   }
 }

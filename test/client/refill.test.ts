@@ -163,6 +163,71 @@ describe('the count of a request', () => {
   });
 });
 
+describe('a refusal', () => {
+  const refuseAll = async (workers: FakeWorkers, code: string, retryAfterMs?: number) => {
+    await turns();
+    for (const { correlationId } of workers.sent.splice(0)) workers.refuse(correlationId, code, 'no', retryAfterMs);
+    await turns();
+  };
+
+  test('that a retry may lift ends no wait, and pauses requests for the time that it names, up to 30 s', async () => {
+    const { client, runtime, workers } = await stage({}, unanswered);
+    const waiting = Promise.all([
+      client.takeAsync(1, { timeoutMs: 60_000 }),
+      client.ready(4_000, { timeoutMs: 60_000 }),
+    ]);
+    for (const [retryAfterMs, pauseMs] of [
+      [1_500, 1_500],
+      [100, 100],
+      [3_600_000, 30_000],
+    ] as const) {
+      await refuseAll(workers, 'QUOTA_EXCEEDED', retryAfterMs);
+      await runtime.pass(pauseMs - 1);
+      expect(workers.sent).toEqual([]);
+      await runtime.pass(1);
+      expect(workers.sent.map(({ count }) => count)).toEqual([1, 4_000]);
+    }
+    for (const { correlationId, count } of workers.sent.splice(0)) workers.answer(correlationId, count);
+    expect((await waiting)[0]).toHaveLength(1);
+    await client.close();
+  });
+
+  test('is the error of a wait that ends before a retry is answered, and no longer after one was', async () => {
+    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, unanswered);
+    const waits = [client.takeAsync(5), client.ready()].map((wait) => wait.catch((error) => error));
+    await refuseAll(workers, 'QUOTA_EXCEEDED', 5_000);
+    await runtime.pass(1_000);
+    const errors = await Promise.all(waits);
+    expect(errors).toMatchObject([1, 2].map(() => ({ code: 'QUOTA_EXCEEDED', retryAfterMs: 5_000, retryable: true })));
+    await runtime.pass(4_000);
+    for (const { correlationId, count } of workers.sent.splice(0)) workers.answer(correlationId, count);
+    await turns();
+    const later = client.takeAsync(100_000).catch((error) => error);
+    await runtime.pass(1_000);
+    expect(await later).toMatchObject({ code: 'NO_REPLY', count: 100_000 });
+    await client.close();
+  });
+
+  test('without a time is retried after pauses that double, until one is answered', async () => {
+    const { client, runtime, workers } = await stage({}, unanswered);
+    for (const pauseMs of [1_000, 2_000, 4_000, 8_000]) {
+      await refuseAll(workers, 'OVERLOADED');
+      await runtime.pass(pauseMs - 1);
+      expect(workers.sent).toEqual([]);
+      await runtime.pass(1);
+      expect(workers.sent).toHaveLength(1);
+    }
+    const [sent] = workers.sent.splice(0);
+    workers.answer(sent?.correlationId ?? '', 4_000);
+    await turns();
+    client.take(3_000);
+    await refuseAll(workers, 'OVERLOADED');
+    await runtime.pass(1_000);
+    expect(workers.sent).toHaveLength(1);
+    await client.close();
+  });
+});
+
 describe('the age of IDs', () => {
   test('is at most a minute by default, and an idle buffer is renewed before it is too old', async () => {
     const { client, runtime, workers } = await stage();
