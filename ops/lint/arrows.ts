@@ -154,6 +154,7 @@ export const ROOMS: readonly Room[] = [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
       ...[
+        'decided',
         'heads',
         'sequence-order',
         'sequence-records',

@@ -2,8 +2,9 @@ import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
 
 /**
  * The few operations that the identity needs from etcd: those of a linearizable key-value store with leases. Every call
- * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when it was not answered in time: it may have taken effect, or may
- * take effect later. It rejects with ETCD_REFUSED when etcd answered that it does not do it: it may have taken effect, but can't later.
+ * rejects with IdallocError ETCD_UNAVAILABLE (cause attached) when it was not answered in time: it may have taken
+ * effect, or may take effect later. It rejects with ETCD_REFUSED when etcd answered that it does not do it: it may have
+ * taken effect, but can't later.
  */
 
 /** A stored key as etcd shows it; leaseId is 0n for a key outside any lease. */
@@ -36,7 +37,9 @@ export interface EtcdPort {
   range(prefix: string, page?: Page): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
   /** The keys that exist, read in one transaction; at most 128 keys. */
   get(keys: readonly string[]): Promise<ReadonlyMap<string, KeyValue>>;
-  /** Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect. */
+  /**
+   * Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect.
+   */
   transact(
     compares: readonly Compare[],
     operations: readonly KeyOperation[],
@@ -47,6 +50,24 @@ export interface EtcdPort {
   keepAlive(leaseId: bigint): Promise<{ ttlSeconds: number }>;
   /** Ends the lease and deletes its keys; succeeds for a lease that is already gone. */
   revokeLease(leaseId: bigint): Promise<void>;
+}
+
+/**
+ * All keys that start with `prefix`, ordered by key, in pages of `limit` that fit into one answer. Each page is
+ * linearizable, but one page may be of a later revision than the one before.
+ */
+export async function* pagesOf(
+  etcd: Pick<EtcdPort, 'range'>,
+  prefix: string,
+  limit: number,
+): AsyncGenerator<KeyValue, void> {
+  for (let from = prefix; ; ) {
+    const { kvs } = await etcd.range(prefix, { from, limit });
+    yield* kvs;
+    const last = kvs.at(-1);
+    if (last === undefined || kvs.length < limit) return;
+    from = `${last.key}\0`;
+  }
 }
 
 /**
@@ -67,8 +88,8 @@ export interface WitnessPort {
   /** Returns everything that was written before the call, and maybe more. */
   read(): Promise<WitnessView>;
   /**
-   * Writes up to 2,000 entries together, and returns the content of the topic at some moment after them. So of two writers
-   * at least one sees what the other wrote.
+   * Writes up to 2,000 entries together, and returns the content of the topic at some moment after them. So of two
+   * writers at least one sees what the other wrote.
    */
   write(entries: readonly WitnessEntry[]): Promise<WitnessView>;
 }

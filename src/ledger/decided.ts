@@ -10,8 +10,8 @@ export interface Decided {
   readonly entry: DecidingEntry;
   readonly appendedAtMs: number;
   /**
-   * When the newest entry with this decision was appended: retention counts from here. A later entry whose writer did not
-   * know of the decision does not extend it.
+   * When the newest entry with this decision was appended: retention counts from here. A later entry whose writer did
+   * not know of the decision does not extend it.
    */
   readonly newestMs: number;
   /** The highest request offset in the entries with this decision. */
@@ -51,12 +51,13 @@ export function nameOf(key: Buffer): string {
 }
 
 /**
- * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent key was
- * unknown at the end that the index had then; the entries themselves are read from the ledger, once for equal keys. Of a key
- * with many entries the first one and the last one are enough, if both count: the first decides, and the last is the newest.
+ * Looks up the decisions for keys of a partition. The index is queried for all keys synchronously, so that an absent
+ * key was unknown at the end that the index had then; the entries themselves are read from the ledger, once for equal
+ * keys. Of a key with many entries the first one and the last one are enough, if both count: the first decides, and the
+ * last is the newest.
  *
- * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log contradicts
- * the index, and as the ledger does.
+ * Rejects with INDEX_RESTORING when the partition was restored meanwhile, with LEDGER_TRUNCATED when the log
+ * contradicts the index, and as the ledger does.
  */
 export async function readDecided(deps: DecidedDeps, keys: readonly Named[]): Promise<Decisions> {
   const { index, copy } = deps;
@@ -92,7 +93,10 @@ function endsOf(offsets: readonly number[]): readonly number[] {
   return [...offsets.slice(0, 1), ...offsets.slice(1).slice(-1)];
 }
 
-/** Whether the entries between the first one and the last one of a key, if any, can't change what was found without them. */
+/**
+ * Whether the entries between the first one and the last one of a key, if any, can't change what was found without
+ * them.
+ */
 function isCertain(found: Found | typeof FORGOTTEN | undefined, offsets: readonly number[]): boolean {
   if (offsets.length <= 2) return true;
   return typeof found === 'object' && found.offset === offsets[0] && found.newest === offsets.at(-1);
@@ -113,12 +117,17 @@ async function readEntries(
 }
 
 /**
- * The first entry of a key in log order decides. Retention may have removed it while the index still remembers it; then
- * a later entry decides whose writer had read everything before it, because it renewed the decision. Numbers that count, and their
- * renewals, decide by themselves.
+ * Whether an entry of a key that counts has its decision; the first one in log order that has it decides. The first
+ * entry of a key has it. Retention may have removed that one; then it is a later entry whose writer had read everything
+ * before it, since it renewed the decision. Numbers, and their renewals, have it by themselves.
  *
- * Undefined when all the entries at these offsets have other keys.
+ * `before`: the offset of the entry of this key before it, or -1; `origin`: where the log starts.
  */
+export function hasDecision(entry: DecidingEntry, before: number, origin: number): boolean {
+  return entry.kind === 'numbers' || (entry.end >= origin && entry.end > before);
+}
+
+/** The decision in the entries at these offsets. Undefined when all of them have other keys. */
 function firstOf(
   deps: DecidedDeps,
   key: Buffer,
@@ -141,7 +150,7 @@ function firstOf(
     if (record !== undefined) {
       const { appendedAtMs } = record;
       const entry = entryOf(deps, record);
-      if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {
+      if (hasDecision(entry, before, origin)) {
         decider ??= { offset, entry, appendedAtMs };
         newest = offset;
         newestMs = appendedAtMs;

@@ -8,7 +8,7 @@ import {
   type SequenceHead,
 } from '../codec/sequence-head.ts';
 import { IdallocError } from '../errors.ts';
-import type { EtcdPort, KeyValue } from '../identity/ports.ts';
+import { type EtcdPort, type KeyValue, pagesOf } from '../identity/ports.ts';
 
 /** What etcd holds of the sequences of a ledger partition, as it was at one revision. */
 export interface Head extends Omit<PendingValue, 'records'> {
@@ -96,7 +96,8 @@ export class EtcdHeads implements LedgerHeads {
     const keys = this.#keysOf(partition);
     for (let reads = 0; reads < MAX_READS; reads += 1) {
       const before = (await this.#etcd.get([keys.pending])).get(keys.pending);
-      const found = await this.#readPages(keys.sequences);
+      const found = new Map<string, KeyValue>();
+      for await (const kv of pagesOf(this.#etcd, keys.sequences, PAGE)) found.set(kv.key, kv);
       const after = (await this.#etcd.get([keys.pending])).get(keys.pending);
       if (!isSame(before, after)) continue;
       const names = new Set([...found.keys()].map((key) => key.slice(keys.sequences.length)));
@@ -104,18 +105,6 @@ export class EtcdHeads implements LedgerHeads {
       return headOf(keys, found, names);
     }
     throw changing(partition);
-  }
-
-  async #readPages(prefix: string): Promise<Map<string, KeyValue>> {
-    const found = new Map<string, KeyValue>();
-    let from = prefix;
-    for (;;) {
-      const { kvs } = await this.#etcd.range(prefix, { from, limit: PAGE });
-      for (const kv of kvs) found.set(kv.key, kv);
-      const last = kvs.at(-1);
-      if (last === undefined || kvs.length < PAGE) return found;
-      from = `${last.key}\0`;
-    }
   }
 
   /** These keys at one revision of `pending`, without which none of them changes; undefined if it changed meanwhile. */

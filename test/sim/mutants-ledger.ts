@@ -101,8 +101,8 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/ledger/decided.ts',
-        "if (entry.kind === 'numbers' || (entry.end >= origin && entry.end > before)) {",
-        '{',
+        "return entry.kind === 'numbers' || (entry.end >= origin && entry.end > before);",
+        'return true;',
       ),
     ],
   },

@@ -52,9 +52,9 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
   const judged = { fromMs: from, toMs: to, dueBeforeMs: context.now() - graceMs };
   await withStore(options.tempDir, async (store) => {
     const reader = await withKafka(context, (session) =>
-      readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings), judged),
+      readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings), { judged }),
     );
-    const join = await checkAll(context, store, reader, findings, judged);
+    const join = await checkAll(context, store, reader, { find: findings.add, judged });
     const unjudged = unjudgedIn(join, options);
     if (findings.total + unjudged > 0) context.setExitCode(EXIT.failed);
     const { counts: read, losses, accounts, clockMarginMs } = reader;
@@ -81,7 +81,7 @@ interface AuditSession extends KafkaSession {
 
 /**
  * Reads ledgers, reply topics and witnesses up to their ends at the time of the call, and with `judged` requests and
- * dead letters as well. `what` names the work in the progress.
+ * dead letters as well; without it, of dead letters only `letters`. `what` names the work in the progress.
  *
  * Workers go on meanwhile, so what follows from something else is looked at before it: first which requests were
  * answered, then replies and dead letters, then the ledgers, then requests and witnesses. So an answer has its reply, a
@@ -92,7 +92,7 @@ export async function readAll(
   what: string,
   { replyTopic = [], ledgerTopic = [] }: Pick<AuditOptions, 'replyTopic' | 'ledgerTopic'>,
   sink: AuditSink,
-  judged?: Judged,
+  { judged, letters: ownLetters = [] }: { readonly judged?: Judged; readonly letters?: readonly Span[] } = {},
 ): Promise<AuditReader> {
   const { config, source, layout } = session;
   const { clockMarginMs, headers: names, topics } = config;
@@ -101,7 +101,7 @@ export async function readAll(
   const answeredBelow = judged && (await answeredOffsets(session));
   const replyNames = replyTopic.length > 0 ? replyTopic : await replyTopics(source, config);
   const replies = await spansSince(source, replyNames, { fromMs: sinceMs, before: BEFORE_REPLIES });
-  const letters = judged ? await spansOf([topics.deadLetters]) : [];
+  const letters = judged ? await spansOf([topics.deadLetters]) : ownLetters;
   const ledger = await spansOf([topics.ledger, ...ledgerTopic]);
   const requests = judged
     ? await spansSince(source, [topics.requests], { fromMs: sinceMs, isolation: OF_REQUESTS })
@@ -199,10 +199,9 @@ export async function checkAll(
   context: CliContext,
   store: AuditStore,
   reader: CheckedReader,
-  findings: Findings,
-  judged?: Judged,
+  options: CheckOptions,
 ): Promise<Checked> {
-  const steps = checks(store, reader, { find: findings.add, judged });
+  const steps = checks(store, reader, options);
   let [shown, progress]: [string, Progress | undefined] = ['', undefined];
   for (;;) {
     const { done: isOver, value: step } = steps.next();
@@ -223,6 +222,8 @@ export interface CheckOptions {
   readonly find: (finding: Finding) => void;
   /** Which requests are judged; undefined for none. */
   readonly judged?: Judged | undefined;
+  /** Gets what is found of requests as well, in groups: sorting it once more would take as long as the check. */
+  readonly also?: (found: Grouped) => void;
 }
 
 /** How far a check has come. */
@@ -239,7 +240,7 @@ export interface CheckStep {
 export function* checks(
   store: AuditStore,
   reader: CheckedReader,
-  { find, judged }: CheckOptions,
+  { find, judged, also }: CheckOptions,
 ): Generator<CheckStep, Checked> {
   const { ledgerReachesMs, losses, lostTails, terms, witnesses, clockMarginMs } = reader;
   const has = (found: FoundNumbers) =>
@@ -257,6 +258,7 @@ export function* checks(
   yield* each('checking requests and replies', store.size, store.grouped(), (found) => {
     join.take(found);
     requests?.take(found);
+    also?.(found);
   });
   const joined = { ...join.end(), requests: requests?.end() };
   const overlaps = new OverlapSearch(find);

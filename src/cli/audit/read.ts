@@ -71,6 +71,8 @@ export interface AuditSink {
   readonly find: (finding: Finding) => void;
   /** Whether a reply was written since a replay began. */
   readonly againFrom?: (record: TopicRecord) => boolean;
+  /** Gets each record as well, before what was found in it. */
+  readonly record?: (record: TopicRecord) => void;
 }
 
 export interface AuditReaderOptions {
@@ -167,6 +169,7 @@ export class AuditReader {
 
   /** Takes a record of any of the topics; those of each partition come in log order. */
   take(record: TopicRecord): void {
+    this.#sink.record?.(record);
     const take = this.#takers.get(record.topic);
     if (take === undefined) this.replyRecord(record);
     else take(record);

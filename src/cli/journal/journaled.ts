@@ -7,14 +7,14 @@ import {
 } from '../../codec/journal-entry.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { journalKeys } from '../../identity/keys.ts';
-import type { EtcdPort, KeyValue } from '../../identity/ports.ts';
+import { type EtcdPort, type KeyValue, pagesOf } from '../../identity/ports.ts';
 import { tryTransact } from '../../identity/try-transact.ts';
 import type { CliContext } from '../context.ts';
 import { message } from '../table.ts';
 
 /**
- * The journal of a datacenter: which operator gave which command, when, and what came of it. It lies in etcd beside the namespace, outlives
- * every repair of it, and has a number for each entry, in the order in which etcd took them.
+ * The journal of a datacenter: which operator gave which command, when, and what came of it. It lies in etcd beside the
+ * namespace, outlives every repair of it, and has a number for each entry, in the order in which etcd took them.
  */
 export interface JournalSession {
   readonly context: Pick<CliContext, 'who' | 'now' | 'err'>;
@@ -58,12 +58,14 @@ const SILENCES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Enters the command in the journal, then does its `work`, then enters what came of it. The work calls `note` when it may have changed something,
- * with a sentence for the entry, which may be empty: an error then leaves the outcome unknown; any other one is a failure. Nothing is done if the
- * first entry can't be written. A command that is killed stays in the journal with an unknown outcome, and so does one whose second entry can't
- * be written, which is reported on stderr.
+ * Enters the command in the journal, then does its `work`, then enters what came of it. The work calls `note` when it
+ * may have changed something, with a sentence for the entry, which may be empty: an error then leaves the outcome
+ * unknown; any other one is a failure. Nothing is done if the first entry can't be written. A command that is killed
+ * stays in the journal with an unknown outcome, and so does one whose second entry can't be written, which is reported
+ * on stderr.
  *
- * @throws IdallocError of `work`; ETCD_UNAVAILABLE or ETCD_REFUSED if the journal can't be written, and then nothing was done.
+ * @throws IdallocError of `work`; ETCD_UNAVAILABLE or ETCD_REFUSED if the journal can't be written, and then nothing
+ * was done.
  */
 export async function journaled<T>(
   session: JournalSession,
@@ -96,7 +98,7 @@ export async function journaled<T>(
 export async function readJournal({ etcd, config }: Omit<JournalSession, 'context'>): Promise<readonly StoredEntry[]> {
   const keys = journalKeys(config.etcd.prefix, config.datacenterId);
   const found: StoredEntry[] = [];
-  for await (const { key, value } of pagesOf(etcd, keys.entries)) {
+  for await (const { key, value } of pagesOf(etcd, keys.entries, PAGE)) {
     const number = keys.numberOf(key);
     if (number !== undefined) found.push({ number, ...readEntry(key, value) });
   }
@@ -152,19 +154,8 @@ async function lastNumber(
   const text = last?.value.toString('utf8') ?? '';
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text);
   let highest = 0;
-  for await (const { key } of pagesOf(etcd, keys.entries)) highest = Math.max(highest, keys.numberOf(key) ?? 0);
+  for await (const { key } of pagesOf(etcd, keys.entries, PAGE)) highest = Math.max(highest, keys.numberOf(key) ?? 0);
   return highest;
-}
-
-async function* pagesOf(etcd: Pick<EtcdPort, 'range'>, prefix: string): AsyncGenerator<KeyValue> {
-  let from = prefix;
-  for (;;) {
-    const { kvs } = await etcd.range(prefix, { from, limit: PAGE });
-    yield* kvs;
-    const last = kvs.at(-1);
-    if (last === undefined || kvs.length < PAGE) return;
-    from = `${last.key}\0`;
-  }
 }
 
 /** The command is done: what can't be written now must not make it look as if it had failed. */

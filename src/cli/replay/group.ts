@@ -6,13 +6,22 @@ import {
   hostOf,
   setOffsets,
 } from '../../adapters/kafka/consumer-group.ts';
-import { offsetsAtTime, type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import {
+  offsetAtTime,
+  offsetsAtTime,
+  type Source,
+  type Span,
+  wholePartition,
+  wholeTopic,
+} from '../../adapters/kafka/topics/offsets.ts';
+import { readRecord, readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { HOPS, readRoute } from '../../codec/request-origin.ts';
-import { readOf } from '../../codec/request-position.ts';
+import { readOf, readReplay, replayRecord } from '../../codec/request-position.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
+import type { CliContext } from '../context.ts';
+import type { KafkaSession } from '../kafka-session.ts';
 import { counted } from '../table.ts';
 import {
   type Due,
@@ -23,7 +32,6 @@ import {
   type ReplayablePartition,
   remaining,
 } from './plan.ts';
-import { stateAnswered, statedBelow, type Tools } from './statement.ts';
 
 /** The offset from which to read a partition again; undefined to leave it unchanged. */
 export type WantedOffset = (partition: number, atTime: ReadonlyMap<number, number>) => number | undefined;
@@ -33,7 +41,10 @@ const POLL_MS = 500;
 /** What a replay reads again, and of what it must make sure before. */
 export interface Prospect {
   readonly plan: readonly PartitionPlan[];
-  /** Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home partitions. */
+  /**
+   * Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home
+   * partitions.
+   */
   readonly added: readonly number[];
   /** How many partitions the topic has. */
   readonly partitions: number;
@@ -75,8 +86,9 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
 }
 
 /**
- * A log that has lost its tail may have new requests below the committed offset. They would be refused, though nobody has answered them,
- * and workers could not see any more that the log was longer: the offset that is set back says nothing of its end.
+ * A log that has lost its tail may have new requests below the committed offset. They would be refused, though nobody
+ * has answered them, and workers could not see any more that the log was longer: the offset that is set back says
+ * nothing of its end.
  */
 async function requireWhole(
   { source, config, context }: Tools,
@@ -145,10 +157,11 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
 }
 
 /**
- * States what had been answered, and only then sets the group's offsets back: workers that read a request again must find the statement. They
- * read the ledger to its end before they serve a partition.
+ * States what had been answered, and only then sets the group's offsets back: workers that read a request again must
+ * find the statement. They read the ledger to its end before they serve a partition.
  *
- * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; KAFKA_UNAVAILABLE; APPEND_UNANSWERED.
+ * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; KAFKA_UNAVAILABLE;
+ * APPEND_UNANSWERED.
  */
 export async function setBack(
   source: Source,
@@ -158,7 +171,8 @@ export async function setBack(
 ): Promise<void> {
   const { groupId, topics } = config;
   await requireEmptyGroup(source, groupId);
-  // Workers may have run while the operator was asked. A statement without a replay would replace that of one in progress.
+  // Workers may have run while the operator was asked. A statement without a replay would replace that of one in
+  // progress.
   await requireOffsets(source, config, plan, 'to');
   await stateAnswered(log, plan);
   // What was answered since the plan was made would be decided anew: the statement does not cover it.
@@ -198,8 +212,9 @@ interface Forwarded {
 }
 
 /**
- * The requests that workers have forwarded since these were the end offsets: how many, and how far each partition must be
- * read to answer them. An offset is committed only after the copy is acknowledged, so no copy of a read request is missing.
+ * The requests that workers have forwarded since these were the end offsets: how many, and how far each partition must
+ * be read to answer them. An offset is committed only after the copy is acknowledged, so no copy of a read request is
+ * missing.
  */
 export async function forwardedSince(
   { source, config, context }: Tools,
@@ -257,4 +272,52 @@ export async function caughtUp(
       throw new IdallocError('STOPPING', `stopped by a signal; ${left} requests still have to be read again`);
     await sleep(POLL_MS);
   }
+}
+
+export interface Tools extends Pick<KafkaSession, 'source' | 'config'> {
+  readonly context: Pick<CliContext, 'stop'>;
+}
+
+/**
+ * What the ledger states of a request partition: the offset below which every request had been answered when it was
+ * last replayed; 0 for nothing. It is of use only above `to`, the committed offset, where that replay is still in
+ * progress: workers go by the last statement, so the next one must not say less.
+ *
+ * Such a statement is younger than the request at `to`. So the ledger is read from the time of that request on, and not
+ * at all where no request waits.
+ */
+async function statedBelow(
+  { source, config, context }: Tools,
+  { partition, to: end }: Omit<Span, 'topic'>,
+  to: number,
+): Promise<number> {
+  const { ledger, requests } = config.topics;
+  if (to >= end) return 0;
+  const next = await readRecord(source, requests, { partition, offset: to }, context.stop);
+  const whole = await wholePartition(source, ledger, partition);
+  const sinceMs = next === undefined ? 0 : next.timestampMs - config.clockMarginMs;
+  const from = Math.max(whole.from, await offsetAtTime(source, ledger, partition, sinceMs));
+  let below = 0;
+  await readSpans(source, [{ ...whole, from }], {
+    signal: context.stop,
+    take: (record) => {
+      below = readReplay(record) ?? below;
+      return false;
+    },
+  });
+  return below;
+}
+
+/**
+ * States in the ledger up to where each partition had been answered. Workers then refuse what they read below and do
+ * not know. Resolves once every statement is acknowledged; a statement without a replay changes nothing, since nothing
+ * below is read.
+ *
+ * Rejects with APPEND_UNANSWERED if one may be missing, TOPIC_INVALID if this login may not write the ledger.
+ */
+async function stateAnswered(
+  log: Pick<LedgerLog, 'append'>,
+  plan: readonly Pick<PartitionPlan, 'partition' | 'below'>[],
+): Promise<void> {
+  for (const { partition, below } of plan) await log.append(partition, [replayRecord(below)]);
 }

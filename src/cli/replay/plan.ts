@@ -30,7 +30,10 @@ export interface Due {
 export interface PartitionPlan extends Due {
   /** Every request below this offset was answered: one without a decision was refused, and is refused again. */
   readonly below: number;
-  /** Requests below this offset are answered, except large ones and those for numbers; undefined if no worker committed the offset. */
+  /**
+   * Requests below this offset are answered, except large ones and those for numbers; undefined if no worker committed
+   * the offset.
+   */
   readonly small: number | undefined;
   /** How many of these requests may be older than the ledger. */
   readonly maybeForgotten: number;
@@ -63,8 +66,8 @@ export function planReplay(states: readonly ReplayablePartition[]): PartitionPla
 }
 
 /**
- * Everything that is read again must have been answered, exactly: the ledger has no record of a refusal, so what it does not know would be
- * refused though nobody had read it.
+ * Everything that is read again must have been answered, exactly: the ledger has no record of a refusal, so what it
+ * does not know would be refused though nobody had read it.
  *
  * @throws IdallocError REPLAY_REFUSED.
  */
@@ -97,8 +100,8 @@ export function requestsIn(plan: readonly PartitionPlan[]): number {
 const COLUMNS = ['partition', 'from', 'to', 'requests'].map((title) => ({ title, right: true }));
 
 /**
- * The requests whose decision a new statement changes. Those of an earlier replay that is still in progress are among them, though they are
- * not read again for this one: `--decide-refused` decides them as well.
+ * The requests whose decision a new statement changes. Those of an earlier replay that is still in progress are among
+ * them, though they are not read again for this one: `--decide-refused` decides them as well.
  */
 export function concernedBy(plan: readonly PartitionPlan[]): Due[] {
   return plan.map(({ partition, from, below: to }) => ({ partition, from, to }));
@@ -145,7 +148,9 @@ const UNDECIDED_COLUMNS = [
   { title: 'reply topic' },
 ];
 
-/** Likewise as text: what `--decide-refused` may take, of each sequence and by each reply topic, which may have a quota. */
+/**
+ * Likewise as text: what `--decide-refused` may take, of each sequence and by each reply topic, which may have a quota.
+ */
 export function undecidedText(undecided: readonly UndecidedRequests[], decideRefused: boolean): string {
   const sum = sumOf(undecided);
   if (sum === 0) return 'all of them have a decision\n';

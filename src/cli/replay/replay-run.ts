@@ -1,8 +1,5 @@
 import type { Command } from 'commander';
 import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { readDeadLetterNote } from '../../codec/dead-letter.ts';
-import type { RecordHeaders } from '../../codec/request-headers.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';
@@ -20,6 +17,7 @@ import { Findings } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
 import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
+import { letterOf } from '../dead-letters/letter-view.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { journaled } from '../journal/journaled.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
@@ -27,7 +25,6 @@ import { jsonLine, present } from '../present.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
 import { counted, timeText } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
-import { Given, type GivenOptions } from './given.ts';
 import {
   caughtUp,
   forwardedSince,
@@ -37,7 +34,7 @@ import {
   setBack,
   type WantedOffset,
 } from './group.ts';
-import { outcomeJson, outcomeText } from './outcome.ts';
+import { Given, type GivenOptions, outcomeJson, outcomeText, type Place } from './outcome.ts';
 import {
   concernedBy,
   type PartitionPlan,
@@ -176,7 +173,10 @@ async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], 
   progress.end();
 }
 
-/** Requests that workers forward during the replay are answered in their home partitions, after those that already wait there. */
+/**
+ * Requests that workers forward during the replay are answered in their home partitions, after those that already wait
+ * there.
+ */
 async function waitForForwarded(
   session: Session,
   requests: ReadonlyMap<number, number>,
@@ -211,68 +211,42 @@ interface Replayed {
   readonly ends: ReadonlyMap<string, number>;
 }
 
-/** Replies after `ends` are of the replay, or of new requests; those before are the first ones. */
+/**
+ * Audits the topics, without the requests. Records after `ends` are of the replay, or of new requests; those before are
+ * what they must repeat. What was newly given, and what became a dead letter, shows in the records that the audit
+ * reads.
+ */
 async function verify(session: Session, store: AuditStore, replayed: Replayed): Promise<void> {
-  const { context, options } = session;
-  const { ends } = replayed;
+  const { context, config, source, options } = session;
+  const { plan, planned, forwarded, copies, ends } = replayed;
+  const { ledger, deadLetters } = config.topics;
   const findings = new Findings(100);
-  const isAgain = (at: Pick<TopicRecord, 'topic' | 'partition' | 'offset'>) => at.offset >= (ends.get(logOf(at)) ?? 0);
+  const isNew = (at: Place) => at.offset >= (ends.get(logOf(at)) ?? 0);
+  const given = new Given({ ledger, plan, copies, isNew, most: options.max });
   const found = sinkOf(store, findings);
-  let numbers = 0;
+  let [numbers, dead] = [0, 0];
   const sink: AuditSink = {
     ...found,
     addNumbers: (one) => {
-      if (one.source === 'reply' && isAgain(one)) numbers += 1;
+      if (one.source === 'reply' && isNew(one)) numbers += 1;
       found.addNumbers(one);
     },
-    againFrom: isAgain,
+    againFrom: isNew,
+    record: (record) => {
+      given.takeRecord(record);
+      // One letter may stand for several requests.
+      if (record.topic === deadLetters) dead += letterOf(record).note.offsets?.length ?? 1;
+    },
   };
-  const reader = await readAll(session, 'verifying', options, sink);
-  const join = await checkAll(context, store, reader, findings);
-  const given = await givenSince(session, store, replayed);
+  const letters = await wholeTopic(source, deadLetters);
+  const reader = await readAll(session, 'verifying', options, sink, {
+    letters: letters.map((span) => ({ ...span, from: ends.get(logOf(span)) ?? span.from })),
+  });
+  const join = await checkAll(context, store, reader, { find: findings.add, also: (one) => given.takeFound(one) });
+  given.end();
   if (findings.total > 0 || (given.requests > 0 && options.decideRefused !== true)) context.setExitCode(EXIT.failed);
-  const dead = await deadSince(session, ends);
-  const { plan, forwarded, planned } = replayed;
-  const outcome = {
-    readAgain: requestsIn(plan),
-    forwarded,
-    dead,
-    errors: reader.counts.errorsAgain,
-    join,
-    numbers,
-    findings,
-    given,
-  };
+  const errors = reader.counts.errorsAgain;
+  const outcome = { readAgain: requestsIn(plan), forwarded, dead, errors, join, numbers, findings, given };
   const text = () => outcomeText(outcome, palette(context));
   present(context, options.json, { ...planned, ...outcomeJson(outcome) }, text);
-}
-
-/** What was decided for the first time since the replay began. */
-async function givenSince(session: Session, store: AuditStore, { plan, copies, ends }: Replayed): Promise<Given> {
-  const { context, config, source, options } = session;
-  const { ledger } = config.topics;
-  const since = (await wholeTopic(source, ledger)).map((span) => ({
-    ...span,
-    from: ends.get(logOf(span)) ?? span.from,
-  }));
-  const began = new Map(since.map(({ partition, from }) => [partition, from]));
-  const given = new Given({ ledger, plan, copies, ends: began, most: options.max });
-  await readSpans(source, since, { signal: context.stop, take: (record) => void given.takeRecord(record) });
-  for (const found of store.grouped()) given.takeFound(found);
-  given.end();
-  return given;
-}
-
-/** The requests that became dead letters after these ends of the dead-letter topic; one letter may stand for several. */
-async function deadSince({ context, config, source }: Session, ends: Replayed['ends']): Promise<number> {
-  const letters = await wholeTopic(source, config.topics.deadLetters);
-  const since = letters.map((span) => ({ ...span, from: ends.get(logOf(span)) ?? span.from }));
-  let dead = 0;
-  await readSpans(source, since, {
-    signal: context.stop,
-    take: ({ headers }) => {
-      dead += readDeadLetterNote(headers as RecordHeaders).offsets?.length ?? 1;
-    },
-  });
-  return dead;
 }

@@ -17,6 +17,7 @@ import {
 import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
+import { hasDecision } from '../../ledger/decided.ts';
 import { type KafkaSession, readShown } from '../kafka-session.ts';
 
 /** A ledger entry of IDs, and its place. */
@@ -88,8 +89,8 @@ async function findBetween(
 }
 
 /**
- * The offset of an earlier entry with the same key. The writer of `entry` had read the ledger to `end` without finding one,
- * so it can only be after that.
+ * The offset of an earlier entry with the same key. The writer of `entry` had read the ledger to `end` without finding
+ * one, so it can only be after that.
  */
 async function findWinner(
   session: KafkaSession,
@@ -112,8 +113,8 @@ interface DecidedEntry {
 }
 
 /**
- * The entry that decides a key, by the rule of workers (`ledger/decided`): the first one in log order that counts; where retention has
- * taken that, the first whose writer knew the decision. Undefined if the log has no entry of the key. Reads a partition up to that entry.
+ * The entry that decides a key, by the rule of workers. Undefined if the log has no entry of the key. Reads a partition
+ * up to that entry.
  *
  * @throws IdallocError FORGOTTEN if the log has only entries that did not decide; LEDGER_UNREADABLE.
  */
@@ -131,7 +132,7 @@ export async function findDecision(
     const entry = decodeLedgerEntry(record.value ?? Buffer.alloc(0), record.headers);
     if (entry.kind !== 'batch' && entry.kind !== 'numbers') return false;
     if (!countsAt(entry, record.offset)) return false;
-    if (entry.kind === 'numbers' || (entry.end >= whole.from && entry.end > before)) found = { record, entry };
+    if (hasDecision(entry, before, whole.from)) found = { record, entry };
     before = record.offset;
     return found !== undefined;
   });

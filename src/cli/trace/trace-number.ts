@@ -19,7 +19,9 @@ interface TracedNumber {
   readonly entry: LedgerNumbers;
 }
 
-/** Finds the request that a number of a sequence was given to, and prints it. Reads the home partition of the sequence. */
+/**
+ * Finds the request that a number of a sequence was given to, and prints it. Reads the home partition of the sequence.
+ */
 export async function traceNumber(
   context: CliContext,
   { sequence, number, json }: { readonly sequence: string; readonly number: number; readonly json?: true },

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { FoundBatch } from '../../../src/cli/audit/found.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
-import { Given, givenJson, givenLines } from '../../../src/cli/replay/given.ts';
+import { Given, givenJson, givenLines } from '../../../src/cli/replay/outcome.ts';
 import { numbers } from '../../support/memory-records.ts';
 import { batchAt, entry, reply } from '../audit/batches.ts';
 
@@ -9,11 +9,12 @@ const LEDGER = 'ledger';
 const BEGAN = 10;
 const of = (offset: number) => ({ offset, hash: Buffer.alloc(16), isRenewal: false });
 
+const isNew = ({ offset }: { readonly offset: number }) => offset >= BEGAN;
+
 /** A replay of the requests 20 to 29 of partition 0, of which one was forwarded to partition 1, as the request at 7. */
 function given({ most = 10 } = {}): Given {
   const plan = [{ partition: 0, from: 20, to: 30, below: 30, small: 30, maybeForgotten: 0, gone: 0 }];
-  const ends = new Map([0, 1].map((partition) => [partition, BEGAN]));
-  return new Given({ ledger: LEDGER, plan, copies: new Map([[1, new Set([7])]]), ends, most });
+  return new Given({ ledger: LEDGER, plan, copies: new Map([[1, new Set([7])]]), isNew, most });
 }
 
 function ids(found: readonly FoundBatch[]): Given {

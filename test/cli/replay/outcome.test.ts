@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { Findings } from '../../../src/cli/audit/report.ts';
-import { Given } from '../../../src/cli/replay/given.ts';
-import { outcomeJson, outcomeText, type ReplayOutcome } from '../../../src/cli/replay/outcome.ts';
+import { Given, outcomeJson, outcomeText, type ReplayOutcome } from '../../../src/cli/replay/outcome.ts';
 import { palette } from '../../../src/cli/terminal.ts';
 
 const PLAIN = palette({ terminal: { input: false, output: false, errors: false }, env: {} });
@@ -16,7 +15,7 @@ function outcomeOf(fields: Partial<ReplayOutcome> = {}): ReplayOutcome {
       ['ANSWERED_BEFORE', 29],
       ['EXPIRED', 6],
     ]),
-    given: new Given({ ledger: 'id.ledger', plan: [], copies: new Map(), ends: new Map(), most: 10 }),
+    given: new Given({ ledger: 'id.ledger', plan: [], copies: new Map(), isNew: () => true, most: 10 }),
     dead: 0,
     findings: new Findings(10),
     ...fields,
