@@ -6,7 +6,7 @@ import { Registry } from 'prom-client';
 import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
 import { withLayoutOptions } from '../../src/cli/layout-options.ts';
 import { program } from '../../src/cli/program.ts';
-import { TIME_HELP } from '../../src/cli/times.ts';
+import { TIME_HELP } from '../../src/cli/option-values.ts';
 import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import type { Variable } from '../../src/config/variable.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';

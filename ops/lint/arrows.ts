@@ -140,7 +140,6 @@ export const ROOMS: readonly Room[] = [
     lines: 10800,
     folders: [
       'audit',
-      'completion',
       'dead-letters',
       'doctor',
       'journal',

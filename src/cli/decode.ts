@@ -3,14 +3,13 @@ import { type ReadId, readIdText } from '../codec/any-form.ts';
 import type { FormName } from '../codec/form/form.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
-import { drawBits } from './bits.ts';
 import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
 import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
 import { type FormFlags, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
-import { idTable } from './id-view.ts';
+import { drawBits, idTable } from './id-view.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
-import { present } from './present.ts';
+import { present } from './output.ts';
 
 interface DecodeOptions extends LayoutOptions, FormFlags {
   readonly as?: FormName;

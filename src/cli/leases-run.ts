@@ -1,15 +1,16 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
-import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { type Descriptor, decodeDescriptor, layoutOfDescriptor } from '../codec/descriptor.ts';
+import { decodeLeaseRecord, type LeaseRecord } from '../codec/lease-record.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
+import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { namespaceKeys } from '../identity/keys.ts';
-import { readSnapshot } from '../identity/snapshot.ts';
+import type { KeyValue } from '../identity/ports.ts';
+import { readSnapshot, type Snapshot } from '../identity/snapshot.ts';
 import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
 import { journaled } from './journal/journaled.ts';
-import { namespaceText, viewNamespace } from './lease-view.ts';
-import { present } from './present.ts';
-import { timeText } from './table.ts';
+import { present, spanText, table, timeText } from './output.ts';
 import { confirm } from './terminal.ts';
 
 export interface LeaseListOptions {
@@ -66,4 +67,122 @@ async function evict(
 
 function keysOf({ etcd, datacenterId }: EtcdConfig) {
   return namespaceKeys(etcd.prefix, datacenterId);
+}
+
+/** The state of a worker ID in etcd. */
+interface LeaseView {
+  readonly worker_id: number;
+  /** Null: not held. */
+  readonly holder: {
+    readonly worker_ip: string;
+    readonly granted_at: string;
+    readonly age_ms: number;
+    readonly lease_ttl_seconds: number;
+    readonly lease_id: string;
+    readonly fence: string;
+  } | null;
+  /** The time below which IDs may have been allocated; null if the ceiling was never raised, or the layout is unknown. */
+  readonly ceiling: string | null;
+  /** How far the ceiling is ahead of this machine's clock; negative: behind. */
+  readonly ceiling_ahead_ms: number | null;
+}
+
+export interface NamespaceView {
+  readonly root: string;
+  readonly layout: string;
+  /** The fields of a layout that is not a preset. */
+  readonly layout_text?: string | undefined;
+  readonly epoch_ms: number;
+  readonly datacenter_id: number;
+  readonly pool: { readonly first: number; readonly last: number };
+  readonly uuid: string;
+  readonly leases: readonly LeaseView[];
+}
+
+/**
+ * The namespace for people and scripts; worker IDs that were never used are left out, unless `all` is set.
+ *
+ * @throws IdallocError NOT_FOUND for a namespace that does not exist yet, NAMESPACE_DAMAGED for one that can't be read.
+ */
+export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean): NamespaceView {
+  const stored = snapshot.descriptor;
+  if (stored === undefined) {
+    const remedy =
+      'the first worker to start creates it; if there are workers, set DATACENTER_ID and ETCD_PREFIX as they do';
+    throw new IdallocError('NOT_FOUND', `there is no namespace at ${root} yet: ${remedy}`);
+  }
+  const descriptor = decodeDescriptor(stored.value);
+  const layout = layoutOfDescriptor(descriptor);
+  const { first, last } = descriptor.pool;
+  const ids = new Set([...snapshot.owners.keys(), ...snapshot.ceilings.keys()]);
+  for (let workerId = first; workerId <= last; workerId++) ids.add(workerId);
+  const views = [...ids]
+    .sort((a, b) => a - b)
+    .map((workerId) => viewLease(workerId, snapshot, layout, nowMs))
+    .filter(({ holder, ceiling }) => all || holder !== null || ceiling !== null);
+  return { root, ...describe(descriptor), leases: views };
+}
+
+function describe({
+  layoutName,
+  layoutText,
+  epochMs,
+  datacenterId,
+  pool,
+  uuid,
+}: Descriptor): Omit<NamespaceView, 'root' | 'leases'> {
+  return { layout: layoutName, layout_text: layoutText, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
+}
+
+function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number): LeaseView {
+  const owner = snapshot.owners.get(workerId);
+  const stored = snapshot.ceilings.get(workerId)?.ticks ?? 0;
+  const ceilingMs = stored === 0 || layout === undefined ? null : tickStartMs(layout, stored);
+  return {
+    worker_id: workerId,
+    holder: owner === undefined ? null : viewHolder(owner, decodeLeaseRecord(owner.value), nowMs),
+    ceiling: ceilingMs === null ? null : timeText(ceilingMs),
+    ceiling_ahead_ms: ceilingMs === null ? null : ceilingMs - nowMs,
+  };
+}
+
+function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number): NonNullable<LeaseView['holder']> {
+  return {
+    worker_ip: record.assignedWorkerIp,
+    granted_at: timeText(record.grantedAtMs),
+    age_ms: nowMs - record.grantedAtMs,
+    lease_ttl_seconds: record.leaseTtlSeconds,
+    lease_id: owner.leaseId.toString(16),
+    fence: String(owner.createRevision),
+  };
+}
+
+const COLUMNS = [
+  { title: 'worker', right: true },
+  { title: 'holder' },
+  { title: 'held for', right: true },
+  { title: 'TTL', right: true },
+  { title: 'fence', right: true },
+  { title: 'ceiling' },
+  { title: 'ahead', right: true },
+];
+
+function namespaceText({ root, datacenter_id, pool, uuid, leases, ...view }: NamespaceView): string {
+  const layout = view.layout_text === undefined ? view.layout : `${view.layout} (${view.layout_text})`;
+  const rows = leases.map(({ worker_id, holder, ceiling, ceiling_ahead_ms: ahead }) => [
+    String(worker_id),
+    holder?.worker_ip ?? '-',
+    holder === null ? '' : spanText(holder.age_ms),
+    holder === null ? '' : `${holder.lease_ttl_seconds} s`,
+    holder?.fence ?? '',
+    ceiling ?? '-',
+    ahead === null ? '' : spanText(ahead),
+  ]);
+  const held = leases.filter(({ holder }) => holder !== null).length;
+  const size = pool.last - pool.first + 1;
+  return [
+    `${root} layout ${layout}, datacenter ${datacenter_id}, namespace ${uuid}\n`,
+    table(COLUMNS, rows),
+    `${held} of ${size} worker IDs (${pool.first}..${pool.last}) are held\n`,
+  ].join('');
 }

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from './context.ts';
 import type { EvictOptions, LeaseListOptions } from './leases-run.ts';
-import { wholeNumber } from './numbers.ts';
+import { wholeNumber } from './option-values.ts';
 
 const LIST_HELP = `
 A ceiling is the time below which a worker ID may have been used; its next holder starts there.
@@ -26,10 +26,9 @@ export function leasesCommand(context: CliContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .option('--json', 'print one line of JSON: {"worker_id","fence","evicted"}')
     .addHelpText('after', EVICT_HELP)
-    .action(async (workerId: number, options: EvictOptions) => {
-      const { runEvict } = await import('./leases-run.ts');
-      await runEvict(context, workerId, options);
-    });
+    .action(async (workerId: number, options: EvictOptions) =>
+      (await import('./leases-run.ts')).runEvict(context, workerId, options),
+    );
   return new Command('leases')
     .enablePositionalOptions() // options after evict belong to evict
     .description('Show who holds which worker ID, and how far each ceiling is.')
@@ -37,8 +36,5 @@ export function leasesCommand(context: CliContext): Command {
     .option('--json', 'print one line of JSON: the namespace and {"leases":[…]}')
     .addHelpText('after', LIST_HELP)
     .addCommand(evict)
-    .action(async (options: LeaseListOptions) => {
-      const { listLeases } = await import('./leases-run.ts');
-      await listLeases(context, options);
-    });
+    .action(async (options: LeaseListOptions) => (await import('./leases-run.ts')).listLeases(context, options));
 }

@@ -1,7 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { describeError, IdallocError } from '../errors.ts';
 import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
-import { message, visible } from './table.ts';
+import { message, visible } from './output.ts';
 
 /**
  * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a command
@@ -23,7 +23,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   namespace: async () => (await import('./namespace/namespace.ts')).namespaceCommand,
   topics: async () => (await import('./topics/topics.ts')).topicsCommand,
   doctor: async () => (await import('./doctor/doctor.ts')).doctorCommand,
-  completion: async () => (await import('./completion/completion.ts')).completionCommand,
+  completion: async () => (await import('./completion.ts')).completionCommand,
 };
 
 /** It describes all others. */

@@ -9,9 +9,8 @@ import { chosenLayout } from './chosen-layout.ts';
 import type { CliContext } from './context.ts';
 import { type FormFlags, withFormOptions } from './form-options.ts';
 import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
-import { present } from './present.ts';
-import { timeText } from './table.ts';
-import { TIME_HELP, timeReader } from './times.ts';
+import { TIME_HELP, timeReader } from './option-values.ts';
+import { present, timeText } from './output.ts';
 
 interface RangeOptions extends LayoutOptions, FormFlags {
   readonly from: number;

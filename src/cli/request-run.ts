@@ -16,8 +16,7 @@ import { type CliContext, exitCodeOf } from './context.ts';
 import type { FormFlags } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
-import { jsonLine, present } from './present.ts';
-import { message, printable } from './table.ts';
+import { jsonLine, message, present, printable } from './output.ts';
 
 export interface RequestFlags extends FormFlags {
   readonly count: number;

@@ -1,10 +1,9 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from './context.ts';
 import { withFormOptions } from './form-options.ts';
-import { wholeNumber } from './numbers.ts';
+import { TIME_HELP, timeReader, wholeNumber } from './option-values.ts';
 import type { RequestFlags } from './request-run.ts';
 import { sequenceName } from './sequence/sequence.ts';
-import { TIME_HELP, timeReader } from './times.ts';
 
 const MAX_TIMEOUT_MS = 600_000;
 const MAX_COUNT = 2 ** 31 - 1;

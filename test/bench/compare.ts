@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { table } from '../../src/cli/table.ts';
+import { table } from '../../src/cli/output.ts';
 import { type Compared, compared, type Pair } from './comparison.ts';
 import { METHOD, MOST_PAIRS } from './spread.ts';
 import { MAIN, Stage } from './stage.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { Served } from '../../ops/capacity/data.ts';
-import { table } from '../../src/cli/table.ts';
+import { table } from '../../src/cli/output.ts';
 import { fillLedger } from '../support/filled-ledger.ts';
 import { Realm } from '../support/realm.ts';
 import { type Growth, growthOf } from './growth-rate.ts';

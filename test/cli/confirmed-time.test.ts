@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { confirmedTime } from '../../src/cli/confirmed-time.ts';
+import { confirmedTime } from '../../src/cli/namespace/namespace-run.ts';
 import { wallMs } from '../../src/core/units.ts';
 
 const NOW = Date.UTC(2026, 5, 2, 16, 5);

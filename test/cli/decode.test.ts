@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { drawBits } from '../../src/cli/bits.ts';
-import { idTable } from '../../src/cli/id-view.ts';
+import { drawBits, idTable } from '../../src/cli/id-view.ts';
 import { viewId } from '../../src/codec/id-view.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { cli } from './harness.ts';

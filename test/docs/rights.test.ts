@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { type Right, ROLES, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
-import { etcdRightsOf } from '../../src/cli/namespace/rights-run.ts';
+import { etcdRightsOf } from '../../src/cli/namespace/namespace-run.ts';
 import { loadWorkerConfig } from '../../src/config/config.ts';
 
 const PAGE = readFileSync(new URL('../../docs/reference/rights.md', import.meta.url), 'utf8');

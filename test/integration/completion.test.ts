@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 import { which } from '../../ops/dev/toolchain.ts';
-import { SHELLS, type Shell } from '../../src/cli/completion/scripts.ts';
+import { SHELLS, type Shell } from '../../src/cli/completion.ts';
 import { FORM_NAMES } from '../../src/codec/form/form.ts';
 import { cli } from '../cli/harness.ts';
 

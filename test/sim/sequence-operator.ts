@@ -1,4 +1,4 @@
-import { PartitionReading } from '../../src/cli/sequence/partition-reading.ts';
+import { PartitionReading } from '../../src/cli/sequence/sequence-log.ts';
 import type { PendingNumbers } from '../../src/codec/sequence-head.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';

@@ -6,7 +6,7 @@ import kafkajs from 'kafkajs';
 import { startEtcd } from '../../ops/dev/etcd-process.ts';
 import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
-import type { EtcdRight } from '../../src/cli/namespace/rights-run.ts';
+import type { EtcdRight } from '../../src/cli/namespace/namespace-run.ts';
 import { Authority, type Certificate } from './certificates.ts';
 import { Realm } from './realm.ts';
 import { suiteServers } from './servers.ts';

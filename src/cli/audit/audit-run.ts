@@ -19,7 +19,7 @@ import { chosenLayout } from '../chosen-layout.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
-import { present } from '../present.ts';
+import { present } from '../output.ts';
 import { Progress, palette } from '../terminal.ts';
 import type { Finding, FoundNumbers, FoundRequest, Grouped } from './found.ts';
 import { OverlapSearch, TermSearch } from './ids.ts';

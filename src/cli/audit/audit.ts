@@ -2,8 +2,7 @@ import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
 import { withLayoutOptions } from '../layout-options.ts';
-import { wholeNumber } from '../numbers.ts';
-import { TIME_HELP, timeReader } from '../times.ts';
+import { TIME_HELP, timeReader, wholeNumber } from '../option-values.ts';
 import type { AuditOptions } from './audit-run.ts';
 
 const EXAMPLES = `
@@ -67,8 +66,5 @@ export function auditCommand(context: CliContext): Command {
     .option('--temp-dir <directory>', 'where batches are sorted', tmpdir())
     .option('--json', 'print one line of JSON, with the findings')
     .addHelpText('after', EXAMPLES)
-    .action(async (options: AuditOptions) => {
-      const { runAudit } = await import('./audit-run.ts');
-      await runAudit(context, options, command);
-    });
+    .action(async (options: AuditOptions) => (await import('./audit-run.ts')).runAudit(context, options, command));
 }

@@ -5,7 +5,7 @@ import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { readJournal } from '../journal/journaled.ts';
-import { counted, message, timeText } from '../table.ts';
+import { counted, message, timeText } from '../output.ts';
 import type { palette } from '../terminal.ts';
 import { type BatchLocation, type Finding, type FindingCode, logOf } from './found.ts';
 import type { LeftOut, LostNumbers, SequenceAccount } from './numbers.ts';

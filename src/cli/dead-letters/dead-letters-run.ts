@@ -7,8 +7,7 @@ import { append } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { CliContext } from '../context.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
-import { present } from '../present.ts';
-import { counted } from '../table.ts';
+import { counted, present } from '../output.ts';
 import { confirm } from '../terminal.ts';
 import {
   fullLetterJson,

@@ -3,7 +3,7 @@ import { RESENT } from '../../codec/dead-letter.ts';
 import { ORIGIN } from '../../codec/request-origin.ts';
 import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../numbers.ts';
+import { wholeNumber } from '../option-values.ts';
 import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters-run.ts';
 
 /** The codes of dead letters. */
@@ -38,19 +38,17 @@ export function deadLettersCommand(context: CliContext): Command {
     .addOption(new Option('--code <code>', 'only dead letters with this code').choices(LETTER_CODES))
     .option('--json', 'print one line of JSON: {"letters":[…]}')
     .addHelpText('after', LIST_HELP)
-    .action(async (options: LetterListOptions) => {
-      const { listLetters } = await import('./dead-letters-run.ts');
-      await listLetters(context, options);
-    });
+    .action(async (options: LetterListOptions) =>
+      (await import('./dead-letters-run.ts')).listLetters(context, options),
+    );
   const show = new Command('show')
     .description('Show one dead letter in full.')
     .argument('<partition:offset>', 'place of the letter, as listed', parsePlace)
     .option('--json', 'print one line of JSON, with the bytes in base64')
     .addHelpText('after', SHOW_HELP)
-    .action(async (location: LetterLocation, options: { json?: true }) => {
-      const { showLetter } = await import('./dead-letters-run.ts');
-      await showLetter(context, location, options.json === true);
-    });
+    .action(async (location: LetterLocation, options: { json?: true }) =>
+      (await import('./dead-letters-run.ts')).showLetter(context, location, options.json === true),
+    );
   const resend = new Command('resend')
     .description('Send the records of dead letters to the request topic again.')
     .argument(
@@ -64,10 +62,9 @@ export function deadLettersCommand(context: CliContext): Command {
       'print one line of JSON: {"resent":[{"letter","partition","offset"}],"unsent":[{"letter","records","why"}]}',
     )
     .addHelpText('after', RESEND_HELP)
-    .action(async (locations: readonly LetterLocation[], options: ResendOptions) => {
-      const { runResend } = await import('./dead-letters-run.ts');
-      await runResend(context, locations, options);
-    });
+    .action(async (locations: readonly LetterLocation[], options: ResendOptions) =>
+      (await import('./dead-letters-run.ts')).runResend(context, locations, options),
+    );
   const command = new Command('deadletters').description(
     'List and show requests that could not be served, and send them again.',
   );

@@ -5,7 +5,7 @@ import { textOfId } from '../../codec/request-checks.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import { HEADERS_CUT } from '../../kafka/records/headers.ts';
-import { counted, printable, table, timeText } from '../table.ts';
+import { counted, printable, table, timeText } from '../output.ts';
 
 /** A dead letter: its record, and what its headers say. */
 export interface Letter {

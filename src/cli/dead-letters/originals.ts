@@ -4,7 +4,7 @@ import { RESENT, readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
 import { IdallocError } from '../../errors.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
-import { counted } from '../table.ts';
+import { counted } from '../output.ts';
 import { type Letter, letterName, recordObstacle } from './letter-view.ts';
 
 /** A record of a letter, to be sent again. */

@@ -1,14 +1,16 @@
 import { certificateExpiries } from '../../config/certificates.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { present } from '../present.ts';
-import { registryFault } from '../registry.ts';
-import { counted } from '../table.ts';
+import { counted, present } from '../output.ts';
+import { withSequences } from '../sequence/sequence-session.ts';
+import { type SequenceView, viewSequences } from '../sequence/sequence-view.ts';
 import { palette } from '../terminal.ts';
-import { type Check, judgeCertificate, judgeVariables } from './checks.ts';
+import { registryFault } from '../topics/topics-run.ts';
+import { type Check, fault, judgeCertificate, judgeVariables, ok, warn } from './checks.ts';
+import { checkEtcd } from './etcd.ts';
+import { checkKafka } from './kafka.ts';
 import { checkMachine } from './machine.ts';
-import { checkSequences } from './sequences.ts';
-import { checkEtcd, checkKafka } from './servers.ts';
 
 /** Makes all checks, and prints them. */
 export async function runDoctor(context: CliContext, json: boolean): Promise<void> {
@@ -53,4 +55,54 @@ export function doctorText(context: Pick<CliContext, 'terminal' | 'env'>, checks
   const faults = checks.filter(({ state }) => state === 'fault').length;
   lines.push(faults === 0 ? paint.green('no fault: a worker can run') : paint.red(counted(faults, 'fault')));
   return lines.map((line) => `${line}\n`).join('');
+}
+
+const SEQUENCES = 'sequences';
+const MAX_NAMED = 10;
+
+/** Compares what etcd holds of the sequences with what the ledger shows. Without sequences the ledger is not read. */
+export async function checkSequences(context: CliContext, config: Config): Promise<Check> {
+  try {
+    return await withSequences(context, async (session) => {
+      const { ledger, requestPartitions } = config.topics;
+      const prefixes = Array.from({ length: requestPartitions }, (_, partition) => session.keysOf(partition).sequences);
+      const found = await Promise.all(prefixes.map((from) => session.etcd.range(from, { from, limit: 1 })));
+      if (found.every(({ kvs }) => kvs.length === 0)) return ok(SEQUENCES, `etcd holds none of '${ledger}'`);
+      return judgeSequences((await viewSequences(session, false)).views);
+    });
+  } catch (error) {
+    if (!(error instanceof IdallocError) || error.code === 'STOPPING') throw error;
+    return warn(
+      SEQUENCES,
+      `unknown: ${describeError(error)}`,
+      "see the message; 'idalloc sequence list' makes the same comparison",
+    );
+  }
+}
+
+/** All but a stopped sequence are settled by whoever looks next. */
+export function judgeSequences(views: readonly SequenceView[]): Check {
+  const named = (accord: SequenceView['accord']) =>
+    views.filter((one) => one.accord === accord).map(({ sequence }) => sequence);
+  const [stopped, lost] = [named('stopped'), named('lost')];
+  if (stopped.length > 0) {
+    const detail = `the ledger contradicts what etcd holds of ${shown(stopped)}: no numbers are given out`;
+    return fault(SEQUENCES, detail, 'stop the workers of this datacenter, then run: idalloc namespace rebuild');
+  }
+  if (lost.length > 0) {
+    const detail = `the ledger has lost numbers of ${shown(lost)}; they go on at the number that etcd holds`;
+    return warn(
+      SEQUENCES,
+      detail,
+      'find out what Kafka lost, with idalloc audit: documents whose numbers are gone get FORGOTTEN',
+    );
+  }
+  const waiting = views.filter(({ accord }) => accord !== 'agree').length;
+  const rest = waiting === 0 ? 'the ledger and etcd agree' : `workers settle ${waiting} of them`;
+  return ok(SEQUENCES, `${counted(views.length, 'sequence')}; ${rest}`);
+}
+
+function shown(names: readonly string[]): string {
+  const more = names.length > MAX_NAMED ? ` and ${names.length - MAX_NAMED} more` : '';
+  return `${names.slice(0, MAX_NAMED).join(', ')}${more}`;
 }

@@ -17,8 +17,7 @@ export function doctorCommand(context: CliContext): Command {
     .description('Check everything that a worker needs, and print what to fix.')
     .option('--json', 'print one line of JSON: {"checks":[{"name","state","detail","fix"}]}')
     .addHelpText('after', EXAMPLES)
-    .action(async (options: { json?: true }) => {
-      const { runDoctor } = await import('./doctor-run.ts');
-      await runDoctor(context, options.json === true);
-    });
+    .action(async (options: { json?: true }) =>
+      (await import('./doctor-run.ts')).runDoctor(context, options.json === true),
+    );
 }

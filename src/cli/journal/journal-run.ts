@@ -2,8 +2,7 @@ import type { JournalEntry } from '../../codec/journal-entry.ts';
 import { loadEtcdConfig } from '../../config/config.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
-import { present } from '../present.ts';
-import { counted, printable, table, timeText } from '../table.ts';
+import { counted, present, printable, table, timeText } from '../output.ts';
 import { readJournal, type StoredEntry } from './journaled.ts';
 
 export interface JournalFlags {

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader } from '../times.ts';
+import { TIME_HELP, timeReader } from '../option-values.ts';
 import type { JournalFlags } from './journal-run.ts';
 
 const HELP = `
@@ -23,8 +23,5 @@ export function journalCommand(context: CliContext): Command {
       'print one line of JSON: {"entries":[{"number","at","who","command","arguments","outcome","code","note"} or {"number","fault"}]}',
     )
     .addHelpText('after', HELP)
-    .action(async (flags: JournalFlags) => {
-      const { showJournal } = await import('./journal-run.ts');
-      await showJournal(context, flags);
-    });
+    .action(async (flags: JournalFlags) => (await import('./journal-run.ts')).showJournal(context, flags));
 }

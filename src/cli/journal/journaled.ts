@@ -10,7 +10,7 @@ import { journalKeys } from '../../identity/keys.ts';
 import { type EtcdPort, type KeyValue, pagesOf } from '../../identity/ports.ts';
 import { tryTransact } from '../../identity/try-transact.ts';
 import type { CliContext } from '../context.ts';
-import { message } from '../table.ts';
+import { message } from '../output.ts';
 
 /**
  * The journal of a datacenter: which operator gave which command, when, and what came of it. It lies in etcd beside the

@@ -1,18 +1,22 @@
+import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { decodeDescriptor, descriptorOf } from '../../codec/descriptor.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import type { WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { decompose, tickStartMs } from '../../core/layout.ts';
 import type { Ticks } from '../../core/units.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
+import { requireDescriptor } from '../../identity/namespace.ts';
 import type { WitnessPort } from '../../identity/ports.ts';
 import { type StoredNamespace, usedTicks } from '../../identity/rebuild.ts';
-import { otherLayout } from '../../identity/witness.ts';
+import type { Snapshot } from '../../identity/snapshot.ts';
+import { otherLayout, requireNotRestored, requireUnused } from '../../identity/witness.ts';
 import type { CliContext } from '../context.ts';
 import { readShown } from '../kafka-session.ts';
-import { counted, timeText } from '../table.ts';
+import { counted, timeText } from '../output.ts';
 
 /** The IDs of one datacenter, according to the ledgers. */
 export interface LedgerFound {
@@ -148,4 +152,23 @@ export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundVie
 
 function left(count: number, what: string): string {
   return count === 0 ? '' : `; ${count} ${what}`;
+}
+
+/** Why workers refuse to acquire here. `view` was read before etcd; `refusals` are those of the bindings. */
+export function acquireRefusal(
+  config: Config,
+  snapshot: Snapshot,
+  view: WitnessView,
+  refusals: readonly string[],
+): IdallocError | undefined {
+  if (refusals.length > 0) return new IdallocError('NAMESPACE_MISMATCH', refusals.join(' '));
+  try {
+    const wanted = descriptorOf(config, randomUUID());
+    if (snapshot.descriptor === undefined) requireUnused(view, wanted);
+    else requireNotRestored(view, snapshot, requireDescriptor(snapshot.descriptor, wanted));
+    return undefined;
+  } catch (error) {
+    if (error instanceof IdallocError) return error;
+    throw error;
+  }
 }

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
+import { quoted } from '../../adapters/kafka/topics/rights.ts';
 import { descriptorOf } from '../../codec/descriptor.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
-import { bindingConflicts, bindingsOf, boundLedgers } from '../../identity/bindings.ts';
-import { namespaceKeys } from '../../identity/keys.ts';
+import { bindingConflicts, bindingsOf, boundLedgers, claimKey } from '../../identity/bindings.ts';
+import { journalKeys, ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
 import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
 import {
@@ -21,16 +22,21 @@ import {
 import { readSnapshot } from '../../identity/snapshot.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-service.ts';
-import { confirmedTime } from '../confirmed-time.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { journaled } from '../journal/journaled.ts';
 import { withCluster } from '../kafka-session.ts';
-import { present } from '../present.ts';
-import { timeText } from '../table.ts';
+import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
-import { acquireRefusal } from './acquire-refusal.ts';
-import { type FoundView, foundText, type LedgerFound, searchLedgers, viewFound, witnessReadToEnd } from './found.ts';
+import {
+  acquireRefusal,
+  type FoundView,
+  foundText,
+  type LedgerFound,
+  searchLedgers,
+  viewFound,
+  witnessReadToEnd,
+} from './found.ts';
 
 export interface RebuildFlags {
   readonly yes?: true;
@@ -180,4 +186,81 @@ async function withServers<T>(context: CliContext, use: (servers: Servers) => Pr
       return await use({ config, source, etcd, witness });
     }),
   );
+}
+
+/** A namespace that was idle for longer, or a clock further behind its last use, needs a confirmation. */
+const MAX_IDLE_MS = 24 * 3_600_000;
+const MAX_BEHIND_MS = 60_000;
+const AGREEMENT_MS = 60_000;
+
+/**
+ * The current time, confirmed. New IDs start above it, so a clock that is years ahead would use up the layout, and one that
+ * is behind could repeat IDs. `supplied` (--now), or else this machine's clock, is accepted when the last use was within the
+ * day before it. Otherwise both have to agree, or the user has to type the date.
+ *
+ * @throws IdallocError NOT_CONFIRMED
+ */
+export async function confirmedTime(
+  { now, terminal, ask }: Pick<CliContext, 'now' | 'terminal' | 'ask'>,
+  supplied: number | undefined,
+  lastUse: WallMs | undefined,
+): Promise<WallMs> {
+  const clock = now();
+  const time = wallMs(supplied ?? clock);
+  const likely = lastUse !== undefined && time >= lastUse - MAX_BEHIND_MS && time <= lastUse + MAX_IDLE_MS;
+  if (likely || (supplied !== undefined && Math.abs(supplied - clock) <= AGREEMENT_MS)) return time;
+  const traces = lastUse === undefined ? 'no earlier use was found' : `the last use was ${timeText(lastUse)}`;
+  const suspicion = `The time is given as ${timeText(time)}, but ${traces}.`;
+  if (!terminal.input || !terminal.errors) {
+    throw new IdallocError('NOT_CONFIRMED', `${suspicion} Set this machine's clock, and pass the same time with --now`);
+  }
+  const typed = await ask(`${suspicion} Type today's date in UTC, as 2026-06-02: `);
+  if (timeText(time).startsWith(`${typed.trim()}T`)) return time;
+  throw new IdallocError('NOT_CONFIRMED', `that is not the date of ${timeText(time)}; nothing was changed`);
+}
+
+export type EtcdRole = 'worker' | 'operator' | 'admin';
+
+export interface RightsFlags {
+  readonly user: string;
+  readonly role: EtcdRole;
+  readonly json?: true;
+}
+
+/** A right in etcd on one key, or on all keys with this prefix. */
+export interface EtcdRight {
+  readonly permission: 'read' | 'readwrite';
+  readonly key: string;
+  readonly isPrefix: boolean;
+}
+
+/**
+ * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, on the key that all namespaces of the ID
+ * space share, and on the journal, which is none of the workers' business.
+ */
+export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
+  const permission = role === 'operator' ? 'read' : 'readwrite';
+  const { etcd, datacenterId } = config;
+  const roots = [namespaceKeys(etcd.prefix, datacenterId).root, ledgersRoot(etcd.prefix, datacenterId)];
+  if (role !== 'worker') roots.push(journalKeys(etcd.prefix, datacenterId).root);
+  return [
+    ...roots.map((key) => ({ permission, key, isPrefix: true }) as const),
+    { permission, key: claimKey(config.idSpace, datacenterId), isPrefix: false },
+  ];
+}
+
+/** Prints the rights of a role, as commands. */
+export function runRights(context: CliContext, { user, role, json }: RightsFlags): void {
+  const rights = etcdRightsOf(role, loadWorkerConfig(context.env));
+  const commands = etcdCommands(user, rights);
+  present(context, json, { user, role, rights, commands }, () => commands.map((command) => `${command}\n`).join(''));
+}
+
+/** Each user gets a role of the same name. */
+function etcdCommands(user: string, rights: readonly EtcdRight[]): string[] {
+  const grants = rights.map(
+    ({ permission, key, isPrefix }) =>
+      `etcdctl role grant-permission ${isPrefix ? '--prefix ' : ''}${user} ${permission} ${quoted(key)}`,
+  );
+  return [`etcdctl role add ${user}`, ...grants, `etcdctl user add ${user}`, `etcdctl user grant-role ${user} ${user}`];
 }

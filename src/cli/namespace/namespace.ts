@@ -1,9 +1,8 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader } from '../times.ts';
-import { adoptCommand } from './adopt.ts';
-import type { RebuildFlags } from './namespace-run.ts';
-import { rightsCommand } from './rights.ts';
+import { TIME_HELP, timeReader } from '../option-values.ts';
+import type { AdoptFlags } from './adopt-run.ts';
+import type { EtcdRole, RebuildFlags, RightsFlags } from './namespace-run.ts';
 
 const SHOW_HELP = `
 If etcd has less than was witnessed, workers refuse with RESTORED, and the exit code is 1.
@@ -35,10 +34,9 @@ export function namespaceCommand(context: CliContext): Command {
     .description('Show what etcd and the witness topic hold, and whether etcd was rolled back.')
     .option('--json', 'print one line of JSON: what was found, and "fault" or null')
     .addHelpText('after', SHOW_HELP)
-    .action(async (options: { json?: true }) => {
-      const { showNamespace } = await import('./namespace-run.ts');
-      await showNamespace(context, options.json === true);
-    });
+    .action(async (options: { json?: true }) =>
+      (await import('./namespace-run.ts')).showNamespace(context, options.json === true),
+    );
   const rebuild = new Command('rebuild')
     .description('Rebuild the namespace, above every ID that was ever allocated.')
     .option('--yes', 'do not ask for confirmation')
@@ -56,14 +54,64 @@ export function namespaceCommand(context: CliContext): Command {
     )
     .option('--json', 'print one line of JSON: {"uuid","floor","floor_time","found"}')
     .addHelpText('after', REBUILD_HELP)
-    .action(async (options: RebuildFlags) => {
-      const { runRebuild } = await import('./namespace-run.ts');
-      await runRebuild(context, options);
-    });
+    .action(async (options: RebuildFlags) => (await import('./namespace-run.ts')).runRebuild(context, options));
   return new Command('namespace')
     .description('Inspect or rebuild the namespace in etcd, adopt a Kafka cluster, and print rights.')
     .addCommand(show)
     .addCommand(rebuild)
     .addCommand(adoptCommand(context))
     .addCommand(rightsCommand(context));
+}
+
+const ADOPT_HELP = `
+For workers that refuse with CLUSTER_CHANGED or LEDGER_COPIED, and after ledger and request topic were created again. It compares each
+partition of the ledger with what etcd remembers, shows that and the sequences, and asks. First stop all workers that still use the other
+cluster. Run it with the workers' variables. It can't be undone.
+
+Then it states in each partition that the ledger may lack decisions, and binds the namespace to this cluster. Requests from before get the
+batch that this ledger has, or FORGOTTEN. Sequences go on behind the numbers that etcd remembers, without repeating one. Waiting workers go on
+without a restart. If the command is interrupted, run it again.
+
+Examples:
+  idalloc namespace adopt-cluster
+  idalloc namespace adopt-cluster --yes --json`;
+
+/** `idalloc namespace adopt-cluster`: lets workers go on with another Kafka cluster, or with a ledger that was copied. */
+export function adoptCommand(context: CliContext): Command {
+  return new Command('adopt-cluster')
+    .description('Go on with this Kafka cluster, whatever its ledger lacks.')
+    .option('--yes', 'do not ask for confirmation')
+    .option('--json', 'print one line of JSON: {"cluster","bound","partitions","sequences","adopted"}')
+    .addHelpText('after', ADOPT_HELP)
+    .action(async (flags: AdoptFlags) => (await import('./adopt-run.ts')).runAdopt(context, flags));
+}
+
+const RIGHTS_HELP = `
+Roles: worker; operator, for doctor, leases, journal, and sequence list and show; admin, for namespace, leases evict, replay and what
+changes sequences. Nothing is changed: the commands for etcdctl are printed. Add --endpoints, certificates, and a user that may manage
+users (root). etcd rejects the commands that add an existing role or user; the others still work.
+
+Examples:
+  idalloc namespace rights --user id-worker --role worker
+  idalloc namespace rights --user alice --role operator --json`;
+
+const ETCD_ROLES: readonly EtcdRole[] = ['worker', 'operator', 'admin'];
+
+/** `idalloc namespace rights`: prints the least rights of a role in etcd, as commands. */
+export function rightsCommand(context: CliContext): Command {
+  return new Command('rights')
+    .description('Print the commands that grant a user the rights it needs in etcd.')
+    .requiredOption('--user <name>', 'the user that gets the rights', userName)
+    .addOption(new Option('--role <role>', 'what the user does').choices(ETCD_ROLES).makeOptionMandatory())
+    .option('--json', 'print one line of JSON: {"user","role","rights","commands"}')
+    .addHelpText('after', RIGHTS_HELP)
+    .action(async (flags: RightsFlags) => {
+      const { runRights } = await import('./namespace-run.ts');
+      runRights(context, flags);
+    });
+}
+
+function userName(text: string): string {
+  if (/^[A-Za-z0-9_.@][A-Za-z0-9_.@-]{0,199}$/.test(text)) return text;
+  throw new InvalidArgumentError('must be letters, digits, _ . @ -');
 }

@@ -22,7 +22,7 @@ import { IdallocError, unlessInvalid } from '../../errors.ts';
 import type { LedgerLog } from '../../ledger/ports.ts';
 import type { CliContext } from '../context.ts';
 import type { KafkaSession } from '../kafka-session.ts';
-import { counted } from '../table.ts';
+import { counted } from '../output.ts';
 import {
   type Due,
   isReplayed,

@@ -8,7 +8,7 @@ import type { Found, FoundBatch } from '../audit/found.ts';
 import { idsIn } from '../audit/ids.ts';
 import type { JoinCounts } from '../audit/replies.ts';
 import { type Findings, findingsJson, findingsText } from '../audit/report.ts';
-import { counted } from '../table.ts';
+import { counted } from '../output.ts';
 import type { palette } from '../terminal.ts';
 import type { PartitionPlan } from './plan.ts';
 
@@ -85,7 +85,7 @@ interface Decided {
 }
 
 /** Where a record lies. */
-export type Place = Pick<TopicRecord, 'topic' | 'partition' | 'offset'>;
+export type RecordPlace = Pick<TopicRecord, 'topic' | 'partition' | 'offset'>;
 
 export interface GivenOptions {
   readonly ledger: string;
@@ -93,7 +93,7 @@ export interface GivenOptions {
   /** By partition: the offsets of copies of planned requests, which workers have forwarded since the replay began. */
   readonly copies: ReadonlyMap<number, ReadonlySet<number>>;
   /** Whether a record was written since the replay began. */
-  readonly isNew: (at: Place) => boolean;
+  readonly isNew: (at: RecordPlace) => boolean;
   /** How many are listed. */
   readonly most: number;
 }

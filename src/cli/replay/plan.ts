@@ -1,7 +1,7 @@
 import type { Committed } from '../../adapters/kafka/consumer-group.ts';
 import { IdallocError } from '../../errors.ts';
 import type { UndecidedRequests } from '../audit/audit-run.ts';
-import { counted, table } from '../table.ts';
+import { counted, table } from '../output.ts';
 
 /** The state of one partition of the request topic. */
 export interface ReplayablePartition {

@@ -21,9 +21,8 @@ import { letterOf } from '../dead-letters/letter-view.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { journaled } from '../journal/journaled.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
-import { jsonLine, present } from '../present.ts';
+import { counted, jsonLine, present, timeText } from '../output.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
-import { counted, timeText } from '../table.ts';
 import { confirm, Progress, palette } from '../terminal.ts';
 import {
   caughtUp,
@@ -34,7 +33,7 @@ import {
   setBack,
   type WantedOffset,
 } from './group.ts';
-import { Given, type GivenOptions, outcomeJson, outcomeText, type Place } from './outcome.ts';
+import { Given, type GivenOptions, outcomeJson, outcomeText, type RecordPlace } from './outcome.ts';
 import {
   concernedBy,
   type PartitionPlan,
@@ -221,7 +220,7 @@ async function verify(session: Session, store: AuditStore, replayed: Replayed): 
   const { plan, planned, forwarded, copies, ends } = replayed;
   const { ledger, deadLetters } = config.topics;
   const findings = new Findings(100);
-  const isNew = (at: Place) => at.offset >= (ends.get(logOf(at)) ?? 0);
+  const isNew = (at: RecordPlace) => at.offset >= (ends.get(logOf(at)) ?? 0);
   const given = new Given({ ledger, plan, copies, isNew, most: options.max });
   const found = sinkOf(store, findings);
   let [numbers, dead] = [0, 0];

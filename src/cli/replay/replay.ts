@@ -2,8 +2,7 @@ import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import { LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../numbers.ts';
-import { TIME_HELP, timeReader } from '../times.ts';
+import { TIME_HELP, timeReader, wholeNumber } from '../option-values.ts';
 import type { ReplayOptions } from './replay-run.ts';
 
 const EXAMPLES = `

@@ -9,12 +9,16 @@ import {
 } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
+import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
+import { changesSequence, readLedgerPosition } from '../../codec/ledger-position.ts';
+import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/sequence-entry.ts';
 import type { Pending, PendingNumbers } from '../../codec/sequence-head.ts';
 import type { KafkaConfig } from '../../config/config.ts';
-import { statedOf } from '../../core/sequence.ts';
+import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence.ts';
+import { unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
-import { PartitionReading } from './partition-reading.ts';
-import { StatedPart, statedSinceMs } from './stated-part.ts';
+import type { LogReading } from '../../ledger/order-view.ts';
 
 /** The partition of the ledger that a sequence, or what else names a request, lives in. */
 export async function homePartition(source: Source, ledger: string, name: string | Buffer): Promise<number> {
@@ -141,4 +145,172 @@ export class SequenceLog {
 
 function partOf(whole: Span, start: number | undefined): Span {
   return { ...whole, from: Math.max(whole.from, start ?? whole.from) };
+}
+
+/** The keys of so many records of numbers stay known: many more than are ever pending. */
+const MAX_RECENT = 10_000;
+
+const keyName = (key: Buffer): string => key.toString('latin1');
+
+/** A record of a sequence. */
+type SequenceRecord =
+  | { readonly sequence: string; readonly requestId: Buffer; readonly entry: LedgerNumbers }
+  | { readonly sequence: string; readonly requestId?: undefined; readonly entry: LedgerStatement };
+
+/** Reads a record of a sequence; undefined for any other, and for one that can't be read, which an audit reports. */
+export function sequenceRecord({ key, value, headers }: TopicRecord): SequenceRecord | undefined {
+  if (key === null || value === null || !isOfSequence(key)) return undefined;
+  return unlessInvalid(() => {
+    const read = readLedgerKey(key);
+    const entry = decodeLedgerEntry(value, headers);
+    if (read.kind === 'numbers' && entry.kind === 'numbers') return { ...read, entry };
+    return read.kind === 'statement' && entry.kind === 'statement' ? { ...read, entry } : undefined;
+  });
+}
+
+/** What was read of one ledger partition, about its sequences. */
+export class PartitionReading implements LogReading {
+  readonly partition: number;
+  /** Whether it was read from the start of the log. */
+  readonly isWhole: boolean;
+  /** Those of which only numbers were read are unstated. */
+  readonly rows = new Map<string, SequenceRow>();
+  /** The offset behind the last record that was read. */
+  end: number;
+  /** By key: the first number of each of the latest records. */
+  readonly #recent = new Map<string, number>();
+  /** Likewise, of the records under the keys that are watched. */
+  readonly #watched: ReadonlyMap<string, { first: number | undefined }>;
+  /** Requests up to here may have been decided by what retention took, or the ledger lost; undefined until a record shows it. */
+  #horizon: number | undefined;
+  #lost = -1;
+
+  /** `watched`: pending numbers whose keys must be known afterwards, in a reading of everything. */
+  constructor(
+    { partition, from }: { readonly partition: number; readonly from: number },
+    { isWhole = false, watched = [] as readonly PendingNumbers[] } = {},
+  ) {
+    this.partition = partition;
+    this.end = from;
+    this.isWhole = isWhole;
+    this.#watched = new Map(watched.map(({ key }) => [keyName(key), { first: undefined }]));
+    if (from === 0) this.#horizon = -1;
+  }
+
+  /** Takes each record, in log order. */
+  take(record: TopicRecord, stated: StatedPart | undefined): void {
+    const { offset, timestampMs, key, value } = record;
+    if (key === null) stated?.marker(this.partition, offset, timestampMs, value);
+    if (this.isWhole && this.#horizon === undefined && value !== null) this.#anchor(offset, value);
+    const read = sequenceRecord(record);
+    if (read === undefined || key === null) return;
+    const { sequence, entry } = read;
+    const isRenewal = entry.at === RENEWAL;
+    if (!isRenewal && !changesSequence(entry, offset)) return;
+    if (entry.kind === 'numbers') this.#remember(key, entry.first);
+    if (isRenewal) return;
+    if (entry.kind === 'statement') {
+      stated?.statement(this.partition, entry);
+      if (entry.isLoss) this.#lost = Math.max(this.#lost, entry.through);
+    }
+    const row = afterRecord(this.rows.get(sequence), entry, { offset, appendedAtMs: timestampMs });
+    if (statedOf(row) === undefined) stated?.lacks(this.partition);
+    this.rows.set(sequence, row);
+  }
+
+  row(name: string): SequenceRow | undefined {
+    return this.rows.get(name);
+  }
+
+  knows({ key }: PendingNumbers): boolean {
+    const name = keyName(key);
+    return this.#recent.has(name) || this.#watched.has(name);
+  }
+
+  firstOf({ key }: PendingNumbers): number | undefined {
+    const name = keyName(key);
+    return this.#watched.get(name)?.first ?? this.#recent.get(name);
+  }
+
+  isForgotten(pending: PendingNumbers): boolean {
+    return !this.knows(pending) || pending.entry.requestOffset <= Math.max(this.#horizon ?? -1, this.#lost);
+  }
+
+  /** The first record whose writer had read everything before it had read what retention took since. */
+  #anchor(offset: number, value: Buffer): void {
+    const position = unlessInvalid(() => readLedgerPosition(value)); // an audit reports an invalid one
+    if (position?.end === offset) this.#horizon = position.through;
+  }
+
+  /** The first record of a key decides. */
+  #remember(key: Buffer, first: number): void {
+    const name = keyName(key);
+    const watched = this.#watched.get(name);
+    if (watched !== undefined) watched.first ??= first;
+    if (this.#recent.has(name)) return;
+    this.#recent.set(name, first);
+    if (this.#recent.size <= MAX_RECENT) return;
+    const [oldest = ''] = this.#recent.keys();
+    this.#recent.delete(oldest);
+  }
+}
+
+/** Workers write a marker each hour; a late one, and clocks that differ from the brokers', have an hour each. */
+const LATE_MS = 3_600_000;
+const MARKED_WITHIN_MS = 2 * 3_600_000;
+
+/** The part of a ledger in which workers that run have stated all their sequences: from this time on, in milliseconds. */
+export function statedSinceMs(nowMs: number, retentionMs: number): number {
+  return nowMs - MARKED_WITHIN_MS - LATE_MS - restatedAfterMs(retentionMs);
+}
+
+/**
+ * Shows whether a part of the ledger, which is read from `sinceMs` on, has a statement of every sequence that workers serve. A marker
+ * shows that: its writer had read everything before it, and wrote again, in the same append, each statement that was due.
+ */
+export class StatedPart {
+  readonly #markedFromMs: number;
+  /** By partition: the last such marker, and the statements that came with it. */
+  readonly #last = new Map<number, { readonly offset: number; statements: number }>();
+  readonly #whole = new Set<number>();
+  readonly #lacking = new Set<number>();
+
+  constructor(sinceMs: number, retentionMs: number) {
+    this.#markedFromMs = sinceMs + LATE_MS + restatedAfterMs(retentionMs);
+  }
+
+  /** Takes each record without a key, in log order. */
+  marker(partition: number, offset: number, timestampMs: number, value: Buffer | null): void {
+    if (timestampMs < this.#markedFromMs || value === null || !isAtItsEnd(value, offset)) return;
+    this.#settle(partition);
+    this.#last.set(partition, { offset, statements: 0 });
+  }
+
+  /** Takes each statement. */
+  statement(partition: number, { end }: Pick<LedgerStatement, 'end'>): void {
+    const last = this.#last.get(partition);
+    if (last?.offset === end) last.statements += 1;
+  }
+
+  /** Numbers of a sequence were read, but no statement: workers go by another retention. */
+  lacks(partition: number): void {
+    this.#lacking.add(partition);
+  }
+
+  /** Whether what was read of the partition has them all. */
+  has(partition: number): boolean {
+    this.#settle(partition);
+    return this.#whole.has(partition) && !this.#lacking.has(partition);
+  }
+
+  /** A full append leaves statements for the next one. */
+  #settle(partition: number): void {
+    const last = this.#last.get(partition);
+    if (last !== undefined && last.statements < MAX_STATEMENTS) this.#whole.add(partition);
+  }
+}
+
+function isAtItsEnd(value: Buffer, offset: number): boolean {
+  const entry = unlessInvalid(() => decodeLedgerEntry(value)); // an audit reports an invalid one
+  return entry?.kind === 'marker' && entry.end === offset;
 }

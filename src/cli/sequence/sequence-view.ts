@@ -4,8 +4,8 @@ import { type Definition, type Statement, statedOf } from '../../core/sequence.t
 import type { Head } from '../../ledger/heads.ts';
 import { viewOf } from '../../ledger/order-view.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
-import { counted, table, timeText } from '../table.ts';
-import type { PartitionReading } from './partition-reading.ts';
+import { counted, table, timeText } from '../output.ts';
+import type { PartitionReading } from './sequence-log.ts';
 import type { SequenceSession } from './sequence-session.ts';
 
 /** How the ledger and etcd stand to each other. */

@@ -1,7 +1,7 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { ROLES } from '../../adapters/kafka/topics/rights.ts';
 import type { CliContext } from '../context.ts';
-import { aclsCommand } from './acls.ts';
-import type { InitOptions } from './topics-run.ts';
+import type { AclFlags, InitOptions } from './topics-run.ts';
 
 const INIT_HELP = `
 Existing topics are never altered; differences are reported. The exit code is 1 if a worker would refuse to start. With SCHEMA_REGISTRY_URL the schemas are registered as well: the request's under subject '<request topic>-value',
@@ -31,21 +31,49 @@ export function topicsCommand(context: CliContext): Command {
     )
     .option('--json', 'print one line of JSON: {"cluster_id","created","differences","warnings","faults"}')
     .addHelpText('after', INIT_HELP)
-    .action(async (options: InitOptions) => {
-      const { runInit } = await import('./topics-run.ts');
-      await runInit(context, options);
-    });
+    .action(async (options: InitOptions) => (await import('./topics-run.ts')).runInit(context, options));
   const check = new Command('check')
     .description('Check whether a worker can start on the topics, and print what to fix.')
     .option('--json', 'print one line of JSON: {"cluster_id","differences","warnings","faults","fixes","hidden"}')
     .addHelpText('after', CHECK_HELP)
-    .action(async (options: { json?: true }) => {
-      const { runCheck } = await import('./topics-run.ts');
-      await runCheck(context, options.json === true);
-    });
+    .action(async (options: { json?: true }) =>
+      (await import('./topics-run.ts')).runCheck(context, options.json === true),
+    );
   return new Command('topics')
     .description('Create and check the topics, and grant rights on them.')
     .addCommand(init)
     .addCommand(check)
     .addCommand(aclsCommand(context));
+}
+
+const ACLS_HELP = `
+Roles: worker; client, a service that sends requests (name its reply topics); operator, for commands that only read, and
+for replay; admin, for topics init, deadletters resend and namespace. Without --apply nothing is changed: the commands
+for Kafka's own tools are printed. With --apply the configured user grants the rights, and needs Alter on the cluster.
+Rights are never revoked. For rights in etcd, see idalloc namespace rights.
+
+Examples:
+  idalloc topics acls --principal User:id-worker --role worker
+  idalloc topics acls --principal User:orders --role client --reply-topic id.replies.orders --apply
+  idalloc topics acls --principal User:alice --role operator --json`;
+
+/** `idalloc topics acls`: prints or grants the least rights of a role. */
+export function aclsCommand(context: CliContext): Command {
+  return new Command('acls')
+    .description('Print or grant the rights that a user needs on the topics and the group.')
+    .requiredOption('--principal <type:name>', 'the user that gets the rights, such as User:id-worker', principal)
+    .addOption(new Option('--role <role>', 'what the user does').choices(ROLES).makeOptionMandatory())
+    .option('--reply-topic <topic...>', 'client only: where it receives its replies')
+    .option('--nestjs', "also the rights for replies to NestJS, on '<request topic>.reply'")
+    .option('--apply', 'grant the rights, instead of printing commands')
+    .option('--json', 'print one line of JSON: {"principal","role","rights","commands","applied"}')
+    .addHelpText('after', ACLS_HELP)
+    .action(async (flags: AclFlags, command: Command) =>
+      (await import('./topics-run.ts')).runAcls(context, flags, command),
+    );
+}
+
+function principal(text: string): string {
+  if (/^[A-Za-z]+:[^\p{Cc}]{1,1000}$/u.test(text)) return text;
+  throw new InvalidArgumentError('must look like User:name.');
 }

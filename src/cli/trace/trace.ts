@@ -4,7 +4,7 @@ import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { ID_TEXTS, withFormOptions } from '../form-options.ts';
 import { withLayoutOptions } from '../layout-options.ts';
-import { wholeNumber } from '../numbers.ts';
+import { wholeNumber } from '../option-values.ts';
 import { sequenceName } from '../sequence/sequence.ts';
 import type { TraceOptions } from './trace-run.ts';
 
@@ -45,7 +45,7 @@ export function traceCommand(context: CliContext): Command {
         return await traceRequest(context, correlationId, options);
       }
       if (isOne && number !== undefined && sequence !== undefined) {
-        const { traceNumber } = await import('./trace-number.ts');
+        const { traceNumber } = await import('./trace-run.ts');
         return await traceNumber(context, { ...options, sequence, number });
       }
       if (!isOne || text === undefined || sequence !== undefined) {

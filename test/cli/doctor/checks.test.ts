@@ -1,20 +1,16 @@
 import { expect, test } from 'vitest';
+import { judgeCertificate, judgeVariables } from '../../../src/cli/doctor/checks.ts';
+import { doctorText } from '../../../src/cli/doctor/doctor-run.ts';
+import { judgeCompaction, judgeEtcd, judgeEtcdSize } from '../../../src/cli/doctor/etcd.ts';
+import { judgeBroker, judgeTopicReport } from '../../../src/cli/doctor/kafka.ts';
 import {
-  judgeBroker,
-  judgeCertificate,
   judgeChrony,
   judgeChronyConf,
   judgeClock,
-  judgeCompaction,
   judgeDisk,
-  judgeEtcd,
-  judgeEtcdSize,
   judgeLimits,
   judgeTimedatectl,
-  judgeTopicReport,
-  judgeVariables,
-} from '../../../src/cli/doctor/checks.ts';
-import { doctorText } from '../../../src/cli/doctor/doctor-run.ts';
+} from '../../../src/cli/doctor/machine.ts';
 
 const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { judgeGroup } from '../../../src/cli/doctor/group.ts';
+import { judgeGroup } from '../../../src/cli/doctor/kafka.ts';
 import type { DescribedGroup } from '../../../src/kafka/loops/described-group.ts';
 
 const MEMBER = { memberId: 'm', clientId: 'idalloc', clientHost: '/192.0.2.1', assignment: Buffer.alloc(0) };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { judgeNamespace } from '../../../src/cli/doctor/namespace.ts';
+import { judgeNamespace } from '../../../src/cli/doctor/etcd.ts';
 import { descriptorOf, encodeDescriptor } from '../../../src/codec/descriptor.ts';
 import type { WitnessView } from '../../../src/codec/witness.ts';
 import { loadWorkerConfig } from '../../../src/config/config.ts';

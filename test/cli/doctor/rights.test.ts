@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Right, rightsOf } from '../../../src/adapters/kafka/topics/rights.ts';
-import { judgeRights } from '../../../src/cli/doctor/rights.ts';
+import { judgeRights } from '../../../src/cli/doctor/kafka.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
 import type { AclOperation, AuthorizedOperationsResponse } from '../../../src/kafka/wire/topic-apis.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { judgeSequences } from '../../../src/cli/doctor/sequences.ts';
+import { judgeSequences } from '../../../src/cli/doctor/doctor-run.ts';
 import type { SequenceView } from '../../../src/cli/sequence/sequence-view.ts';
 
 const view = (sequence: string, accord: SequenceView['accord'] = 'agree') => ({ sequence, accord }) as SequenceView;

@@ -1,7 +1,6 @@
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
 import { stateLosses } from '../../../src/cli/namespace/adopt-run.ts';
-import { sequenceRecord } from '../../../src/cli/sequence/partition-reading.ts';
-import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
+import { SequenceLog, sequenceRecord } from '../../../src/cli/sequence/sequence-log.ts';
 import { ledgerWriter, orderLog } from '../../../src/cli/sequence/sequence-session.ts';
 import { type SequenceView, viewSequence } from '../../../src/cli/sequence/sequence-view.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { StatedPart, statedSinceMs } from '../../../src/cli/sequence/stated-part.ts';
+import { StatedPart, statedSinceMs } from '../../../src/cli/sequence/sequence-log.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { MAX_STATEMENTS } from '../../../src/core/sequence.ts';
 

@@ -1,5 +1,14 @@
 import { InvalidArgumentError } from 'commander';
 
+/** Creates an option parser for whole numbers from `low` to `high`. */
+export function wholeNumber(low: number, high: number): (text: string) => number {
+  return (text) => {
+    const value = /^[0-9]{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= low && value <= high) return value;
+    throw new InvalidArgumentError(`must be a whole number from ${low} to ${high}.`);
+  };
+}
+
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const AGO = /^([0-9]{1,9})([smhd])$/;
 /** A time without a zone would mean another moment on each machine. */

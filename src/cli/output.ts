@@ -1,3 +1,5 @@
+import type { CliContext } from './context.ts';
+
 /** A column: its title, and whether it is aligned to the right. */
 export interface Column {
   readonly title: string;
@@ -69,4 +71,19 @@ export function message(text: string): string {
   const lines = text.trimEnd().split('\n').map(printable);
   const cut = (word: string) => (word.length > MAX_WORD ? `${word.slice(0, SHOWN_OF_WORD)}…` : word);
   return `${lines.map((line) => line.replace(/\S+/g, cut)).join('\n')}\n`;
+}
+
+/** A result as one line of JSON. What is undefined in it is left out. */
+export function jsonLine(view: object): string {
+  return `${JSON.stringify(view)}\n`;
+}
+
+/** Writes a result to stdout: for programs with `--json`, else as text. */
+export function present(
+  { out }: Pick<CliContext, 'out'>,
+  json: boolean | undefined,
+  view: object,
+  text: () => string,
+): void {
+  out(json === true ? jsonLine(view) : text());
 }
