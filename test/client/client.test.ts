@@ -186,6 +186,18 @@ describe('waiting for IDs', () => {
   });
 });
 
+test.each([0, Number.NaN, 3e9, '500', null])(
+  'a time limit of %j is no limit, also when the buffer has enough',
+  async (limit) => {
+    const { client } = await stage();
+    const wrong = expect.objectContaining({ code: 'MALFORMED_REQUEST', message: expect.stringContaining('timeoutMs') });
+    const timeoutMs = limit as number;
+    await expect(client.takeAsync(1, { timeoutMs })).rejects.toThrow(wrong);
+    await expect(client.ready(1, { timeoutMs })).rejects.toThrow(wrong);
+    await client.close();
+  },
+);
+
 describe('a request', () => {
   const quiet = { prefetch: false };
 
