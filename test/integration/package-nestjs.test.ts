@@ -73,7 +73,7 @@ describe.for(VERSIONS.filter(({ tool }) => tool.why === undefined))('NestJS $ver
     async (how) => {
       const load = how === 'module' ? 'await import' : 'require';
       const check = `const [{ IdClient }, { IdallocModule }] = [${load}('@idalloc/client'), ${load}('@idalloc/nestjs')];
-      console.log(Reflect.getMetadata('exports', IdallocModule)[0] === IdClient)`;
+      console.log(IdallocModule.forRoot({}).exports[0] === IdClient)`;
       const { stdout } = await run(plainNode(), [`--input-type=${how}`, '-e', check], { cwd: project });
       expect(stdout).toBe('true\n');
     },

@@ -4,7 +4,14 @@ import { Test } from '@nestjs/testing';
 import { afterEach, beforeEach, describe, expect, type MockInstance, test, vi } from 'vitest';
 import { type BufferOptions, IdClient, type IdClientOptions } from '../../src/client/index.ts';
 import { MemoryWorkers } from '../../src/client/testing.ts';
-import { IdallocHealthIndicator, IdallocModule } from '../../src/nestjs/index.ts';
+import {
+  getIdsHealthToken,
+  getIdsToken,
+  IdallocHealthIndicator,
+  IdallocModule,
+  InjectIds,
+  InjectIdsHealth,
+} from '../../src/nestjs/index.ts';
 
 const OPTIONS: IdClientOptions = { brokers: ['localhost:9092'], replyTopic: 'id.replies.orders' };
 
@@ -98,6 +105,99 @@ test('background errors of the client are in the log, unless the service has a h
   await (await started(IdallocModule.forRoot({ ...OPTIONS, hooks: { onError } }))).close();
   report(1);
   expect([warn.mock.calls.length, onError.mock.calls.length]).toEqual([1, 1]);
+});
+
+describe('hooks', () => {
+  /** A provider of a service that counts what the client reports. */
+  class Watch {
+    readonly #seen: string[] = [];
+    onBatch({ count }: { count: number }): void {
+      this.#seen.push(`a batch of ${count}`);
+    }
+    get seen(): readonly string[] {
+      return this.#seen;
+    }
+  }
+  Injectable()(Watch);
+  class WatchModule {}
+  Module({ providers: [Watch], exports: [Watch] })(WatchModule);
+
+  test('may be the methods of an injected class, beside which errors still go to the log', async () => {
+    const warn = vi.spyOn(Logger.prototype, 'warn').mockImplementation(() => {});
+    const useFactory = async (hooks: Watch) => ({ ...OPTIONS, hooks });
+    const app = await started(IdallocModule.forRootAsync({ imports: [WatchModule], inject: [Watch], useFactory }));
+    await app.get(IdClient).ready();
+    await expect.poll(() => app.get(Watch, { strict: false }).seen).toEqual(['a batch of 4000']);
+    connect.mock.calls[0]?.[0].hooks?.onError?.(new Error('the broker is away'));
+    expect(warn).toHaveBeenCalledExactlyOnceWith('the broker is away');
+    await app.close();
+  });
+
+  test('of a class that are no hooks are refused', async () => {
+    class Misspelt extends Watch {
+      onBatches(): void {}
+    }
+    const hooks = new Misspelt();
+    await expect(started(IdallocModule.forRoot({ ...OPTIONS, hooks }))).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringContaining('onBatches'),
+    });
+  });
+});
+
+describe('a second client with a name', () => {
+  class Billing {
+    readonly ids: IdClient;
+    readonly invoices: IdClient;
+    readonly health: IdallocHealthIndicator;
+    constructor(ids: IdClient, invoices: IdClient, health: IdallocHealthIndicator) {
+      this.ids = ids;
+      this.invoices = invoices;
+      this.health = health;
+    }
+  }
+  Injectable()(Billing);
+  InjectIds()(Billing, undefined, 0);
+  InjectIds('invoices')(Billing, undefined, 1);
+  InjectIdsHealth('invoices')(Billing, undefined, 2);
+  class BillingModule {}
+  Module({ providers: [Billing] })(BillingModule);
+  const INVOICES = { ...OPTIONS, name: 'invoices', replyTopic: 'id.replies.invoices' };
+
+  test('is another one, with its own health, and both are closed with the application', async () => {
+    const app = await started(IdallocModule.forRoot(OPTIONS), IdallocModule.forRoot(INVOICES), BillingModule);
+    const { ids, invoices, health } = app.get(Billing, { strict: false });
+    expect(ids).toBe(app.get(IdClient));
+    expect(invoices).not.toBe(ids);
+    expect(invoices).toBe(app.get(getIdsToken('invoices')));
+    expect(health).toBe(app.get(getIdsHealthToken('invoices')));
+    ids.take(7);
+    expect(health.isHealthy('invoices')).toMatchObject({ invoices: { buffered: invoices.buffered } });
+    expect(connect.mock.calls.map(([{ replyTopic }]) => replyTopic).sort()).toEqual([
+      'id.replies.invoices',
+      'id.replies.orders',
+    ]);
+    expect(connect.mock.calls.filter(([options]) => 'name' in options)).toEqual([]);
+    await app.close();
+    expect([ids, invoices].map((one) => one.metrics().closed)).toEqual([true, true]);
+  });
+
+  test('is made by a factory, replaced in tests, and has a name that is not empty', async () => {
+    const useFactory = async () => OPTIONS;
+    const second = IdallocModule.forRootAsync({ name: 'invoices', useFactory });
+    const app = await Test.createTestingModule({ imports: [IdallocModule.forRoot(OPTIONS), second, BillingModule] })
+      .overrideProvider(getIdsToken('invoices'))
+      .useFactory({ factory: () => workers.connect({ prefetch: false }) })
+      .compile();
+    expect(app.get(Billing, { strict: false }).invoices.buffered).toBe(0);
+    expect(connect).toHaveBeenCalledTimes(1);
+    await app.close();
+    for (const name of ['', 7 as unknown as string]) {
+      expect(() => IdallocModule.forRoot({ ...OPTIONS, name })).toThrow(
+        expect.objectContaining({ code: 'CONFIG_INVALID' }),
+      );
+    }
+  });
 });
 
 describe('the health indicator', () => {
