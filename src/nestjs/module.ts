@@ -98,7 +98,12 @@ function providing(definition: DynamicModule, { isGlobal, name }: ModuleExtras):
 function connect(options: IdClientOptions, name: string | undefined): Promise<IdClient> {
   const logger = new Logger(name === undefined ? IdallocModule.name : `${IdallocModule.name} ${name}`);
   const onError = (error: Error) => logger.warn(error.message);
-  return IdClient.connect({ ...options, hooks: { onError, ...boundHooks(options.hooks) } });
+  const hooks = { onError, ...boundHooks(options.hooks) };
+  // Copied with its getters, which the client reads anew for each connection.
+  const own = Object.getOwnPropertyDescriptors(options);
+  return IdClient.connect(
+    Object.defineProperties({} as IdClientOptions, { ...own, hooks: { value: hooks, enumerable: true } }),
+  );
 }
 
 /** The hooks of an object or of an injected instance, with those of its class. What is no hook is left to the client, which refuses it. */
