@@ -1,10 +1,11 @@
-import { copyFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IdClient } from '../../src/client/index.ts';
 import { Authority, type Certificate } from '../support/certificates.ts';
 import { LoadedWorker, readiness } from '../support/loaded-worker.ts';
 import { Realm } from '../support/realm.ts';
-import { grant, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
+import { clientRights, grant, SecuredKafka, workerRights } from '../support/secured-kafka.ts';
 import { suiteServers } from '../support/servers.ts';
 import { TokenServer } from '../support/token-server.ts';
 import { whyNoProcesses } from '../support/why-no-processes.ts';
@@ -134,6 +135,45 @@ describe.skipIf(why !== undefined)(`logins under load${why ? `: ${why}` : ''}`, 
     expect(await worker.metric('idalloc_kafka_refused{resource="login"}')).toBe(0);
     await stage.check();
     expect(JSON.stringify(worker.lines)).not.toMatch(/"(first|second)"/);
+  });
+
+  test('of the client library go on with what `sasl()` returns, after the old password was revoked and the sessions have ended', async () => {
+    const user = 'orders';
+    await kafka.setPassword(user, 'first');
+    await using realm = await Realm.create(
+      { ...suiteServers(), brokers: [kafka.plaintext] },
+      { partitions: PARTITIONS },
+    );
+    await grant(realm, clientRights(realm, user));
+    await realm.worker({}).ready();
+    const { requestTopic, replyTopic } = realm;
+    const ca = readFileSync(kafka.authority.own.certFile);
+    const faults: string[] = [];
+    const used: string[] = [];
+    let password = 'first';
+    await using client = await IdClient.connect({
+      brokers: [kafka.byLogin],
+      ssl: () => ({ ca }),
+      sasl: async () => {
+        used.push(password);
+        return { mechanism: 'scram-sha-512', username: user, password };
+      },
+      ...{ requestTopic, replyTopic, prefetch: false, timeoutMs: POLL.timeout },
+      hooks: { onError: ({ message }) => faults.push(message) },
+    });
+    await client.request({ count: 1 });
+    expect(faults).toEqual([]);
+
+    await kafka.setPassword(user, 'second');
+    await expect.poll(() => faults.join(), POLL).toMatch(/the brokers reject this client.*check .* ssl and sasl/);
+    const waiting = client.request({ count: 1 });
+    password = 'second';
+    expect((await waiting).batch.ranges).toHaveLength(1);
+    const [refused, logins] = [faults.length, used.length];
+    expect(used).toContain('second');
+    await expect.poll(() => used.length, POLL).toBeGreaterThan(logins + SESSIONS); // further sessions
+    await client.request({ count: 1 });
+    expect(faults.slice(refused)).toEqual([]);
   });
 
   test('of a client that the token endpoint refuses are reported, and succeed again by themselves', async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ClusterScene, firstDecision, PARTITIONS, UNTIL } from '../support/cluster-scene.ts';
+import { ClusterScene, firstDecision, lead, PARTITIONS, UNTIL } from '../support/cluster-scene.ts';
 import { HttpLoad, RequestLoad } from '../support/continuous-load.ts';
 import { KafkaCluster } from '../support/kafka-cluster.ts';
 import { Load } from '../support/load.ts';
@@ -64,6 +64,35 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       `a leader frozen: ${http.answered} IDs over HTTP; ${JSON.stringify(await scene.history(requests.sent))}`,
     );
     expect(worker.gate()).toBe('open');
+  });
+
+  test('the client library loses no request while a leader moves, its broker is killed, and the broker is back at another address', async ({
+    annotate,
+  }) => {
+    await using scene = await ClusterScene.open(cluster);
+    const { realm, worker, replies } = scene;
+    const topics = [realm.requestTopic, realm.replyTopic];
+    await worker.ready();
+    await lead(realm, { always: 3 }, topics);
+    await using requests = await RequestLoad.start(realm, cluster.brokers);
+    try {
+      await requests.answered(ANSWERED);
+      await lead(realm, { always: 2 }, topics);
+      await requests.answered(ANSWERED);
+      await report(annotate, `leaders moved: no request waited longer than ${requests.longestMs} ms`);
+      await scene.allInSync();
+      await cluster.kill(2);
+      await requests.answered(ANSWERED);
+      await report(annotate, `a leader killed: no request waited longer than ${requests.longestMs} ms`);
+    } finally {
+      await cluster.readdress(2);
+      await cluster.startNode(2);
+    }
+    await lead(realm, { always: 2 }, topics);
+    await requests.answered(ANSWERED);
+    await requests.stop(); // which throws for a request that failed
+    await replies.replies(requests.sent.length);
+    await report(annotate, `a broker at another address: ${JSON.stringify(await scene.history(requests.sent))}`);
   });
 
   test('while two of three brokers are down nothing is decided or replied; nothing is lost, and all is answered after that', async ({

@@ -27,12 +27,12 @@ function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: nu
 
 /**
  * Three brokers as child processes, which are stopped with this process at the latest. The first is also the controller, and
- * must stay up; the others may be killed, even both at once, and restarted on their data and addresses.
+ * must stay up; the others may be killed, even both at once, and restarted on their data, with their addresses or others.
  */
 export class KafkaCluster implements AsyncDisposable {
   readonly #dir: string;
   readonly #clusterId = newClusterId();
-  readonly #ports: readonly number[];
+  #ports: readonly number[];
   readonly #properties: Properties;
   readonly #nodes = new Map<NodeId, KafkaProcess>();
 
@@ -84,6 +84,12 @@ export class KafkaCluster implements AsyncDisposable {
     const properties = { ...propertiesOf(node, ports, this.#portsOf(1)[2] ?? 0), ...this.#properties(node, ports) };
     const dir = join(this.#dir, String(node));
     this.#nodes.set(node, await startKafka({ dir, ports, clusterId: this.#clusterId, properties }));
+  }
+
+  /** Gives a broker that was killed other ports from its next start on. */
+  async readdress(node: Exclude<NodeId, 1>): Promise<void> {
+    const from = (node - 1) * PORTS_EACH;
+    this.#ports = this.#ports.toSpliced(from, PORTS_EACH, ...(await freePorts(PORTS_EACH)));
   }
 
   /** Stops the brokers without waiting for a controlled shutdown, which needs the controller. */

@@ -7,7 +7,7 @@ import { startKafka } from '../../ops/dev/kafka-process.ts';
 import { cacheDir } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 import { run } from '../../ops/dev/run.ts';
-import { aclRules, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
+import { aclRules, type Role, rightsOf } from '../../src/adapters/kafka/topics/rights.ts';
 import type { AclRule } from '../../src/kafka/wire/topic-apis.ts';
 import { Authority, type Certificate } from './certificates.ts';
 import type { Realm } from './realm.ts';
@@ -147,9 +147,9 @@ export function isOperation(name: keyof typeof OPERATIONS): (entry: AclEntry) =>
 type Place = 'requests' | 'ledger' | 'witness' | 'deadLetters' | 'replies' | 'apiReplies' | 'group';
 export type WorkerRights = Readonly<Record<Place, readonly AclEntry[]>>;
 
-/** The rights of a worker by resource, from the list that `topics acls` grants. */
-export function workerRights(realm: Realm, user: string): WorkerRights {
-  const { requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env, groupId } = realm;
+/** The rights of a role, from the list that `topics acls` grants. */
+function rulesOf(realm: Realm, role: Role, user: string): AclRule[] {
+  const { requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, replyTopic, env, groupId } = realm;
   const topics = {
     requests: requestTopic,
     ledger: ledgerTopic,
@@ -158,30 +158,40 @@ export function workerRights(realm: Realm, user: string): WorkerRights {
     replyPrefix: env.REPLY_TOPIC_PREFIX ?? '',
     apiReplies: env.API_REPLY_TOPIC,
   };
-  const rules = aclRules(`User:${user}`, rightsOf('worker', { topics, groupId }));
+  return aclRules(`User:${user}`, rightsOf(role, { topics, groupId, replyTopics: [replyTopic] }));
+}
+
+function entryOf({ resource, name, pattern, operation, principal, host }: AclRule): AclEntry {
+  return {
+    resourceType: resource === 'topic' ? AclResourceTypes.TOPIC : AclResourceTypes.GROUP,
+    resourceName: name,
+    resourcePatternType: pattern === 'prefixed' ? ResourcePatternTypes.PREFIXED : ResourcePatternTypes.LITERAL,
+    operation: OPERATIONS[operation] ?? Number.NaN,
+    principal,
+    host,
+    permissionType: AclPermissionTypes.ALLOW,
+  };
+}
+
+/** The rights of a worker by resource. */
+export function workerRights(realm: Realm, user: string): WorkerRights {
+  const { requestTopic, ledgerTopic, deadLetterTopic, witnessTopic, env, groupId } = realm;
+  const rules = rulesOf(realm, 'worker', user);
   const on = (resource: AclRule['resource'], resourceName: string) =>
-    rules
-      .filter((rule) => rule.resource === resource && rule.name === resourceName)
-      .map(({ pattern, operation, principal, host }): AclEntry => {
-        return {
-          resourceType: resource === 'topic' ? AclResourceTypes.TOPIC : AclResourceTypes.GROUP,
-          resourceName,
-          resourcePatternType: pattern === 'prefixed' ? ResourcePatternTypes.PREFIXED : ResourcePatternTypes.LITERAL,
-          operation: OPERATIONS[operation] ?? Number.NaN,
-          principal,
-          host,
-          permissionType: AclPermissionTypes.ALLOW,
-        };
-      });
+    rules.filter((rule) => rule.resource === resource && rule.name === resourceName).map(entryOf);
   return {
     requests: on('topic', requestTopic),
     ledger: on('topic', ledgerTopic),
     witness: on('topic', witnessTopic),
     deadLetters: on('topic', deadLetterTopic),
-    replies: on('topic', topics.replyPrefix),
-    apiReplies: topics.apiReplies === undefined ? [] : on('topic', topics.apiReplies),
+    replies: on('topic', env.REPLY_TOPIC_PREFIX ?? ''),
+    apiReplies: env.API_REPLY_TOPIC === undefined ? [] : on('topic', env.API_REPLY_TOPIC),
     group: on('group', groupId),
   };
+}
+
+export function clientRights(realm: Realm, user: string): AclEntry[] {
+  return rulesOf(realm, 'client', user).map(entryOf);
 }
 
 export async function grant(realm: Realm, acl: readonly AclEntry[]): Promise<void> {
