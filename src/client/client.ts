@@ -44,7 +44,8 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   /**
    * Connects to the brokers, finds the end of the reply topic, and starts to fill the buffer; no worker needs to run yet.
-   * Unreachable brokers are retried for 10 s; a rejected login is CONFIG_INVALID immediately.
+   * Unreachable brokers are retried for `connectTimeoutMs`; a rejected login is CONFIG_INVALID immediately, unless the options may
+   * have another one by then. The options' signal ends it with its reason.
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */
