@@ -33,6 +33,9 @@ export const FLOODING = 'flooding';
 export const SUSPENDED = 'suspended';
 /** A flood lasts until the service that takes most has taken its full buffer, and half of another, beside it. */
 export const BESIDE_FLOOD = 'steady';
+/** The one whose reply topic is deleted and created again. */
+export const ASKING = 'asking';
+const LOOK_MS = 50;
 
 /** What it takes from the group it keeps, since it sends heartbeats, and it answers nothing. */
 async function takePartitions({ servers, realm, partitions, workers, scale }: SoakScene): Promise<void> {
@@ -79,6 +82,20 @@ async function suspend(target: Pick<WorkerProcess | Service, 'kill'>, ms: number
   target.kill('SIGCONT');
 }
 
+/** With one partition in place of many, so that who has read another one is to find it, and is to get IDs again. */
+async function recreateReplyTopic({ realm, services }: SoakScene): Promise<void> {
+  const asking = named(services, ASKING);
+  const topic = asking.plan.client.replyTopic;
+  const isListed = async () => (await realm.admin.listTopics()).includes(topic);
+  await realm.admin.deleteTopics({ topics: [topic] });
+  while (await isListed()) await pause(LOOK_MS);
+  // Its name is free a moment after brokers have ceased to list it.
+  const create = () => realm.createTopic(topic).then(() => true, isListed);
+  while (!(await create())) await pause(LOOK_MS);
+  const { taken } = asking;
+  await asking.until('replies on its new topic', () => asking.taken > taken);
+}
+
 const named = (services: readonly Service[], name: string): Service => {
   const found = services.find(({ plan }) => plan.name === name);
   if (found === undefined) throw new Error(`no service is called ${name}`);
@@ -113,6 +130,7 @@ export const SOAK_FAULTS: readonly SoakFault[] = [
     name: 'a service is suspended',
     play: ({ services, scale }) => suspend(named(services, SUSPENDED), 8_000 * scale),
   },
+  { name: 'a reply topic is deleted and created again', play: recreateReplyTopic },
   {
     name: 'the broker is killed and started again',
     play: async ({ servers, scale }) => {

@@ -3,7 +3,7 @@ import { Rng } from '../sim/rng.ts';
 import { IdRuns } from '../support/id-runs.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import type { SuiteServers } from '../support/servers.ts';
-import { BESIDE_FLOOD, FLOODING, SOAK_FAULTS, type SoakScene, SUSPENDED } from './soak-faults.ts';
+import { ASKING, BESIDE_FLOOD, FLOODING, SOAK_FAULTS, type SoakScene, SUSPENDED } from './soak-faults.ts';
 import type { ServicePlan } from './soak-service.ts';
 import { Probes, Service } from './soak-stage.ts';
 import { allowedBy, type Failure, growth, type Span, sharedMs, slopePerMinute } from './soak-verdict.ts';
@@ -67,7 +67,7 @@ function plansOf(servers: SuiteServers, realm: Realm, replyTopic: (name: string)
     // All options have their defaults, and it takes one ID a second: how old are its IDs?
     plan('idle', {}, { idsPerSecond: 1 }),
     plan('waiting', { idsPerSecond: 200, timeoutMs: 60_000 }, { idsPerSecond: 200, takes }),
-    plan('asking', { prefetch: false }, { asks: { count: 3, everyMs: 50, timeoutMs: 60_000 } }),
+    plan(ASKING, { prefetch: false }, { asks: { count: 3, everyMs: 50, timeoutMs: 60_000 } }),
     plan(SUSPENDED, { idsPerSecond: 100 }, { idsPerSecond: 100, asks: { count: 1, everyMs: 200, timeoutMs: 6_000 } }),
     plan(FLOODING, { prefetch: false }, { floods: { count: 100_000, inProgress: 1_200, timeoutMs: 300_000 } }),
   ];
@@ -160,7 +160,9 @@ export async function runSoak(options: SoakOptions): Promise<SoakReport> {
   await using stack = new AsyncDisposableStack();
   const realm = stack.use(await Realm.create(servers, { partitions: PARTITIONS }));
   const plans = plansOf(servers, realm, (name) => `${realm.env.REPLY_TOPIC_PREFIX}${name}`);
-  for (const { client } of plans) await realm.createTopic(client.replyTopic, { partitions: 2 });
+  for (const { name, client } of plans) {
+    await realm.createTopic(client.replyTopic, { partitions: name === ASKING ? 12 : 2 });
+  }
   const workers = Array.from({ length: WORKERS }, () => realm.worker(SHORT_SESSION));
   await Promise.all(workers.map((worker) => worker.ready()));
   const probes = new Probes(realm, await realm.follow(), PARTITIONS);

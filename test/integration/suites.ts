@@ -118,7 +118,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 120,
     shows:
-      'services with the client library through a flood, killed and suspended workers, a stuck partition and a killed broker: no ID twice, no call fails while workers serve',
+      'services with the client library through a flood, killed and suspended workers, a stuck partition, a recreated reply topic and a killed broker: no ID twice, no call fails while workers serve',
   },
   'client-partitioners': {
     project: 'long',
