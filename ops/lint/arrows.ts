@@ -138,17 +138,7 @@ export const ROOMS: readonly Room[] = [
   {
     room: 'cli',
     lines: 10800,
-    folders: [
-      'audit',
-      'dead-letters',
-      'doctor',
-      'journal',
-      'namespace',
-      'replay',
-      'sequence',
-      'topics',
-      'trace',
-    ],
+    folders: ['audit', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],

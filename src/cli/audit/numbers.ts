@@ -41,7 +41,6 @@ interface OrderOptions {
 
 /** Numbers from `from` on, below `to`, that are not there. */
 interface Gap {
-  readonly account: SequenceAccount;
   readonly from: number;
   readonly to: number;
   readonly step: number;
@@ -93,16 +92,8 @@ export interface SequenceAccount {
  */
 export class NumberOrder {
   readonly #options: OrderOptions;
-  /** By ledger, partition and sequence; absent before the first record that shows it. */
-  readonly #rows = new Map<string, SequenceRow>();
-  readonly #gaps = new Map<string, Gap[]>();
-  readonly #misfits = new Map<string, Misfit[]>();
-  readonly #accounts = new Map<string, SequenceAccount>();
-  /**
-   * Of which a log whose beginning was deleted shows losses alone. Who stated them knew no more than is there, and another worker may
-   * know what was deleted, and go on behind it.
-   */
-  readonly #onlyLost = new Set<string>();
+  /** By ledger, partition and sequence. */
+  readonly #courses = new Map<string, Course>();
 
   constructor(options: OrderOptions) {
     this.#options = options;
@@ -110,155 +101,154 @@ export class NumberOrder {
 
   /** By sequence and ledger. */
   get accounts(): readonly SequenceAccount[] {
-    return [...this.#accounts.values()].toSorted(
-      (a, b) => compareText(a.sequence, b.sequence) || compareText(a.log, b.log),
-    );
+    return [...this.#courses.values()]
+      .map(({ account }) => account)
+      .toSorted((a, b) => compareText(a.sequence, b.sequence) || compareText(a.log, b.log));
   }
 
   /** `log`: the ledger and its partition. */
   take(log: string, sequence: string, entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
-    const { offset } = location;
     const name = `${log} ${sequence}`;
-    const row = this.#rows.get(name);
-    const account = this.#accountOf(name, { sequence, log, from: entry.kind === 'numbers' ? entry.first : entry.next });
+    let course = this.#courses.get(name);
+    if (course === undefined) {
+      course = new Course(this.#options, sequence, log, entry.kind === 'numbers' ? entry.first : entry.next);
+      this.#courses.set(name, course);
+    }
+    course.take(entry, location, timeMs);
+  }
+
+  /** Call it after the last record: what no loss has explained is missing. */
+  end(): void {
+    for (const course of this.#courses.values()) course.end();
+  }
+}
+
+/** One sequence in one partition, along the log. */
+class Course {
+  readonly #options: OrderOptions;
+  readonly account: SequenceAccount;
+  /** Absent before the first record that shows it. */
+  #row: SequenceRow | undefined;
+  #gaps: Gap[] = [];
+  #misfits: Misfit[] = [];
+  /**
+   * A log whose beginning was deleted shows losses alone. Who stated them knew no more than is there, and another worker
+   * may know what was deleted, and go on behind it.
+   */
+  #isOnlyLost = false;
+
+  constructor(options: OrderOptions, sequence: string, log: string, from: number) {
+    this.#options = options;
+    const none = { given: 0, leftOut: 0, leftOutRanges: [], lost: 0, missing: 0, void: 0 };
+    this.account = { sequence, log, from, to: undefined, ...none };
+  }
+
+  take(entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
+    const { offset } = location;
+    const { account } = this;
+    const { add, startOf } = this.#options;
     const isVoid = !countsAt(entry, offset);
     if (entry.kind === 'numbers') {
       const { first, count, step, format, end } = entry;
-      const renewed = end < this.#options.startOf(log) ? 'doubtful' : 'renewed';
+      const renewed = end < startOf(account.log) ? 'doubtful' : 'renewed';
       const kind = isVoid ? 'void' : entry.at === RENEWAL ? renewed : 'decided';
-      this.#options.add({ ...location, sequence, first, count, step, format, timeMs, kind, end });
+      add({ ...location, sequence: account.sequence, first, count, step, format, timeMs, kind, end });
       if (isVoid) account.void += count;
     }
     if (isVoid || !changesSequence(entry, offset)) return;
-    this.#rows.set(name, afterRecord(row, entry, { offset, appendedAtMs: timeMs }));
+    const row = this.#row;
+    this.#row = afterRecord(row, entry, { offset, appendedAtMs: timeMs });
     if (entry.kind === 'numbers') {
       account.given += entry.count;
       account.to = Math.max(account.to ?? 0, entry.first + (entry.count - 1) * entry.step);
     }
     const isLoss = entry.kind === 'statement' && entry.isLoss;
     if (row === undefined) {
-      if (isLoss && this.#options.startOf(log) > 0) this.#onlyLost.add(name);
+      this.#isOnlyLost = isLoss && startOf(account.log) > 0;
       return;
     }
-    if (entry.kind === 'statement') this.#explain(name, row, entry);
-    if (entry.kind === 'statement' && entry.isLoss) this.#lost(name, account, row, entry, location);
-    else this.#compare(name, account, row, entry, { location, timeMs });
+    if (entry.kind === 'statement') this.#explain(row, entry);
+    if (isLoss) this.#lost(row, entry, location);
+    else this.#compare(row, entry, location, timeMs);
   }
 
-  #accountOf(
-    name: string,
-    { sequence, log, from }: Pick<SequenceAccount, 'sequence' | 'log' | 'from'>,
-  ): SequenceAccount {
-    const known = this.#accounts.get(name);
-    if (known !== undefined) return known;
-    const none = { given: 0, leftOut: 0, leftOutRanges: [], lost: 0, missing: 0, void: 0 };
-    const account: SequenceAccount = { sequence, log, from, to: undefined, ...none };
-    this.#accounts.set(name, account);
-    return account;
-  }
-
-  /** Call it after the last record: what no loss has explained is missing. */
   end(): void {
-    for (const gaps of this.#gaps.values()) for (const gap of gaps) this.#missing(gap);
-    this.#gaps.clear();
-    for (const { finding } of [...this.#misfits.values()].flat()) this.#options.find(finding);
-    this.#misfits.clear();
+    for (const gap of this.#gaps) this.#missing(gap);
+    for (const { finding } of this.#misfits) this.#options.find(finding);
+    this.#gaps = [];
+    this.#misfits = [];
   }
 
   /** An operator may leave numbers out, but nobody gives them out again. */
-  #compare(
-    name: string,
-    account: SequenceAccount,
-    row: SequenceRow,
-    entry: SequenceEntry,
-    { location, timeMs }: { readonly location: BatchLocation; readonly timeMs: number },
-  ): void {
-    const { sequence } = account;
+  #compare(row: SequenceRow, entry: SequenceEntry, location: BatchLocation, timeMs: number): void {
+    const { account } = this;
     const { next: known, step } = row.known;
     const first = entry.first ?? known;
     const lowest = entry.kind === 'numbers' ? entry.first : entry.next;
-    if (this.#onlyLost.delete(name)) account.from = Math.max(account.from, first);
-    else if (first > known) this.#gap(name, { account, from: known, to: first, step, location });
-    if (entry.kind === 'numbers') this.#fits(name, account, row, entry, location);
-    else this.#leftOut(account, { from: Math.max(known, first), below: entry.next, step }, { location, timeMs });
+    if (this.#isOnlyLost) account.from = Math.max(account.from, first);
+    else if (first > known) this.#gap({ from: known, to: first, step, location });
+    this.#isOnlyLost = false;
+    if (entry.kind === 'numbers') this.#fits(row, entry, location);
+    else this.#leftOut(Math.max(known, first), entry.next, { step, location, timeMs });
     if (lowest >= known) return;
     const what = entry.kind === 'numbers' ? 'numbers give' : 'a statement sets';
-    const message = `${what} the sequence ${sequence} again from ${lowest}, though ${known} was next`;
+    const message = `${what} the sequence ${account.sequence} again from ${lowest}, though ${known} was next`;
     this.#options.find({ code: 'GAP', message, locations: [location] });
   }
 
   /**
    * Numbers follow what was stated last before them, unless that statement was lost: then it comes again behind them.
    */
-  #fits(
-    name: string,
-    { sequence }: SequenceAccount,
-    row: SequenceRow,
-    numbers: LedgerNumbers,
-    location: BatchLocation,
-  ): void {
+  #fits(row: SequenceRow, numbers: LedgerNumbers, location: BatchLocation): void {
     const stated = statedOf(row);
-    const fault = stated && misfit(sequence, stated, numbers);
+    const fault = stated && misfit(this.account.sequence, stated, numbers);
     if (fault === undefined) return;
-    const held = this.#misfits.get(name) ?? [];
-    this.#misfits.set(name, held);
     const one = { numbers, finding: { code: 'FORMAT', message: fault, locations: [location] } } as const;
-    if (held.length < MAX_MISFITS) held.push(one);
+    if (this.#misfits.length < MAX_MISFITS) this.#misfits.push(one);
     else this.#options.find(one.finding);
   }
 
   /** What a newer statement says was so before, if the ledger had lost it. */
-  #explain(name: string, { known }: SequenceRow, statement: LedgerStatement): void {
-    const held = this.#misfits.get(name);
-    if (held === undefined || statement.edition <= known.edition) return;
-    const left = held.filter(
-      ({ numbers }) => misfit('', { ...statement, closed: known.closed }, numbers) !== undefined,
-    );
-    this.#misfits.set(name, left);
+  #explain({ known }: SequenceRow, statement: LedgerStatement): void {
+    if (statement.edition <= known.edition) return;
+    const stated = { ...statement, closed: known.closed };
+    this.#misfits = this.#misfits.filter(({ numbers }) => misfit('', stated, numbers) !== undefined);
   }
 
   #leftOut(
-    account: SequenceAccount,
-    { from, below, step }: { readonly from: number; readonly below: number; readonly step: number },
-    where: Pick<LeftOut, 'location' | 'timeMs'>,
+    from: number,
+    below: number,
+    { step, ...where }: Pick<LeftOut, 'location' | 'timeMs'> & { readonly step: number },
   ): void {
     const count = Math.ceil((below - from) / step);
     if (count <= 0) return;
-    account.leftOut += count;
-    if (account.leftOutRanges.length >= MAX_LEFT_OUT) return;
-    account.leftOutRanges.push({ from, to: from + (count - 1) * step, count, ...where });
+    const { leftOutRanges } = this.account;
+    this.account.leftOut += count;
+    if (leftOutRanges.length < MAX_LEFT_OUT)
+      leftOutRanges.push({ from, to: from + (count - 1) * step, count, ...where });
   }
 
-  #gap(name: string, gap: Gap): void {
-    const open = this.#gaps.get(name) ?? [];
-    this.#gaps.set(name, open);
-    if (open.length < MAX_OPEN_GAPS) open.push(gap);
+  #gap(gap: Gap): void {
+    if (this.#gaps.length < MAX_OPEN_GAPS) this.#gaps.push(gap);
     else this.#missing(gap);
   }
 
-  #missing({ account, from, to, step, location }: Gap): void {
-    account.missing += Math.ceil((to - from) / step);
-    const message = `the sequence ${account.sequence} continues at ${to}, not at ${from}`;
+  #missing({ from, to, step, location }: Gap): void {
+    this.account.missing += Math.ceil((to - from) / step);
+    const message = `the sequence ${this.account.sequence} continues at ${to}, not at ${from}`;
     this.#options.find({ code: 'GAP', message, locations: [location] });
   }
 
   /** What is not there below the next number that a loss states was given out and is gone. */
-  #lost(
-    name: string,
-    account: SequenceAccount,
-    { known, gap }: SequenceRow,
-    { next, step }: LedgerStatement,
-    location: BatchLocation,
-  ): void {
-    const { sequence } = account;
+  #lost({ known, gap }: SequenceRow, { next, step }: LedgerStatement, location: BatchLocation): void {
     const add = (from: number, below: number) => {
       const to = Math.max(from, below - step);
-      account.lost += Math.floor((to - from) / step) + 1;
-      this.#options.losses.add({ sequence, from, to, location });
+      this.account.lost += Math.floor((to - from) / step) + 1;
+      this.#options.losses.add({ sequence: this.account.sequence, from, to, location });
     };
     if (next >= gap) {
-      for (const { from, to } of this.#gaps.get(name) ?? []) add(from, to);
-      this.#gaps.delete(name);
+      for (const { from, to } of this.#gaps) add(from, to);
+      this.#gaps = [];
     }
     if (next > known.next) add(known.next, next);
   }

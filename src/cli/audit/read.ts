@@ -47,21 +47,21 @@ import { type AuditLogs, decidingPartitions, LogReach, LostTails } from './reach
  * the audit goes on.
  */
 
-export interface ReadCounts {
+export class ReadCounts {
   /** Records of the request topic, forwarded copies included. */
-  requests: number;
-  entries: number;
-  markers: number;
+  requests = 0;
+  entries = 0;
+  markers = 0;
   /** Records of sequences, and replies with numbers. */
-  ofSequences: number;
-  replies: number;
+  ofSequences = 0;
+  replies = 0;
   /** Error replies, by code. */
-  readonly errors: Map<string, number>;
+  readonly errors = new Map<string, number>();
   /** Those of `errors` that were written since a replay began. */
-  readonly errorsAgain: Map<string, number>;
+  readonly errorsAgain = new Map<string, number>();
   /** Batches of an unknown layout, whose IDs can't be checked. */
-  unknownLayouts: number;
-  ids: bigint;
+  unknownLayouts = 0;
+  ids = 0n;
 }
 
 export interface AuditSink {
@@ -120,17 +120,7 @@ export class AuditReader {
   }
   readonly terms = new Terms();
   readonly witnesses = new WitnessedCeilings();
-  readonly counts: ReadCounts = {
-    requests: 0,
-    entries: 0,
-    markers: 0,
-    ofSequences: 0,
-    replies: 0,
-    errors: new Map(),
-    errorsAgain: new Map(),
-    unknownLayouts: 0,
-    ids: 0n,
-  };
+  readonly counts = new ReadCounts();
 
   constructor(logs: AuditLogs, sink: AuditSink, options: AuditReaderOptions) {
     const { ledger, requests = [], replies = [], letters = [], witness = [] } = logs;

@@ -1,25 +1,24 @@
 import { type Finding, type FoundBatch, type Grouped, logOf } from './found.ts';
-import { unpackRanges } from './ids.ts';
 
-export interface JoinCounts {
+export class JoinCounts {
   /** Decisions: the first entries of their keys. */
-  decisions: number;
+  decisions = 0;
   /** Entries with another batch after a decision: harmless gaps. */
-  losers: number;
+  losers = 0;
   /** Exact copies of entries. */
-  doubled: number;
+  doubled = 0;
   /** Replies with the batch that was decided. */
-  replies: number;
+  replies = 0;
   /** Replies whose decision the ledger no longer has. */
-  forgotten: number;
+  forgotten = 0;
   /** Replies whose decision the ledger states as lost with its tail. */
-  lost: number;
+  lost = 0;
   /** Replies that can't be judged, since the beginning of the ledger was deleted, perhaps with the decision. */
-  undecidable: number;
+  undecidable = 0;
   /** Of `replies`: those written since a replay began that repeat an earlier reply's batch. */
-  repeated: number;
+  repeated = 0;
   /** Of `replies`: those written since a replay began without an earlier reply; they agree with the ledger. */
-  repeatedWithoutFirst: number;
+  repeatedWithoutFirst = 0;
 }
 
 export interface JoinOptions {
@@ -43,17 +42,7 @@ export interface JoinOptions {
  */
 export class ReplyJoin {
   readonly #options: JoinOptions;
-  readonly #counts: JoinCounts = {
-    decisions: 0,
-    losers: 0,
-    doubled: 0,
-    replies: 0,
-    forgotten: 0,
-    lost: 0,
-    undecidable: 0,
-    repeated: 0,
-    repeatedWithoutFirst: 0,
-  };
+  readonly #counts = new JoinCounts();
   #group = -1;
   readonly #requests = new Map<string, Request>();
 
@@ -212,13 +201,4 @@ class Request {
     this.#strangers.set(digest, reply);
     this.#options.addUnit(reply);
   }
-}
-
-/** Numbers the batches, and passes each with its runs to `add`. */
-export function unitsOf(add: (batch: FoundBatch, unit: number, runs: ReturnType<typeof unpackRanges>) => void) {
-  let units = 0;
-  return (batch: FoundBatch): void => {
-    units += 1;
-    add(batch, units, unpackRanges(batch.ranges));
-  };
 }

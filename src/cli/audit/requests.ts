@@ -31,17 +31,17 @@ import type { AuditReader } from './read.ts';
  */
 
 /** What became of the requests; a forwarded copy counts with its request. */
-export interface RequestCounts {
-  requests: number;
+export class RequestCounts {
+  requests = 0;
   /** Those that have a reply or a dead letter. */
-  answered: number;
+  answered = 0;
   /** Of `answered`: those whose replies are errors. */
-  refused: number;
+  refused = 0;
   /** Of `answered`: those that only a dead letter answers. */
-  deadLetters: number;
+  deadLetters = 0;
   /** Not answered yet, and younger than the grace time. */
-  waiting: number;
-  readonly unjudged: Map<Unjudged, number>;
+  waiting = 0;
+  readonly unjudged = new Map<Unjudged, number>();
 }
 
 /** Which requests are judged. */
@@ -93,14 +93,7 @@ export class RequestJoin {
   readonly #clockMarginMs: number;
   /** The ledger that decides the requests. */
   readonly #ledger: string;
-  readonly #counts: RequestCounts = {
-    requests: 0,
-    answered: 0,
-    refused: 0,
-    deadLetters: 0,
-    waiting: 0,
-    unjudged: new Map(),
-  };
+  readonly #counts = new RequestCounts();
   #group = -1;
   #address = -1;
   /** By what they decide, and by the request for which they were written. */

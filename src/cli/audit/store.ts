@@ -4,10 +4,8 @@ import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import { hashKey } from '../../adapters/index/key-hash.ts';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
-import type { IdRange } from '../../core/generator.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import {
-  type BatchLocation,
   type Found,
   type FoundAnswer,
   type FoundBatch,
@@ -18,6 +16,7 @@ import {
   type IdRun,
   NUMBER_KINDS,
 } from './found.ts';
+import { unpackRanges } from './ids.ts';
 
 /**
  * An audit compares things that lie far apart: a reply with an entry that was written a day before it, an ID with the
@@ -42,6 +41,7 @@ export class AuditStore implements Disposable {
   readonly #runs: Table<IdRun>;
   readonly #addLetter: StatementSync;
   #letters = 0;
+  #units = 0;
   #openRows = 0;
 
   /** Creates a directory in `parent`. */
@@ -166,13 +166,11 @@ export class AuditStore implements Disposable {
     for (const [, , found] of this.#numbers.read(where, sequence, from, to)) yield found as unknown as FoundNumbers;
   }
 
-  addRuns(
-    { source, topic, partition, offset, requestId, term }: BatchLocation & Pick<FoundBatch, 'term'>,
-    unit: number,
-    step: bigint,
-    ranges: readonly IdRange[],
-  ): void {
-    const of = { source, topic, partition, offset, requestId, term, unit, step };
+  /** Adds the IDs of a batch, which differs from all others that are added. */
+  addUnit({ source, topic, partition, offset, requestId, term, ranges: packed }: FoundBatch): void {
+    this.#units += 1;
+    const { step, ranges } = unpackRanges(packed);
+    const of = { source, topic, partition, offset, requestId, term, unit: this.#units, step };
     for (const { first, count } of ranges) {
       this.#runs.add([], { ...of, first, last: first + BigInt(count - 1) * step });
       this.#wrote();

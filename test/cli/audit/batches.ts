@@ -1,6 +1,6 @@
 import type { Finding, FoundBatch } from '../../../src/cli/audit/found.ts';
 import { batchDigest, mergeRanges, OverlapSearch, packRanges } from '../../../src/cli/audit/ids.ts';
-import { type JoinCounts, type JoinOptions, ReplyJoin, unitsOf } from '../../../src/cli/audit/replies.ts';
+import { type JoinCounts, type JoinOptions, ReplyJoin } from '../../../src/cli/audit/replies.ts';
 import { AuditStore } from '../../../src/cli/audit/store.ts';
 import type { IdBatch } from '../../../src/codec/id-batch.ts';
 import { compose } from '../../../src/core/layout.ts';
@@ -50,7 +50,7 @@ export function check(
   const find = (finding: Finding) => void findings.push(finding);
   using store = new AuditStore(process.env.TMPDIR ?? '/tmp');
   for (const batch of batches) store.add(batch);
-  const addUnit = unitsOf((batch, unit, { step, ranges }) => store.addRuns(batch, unit, step, ranges));
+  const addUnit = (batch: FoundBatch) => store.addUnit(batch);
   const join = new ReplyJoin({ ledgerReachesMs, lostTails, find, addUnit });
   for (const batch of store.grouped()) join.take(batch);
   const counts = join.end();

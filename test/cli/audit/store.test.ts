@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, rmdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { packRanges } from '../../../src/cli/audit/ids.ts';
 import { withStore } from '../../../src/cli/audit/store.ts';
 import { batchAt, entry, reply } from './batches.ts';
 
@@ -39,8 +40,9 @@ test('returns what was added, each correlation ID in one group, its entries befo
 test('returns runs by their first ID, up to the largest possible ID', async () => {
   const firsts = [2n ** 63n - 2n, 0n, 2n ** 53n + 1n, 2n ** 53n];
   await withStore(place, async (store) => {
-    for (const [unit, first] of firsts.entries())
-      store.addRuns(entry('c', batchAt(1)), unit, 1n, [{ first, count: 2 }]);
+    for (const first of firsts) {
+      store.addUnit({ ...entry('c', batchAt(1)), ranges: packRanges([{ first, count: 2 }], 1n) });
+    }
     expect([...store.byFirstId()].map(({ first, last }) => [first, last])).toEqual(
       firsts.toSorted((a, b) => (a < b ? -1 : 1)).map((first) => [first, first + 1n]),
     );
