@@ -164,32 +164,10 @@ function grouped(count: number): string {
 const YEAR_MS = 365.2425 * 86_400_000;
 
 /** The capacity and limits of a layout, under the names of --json. */
-export interface LayoutFigures {
-  readonly layout: string;
-  readonly fields: string;
-  readonly bits: number;
-  readonly tick_ms: number;
-  /** Null for a published layout whose own epoch has run out, until another epoch is chosen. */
-  readonly epoch_ms: number | null;
-  readonly sequence_start_below: number;
-  /** The first moment without an ID. */
-  readonly ends_ms: number | null;
-  readonly lasts_years: number;
-  readonly years_left: number | null;
-  /** The minimum that a worker can sustain. */
-  readonly ids_per_second: number;
-  readonly workers: number;
-  readonly datacenters: number;
-  /** The figures of the largest pool that a namespace may have in this layout. */
-  readonly pool: { readonly workers: number; readonly ids_per_second: number };
-  readonly max_count: number;
-  readonly step: number;
-  readonly fits_number: boolean;
-  readonly fingerprint: string | null;
-}
+type LayoutFigures = ReturnType<typeof figuresOf>;
 
 /** The figures of a layout at a time. `hasEpoch` is false when the layout's epoch is a placeholder for one to be chosen. */
-export function figuresOf(layout: Layout, nowMs: number, hasEpoch = true): LayoutFigures {
+export function figuresOf(layout: Layout, nowMs: number, hasEpoch = true) {
   const { tickMs, epochMs, sequencesPerTick, sequenceStartBelow } = layout;
   const endsMs = tickStartMs(layout, layout.endTicks);
   const perSecond = Math.floor((1_000 * (sequencesPerTick - sequenceStartBelow + 1)) / tickMs);
@@ -200,14 +178,18 @@ export function figuresOf(layout: Layout, nowMs: number, hasEpoch = true): Layou
     fields: fieldsText(layout.fields),
     bits: layout.fields.reduce((sum, { bits }) => sum + bits, 0),
     tick_ms: tickMs,
+    /** Null for a published layout whose own epoch has run out, until another epoch is chosen. */
     epoch_ms: hasEpoch ? epochMs : null,
     sequence_start_below: sequenceStartBelow,
+    /** The first moment without an ID. */
     ends_ms: hasEpoch ? endsMs : null,
     lasts_years: oneDecimal((endsMs - epochMs) / YEAR_MS),
     years_left: hasEpoch ? oneDecimal((endsMs - nowMs) / YEAR_MS) : null,
+    /** The minimum that a worker can sustain. */
     ids_per_second: perSecond,
     workers,
     datacenters: layout.maxDatacenter + 1,
+    /** The figures of the largest pool that a namespace may have in this layout. */
     pool: { workers: pool, ids_per_second: pool * perSecond },
     max_count: layout.maxCount,
     step: Number(layout.step),

@@ -1,5 +1,5 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
-import { type Descriptor, decodeDescriptor, layoutOfDescriptor } from '../codec/descriptor.ts';
+import { decodeDescriptor, layoutOfDescriptor } from '../codec/descriptor.ts';
 import { decodeLeaseRecord, type LeaseRecord } from '../codec/lease-record.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
@@ -69,42 +69,12 @@ function keysOf({ etcd, datacenterId }: EtcdConfig) {
   return namespaceKeys(etcd.prefix, datacenterId);
 }
 
-/** The state of a worker ID in etcd. */
-interface LeaseView {
-  readonly worker_id: number;
-  /** Null: not held. */
-  readonly holder: {
-    readonly worker_ip: string;
-    readonly granted_at: string;
-    readonly age_ms: number;
-    readonly lease_ttl_seconds: number;
-    readonly lease_id: string;
-    readonly fence: string;
-  } | null;
-  /** The time below which IDs may have been allocated; null if the ceiling was never raised, or the layout is unknown. */
-  readonly ceiling: string | null;
-  /** How far the ceiling is ahead of this machine's clock; negative: behind. */
-  readonly ceiling_ahead_ms: number | null;
-}
-
-export interface NamespaceView {
-  readonly root: string;
-  readonly layout: string;
-  /** The fields of a layout that is not a preset. */
-  readonly layout_text?: string | undefined;
-  readonly epoch_ms: number;
-  readonly datacenter_id: number;
-  readonly pool: { readonly first: number; readonly last: number };
-  readonly uuid: string;
-  readonly leases: readonly LeaseView[];
-}
-
 /**
  * The namespace for people and scripts; worker IDs that were never used are left out, unless `all` is set.
  *
  * @throws IdallocError NOT_FOUND for a namespace that does not exist yet, NAMESPACE_DAMAGED for one that can't be read.
  */
-export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean): NamespaceView {
+export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, all: boolean) {
   const stored = snapshot.descriptor;
   if (stored === undefined) {
     const remedy =
@@ -113,40 +83,43 @@ export function viewNamespace(root: string, snapshot: Snapshot, nowMs: number, a
   }
   const descriptor = decodeDescriptor(stored.value);
   const layout = layoutOfDescriptor(descriptor);
-  const { first, last } = descriptor.pool;
+  const { layoutName, layoutText, epochMs, datacenterId, pool, uuid } = descriptor;
+  const { first, last } = pool;
   const ids = new Set([...snapshot.owners.keys(), ...snapshot.ceilings.keys()]);
   for (let workerId = first; workerId <= last; workerId++) ids.add(workerId);
   const views = [...ids]
     .sort((a, b) => a - b)
     .map((workerId) => viewLease(workerId, snapshot, layout, nowMs))
     .filter(({ holder, ceiling }) => all || holder !== null || ceiling !== null);
-  return { root, ...describe(descriptor), leases: views };
+  return {
+    root,
+    layout: layoutName,
+    /** The fields of a layout that is not a preset. */
+    layout_text: layoutText,
+    epoch_ms: epochMs,
+    datacenter_id: datacenterId,
+    pool,
+    uuid,
+    leases: views,
+  };
 }
 
-function describe({
-  layoutName,
-  layoutText,
-  epochMs,
-  datacenterId,
-  pool,
-  uuid,
-}: Descriptor): Omit<NamespaceView, 'root' | 'leases'> {
-  return { layout: layoutName, layout_text: layoutText, epoch_ms: epochMs, datacenter_id: datacenterId, pool, uuid };
-}
-
-function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number): LeaseView {
+/** The state of a worker ID in etcd; `holder` is null if nobody holds it. */
+function viewLease(workerId: number, snapshot: Snapshot, layout: Layout | undefined, nowMs: number) {
   const owner = snapshot.owners.get(workerId);
   const stored = snapshot.ceilings.get(workerId)?.ticks ?? 0;
   const ceilingMs = stored === 0 || layout === undefined ? null : tickStartMs(layout, stored);
   return {
     worker_id: workerId,
     holder: owner === undefined ? null : viewHolder(owner, decodeLeaseRecord(owner.value), nowMs),
+    /** The time below which IDs may have been allocated; null if it was never raised, or the layout is unknown. */
     ceiling: ceilingMs === null ? null : timeText(ceilingMs),
+    /** How far the ceiling is ahead of this machine's clock; negative: behind. */
     ceiling_ahead_ms: ceilingMs === null ? null : ceilingMs - nowMs,
   };
 }
 
-function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number): NonNullable<LeaseView['holder']> {
+function viewHolder(owner: KeyValue, record: LeaseRecord, nowMs: number) {
   return {
     worker_ip: record.assignedWorkerIp,
     granted_at: timeText(record.grantedAtMs),
@@ -167,7 +140,7 @@ const COLUMNS = [
   { title: 'ahead', right: true },
 ];
 
-function namespaceText({ root, datacenter_id, pool, uuid, leases, ...view }: NamespaceView): string {
+function namespaceText({ root, datacenter_id, pool, uuid, leases, ...view }: ReturnType<typeof viewNamespace>): string {
   const layout = view.layout_text === undefined ? view.layout : `${view.layout} (${view.layout_text})`;
   const rows = leases.map(({ worker_id, holder, ceiling, ceiling_ahead_ms: ahead }) => [
     String(worker_id),

@@ -7,7 +7,7 @@ import { RequestRefused } from '../client/refusals.ts';
 import type { SequenceNumbers } from '../client/sequence.ts';
 import { expandIds } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
-import { type IdView, viewId } from '../codec/id-view.ts';
+import { viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
@@ -28,17 +28,6 @@ export interface RequestFlags extends FormFlags {
   readonly expiresAt?: number;
   readonly timeoutMs: number;
   readonly json?: true;
-}
-
-/** The line that --json prints for a batch; scripts depend on its names and their order. */
-interface BatchView {
-  readonly correlation_id: string;
-  readonly count: number;
-  readonly ids: readonly IdView[];
-  readonly datacenter_id: number;
-  readonly worker_id: number;
-  readonly fence: string;
-  readonly replayed: boolean;
 }
 
 /** Sends the request and prints its reply, or the refusal. */
@@ -109,12 +98,13 @@ function refused(
   if (json === true) out(jsonLine({ correlation_id: correlationId, error }));
 }
 
+/** The line that --json prints for a batch; scripts depend on its names and their order. */
 function viewBatch(
   { env }: CliContext,
   correlationId: string,
   { batch, layout, replayed }: RequestedBatch,
   { form, prefix }: FormFlags,
-): BatchView {
+) {
   const write = writerOf(form, formSettings(layout, { prefix }, env));
   const ids = expandIds(batch).map((id) => viewId(layout, id, write));
   return {
@@ -128,7 +118,15 @@ function viewBatch(
   };
 }
 
-function batchText({ ids, count, correlation_id: id, datacenter_id, worker_id, fence, replayed }: BatchView): string {
+function batchText({
+  ids,
+  count,
+  correlation_id: id,
+  datacenter_id,
+  worker_id,
+  fence,
+  replayed,
+}: ReturnType<typeof viewBatch>): string {
   const again = replayed ? ', the same batch as before' : '';
   const from = `datacenter ${datacenter_id}, worker ${worker_id}, fence ${fence}`;
   return `${idTable(ids)}\n${count} for correlation ID ${printable(id)} from ${from}${again}\n`;

@@ -111,32 +111,25 @@ export function auditText(
   paint: ReturnType<typeof palette>,
 ): string {
   const errors = [...read.errors].map(([code, count]) => `${code} ${count}`).join(', ');
+  const note = (text: string) => paint.yellow(`         ${text}`);
+  const some = (count: number, line: string) => (count === 0 ? [] : [line]);
   const lines = [
     ...(join.requests === undefined ? [] : requestLines(join.requests, paint)),
     `ledger   ${counted(read.entries, 'entry', 'entries')} with ${counted(read.ids, 'ID')}, ${counted(read.markers, 'marker')}`,
     `         ${counted(join.decisions, 'decision')}, ${counted(join.losers, 'loser')}, ${join.doubled} doubled`,
     `replies  ${read.replies}: ${join.replies} as decided, ${join.forgotten} older than the ledger` +
       `${errors === '' ? '' : `, errors: ${errors}`}`,
-    ...(read.ofSequences === 0
-      ? []
-      : [`numbers  ${counted(read.ofSequences, 'record')} of sequences, replies included`]),
+    ...some(read.ofSequences, `numbers  ${counted(read.ofSequences, 'record')} of sequences, replies included`),
     ...sequenceLines(accounts, journal),
     ...lost.map(({ sequence, from, to }) =>
-      paint.yellow(`         numbers ${from} to ${to} of ${sequence} were lost with the ledger's tail`),
+      note(`numbers ${from} to ${to} of ${sequence} were lost with the ledger's tail`),
     ),
-    ...(join.lost === 0
-      ? []
-      : [
-          paint.yellow(
-            `         the decisions of ${counted(join.lost, 'reply', 'replies')} were lost with the ledger's tail`,
-          ),
-        ]),
-    ...(join.undecidable === 0
-      ? []
-      : [paint.yellow(`         ${join.undecidable} can't be judged: the beginning of the ledger was deleted`)]),
-    ...(read.unknownLayouts === 0
-      ? []
-      : [paint.yellow(`         ${read.unknownLayouts} batches have an unknown layout`)]),
+    ...some(
+      join.lost,
+      note(`the decisions of ${counted(join.lost, 'reply', 'replies')} were lost with the ledger's tail`),
+    ),
+    ...some(join.undecidable, note(`${join.undecidable} can't be judged: the beginning of the ledger was deleted`)),
+    ...some(read.unknownLayouts, note(`${read.unknownLayouts} batches have an unknown layout`)),
   ];
   const end =
     findings.total === 0 && unjudged > 0

@@ -91,22 +91,8 @@ export async function witnessReadToEnd(witness: WitnessPort): Promise<void> {
   }
 }
 
-/** The findings, for --json. Times are the starts of ticks. */
-export interface FoundView {
-  /** The descriptor's UUID; null without a readable descriptor. */
-  readonly uuid: string | null;
-  readonly holders: readonly number[];
-  readonly ceilings: { readonly count: number; readonly unreadable: number; readonly highest: string | null };
-  readonly witness: {
-    readonly count: number;
-    readonly unreadable: number;
-    readonly highest: string | null;
-    readonly namespaces: readonly string[];
-  };
-  readonly ledger: { readonly entries: number; readonly left_out: number; readonly highest: string | null } | undefined;
-}
-
-export function viewFound(config: Config, found: StoredNamespace, ledger?: LedgerFound): FoundView {
+/** The findings, for --json. Times are the starts of ticks; a UUID is null without a readable descriptor. */
+export function viewFound(config: Config, found: StoredNamespace, ledger?: LedgerFound) {
   const time = (ticks: number | undefined) =>
     ticks === undefined ? null : timeText(tickStartMs(config.layout, ticks as Ticks));
   const { seal, witnesses, unreadable } = found.view;
@@ -134,7 +120,7 @@ function uuidOf({ descriptor }: StoredNamespace): string | null {
   return (descriptor && unlessInvalid(() => decodeDescriptor(descriptor.value).uuid)) ?? null;
 }
 
-export function foundText({ uuid, holders, ceilings, witness, ledger }: FoundView): string {
+export function foundText({ uuid, holders, ceilings, witness, ledger }: ReturnType<typeof viewFound>): string {
   const lines = [
     `namespace  ${uuid ?? 'none, or unreadable'}`,
     `held       ${holders.length === 0 ? 'no worker ID' : `worker IDs ${holders.join(', ')}`}`,

@@ -28,15 +28,7 @@ import { journaled } from '../journal/journaled.ts';
 import { withCluster } from '../kafka-session.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
-import {
-  acquireRefusal,
-  type FoundView,
-  foundText,
-  type LedgerFound,
-  searchLedgers,
-  viewFound,
-  witnessReadToEnd,
-} from './found.ts';
+import { acquireRefusal, foundText, type LedgerFound, searchLedgers, viewFound, witnessReadToEnd } from './found.ts';
 
 export interface RebuildFlags {
   readonly yes?: true;
@@ -128,7 +120,7 @@ async function rebuild(context: CliContext, servers: Servers, options: RebuildFl
     note(`allocates from ${from} on; the namespace before it was ${found.uuid ?? 'unknown'}`);
     return rebuildNamespace({ etcd, witness, keys, wanted, bindings, floorOf });
   });
-  return { uuid: wanted.uuid, floor, config, found: view satisfies FoundView };
+  return { uuid: wanted.uuid, floor, config, found: view };
 }
 
 /** A worker may have reserved, and used, up to a reservation ahead of its clock. Later witnesses are forged. */
