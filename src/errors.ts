@@ -66,6 +66,7 @@ export const ERRORS = {
   QUEUE_FULL: { retryable: true, deadLetter: false },
   CLIENT_CLOSED: { retryable: false, deadLetter: false },
   INVALID_ID: { retryable: false, deadLetter: false },
+  HOOK_FAILED: { retryable: false, deadLetter: false },
   /** A worker's code that this version does not know. */
   REFUSED: { retryable: false, deadLetter: false },
   // process

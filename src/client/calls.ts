@@ -1,7 +1,9 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { IdBatch } from '../codec/id-batch.ts';
 import type { Encoding } from '../codec/id-request.ts';
+import { checkCorrelationId, checkReplyTopic, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
+import { bytesOf, expiryOf, invalidCount, timeoutOf } from './refusals.ts';
 import type { BatchRequest, Delivered } from './requester.ts';
 import type { Transport, TransportEvents } from './transport.ts';
 
@@ -21,6 +23,27 @@ export interface RequestOptions {
    * requests with one correlation ID, that of the first counts. It does not end the waiting: see timeoutMs.
    */
   readonly expiresAt?: Date | undefined;
+}
+
+/** A call's options, with the correlation ID that its errors name. */
+export type AskedFor = RequestOptions & { readonly correlationId: string | Uint8Array };
+
+/** Throws INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC or MALFORMED_REQUEST. */
+export function toRequest(
+  options: AskedFor,
+  defaults: { readonly replyTopic: string; readonly timeoutMs: number },
+): BatchRequest {
+  const { count, correlationId, replyTopic, timeoutMs, signal, encoding, expiresAt } = options;
+  if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
+  return {
+    count,
+    correlationId: checkCorrelationId(bytesOf(correlationId)),
+    replyTopic: checkReplyTopic(replyTopic ?? defaults.replyTopic),
+    encoding: encoding ?? 'RANGES',
+    expiresAtMs: expiryOf(expiresAt),
+    timeoutMs: timeoutOf(timeoutMs, defaults.timeoutMs),
+    signal,
+  };
 }
 
 /** A batch as the workers sent it. */

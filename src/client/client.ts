@@ -1,19 +1,26 @@
 import type { Runtime } from '../async/runtime.ts';
-import { checkCorrelationId, checkReplyTopic, checkSequence, MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
+import { checkSequence } from '../codec/request-checks.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { RUNTIME } from '../runtime.ts';
-import type { ClientDependencies, FollowRequest, RequestedBatch, RequestOptions, WaitForIds } from './calls.ts';
+import {
+  type AskedFor,
+  type ClientDependencies,
+  type FollowRequest,
+  type RequestedBatch,
+  type RequestOptions,
+  toRequest,
+  type WaitForIds,
+} from './calls.ts';
 import { Demand } from './demand.ts';
-import { ErrorReporter } from './error-reporter.ts';
-import { callHook } from './hooks.ts';
+import { ClientEvents } from './hooks.ts';
 import type { IdSource } from './id-source.ts';
 import { connectKafka } from './kafka-link.ts';
 import { type ClientMetrics, MetricsRecorder } from './metrics.ts';
 import { NumberCheck } from './numbers.ts';
 import { type BufferOptions, type BufferSettings, bufferSettings, type IdClientOptions } from './options.ts';
 import { Refill } from './refill.ts';
-import { bytesOf, clientClosed, expiryOf, invalidCount, noBuffer, noCorrelationId, timeoutOf } from './refusals.ts';
+import { clientClosed, noBuffer, noCorrelationId, timeoutOf, withDetails } from './refusals.ts';
 import { type BatchReply, type BatchRequest, Requester } from './requester.ts';
 import { type Sequence, type SequenceNumbers, type SequenceTakeOptions, sequenceNumbers } from './sequence.ts';
 import { requestSpans } from './spans.ts';
@@ -37,6 +44,7 @@ export class IdClient implements IdSource, AsyncDisposable {
   readonly #refill: Refill;
   readonly #waits: Waits;
   readonly #metrics: MetricsRecorder;
+  readonly #events: ClientEvents;
   readonly #numbers = new NumberCheck();
   #layout: Layout | undefined;
   #closed = false;
@@ -66,14 +74,8 @@ export class IdClient implements IdSource, AsyncDisposable {
   static async over(dependencies: ClientDependencies, options: BufferOptions): Promise<IdClient> {
     const { runtime, link, onOpen } = dependencies;
     const settings = bufferSettings(options);
-    let isClosed = () => false;
     const metrics = new MetricsRecorder();
-    const reporter = new ErrorReporter(runtime, (error) => callHook(settings.hooks, 'onError', error));
-    const onError = (error: Error) => {
-      if (isClosed()) return;
-      metrics.noteError(error);
-      reporter.report(error);
-    };
+    const events = new ClientEvents(settings.hooks, runtime, metrics);
     let client: IdClient | undefined;
     const transport = await link({
       onReply: (reply) => {
@@ -82,11 +84,10 @@ export class IdClient implements IdSource, AsyncDisposable {
       onMoved: (replyTopic) => {
         if (client !== undefined) client.#requester.resendAll(replyTopic);
       },
-      onError,
+      onError: (error) => events.failed(error),
     });
-    const opened = new IdClient(settings, dependencies, transport, metrics, onError);
+    const opened = new IdClient(settings, dependencies, transport, metrics, events);
     client = opened;
-    isClosed = () => opened.#closed;
     onOpen?.(() => opened.#stock.dropAll());
     if (settings.prefetch) opened.#refill.start();
     return opened;
@@ -97,7 +98,7 @@ export class IdClient implements IdSource, AsyncDisposable {
     { runtime, replyTopic, follow }: ClientDependencies,
     transport: Transport,
     metrics: MetricsRecorder,
-    onError: (error: Error) => void,
+    events: ClientEvents,
   ) {
     this.#settings = settings;
     this.#runtime = runtime;
@@ -105,8 +106,9 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#follow = follow ?? ((request, _isAhead, send) => send(request));
     this.#transport = transport;
     this.#metrics = metrics;
-    const { hooks, coverSeconds, maxAgeMs, maxBuffered, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } =
-      settings;
+    this.#events = events;
+    const { coverSeconds, maxAgeMs, maxBuffered, maxWaiting, maxCount, resendAfterMs, timeoutMs, prefetch } = settings;
+    const onError = (error: Error) => events.failed(error);
     const monotonicMs = () => runtime.monotonicMs();
     this.#requester = new Requester({
       transport,
@@ -115,7 +117,7 @@ export class IdClient implements IdSource, AsyncDisposable {
       maxWaiting,
       onSend: (id, count, attempt) => {
         metrics.noteSend();
-        callHook(hooks, 'onRequest', { correlationId: id.toString(), count, attempt });
+        events.tell('onRequest', { correlationId: id.toString(), count, attempt });
       },
       onError,
     });
@@ -188,7 +190,7 @@ export class IdClient implements IdSource, AsyncDisposable {
   }
 
   async request(options: RequestOptions): Promise<RequestedBatch> {
-    const correlationId = options.correlationId ?? this.#runtime.uuid();
+    const correlationId = options?.correlationId ?? this.#runtime.uuid();
     const { batch, layout, replayed } = await this.#metrics.counted(this.#request({ ...options, correlationId }));
     return { correlationId, batch, layout, replayed };
   }
@@ -208,6 +210,7 @@ export class IdClient implements IdSource, AsyncDisposable {
       pending: this.#requester.pending,
       taken: this.#stock.taken + this.#waits.taken,
       dropped: this.#stock.dropped,
+      passedOver: this.#requester.passedOver,
       oldestMs: this.buffered > 0 ? this.#runtime.monotonicMs() - this.#stock.oldestMs : undefined,
       ...this.#metrics.totals(this.#requester.begun),
     };
@@ -224,6 +227,7 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   async #close(): Promise<void> {
     this.#closed = true;
+    this.#events.close();
     this.#refill.stop();
     this.#stock.withhold(clientClosed);
     this.#requester.close(clientClosed);
@@ -233,59 +237,48 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   /** Requests IDs for the buffer. */
   async #requestForBuffer(count: number, signal: AbortSignal): Promise<BatchReply> {
-    const reply = await this.#request({ count, signal, timeoutMs: Number.POSITIVE_INFINITY }, true);
+    const correlationId = this.#runtime.uuid();
+    const reply = await this.#request({ count, correlationId, signal, timeoutMs: Number.POSITIVE_INFINITY }, true);
     this.#numbers.note(reply);
     return reply;
   }
 
-  async #request(options: RequestOptions, isAhead = false): Promise<BatchReply> {
-    const request = { ...this.#requestFor(options), endsWhenRefused: isAhead };
-    const reply = await this.#follow(request, isAhead, (one) => this.#requester.request(one));
-    this.#layout = reply.layout;
-    this.#noteReply(request, reply);
-    return reply;
+  #request(options: AskedFor, isAhead = false): Promise<BatchReply> {
+    return withDetails(options, async () => {
+      const request = { ...this.#toRequest(options), endsWhenRefused: isAhead };
+      const reply = await this.#follow(request, isAhead, (one) => this.#requester.request(one));
+      this.#layout = reply.layout;
+      this.#noteReply(request, reply);
+      return reply;
+    });
   }
 
   async #takeFromSequence(sequence: string, count: number, options: SequenceTakeOptions): Promise<SequenceNumbers> {
     const correlationId = options?.correlationId;
-    if (correlationId === undefined) throw noCorrelationId(sequence);
-    const request = { ...this.#requestFor({ ...options, count }), sequence };
-    const asked = this.#follow(request, false, (one) => this.#requester.requestNumbers(one));
-    const reply = await this.#metrics.counted(asked);
-    this.#noteReply(request, reply);
-    return sequenceNumbers({ correlationId, sequence, replayed: reply.replayed }, reply.numbers);
+    const asked = withDetails({ ...options, count }, async () => {
+      if (correlationId === undefined) throw noCorrelationId(sequence);
+      const request = { ...this.#toRequest({ ...options, count }), sequence };
+      const reply = await this.#follow(request, false, (one) => this.#requester.requestNumbers(one));
+      this.#noteReply(request, reply);
+      return reply;
+    });
+    const { replayed, numbers } = await this.#metrics.counted(asked);
+    return sequenceNumbers({ correlationId, sequence, replayed }, numbers);
   }
 
-  #requestFor({
-    count,
-    correlationId,
-    replyTopic,
-    timeoutMs,
-    signal,
-    encoding,
-    expiresAt,
-  }: RequestOptions): BatchRequest {
-    if (!(Number.isInteger(count) && count >= 1 && count <= MAX_REQUEST_COUNT)) throw invalidCount(count);
-    return {
-      count,
-      correlationId: checkCorrelationId(bytesOf(correlationId ?? this.#runtime.uuid())),
-      replyTopic: checkReplyTopic(replyTopic ?? this.#replyTopic),
-      encoding: encoding ?? 'RANGES',
-      expiresAtMs: expiryOf(expiresAt),
-      timeoutMs: timeoutOf(timeoutMs, this.#settings.timeoutMs),
-      signal,
-    };
+  #toRequest(options: AskedFor): BatchRequest {
+    return toRequest(options, { replyTopic: this.#replyTopic, timeoutMs: this.#settings.timeoutMs });
   }
 
   #noteReply({ correlationId, count }: BatchRequest, reply: Pick<BatchReply, 'latencyMs' | 'replayed'>): void {
     const { latencyMs, replayed } = reply;
     this.#metrics.noteReply(reply);
-    callHook(this.#settings.hooks, 'onReply', { correlationId: correlationId.toString(), count, latencyMs, replayed });
+    this.#events.tell('onReply', { correlationId: correlationId.toString(), count, latencyMs, replayed });
   }
 
   #filled(count: number): void {
     this.#waits.serve();
-    callHook(this.#settings.hooks, 'onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
+    this.#events.tell('onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
   }
 
   /** Also checks the time limit, which is wrong even if there is no need to wait. */

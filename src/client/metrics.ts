@@ -28,6 +28,8 @@ export interface ClientMetrics {
   readonly replies: number;
   /** Those of them whose batch was decided for an earlier copy of the request. */
   readonly replayed: number;
+  /** Total of records under the correlation ID of a request that were not its answer. */
+  readonly passedOver: number;
   /** Total of failures behind the scenes, which the client retries, by code: each one that onError may report; OTHER for one without a code. */
   readonly errors: Readonly<Record<string, number>>;
   /**

@@ -1,7 +1,7 @@
 import type { HeaderNames } from '../codec/request-headers.ts';
 import { IdallocError } from '../errors.ts';
 import { ACCESS_NAMES, type Access } from './access.ts';
-import type { ClientHooks } from './hooks.ts';
+import { type ClientHooks, hookProblems } from './hooks.ts';
 
 /** Settings of the buffer and the requests. */
 export interface BufferOptions {
@@ -108,6 +108,7 @@ export function bufferSettings(options: BufferOptions): BufferSettings {
     ...outside(settings, 'timeoutMs', 1, DAY_SECONDS * 1_000),
     ...outside(settings, 'resendAfterMs', 10, DAY_SECONDS * 1_000),
     ...outside(settings, 'maxWaiting', 1, MAX_WAITING),
+    ...hookProblems(settings.hooks),
   ];
   const { maxAgeMs, idsPerSecond, maxBuffered } = settings;
   if (typeof maxAgeMs !== 'number' || maxAgeMs < 2_000 * coverSeconds || Number.isNaN(maxAgeMs)) {

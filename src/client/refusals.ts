@@ -1,5 +1,5 @@
 import { MAX_REQUEST_COUNT } from '../codec/request-checks.ts';
-import { describeError, ERRORS, type ErrorCode, type ErrorDetails, IdallocError } from '../errors.ts';
+import { addDetails, describeError, ERRORS, type ErrorCode, type ErrorDetails, IdallocError } from '../errors.ts';
 
 /** The workers rejected the request. `serverCode` is their code; `code` is REFUSED if this version does not know it. */
 export class RequestRefused extends IdallocError {
@@ -14,6 +14,20 @@ export class RequestRefused extends IdallocError {
   /** Also of a code that this version does not know, if the worker has said when. */
   override get retryable(): boolean {
     return super.retryable || this.retryAfterMs !== undefined;
+  }
+}
+
+/** The result of a call, whose error says what was asked for. The reason of a signal is the caller's own. */
+export async function withDetails<T>(
+  { correlationId, count, signal }: ErrorDetails & { readonly signal?: AbortSignal | undefined },
+  call: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    if (!(error instanceof IdallocError) || error === signal?.reason) throw error;
+    addDetails(error, error.code === 'INVALID_CORRELATION_ID' ? { count } : { correlationId, count });
+    throw error;
   }
 }
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
-import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { stage, turns } from './stage.ts';
 
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
@@ -371,6 +370,26 @@ describe('a request', () => {
     expect((await waiting).batch.ranges).toEqual([{ first: 0n, count: 1 }]);
   });
 
+  test.each([3e9, Number.NaN, '500', -5, 0, null, 86_400_001])('is not sent with timeoutMs %s', async (timeoutMs) => {
+    const { client, runtime, workers } = await stage(quiet);
+    const refused = client.request({ count: 1, timeoutMs: timeoutMs as number });
+    await expect(refused).rejects.toMatchObject({
+      code: 'MALFORMED_REQUEST',
+      message: `timeoutMs must be a number from 1 to 86400000, or Infinity, not ${timeoutMs}`,
+    });
+    expect([workers.sent, runtime.timers]).toEqual([[], 0]);
+  });
+
+  test('waits without end with timeoutMs Infinity', async () => {
+    const { client, runtime, workers } = await stage(quiet, (them) => {
+      them.answering = false;
+    });
+    const reply = client.request({ count: 1, correlationId: 'x', timeoutMs: Number.POSITIVE_INFINITY });
+    await runtime.pass(10_000_000);
+    workers.answer('x', 1);
+    await reply;
+  });
+
   test.each([
     [{ count: 0 }, 'INVALID_COUNT'],
     [{ count: 1.5 }, 'INVALID_COUNT'],
@@ -430,46 +449,6 @@ describe('the end', () => {
     expect(() => client.next()).toThrow(expect.objectContaining({ code: 'CLIENT_CLOSED' }));
     await expect(client.ready(1)).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
   });
-});
-
-test('hooks report requests, replies and batches', async () => {
-  const seen: unknown[] = [];
-  const { client } = await stage({
-    idsPerSecond: 10,
-    hooks: {
-      onRequest: (event) => seen.push(['request', event]),
-      onReply: (event) => seen.push(['reply', event]),
-      onBatch: (event) => seen.push(['batch', event]),
-    },
-  });
-  await turns();
-  expect(seen).toEqual([
-    ['request', { correlationId: 'c-1', count: 400, attempt: 1 }],
-    ['reply', { correlationId: 'c-1', count: 400, latencyMs: 0, replayed: false }],
-    ['batch', { count: 400, buffered: 400, lowWater: 200 }],
-  ]);
-  await client.close();
-});
-
-test('an error is reported once in 10 s per cause, however many requests it affects', async () => {
-  const faults: string[] = [];
-  const { client, runtime, workers } = await stage(
-    { prefetch: false, hooks: { onError: (error) => faults.push(error.message) } },
-    (them) => {
-      them.broken = new KafkaError('NO_RESPONSE', 'silent');
-    },
-  );
-  const all = Array.from({ length: 100 }, () => client.request({ count: 1 }).catch(() => undefined));
-  await runtime.pass(9_000);
-  expect(faults).toEqual(['silent']);
-  workers.broken = new KafkaError('NOT_ENOUGH_REPLICAS', 'weak');
-  await runtime.pass(9_000);
-  expect(faults).toEqual(['silent', 'weak']);
-  workers.broken = new KafkaError('NO_RESPONSE', 'silent again');
-  await runtime.pass(1_000);
-  expect(faults).toEqual(['silent', 'weak', 'silent again']);
-  await client.close();
-  await Promise.all(all);
 });
 
 test('all invalid options are reported together', async () => {
