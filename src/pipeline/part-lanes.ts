@@ -1,13 +1,15 @@
 import { type LaneOptions, RetryingLane } from './lane.ts';
 
-/** More would not help: while one part is decided, the others wait for that or for their replies. */
-const PARTS_AT_ONCE = 3;
+/** Options of PartLanes. */
+export interface PartLanesOptions extends LaneOptions {
+  readonly partsAtOnce: number;
+}
 
 /**
  * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their replies to be
  * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
  *
- * They take the lanes in turn, so none is begun while one three places before it is in progress. That bounds what is answered but
+ * They take the lanes in turn, so none is begun while one `partsAtOnce` places before it is in progress. That bounds what is answered but
  * can't be committed, because an earlier part is stuck.
  */
 export class PartLanes {
@@ -17,8 +19,13 @@ export class PartLanes {
   /** The number of parts begun. */
   #begun = 0;
 
-  constructor(options: LaneOptions) {
-    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new RetryingLane(options));
+  constructor(options: PartLanesOptions) {
+    this.#lanes = Array.from({ length: options.partsAtOnce }, () => new RetryingLane(options));
+  }
+
+  /** Resolves when no part is in progress, or the session has ended. */
+  get idle(): Promise<unknown> {
+    return Promise.all(this.#parts);
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -31,11 +38,12 @@ export class PartLanes {
    * called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
-    const at = this.#begun % PARTS_AT_ONCE;
-    if (this.#parts[at] !== undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
+    const { length } = this.#lanes;
+    const at = this.#begun % length;
+    if (this.#parts[at] !== undefined) throw new RangeError(`${length} parts are in progress`);
     this.#begun += 1;
     this.#parts[at] = this.#finish(at, answer);
-    await this.#parts[this.#begun % PARTS_AT_ONCE];
+    await this.#parts[this.#begun % length];
   }
 
   async #finish(at: number, answer: () => Promise<void>): Promise<void> {
