@@ -36,8 +36,8 @@ const LATE_MS = 2_000;
 const SMALL_COUNT = 4_000;
 /** The longest pause that a refusal or an outage causes. */
 const MAX_PAUSE_MS = 30_000;
-/** A limit on the count that the workers had may have been lifted after this. */
-const WIDEN_MS = 60_000;
+/** Without a refusal for this long, larger requests are tried again; later while they are refused, as each costs a dead letter. */
+const WIDEN_MS = { least: 60_000, most: 3_600_000 };
 
 interface Asked {
   readonly for: Wanted;
@@ -59,7 +59,10 @@ export class Refill {
   readonly #options: RefillOptions;
   readonly #wanted: readonly Wanted[];
   #maxCount: number;
-  #reducedMs = 0;
+  readonly #widening = new Backoff({ minMs: WIDEN_MS.least, maxMs: WIDEN_MS.most });
+  #widensFromMs = 0;
+  /** Whether the maximum count was not refused since it was set. */
+  #isWidened = true;
   /** The requests in progress, oldest first. */
   readonly #asked = new Set<Asked>();
   readonly #doubling = new Backoff({ minMs: 2 * LATE_MS, maxMs: MAX_PAUSE_MS });
@@ -118,9 +121,11 @@ export class Refill {
     const nowMs = runtime.monotonicMs();
     demand.note(nowMs, stock.taken + waits.taken);
     stock.setLow(demand.low);
-    if (this.#maxCount < maxCount && nowMs - this.#reducedMs >= WIDEN_MS) {
+    if (this.#maxCount < maxCount && nowMs >= this.#widensFromMs) {
       this.#maxCount = Math.min(maxCount, 2 * this.#maxCount);
-      this.#reducedMs = nowMs;
+      this.#widensFromMs = nowMs + WIDEN_MS.least;
+      if (this.#isWidened) this.#widening.reset();
+      this.#isWidened = true;
     }
     for (const each of this.#wanted) this.#requestLacking(each, nowMs);
   }
@@ -186,7 +191,8 @@ export class Refill {
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
       // Only the workers know their MAX_COUNT.
       this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
-      this.#reducedMs = runtime.monotonicMs();
+      if (this.#isWidened) this.#widensFromMs = runtime.monotonicMs() + this.#widening.nextMs();
+      this.#isWidened = false;
       onError(error);
       return;
     }

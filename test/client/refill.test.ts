@@ -131,6 +131,24 @@ describe('what is late is requested again', () => {
 });
 
 describe('the count of a request', () => {
+  test('that the workers limit for good is tried ever more rarely, up to once an hour', async () => {
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, coverSeconds: 5 }, unanswered);
+    let refused = 0;
+    for (let second = 0; second < 4 * 3_600; second += 1) {
+      for (const { correlationId, count } of workers.sent.splice(0)) {
+        if (count <= 3_000) workers.answer(correlationId, count);
+        else {
+          workers.refuse(correlationId, 'INVALID_COUNT');
+          refused += second > 60 ? 1 : 0;
+        }
+      }
+      await runtime.pass(1_000);
+    }
+    expect(refused).toBeGreaterThan(5);
+    expect(refused).toBeLessThan(25);
+    await client.close();
+  });
+
   test('that the workers limited doubles each minute after the limit was lifted', async () => {
     const { client, runtime, workers } = await stage({ idsPerSecond: 1_000, maxAgeMs: 60_000 }, unanswered);
     let most = 3_000;
