@@ -57,7 +57,11 @@ export class ClusterScene implements AsyncDisposable {
     return this.realm[Symbol.asyncDispose]();
   }
 }
-/** Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is so. */
+/**
+ * Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is so, and
+ * all replicas are in sync. The controller moves a leadership at once if the leader is no replica any more, and else only when it next looks
+ * for imbalance.
+ */
 export async function lead(
   realm: Realm,
   { always, never }: { readonly always?: number; readonly never?: number },
@@ -68,19 +72,24 @@ export async function lead(
     return metadata.topics.flatMap(({ name, partitions }) => partitions.map((one) => ({ topic: name, ...one })));
   };
   const rank = (node: number) => (node === always ? -1 : node === never ? 1 : 0);
-  const byTopic = Map.groupBy(await partitionsOf(), ({ topic }) => topic);
-  const topicsOrdered = [...byTopic].map(([topic, partitions]) => ({
-    topic,
-    partitionAssignment: partitions.map(({ partitionId: partition, replicas }) => {
-      return { partition, replicas: replicas.toSorted((one, other) => rank(one) - rank(other)) };
-    }),
-  }));
-  await realm.admin.alterPartitionReassignments({ topics: topicsOrdered });
-  const isDone = async () => {
-    const leaders = (await partitionsOf()).map(({ leader }) => leader);
-    return leaders.every((leader) => (always === undefined ? leader !== never : leader === always));
+  const isRight = (leader: number) => (always === undefined ? leader !== never : leader === always);
+  const before = await partitionsOf();
+  const place = async (isReplica: (node: number, leader: number) => boolean) => {
+    const byTopic = Map.groupBy(before, ({ topic }) => topic);
+    const ordered = [...byTopic].map(([topic, partitions]) => ({
+      topic,
+      partitionAssignment: partitions.map(({ partitionId: partition, replicas, leader }) => {
+        const kept = replicas.filter((node) => isReplica(node, leader));
+        return { partition, replicas: kept.toSorted((one, other) => rank(one) - rank(other)) };
+      }),
+    }));
+    await realm.admin.alterPartitionReassignments({ topics: ordered });
+    const isDone = async () =>
+      (await partitionsOf()).every(({ leader, isr, replicas }) => isRight(leader) && isr.length === replicas.length);
+    await expect.poll(isDone, UNTIL).toBe(true);
   };
-  await expect.poll(isDone, UNTIL).toBe(true);
+  await place((node, leader) => node !== leader || isRight(leader));
+  await place(() => true);
 }
 
 /** The time from `sinceMs` to the first decision in one of the partitions, by the brokers' clock, which is ours. */
