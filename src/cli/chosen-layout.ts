@@ -20,9 +20,9 @@ const OPTION_OF = {
 const PARTS = ['fields', 'tickMs', 'epochMs', 'sequenceStartBelow', 'workerBits', 'sequenceBits'] as const;
 
 /**
- * The layout that the options and the environment (LAYOUT and LAYOUT_*) choose. LAYOUT_* apply only to the layout that LAYOUT
- * names. Without an epoch it begins at `epochMs`, if that is given. An invalid layout is a usage error that names each
- * option or variable at fault.
+ * The layout that the options and the environment (LAYOUT and LAYOUT_*) choose. LAYOUT_* apply only to the layout that
+ * LAYOUT names. Without an epoch it begins at `epochMs`, if that is given. An invalid layout is a usage error that
+ * names each option or variable at fault.
  */
 export function chosenLayout(options: LayoutOptions, env: Environment, command: Command, epochMs?: number): Layout {
   const configured = env.LAYOUT === undefined || env.LAYOUT === '' ? 'default' : env.LAYOUT;

@@ -9,7 +9,9 @@ Examples:
   eval "$(idalloc completion zsh)"         in ~/.zshrc, after compinit
   idalloc completion fish >~/.config/fish/completions/idalloc.fish`;
 
-/** `idalloc completion`: prints a script for a shell. It describes the whole program, which its parent must have loaded. */
+/**
+ * `idalloc completion`: prints a script for a shell. It describes the whole program, which its parent must have loaded.
+ */
 export function completionCommand({ out }: CliContext): Command {
   const command = new Command('completion')
     .description('Print a script by which a shell completes commands and options.')
@@ -41,7 +43,7 @@ interface Place {
   readonly options: readonly Word[];
   /** The options that take a value, each with its choices: none if it takes any text. */
   readonly values: readonly { readonly option: string; readonly choices: readonly string[] }[];
-  /** What its arguments have a choice of. */
+  /** The values that its arguments have a choice of. */
   readonly choices: readonly string[];
 }
 

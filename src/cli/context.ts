@@ -4,7 +4,7 @@ import type { IdallocError } from '../errors.ts';
 /** A command's view of its process; only main.ts accesses the process itself. */
 export interface CliContext {
   readonly env: Environment;
-  /** Of this package. */
+  /** The version of this package. */
   readonly version: string;
   /** Writes to stdout, where only results go. */
   readonly out: (text: string) => void;
@@ -21,7 +21,9 @@ export interface CliContext {
   /** Wall milliseconds. */
   readonly now: () => number;
   readonly terminal: Terminal;
-  /** Prints a question on stderr and returns the line that is typed; empty at the end of input, or when `stop` aborts. */
+  /**
+   * Prints a question on stderr and returns the line that is typed; empty at the end of input, or when `stop` aborts.
+   */
   readonly ask: (question: string) => Promise<string>;
 }
 
@@ -59,7 +61,10 @@ Exit codes:
   130 stopped by Ctrl-C (143: by SIGTERM) before it was done
   141 the reader of its output exited first, as 'head' does`;
 
-/** Of a machine's addresses the one at which others reach it: the first of IPv4, else of IPv6 that is routed; undefined without any. */
+/**
+ * The address at which others reach a machine: its first one of IPv4, else of IPv6 that is routed; undefined if it has
+ * none.
+ */
 export function externalIp(
   addresses: readonly { readonly address: string; readonly family: string; readonly internal: boolean }[],
 ): string | undefined {

@@ -21,7 +21,7 @@ export function withLayoutOptions(command: Command): Command {
   return withFieldOptions(command.addOption(option.choices(LAYOUT_NAMES)));
 }
 
-/** The same without --layout, for a command that takes the name as an argument. */
+/** Adds the same without --layout, for a command that takes the name as an argument. */
 export function withFieldOptions(command: Command): Command {
   return command
     .option('--fields <list>', `a custom layout: ${FIELDS_HELP}`, readFields)

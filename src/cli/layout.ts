@@ -103,7 +103,10 @@ function show(context: CliContext, layout: Layout, json: boolean): void {
   });
 }
 
-/** An ID of the current time, or of the layout's first tick if it has none now. The highest worker ID makes that field visible. */
+/**
+ * An ID of the current time, or of the layout's first tick if it has none now. The highest worker ID makes that field
+ * visible.
+ */
 function example(layout: Layout, nowMs: number): bigint {
   const now = toTicks(layout, wallMs(nowMs));
   const at = now >= 0 && now < layout.endTicks ? now : ticks(0);
@@ -166,7 +169,9 @@ const YEAR_MS = 365.2425 * 86_400_000;
 /** The capacity and limits of a layout, under the names of --json. */
 type LayoutFigures = ReturnType<typeof figuresOf>;
 
-/** The figures of a layout at a time. `hasEpoch` is false when the layout's epoch is a placeholder for one to be chosen. */
+/**
+ * The figures of a layout at a time. `hasEpoch` is false when the layout's epoch is a placeholder for one to be chosen.
+ */
 export function figuresOf(layout: Layout, nowMs: number, hasEpoch = true) {
   const { tickMs, epochMs, sequencesPerTick, sequenceStartBelow } = layout;
   const endsMs = tickStartMs(layout, layout.endTicks);

@@ -47,8 +47,9 @@ export function spanText(milliseconds: number): string {
 }
 
 /**
- * DEL and C1 controls, which a terminal may execute; and whatever Unicode says is not shown: bidirectional controls, and characters of
- * no width, which make texts look equal. C0 controls are not among them: JSON has none, and texts of ours have line ends.
+ * DEL and C1 controls, which a terminal may execute; and whatever Unicode says is not shown: bidirectional controls,
+ * and characters of no width, which make texts look equal. C0 controls are not among them: JSON has none, and texts of
+ * ours have line ends.
  */
 const UNSEEN = /[\u007f-\u009f\p{Cf}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}]/gu;
 

@@ -4,8 +4,8 @@ import { type CliContext, EXIT, EXIT_HELP, exitCodeOf } from './context.ts';
 import { message, visible } from './output.ts';
 
 /**
- * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a command
- * line needs it, and loads what does the work when the command runs: a start costs only what it uses.
+ * The commands, in the order of the help. The file of a command has its options and help texts. It is loaded when a
+ * command line needs it, and loads what does the work when the command runs: a start costs only what it uses.
  */
 const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => Command>>> = {
   worker: async () => (await import('./worker.ts')).workerCommand,
@@ -26,7 +26,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<(context: CliContext) => C
   completion: async () => (await import('./completion.ts')).completionCommand,
 };
 
-/** It describes all others. */
+/** This command describes all others, so that it needs all of them. */
 const NEEDS_ALL = 'completion';
 const VERSION_FLAGS = ['-V', '--version'];
 
@@ -55,8 +55,8 @@ function guarded(context: CliContext): CliContext {
 }
 
 /**
- * The command line's commands with their options; the reference page of the command line is generated from it as well. If
- * `first`, the first argument, names a command or asks for the version, nothing else is loaded.
+ * The command line's commands with their options; the reference page of the command line is generated from it as well.
+ * If `first`, the first argument, names a command or asks for the version, nothing else is loaded.
  */
 export async function program(context: CliContext, first = ''): Promise<Command> {
   const root = new Command('idalloc')

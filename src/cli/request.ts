@@ -22,7 +22,9 @@ Examples:
   KAFKA_BROKERS=localhost:9092 idalloc request --count 1000 --correlation-id order-4711 --json
   KAFKA_BROKERS=localhost:9092 idalloc request --sequence invoices/2027 --correlation-id order-4711`;
 
-/** Under a random correlation ID the numbers would be lost with this command's output, and a retry would take others. */
+/**
+ * Under a random correlation ID the numbers would be lost with this command's output, and a retry would take others.
+ */
 const WITHOUT_DOCUMENT =
   "error: --sequence needs --correlation-id with the ID of the document that gets the numbers: by it a retry gets the same ones, and 'idalloc trace' finds them";
 

@@ -151,7 +151,7 @@ export async function spansSince(
   });
 }
 
-/** By request partition: below it everything is answered, as a worker has committed. */
+/** The offset of each request partition below which everything is answered, as a worker has committed. */
 async function answeredOffsets({ config, source }: AuditSession): Promise<ReadonlyMap<number, number>> {
   const { groupId, topics } = config;
   const partitions = Array.from({ length: await partitionsOf(source, topics.requests) }, (_, partition) => partition);
@@ -289,7 +289,7 @@ function* each<T>(
 
 /** Requests of a kind that have no decision. */
 export interface UndecidedRequests {
-  /** Undefined for IDs. */
+  /** The sequence whose numbers they want; undefined if they want IDs. */
   readonly sequence: string | undefined;
   readonly replyTopic: string;
   /** How many different ones; those under one ID count once. */

@@ -24,7 +24,7 @@ export type FindingCode =
   | 'OUTSIDE_EVIDENCE'
   /** IDs that are not below the ceiling that was witnessed for their term. */
   | 'ABOVE_CEILING'
-  /** Of one worker ID, the higher IDs have the lower fence. */
+  /** The higher IDs of one worker ID have the lower fence. */
   | 'FENCE'
   /** Numbers of a sequence that don't continue those before. */
   | 'GAP'
@@ -69,24 +69,24 @@ export interface FoundBatch extends BatchLocation {
   readonly timeMs: number;
   /** The term that its evidence names, from Terms; undefined if its layout is unknown. */
   readonly term?: number | undefined;
-  /** Ledger: where the reply goes. */
+  /** Where the reply goes; only an entry of the ledger says it. */
   readonly replyTopic?: string | undefined;
   /**
-   * Ledger: an earlier decision may have been deleted with the beginning of the log, so this entry may not be the
+   * An earlier decision may have been deleted with the beginning of the ledger, so that this entry may not be the
    * first.
    */
   readonly doubtful?: boolean;
-  /** Ledger: the request for which it was written. */
+  /** The request for which an entry was written. */
   readonly of?: DecidedRequest | undefined;
-  /** Reply: written since a replay began. */
+  /** The reply was written since a replay began. */
   readonly again?: boolean;
-  /** Reply: the correlation ID. */
+  /** The correlation ID of a reply. */
   readonly correlationId?: Buffer | undefined;
 }
 
 /** What an entry says of its request. */
 export interface DecidedRequest {
-  /** Its offset in the request partition of the entry's number. */
+  /** The offset of the request, in the request partition that has the number of the entry's. */
   readonly offset: number;
   /** From requestHash. */
   readonly hash: Buffer;
@@ -104,19 +104,19 @@ export interface FoundAnswer extends BatchLocation {
   readonly sequence?: string | undefined;
   /** How many numbers. */
   readonly count?: number | undefined;
-  /** Of an error. */
+  /** The code of an error. */
   readonly code?: string | undefined;
-  /** Ledger: where the reply goes, and the request for which it was written. */
+  /** Where the reply goes, and the request for which it was written: an entry of the ledger says both. */
   readonly replyTopic?: string | undefined;
   readonly of?: DecidedRequest | undefined;
-  /** Reply: the correlation ID. */
+  /** The correlation ID of a reply. */
   readonly correlationId?: Buffer | undefined;
 }
 
 /** A record of the request topic. */
 export interface FoundRequest extends BatchLocation {
   readonly kind: 'request';
-  /** By the broker's clock. */
+  /** When it was sent, by the broker's clock. */
   readonly timeMs: number;
   /** It is no valid request, for this reason, and has none of the fields below: only a dead letter answers it. */
   readonly rejected?: string | undefined;
@@ -174,7 +174,7 @@ export interface FoundNumbers extends BatchLocation, NumberRun {
   /** The record's timestamp. */
   readonly timeMs: number;
   readonly kind: NumbersKind;
-  /** Ledger: where its writer's index ended. */
+  /** Where the index of an entry's writer ended. */
   readonly end: number;
 }
 
@@ -184,6 +184,6 @@ export interface IdRun extends BatchLocation {
   readonly last: bigint;
   readonly step: bigint;
   readonly unit: number;
-  /** As in its batch. */
+  /** The term that its batch names. */
   readonly term?: number | undefined;
 }

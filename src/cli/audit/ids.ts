@@ -235,7 +235,7 @@ interface Term extends TermName {
 /** The highest ceiling that was witnessed, in ticks of its layout. */
 interface Witnessed {
   readonly ticks: number;
-  /** Undefined if an earlier release wrote it. */
+  /** The layout of the ceiling; undefined if an earlier release wrote it. */
   readonly layout?: LayoutReference | undefined;
 }
 
@@ -316,7 +316,7 @@ export class Terms {
   readonly #numbers = new Map<string, number>();
   readonly #terms: Term[] = [];
 
-  /** Undefined beyond the bound. */
+  /** The number of a term; undefined for a new one beyond the bound. */
   numberOf({ datacenterId, workerId, fence }: TermName, layout: Layout): number | undefined {
     const name = `${termText({ datacenterId, workerId, fence })} ${layoutText(layout)}`;
     const known = this.#numbers.get(name);

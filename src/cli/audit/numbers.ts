@@ -92,14 +92,14 @@ export interface SequenceAccount {
  */
 export class NumberOrder {
   readonly #options: OrderOptions;
-  /** By ledger, partition and sequence. */
+  /** What is known of each sequence, by ledger, partition and name. */
   readonly #courses = new Map<string, Course>();
 
   constructor(options: OrderOptions) {
     this.#options = options;
   }
 
-  /** By sequence and ledger. */
+  /** The accounts, sorted by sequence and ledger. */
   get accounts(): readonly SequenceAccount[] {
     return [...this.#courses.values()]
       .map(({ account }) => account)
@@ -132,8 +132,8 @@ class Course {
   #gaps: Gap[] = [];
   #misfits: Misfit[] = [];
   /**
-   * A log whose beginning was deleted shows losses alone. Who stated them knew no more than is there, and another worker
-   * may know what was deleted, and go on behind it.
+   * A log whose beginning was deleted shows losses alone. Who stated them knew no more than is there, and another
+   * worker may know what was deleted, and go on behind it.
    */
   #isOnlyLost = false;
 
@@ -313,7 +313,7 @@ export class Losses {
  */
 export class ToldTwice {
   readonly #find: (finding: Finding) => void;
-  /** Those that may have numbers in common with what follows. */
+  /** What was told so far and may have numbers in common with what follows. */
   #open: FoundNumbers[] = [];
 
   constructor(find: (finding: Finding) => void) {

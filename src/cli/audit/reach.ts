@@ -33,7 +33,7 @@ export interface AuditLogs {
   readonly replies?: readonly ReadSpan[];
   readonly letters?: readonly ReadSpan[];
   readonly witness?: readonly ReadSpan[];
-  /** By request partition: everything below this offset was answered before any of the topics was looked at. */
+  /** Everything below this offset of a request partition was answered before any of the topics was looked at. */
   readonly answeredBelow?: ReadonlyMap<number, number>;
 }
 
@@ -89,20 +89,20 @@ export class LogReach {
     return this.#logs.get(log)?.start ?? 0;
   }
 
-  /** Of one partition: -Infinity if all of it is there, Infinity if nothing shows how far it reaches back. */
+  /** How far one partition reaches back: -Infinity if all of it is there, Infinity if nothing shows it. */
   ofLog(name: string): number {
     const log = this.#logs.get(name);
     if (log?.start === 0) return Number.NEGATIVE_INFINITY;
     return log?.oldestMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Of the partition of a topic that reaches back least; undefined for a topic that was not read. */
+  /** How far that partition of a topic reaches back that does so least; undefined for a topic that was not read. */
   ofTopic(topic: string): number | undefined {
     const logs = [...this.#logs].filter(([, log]) => log.topic === topic);
     return logs.length === 0 ? undefined : Math.max(...logs.map(([name]) => this.ofLog(name)));
   }
 
-  /** Of the partition that reaches back least. */
+  /** How far that one of all partitions reaches back that does so least. */
   ofAll(): number {
     return Math.max(Number.NEGATIVE_INFINITY, ...[...this.#logs.keys()].map((name) => this.ofLog(name)));
   }

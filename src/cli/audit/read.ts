@@ -57,7 +57,7 @@ export class ReadCounts {
   replies = 0;
   /** Error replies, by code. */
   readonly errors = new Map<string, number>();
-  /** Those of `errors` that were written since a replay began. */
+  /** How many of them were written since a replay began. */
   readonly errorsAgain = new Map<string, number>();
   /** Batches of an unknown layout, whose IDs can't be checked. */
   unknownLayouts = 0;

@@ -15,9 +15,9 @@ export class JoinCounts {
   lost = 0;
   /** Replies that can't be judged, since the beginning of the ledger was deleted, perhaps with the decision. */
   undecidable = 0;
-  /** Of `replies`: those written since a replay began that repeat an earlier reply's batch. */
+  /** How many of `replies` were written since a replay began, and repeat an earlier reply's batch. */
   repeated = 0;
-  /** Of `replies`: those written since a replay began without an earlier reply; they agree with the ledger. */
+  /** How many of `replies` were written since a replay began, without an earlier reply; they agree with the ledger. */
   repeatedWithoutFirst = 0;
 }
 
@@ -75,7 +75,7 @@ export class ReplyJoin {
 class Request {
   readonly #counts: JoinCounts;
   readonly #options: JoinOptions;
-  /** By ledger and partition, then in any order. */
+  /** The entries of each ledger partition, in any order. */
   readonly #entries = new Map<string, FoundBatch[]>();
   #deciders: readonly FoundBatch[] | undefined;
   /** Batches that only replies have, by digest. */

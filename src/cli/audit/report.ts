@@ -15,7 +15,7 @@ import type { RequestCounts, Unjudged } from './requests.ts';
 
 /** What was compared. */
 export interface Checked extends JoinCounts {
-  /** Undefined if requests were not judged. */
+  /** What became of the requests; undefined if they were not judged. */
   readonly requests: RequestCounts | undefined;
 }
 

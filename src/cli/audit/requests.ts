@@ -19,25 +19,25 @@ import type { AuditReader } from './read.ts';
  * was refused although its decision stands may have been refused before that decision, by a quota, or because its try
  * repeated one that was refused.
  *
- * So the outcome of a request is decided in the order in which workers answer (`RequestRules`): who has what it wants, or
- * a dead letter, has an answer, whatever else it was told. Then the errors that may be its own are weighed against its
- * decision, each code by its own rule. What is left is waiting, or can't be judged since a topic does not reach back
- * that far, or is a finding. Each doubt is for the workers: a finding is what nothing explains, and what can't be
+ * So the outcome of a request is decided in the order in which workers answer (`RequestRules`): who has what it wants,
+ * or a dead letter, has an answer, whatever else it was told. Then the errors that may be its own are weighed against
+ * its decision, each code by its own rule. What is left is waiting, or can't be judged since a topic does not reach
+ * back that far, or is a finding. Each doubt is for the workers: a finding is what nothing explains, and what can't be
  * judged is counted, so that nobody takes silence for proof.
  *
- * `RequestJoin` puts together what the rules need. Replies do not name their requests, only an ID, a correlation ID
- * and the topic that they are on, which is an address. So all requests of one address share what it was told (`Told`);
- * the decisions of an ID come before its addresses, as the store sorts them.
+ * `RequestJoin` puts together what the rules need. Replies do not name their requests, only an ID, a correlation ID and
+ * the topic that they are on, which is an address. So all requests of one address share what it was told (`Told`); the
+ * decisions of an ID come before its addresses, as the store sorts them.
  */
 
 /** What became of the requests; a forwarded copy counts with its request. */
 export class RequestCounts {
   requests = 0;
-  /** Those that have a reply or a dead letter. */
+  /** How many have a reply or a dead letter. */
   answered = 0;
-  /** Of `answered`: those whose replies are errors. */
+  /** How many of the answered ones have errors as replies. */
   refused = 0;
-  /** Of `answered`: those that only a dead letter answers. */
+  /** How many of the answered ones have a dead letter alone. */
   deadLetters = 0;
   /** Not answered yet, and younger than the grace time. */
   waiting = 0;
@@ -46,7 +46,7 @@ export class RequestCounts {
 
 /** Which requests are judged. */
 export interface Judged {
-  /** Those of this time or later, and before the other. */
+  /** Requests of this time or later, and before the other, are judged. */
   readonly fromMs: number;
   readonly toMs: number;
   /** What was sent or decided before this time must be answered, whether or not anybody has read it. */
@@ -96,7 +96,7 @@ export class RequestJoin {
   readonly #counts = new RequestCounts();
   #group = -1;
   #address = -1;
-  /** By what they decide, and by the request for which they were written. */
+  /** The decisions of the group: by what they decide, and by the request for which they were written. */
   readonly #first = new Map<string, FirstDecision>();
   readonly #byRequest = new Map<string, FirstDecision>();
   readonly #told = new Map<string, Told>();
@@ -221,7 +221,7 @@ function rankOf({ kind }: Outcome): number {
   return RANKS.indexOf(kind);
 }
 
-/** Of what is decided: an ID, in a sequence or as IDs. */
+/** Names what is decided: an ID, in a sequence or for IDs. */
 function decidedName({ requestId }: BatchLocation, sequence: string | undefined): string {
   return `${sequence ?? ''} ${requestId.toString('latin1')}`;
 }
@@ -410,7 +410,7 @@ class Told {
   readonly #counts = new Map<string, ToldCount>();
   readonly #errors = new Map<string, ToldError>();
   readonly #deaths = new Map<string, string>();
-  /** By kind, how many the requests want; undefined if they want different ones. */
+  /** How many the requests of each kind want; undefined if they want different counts. */
   readonly #wanted = new Map<string, number | undefined>();
 
   reply(found: FoundBatch | FoundAnswer): void {

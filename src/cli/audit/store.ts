@@ -181,7 +181,7 @@ export class AuditStore implements Disposable {
     return this.#runs.size;
   }
 
-  /** All runs, ordered by their first ID. */
+  /** Returns all runs, ordered by their first ID. */
   *byFirstId(): Generator<IdRun> {
     for (const [, , run] of this.#runs.read('ORDER BY first')) yield run as unknown as IdRun;
   }
@@ -305,7 +305,7 @@ type Fields = Readonly<Record<string, unknown>>;
 class Table<T extends object> {
   readonly #db: DatabaseSync;
   readonly #options: TableOptions;
-  /** By type: the statement, and the name, the column and the coding of each field. */
+  /** What each type needs: its statement, and the name, the column and the coding of each field. */
   readonly #shapes: readonly {
     readonly insert: StatementSync;
     readonly fields: readonly (readonly [name: string, column: number, field: Field])[];

@@ -127,7 +127,10 @@ async function send({ source, config }: KafkaSession, originals: readonly Origin
   return resent;
 }
 
-/** Retries only what can't be appended later. A second copy is harmless: its correlation ID was decided by the first one. */
+/**
+ * Retries only what can't be appended later. A second copy is harmless: its correlation ID was decided by the first
+ * one.
+ */
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };

@@ -10,7 +10,7 @@ import { type Letter, letterName, recordObstacle } from './letter-view.ts';
 /** A record of a letter, to be sent again. */
 export interface Original {
   readonly letter: Letter;
-  /** Its partition and offset are those in the request topic. */
+  /** The record, with the partition and the offset that it has in the request topic. */
   readonly record: TopicRecord;
   /** How often it was sent again. */
   readonly resent: number;
@@ -31,8 +31,8 @@ interface Reading {
 }
 
 /**
- * The records that a letter stands for, and those of them that can't be sent again. A letter without its record, or for a range,
- * has them in the request topic, unless retention has deleted them.
+ * The records that a letter stands for, and those of them that can't be sent again. A letter without its record, or for
+ * a range, has them in the request topic, unless retention has deleted them.
  *
  * @throws IdallocError RESEND_REFUSED if no record is left; as readSpans does.
  */
@@ -90,8 +90,8 @@ function refusal(letter: Letter, why: string): IdallocError {
 }
 
 /**
- * The record's headers, with its first place and time: its new offset does not show its age. A record without a readable
- * time counts as the oldest.
+ * The record's headers, with its first place and time: its new offset does not show its age. A record without a
+ * readable time counts as the oldest.
  */
 export function resentHeaders({
   record,

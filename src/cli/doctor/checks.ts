@@ -37,5 +37,7 @@ export function judgeCertificate(variable: string, expiresAtMs: number, nowMs: n
   return expiresAtMs - nowMs < EXPIRES_SOON_MS ? warn(name, detail, fix) : ok(name, detail);
 }
 
-/** How long a server has to answer. Generous: on a busy machine one that is late must not look like one that is down. */
+/**
+ * How long a server has to answer. Generous: on a busy machine one that is late must not look like one that is down.
+ */
 export const TIMEOUT_MS = 15_000;

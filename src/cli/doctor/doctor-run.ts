@@ -80,7 +80,7 @@ export async function checkSequences(context: CliContext, config: Config): Promi
   }
 }
 
-/** All but a stopped sequence are settled by whoever looks next. */
+/** Whoever looks next settles every difference but that of a stopped sequence. */
 export function judgeSequences(views: readonly SequenceView[]): Check {
   const named = (accord: SequenceView['accord']) =>
     views.filter((one) => one.accord === accord).map(({ sequence }) => sequence);

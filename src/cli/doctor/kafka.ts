@@ -22,7 +22,7 @@ export interface KafkaFindings {
   readonly checks: readonly Check[];
   /** The witnesses of this datacenter; undefined when the topic could not be read. */
   readonly witnessed?: WitnessView | undefined;
-  /** Undefined when no broker told it. */
+  /** The cluster that the brokers say they belong to; undefined when none told it. */
   readonly clusterId?: string | undefined;
 }
 

@@ -97,8 +97,8 @@ const CLOCK_ADVICE =
 const DRIFT_MS = 1_000;
 
 /**
- * Compares our clock with a server that reported its time in whole seconds, between `sentMs` and `receivedMs` of our clock.
- * Only what is certain counts: the server's time was in [reportedMs, reportedMs + 1000).
+ * Compares our clock with a server that reported its time in whole seconds, between `sentMs` and `receivedMs` of our
+ * clock. Only what is certain counts: the server's time was in [reportedMs, reportedMs + 1000).
  */
 export function judgeClock(server: string, reportedMs: number, sentMs: number, receivedMs: number): Check {
   const name = `clock against ${server}`;

@@ -25,7 +25,7 @@ export interface JournalSession {
 }
 
 export interface JournaledCommand {
-  /** As it is typed, without its arguments. */
+  /** The words of the command as they are typed, without its arguments. */
   readonly command: string;
   /** Never a secret. */
   readonly arguments: JournalArguments;
@@ -34,7 +34,7 @@ export interface JournaledCommand {
 /** An entry as it is stored. */
 export interface StoredEntry {
   readonly number: number;
-  /** Undefined if this version can't read it. */
+  /** What was entered; undefined if this version can't read it. */
   readonly entry: JournalEntry | undefined;
   /** Why not. */
   readonly fault: string | undefined;
@@ -94,7 +94,7 @@ export async function journaled<T>(
   return result;
 }
 
-/** All entries, the oldest first. */
+/** Reads all entries, the oldest first. */
 export async function readJournal({ etcd, config }: Omit<JournalSession, 'context'>): Promise<readonly StoredEntry[]> {
   const keys = journalKeys(config.etcd.prefix, config.datacenterId);
   const found: StoredEntry[] = [];

@@ -105,8 +105,8 @@ function headsOf({ etcd, keysOf }: SequenceSession): EtcdEndHeads {
 }
 
 /**
- * States in the ledger that it may lack decisions, for every request that is in the request topic now, and lets etcd remember the log as it
- * is. Safe to repeat.
+ * States in the ledger that it may lack decisions, for every request that is in the request topic now, and lets etcd
+ * remember the log as it is. Safe to repeat.
  */
 async function adoptPartition(session: SequenceSession, partition: number): Promise<void> {
   const { source, config } = session;
@@ -128,7 +128,10 @@ function overtaken(partition: number): IdallocError {
   return new IdallocError('OVERTAKEN', message);
 }
 
-/** Undefined if another append came first, so that the marker says nothing of a loss. */
+/**
+ * States that a partition may lack decisions. Resolves undefined if another append came first, so that the marker says
+ * nothing of a loss.
+ */
 async function statePartition(log: LedgerLog, partition: number, oldEnd: number) {
   const [now, requestEnd] = [await log.endOffset(partition), await log.requestEnd(partition, -1)];
   const [end, through] = [Math.max(oldEnd, now + 1), requestEnd - 1];
@@ -140,8 +143,9 @@ async function statePartition(log: LedgerLog, partition: number, oldEnd: number)
 }
 
 /**
- * Request offsets of another request topic say nothing about this one. What is pending of sequences stays, as decided for requests
- * that this topic has or had. The end is read after the head: what a worker has swapped in for this topic is below it.
+ * Request offsets of another request topic say nothing about this one. What is pending of sequences stays, as decided
+ * for requests that this topic has or had. The end is read after the head: what a worker has swapped in for this topic
+ * is below it.
  */
 async function forgetRequests({ heads }: SequenceSession, log: LedgerLog, partition: number): Promise<void> {
   for (let tries = 0; tries < MAX_TRIES; tries += 1) {
@@ -161,8 +165,8 @@ async function forgetRequests({ heads }: SequenceSession, log: LedgerLog, partit
 }
 
 /**
- * States what each sequence of a partition has lost. A worker that takes the partition over would do so, too, but later: requests that
- * are sent from now on are new ones, which get the next numbers.
+ * States what each sequence of a partition has lost. A worker that takes the partition over would do so, too, but
+ * later: requests that are sent from now on are new ones, which get the next numbers.
  */
 export async function stateLosses(
   { heads, log }: Pick<SequenceSession, 'heads' | 'log'>,

@@ -28,8 +28,9 @@ export interface LedgerFound {
 }
 
 /**
- * Reads these ledgers to their ends, with progress on stderr. Rejects with TOPIC_INVALID for one that does not exist, and with
- * NAMESPACE_MISMATCH for a batch of this datacenter in another layout: IDs of the layout that is configured could equal it.
+ * Reads these ledgers to their ends, with progress on stderr. Rejects with TOPIC_INVALID for one that does not exist,
+ * and with NAMESPACE_MISMATCH for a batch of this datacenter in another layout: IDs of the layout that is configured
+ * could equal it.
  */
 export async function searchLedgers(
   context: CliContext,
@@ -55,7 +56,10 @@ export async function searchLedgers(
   throw otherLayout(where, other.batch, descriptorOf(config, ''));
 }
 
-/** `none` for a record without IDs: a marker, or one of a sequence. A batch of this datacenter in another layout as it is. */
+/**
+ * `none` for a record without IDs: a marker, or one of a sequence. A batch of this datacenter in another layout as it
+ * is.
+ */
 function highestTick(value: Buffer | null, config: Config): Ticks | IdBatch | 'none' | undefined {
   try {
     const entry = decodeLedgerEntry(value ?? Buffer.alloc(0));

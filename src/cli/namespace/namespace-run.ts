@@ -186,9 +186,9 @@ const MAX_BEHIND_MS = 60_000;
 const AGREEMENT_MS = 60_000;
 
 /**
- * The current time, confirmed. New IDs start above it, so a clock that is years ahead would use up the layout, and one that
- * is behind could repeat IDs. `supplied` (--now), or else this machine's clock, is accepted when the last use was within the
- * day before it. Otherwise both have to agree, or the user has to type the date.
+ * The current time, confirmed. New IDs start above it, so a clock that is years ahead would use up the layout, and one
+ * that is behind could repeat IDs. `supplied` (--now), or else this machine's clock, is accepted when the last use was
+ * within the day before it. Otherwise both have to agree, or the user has to type the date.
  *
  * @throws IdallocError NOT_CONFIRMED
  */
@@ -227,8 +227,8 @@ export interface EtcdRight {
 }
 
 /**
- * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, on the key that all namespaces of the ID
- * space share, and on the journal, which is none of the workers' business.
+ * The least rights of each role: on the datacenter's keys, on what etcd remembers of its ledgers, on the key that all
+ * namespaces of the ID space share, and on the journal, which is none of the workers' business.
  */
 export function etcdRightsOf(role: EtcdRole, config: Pick<Config, 'idSpace' | 'datacenterId' | 'etcd'>): EtcdRight[] {
   const permission = role === 'operator' ? 'read' : 'readwrite';

@@ -76,7 +76,9 @@ Examples:
   idalloc namespace adopt-cluster
   idalloc namespace adopt-cluster --yes --json`;
 
-/** `idalloc namespace adopt-cluster`: lets workers go on with another Kafka cluster, or with a ledger that was copied. */
+/**
+ * `idalloc namespace adopt-cluster`: lets workers go on with another Kafka cluster, or with a ledger that was copied.
+ */
 export function adoptCommand(context: CliContext): Command {
   return new Command('adopt-cluster')
     .description('Go on with this Kafka cluster, whatever its ledger lacks.')

@@ -124,7 +124,7 @@ function committed(
   return committedOffsets(source, groupId, topics.requests, partitions);
 }
 
-/** By partition: the offset of the first request that is younger than the ledger's oldest entry. */
+/** Looks up, for each partition, the offset of the first request that is younger than the ledger's oldest entry. */
 async function ledgerStarts({ source, config, context }: Tools): Promise<ReadonlyMap<number, number>> {
   const { ledger, requests } = config.topics;
   const trimmed = (await wholeTopic(source, ledger)).filter(({ from }) => from > 0);
@@ -207,7 +207,7 @@ export async function requestEnds({ source, config }: Omit<Tools, 'context'>): P
 interface Forwarded {
   readonly count: number;
   readonly due: readonly Due[];
-  /** By partition: the offsets of those that are planned to be read again where they were first. */
+  /** The offsets, in each partition, of those that are planned to be read again where they were first. */
   readonly copies: ReadonlyMap<number, ReadonlySet<number>>;
 }
 

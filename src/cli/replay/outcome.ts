@@ -79,7 +79,7 @@ export function outcomeText(outcome: ReplayOutcome, paint: ReturnType<typeof pal
 
 /** A decision for a request that had none before it was read again. */
 interface Decided {
-  /** As people read it. */
+  /** The line that people read. */
   readonly text: string;
   readonly json: object;
 }
@@ -90,7 +90,9 @@ export type RecordPlace = Pick<TopicRecord, 'topic' | 'partition' | 'offset'>;
 export interface GivenOptions {
   readonly ledger: string;
   readonly plan: readonly PartitionPlan[];
-  /** By partition: the offsets of copies of planned requests, which workers have forwarded since the replay began. */
+  /**
+   * The offsets, in each partition, of copies of planned requests, which workers have forwarded since the replay began.
+   */
   readonly copies: ReadonlyMap<number, ReadonlySet<number>>;
   /** Whether a record was written since the replay began. */
   readonly isNew: (at: RecordPlace) => boolean;
@@ -110,7 +112,7 @@ export class Given {
   ids = 0;
   numbers = 0;
   #group = -1;
-  /** By partition and request ID: the first entry of the group, which decides. */
+  /** The first entry of each request ID of the group in each partition: it decides. */
   readonly #first = new Map<string, FoundBatch>();
 
   constructor(options: GivenOptions) {
@@ -188,7 +190,7 @@ export function givenJson({ requests, ids, numbers, listed }: Given): object {
   return { requests, ids, numbers, listed: listed.map(({ json }) => json) };
 }
 
-/** Likewise as lines of text. */
+/** What was newly given, as lines of text. */
 export function givenLines({ requests, ids, numbers, listed }: Given): string[] {
   if (requests === 0) return ['nothing was newly given'];
   const what = [...(ids === 0 ? [] : [counted(ids, 'ID')]), ...(numbers === 0 ? [] : [counted(numbers, 'number')])];

@@ -149,7 +149,8 @@ const UNDECIDED_COLUMNS = [
 ];
 
 /**
- * Likewise as text: what `--decide-refused` may take, of each sequence and by each reply topic, which may have a quota.
+ * The requests without a decision as text: what `--decide-refused` may take, of each sequence and by each reply topic,
+ * which may have a quota.
  */
 export function undecidedText(undecided: readonly UndecidedRequests[], decideRefused: boolean): string {
   const sum = sumOf(undecided);

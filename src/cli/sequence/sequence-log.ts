@@ -56,8 +56,8 @@ export class SequenceLog {
   }
 
   /**
-   * Reads of each partition the part in which workers have stated all that they serve, and all of it where the part does not show that
-   * they did. Returns the time at which the parts begin, in milliseconds.
+   * Reads of each partition the part in which workers have stated all that they serve, and all of it where the part
+   * does not show that they did. Returns the time at which the parts begin, in milliseconds.
    */
   async readStated(partitions?: ReadonlySet<number>): Promise<number> {
     const { source } = this.#options;
@@ -76,9 +76,9 @@ export class SequenceLog {
   }
 
   /**
-   * Reads the home partition of a sequence to its end. At first only the part in which each sequence that is served was stated again;
-   * if that does not have this one, all of it. Of a name that should be new, that is also enough if the part has all that are served:
-   * if the ledger has it all the same, no reader sets it back.
+   * Reads the home partition of a sequence to its end. At first only the part in which each sequence that is served was
+   * stated again; if that does not have this one, all of it. Of a name that should be new, that is also enough if the
+   * part has all that are served: if the ledger has it all the same, no reader sets it back.
    */
   async readHome(partition: number, name: string, isNew = false): Promise<void> {
     const { source } = this.#options;
@@ -92,7 +92,10 @@ export class SequenceLog {
     await this.readWhole(partition);
   }
 
-  /** Likewise, and so much that the keys of what is pending of the sequence are known. */
+  /**
+   * Reads the home partition as `readHome` does, and so much of it that the keys of what is pending of the sequence are
+   * known.
+   */
   async readFor(partition: number, name: string, pending: readonly Pending[]): Promise<void> {
     await this.readHome(partition, name);
     const own = pending.flatMap((one) => (one.kind === 'numbers' && one.sequence === name ? [one] : []));
@@ -173,15 +176,18 @@ export class PartitionReading implements LogReading {
   readonly partition: number;
   /** Whether it was read from the start of the log. */
   readonly isWhole: boolean;
-  /** Those of which only numbers were read are unstated. */
+  /** What is known of each sequence. One of which only numbers were read has no statement. */
   readonly rows = new Map<string, SequenceRow>();
   /** The offset behind the last record that was read. */
   end: number;
-  /** By key: the first number of each of the latest records. */
+  /** The first number of each of the latest records, by its key. */
   readonly #recent = new Map<string, number>();
-  /** Likewise, of the records under the keys that are watched. */
+  /** The first number of each record under the keys that are watched. */
   readonly #watched: ReadonlyMap<string, { first: number | undefined }>;
-  /** Requests up to here may have been decided by what retention took, or the ledger lost; undefined until a record shows it. */
+  /**
+   * Requests up to here may have been decided by what retention took, or the ledger lost; undefined until a record
+   * shows it.
+   */
   #horizon: number | undefined;
   #lost = -1;
 
@@ -259,18 +265,21 @@ export class PartitionReading implements LogReading {
 const LATE_MS = 3_600_000;
 const MARKED_WITHIN_MS = 2 * 3_600_000;
 
-/** The part of a ledger in which workers that run have stated all their sequences: from this time on, in milliseconds. */
+/**
+ * The part of a ledger in which workers that run have stated all their sequences: from this time on, in milliseconds.
+ */
 export function statedSinceMs(nowMs: number, retentionMs: number): number {
   return nowMs - MARKED_WITHIN_MS - LATE_MS - restatedAfterMs(retentionMs);
 }
 
 /**
- * Shows whether a part of the ledger, which is read from `sinceMs` on, has a statement of every sequence that workers serve. A marker
- * shows that: its writer had read everything before it, and wrote again, in the same append, each statement that was due.
+ * Shows whether a part of the ledger, which is read from `sinceMs` on, has a statement of every sequence that workers
+ * serve. A marker shows that: its writer had read everything before it, and wrote again, in the same append, each
+ * statement that was due.
  */
 export class StatedPart {
   readonly #markedFromMs: number;
-  /** By partition: the last such marker, and the statements that came with it. */
+  /** The last such marker of each partition, and the statements that came with it. */
   readonly #last = new Map<number, { readonly offset: number; statements: number }>();
   readonly #whole = new Set<number>();
   readonly #lacking = new Set<number>();

@@ -139,7 +139,7 @@ interface OrderOf {
 }
 
 interface ChangeOf extends Pick<OrderOf, 'command' | 'flags' | 'given' | 'confirmed'> {
-  /** Of a sequence that is open. */
+  /** Makes the change; it gets a sequence that is open. */
   readonly change: (now: Stated) => Stated;
 }
 
@@ -211,9 +211,11 @@ async function requireRoom({ heads, log }: SequenceSession, partition: number): 
 }
 
 /**
- * A sequence with these changes. The largest number leaves room for one more step, so that the next number is always exact.
+ * A sequence with these changes. The largest number leaves room for one more step, so that the next number is always
+ * exact.
  *
- * @throws IdallocError CONFIG_INVALID for a largest number above that, and for a sequence that is beyond its largest number.
+ * @throws IdallocError CONFIG_INVALID for a largest number above that, and for a sequence that is beyond its largest
+ * number.
  */
 export function definition<T extends Stated>(name: string, before: T, { step, max, format }: ChangeFlags): T {
   const steps = step ?? before.step;
@@ -237,7 +239,7 @@ export function definition<T extends Stated>(name: string, before: T, { step, ma
 interface Printed {
   readonly flags: JsonFlag;
   readonly head: Head;
-  /** Of a restart: what it left out. */
+  /** What a restart left out. */
   readonly out?: OmittedNumbers | null | undefined;
 }
 
@@ -260,7 +262,10 @@ function reportStopped(context: CliContext, views: readonly SequenceView[]): voi
   if (views.some(({ accord }) => accord === 'stopped')) context.setExitCode(EXIT.failed);
 }
 
-/** Once it was decided what to order, etcd may hold the order, which then takes effect, whatever kept the ledger from showing it. */
+/**
+ * Once it was decided what to order, etcd may hold the order, which then takes effect, whatever kept the ledger from
+ * showing it.
+ */
 function withHint(error: unknown, name: string): unknown {
   if (!(error instanceof IdallocError)) return error;
   const hint = `'idalloc sequence show ${name}' says whether the order took effect; if etcd holds it, a worker completes it`;

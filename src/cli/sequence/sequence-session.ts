@@ -78,7 +78,9 @@ export function orderLog(log: SequenceLog, writer: LedgerLog, partition: number)
   };
 }
 
-/** Writes the ledger as workers do, but for what they have answered. Rejects with TOPIC_INVALID if this login may not. */
+/**
+ * Writes the ledger as workers do, but for what they have answered. Rejects with TOPIC_INVALID if this login may not.
+ */
 export function ledgerWriter(
   { cluster, runtime }: Source,
   { ledger, requests }: Pick<KafkaConfig['topics'], 'ledger' | 'requests'>,

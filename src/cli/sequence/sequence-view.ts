@@ -60,7 +60,7 @@ export function viewSequence(sequence: string, { reading, namespace, head }: Bot
 }
 
 export interface ViewedSequences {
-  /** By name. */
+  /** The sequences are sorted by name. */
   readonly views: readonly SequenceView[];
   /** Since when the ledger was read, in milliseconds; undefined if all of it was. */
   readonly sinceMs: number | undefined;
@@ -173,7 +173,10 @@ export interface OmittedNumbers {
   readonly count: number;
 }
 
-/** Those that a sequence would have given out from `next` on, and that `after` begins behind; null for none. */
+/**
+ * The numbers that a sequence would have given out from `next` on, and that its new definition begins behind; null for
+ * none.
+ */
 export function leftOut({ next: at, step, max }: Omit<Statement, 'edition'>, next: number): OmittedNumbers | null {
   const last = Math.min(at - 1, max);
   if (last < next) return null;

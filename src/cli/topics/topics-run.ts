@@ -41,7 +41,7 @@ export async function runInit(context: CliContext, { replyTopic: replyTopics = [
   present({ out }, json, view, () => `${text}\n`);
 }
 
-/** By subject, the id of the first schema, which all workers read and most requesters write. */
+/** The id of the first schema of each subject: all workers read it, and most requesters write it. */
 function schemasJson(registered: readonly RegisteredSchema[]): Readonly<Record<string, number>> {
   const ids: Record<string, number> = {};
   for (const { subject, id } of registered) ids[subject] ??= id;
