@@ -54,8 +54,8 @@ export const COPY_MUTANTS: readonly Mutant[] = [
       patch('src/ledger/decided.ts', '        newestMs = appendedAtMs;\n', ''),
       patch(
         'src/ledger/decided.ts',
-        "      if (entry.kind === 'numbers' || (entry",
-        "      newestMs = appendedAtMs;\n      if (entry.kind === 'numbers' || (entry",
+        '      if (hasDecision(entry, before, origin)) {',
+        '      newestMs = appendedAtMs;\n      if (hasDecision(entry, before, origin)) {',
       ),
     ],
   },
