@@ -160,8 +160,7 @@ export class IdStock {
     const open = { ranges, step: this.#step, requestedAtMs: this.#requestedAtMs };
     const rest = this.#batches.map(({ at, ...batch }) => ({ ...batch, ranges: batch.ranges.slice(at) }));
     const all = this.#behind > 0 ? [open, ...rest] : rest;
-    this.#received -= this.size;
-    this.#clear();
+    this.#received -= this.#remove(Number.POSITIVE_INFINITY);
     return all;
   }
 
@@ -179,41 +178,31 @@ export class IdStock {
   /** Drops IDs older than maxAgeMs. */
   dropOld(): void {
     const { maxAgeMs, monotonicMs } = this.#options;
-    const requestedFrom = monotonicMs() - maxAgeMs;
-    if (this.#oldestMs >= requestedFrom) return;
-    if (this.#requestedAtMs < requestedFrom) this.#dropOpen();
-    const old = this.#batches
-      .filter(({ requestedAtMs }) => requestedAtMs < requestedFrom)
-      .reduce((sum, { left }) => sum + left, 0);
-    this.#batches = this.#batches.filter(({ requestedAtMs }) => requestedAtMs >= requestedFrom);
-    this.#stored -= old;
-    this.#dropped += old;
-    this.#oldestMs = this.oldestMs;
+    const requestedFromMs = monotonicMs() - maxAgeMs;
+    if (this.#oldestMs < requestedFromMs) this.#dropped += this.#remove(requestedFromMs);
   }
 
   /** Drops all IDs. */
   dropAll(): void {
-    this.#dropped += this.size;
-    this.#clear();
+    this.#dropped += this.#remove(Number.POSITIVE_INFINITY);
   }
 
-  #clear(): void {
-    this.#granted = 0;
-    this.#behind = 0;
-    this.#batches = [];
-    this.#stored = 0;
-    this.#oldestMs = Number.POSITIVE_INFINITY;
+  /** Removes what was requested before this time (monotonic). Returns how many IDs that was. */
+  #remove(requestedFromMs: number): number {
+    const before = this.size;
+    if (this.#requestedAtMs < requestedFromMs) {
+      this.#granted = 0;
+      this.#behind = 0;
+    }
+    this.#batches = this.#batches.filter(({ requestedAtMs }) => requestedAtMs >= requestedFromMs);
+    this.#stored = this.#batches.reduce((sum, { left }) => sum + left, 0);
+    this.#oldestMs = this.oldestMs;
+    return before - this.size;
   }
 
   #failure(error: IdallocError): IdallocError {
     this.#options.onFailure?.(error);
     return error;
-  }
-
-  #dropOpen(): void {
-    this.#dropped += this.#granted + this.#behind;
-    this.#granted = 0;
-    this.#behind = 0;
   }
 
   #revoke(): void {
