@@ -161,8 +161,8 @@ function statementOf(text: string): Statement {
   if (code === 'export {};') return { kind: 'declaration', names: [], text };
   const [, kind, name] = DECLARATION.exec(code) ?? [];
   if (name === undefined) throw new Error(`a declaration of a kind that is not read here yet: ${code.slice(0, 200)}`);
-  // One statement may declare several constants: all that is followed by a colon counts as one of them.
-  const others = kind === 'const' ? [...code.matchAll(/(\w+):/g)].map(([, other = '']) => other) : [];
+  // One statement may declare several constants.
+  const others = kind === 'const' ? [...code.matchAll(/, (\w+): /g)].map(([, other = '']) => other) : [];
   return { kind: 'declaration', names: [name, ...others], text };
 }
 

@@ -1,6 +1,6 @@
-import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { globSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { build, type Metafile, type Plugin } from 'esbuild';
 import { ROOT } from '../dev/paths.ts';
 import { type Declared, writeDeclarations } from './declarations.ts';
@@ -57,10 +57,13 @@ const BUILT_INS_IMPORTED: Plugin = {
  * @throws Error for an import of a package that is neither bundled nor external.
  */
 export async function buildLibrary(library: Library, dir: string): Promise<readonly string[]> {
-  const { metafile } = await build({
+  const { metafile, outputFiles } = await build({
     absWorkingDir: ROOT,
     entryPoints: { ...library.entries },
-    outdir: join(dir, 'esm'),
+    // As if the repository were the package, so that the paths in source maps, and the names that have their hashes, are the same wherever
+    // this is written.
+    outdir: join(ROOT, 'dist/esm'),
+    write: false,
     bundle: true,
     splitting: true,
     chunkNames: 'shared-[hash]',
@@ -77,7 +80,10 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
     logLevel: 'warning',
   });
   requireDeclared(metafile, library);
-  for (const file of globSync(join(dir, 'esm/*.map'))) shortenMap(file);
+  mkdirSync(join(dir, 'esm'), { recursive: true });
+  for (const { path, text } of outputFiles) {
+    writeFileSync(join(dir, 'esm', basename(path)), path.endsWith('.map') ? shortMap(text) : text);
+  }
   await build({
     absWorkingDir: ROOT,
     entryPoints: globSync(join(dir, 'esm/*.js')),
@@ -93,17 +99,11 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
   return bundledPackages(metafile);
 }
 
-/**
- * Leaves in a source map all positions, and of the texts ours: each bundled package is in its own registry, and would double the size. Sources
- * are named by their place in the repository, as if it were the package, so that nothing depends on where this was built.
- */
-function shortenMap(file: string): void {
-  const map: SourceMap = JSON.parse(readFileSync(file, 'utf8'));
-  // `required:` and `imported:` stand for modules of Node.
-  const placeOf = (source: string) => (/^\w+:/.test(source) ? source : relative(ROOT, join(dirname(file), source)));
-  const sources = map.sources.map(placeOf);
-  const sourcesContent = map.sourcesContent.map((text, i) => (sources[i]?.startsWith('src/') ? text : null));
-  writeFileSync(file, JSON.stringify({ ...map, sourceRoot: '../../', sources, sourcesContent }));
+/** A source map with all positions, but of the texts only ours: each bundled package is in its own registry, and would double the size. */
+function shortMap(text: string): string {
+  const map: SourceMap = JSON.parse(text);
+  const sourcesContent = map.sourcesContent.map((one, i) => (map.sources[i]?.startsWith('../../src/') ? one : null));
+  return JSON.stringify({ ...map, sourcesContent });
 }
 
 function boundaryPlugins({ boundary }: Library): Plugin[] {

@@ -64,6 +64,7 @@ export const CLIENT_METRICS: readonly Exported[] = [
   plain('requests_total', 'counter', 'Requests', ({ requests }) => requests),
   plain('resends_total', 'counter', 'Requests sent again', ({ resends }) => resends),
   plain('replies_total', 'counter', 'Replies with a batch', ({ replies }) => replies),
+  plain('passed_over_total', 'counter', 'Records that were no answer to their request', ({ passedOver }) => passedOver),
   plain('reply_seconds_total', 'counter', 'Time until replies, summed', ({ latency }) => latency.sumMs / 1_000),
   {
     name: 'idalloc_client_reply_seconds',
@@ -80,7 +81,9 @@ export const CLIENT_METRICS: readonly Exported[] = [
 export const LATENCY_HISTOGRAM = {
   name: 'idalloc_client_request_seconds',
   help: 'Time from the first send of a request to its reply',
-  read: ({ latency: { buckets, count, sumMs } }: ClientMetrics): readonly [suffix: string, Reading][] => [
+  read: ({
+    latency: { buckets, count, sumMs },
+  }: ClientMetrics): readonly (readonly [suffix: string, reading: Reading])[] => [
     ...buckets.map((bucket): [string, Reading] => ['_bucket', [bucket.count, { le: String(bucket.atMostMs / 1_000) }]]),
     ['_bucket', [count, { le: '+Inf' }]],
     ['_sum', [sumMs / 1_000, {}]],

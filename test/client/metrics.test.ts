@@ -96,6 +96,7 @@ describe('the export to prom-client', () => {
     expect(() => client.take(4_000)).toThrow();
     expect(await samplesOf(registry)).toMatchObject({
       idalloc_client_taken_total: 15,
+      idalloc_client_passed_over_total: 0,
       idalloc_client_buffered: 3_985,
       'idalloc_client_failures_total{code="BUFFER_EMPTY"}': 1,
       'idalloc_client_reply_seconds{quantile="0.5"}': 0,

@@ -146,6 +146,17 @@ describe('hooks', () => {
     expect(warn).toHaveBeenCalledExactlyOnceWith('the broker is away');
     await app.close();
   });
+
+  test('of a class that are no hooks are refused', async () => {
+    class Misspelt extends Watch {
+      onBatches(): void {}
+    }
+    const hooks = new Misspelt();
+    await expect(started(IdallocModule.forRoot({ ...OPTIONS, hooks }))).rejects.toMatchObject({
+      code: 'CONFIG_INVALID',
+      message: expect.stringContaining('onBatches'),
+    });
+  });
 });
 
 describe('a second client with a name', () => {
