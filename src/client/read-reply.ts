@@ -15,7 +15,7 @@ export interface Asked {
 export type Content = { readonly batch: IdBatch } | { readonly numbers: Numbers };
 
 /** What a record under the correlation ID of a request is to it. */
-export type Reading =
+export type ReplyReading =
   | { readonly kind: 'content'; readonly content: Content }
   | { readonly kind: 'refusal'; readonly refusal: RequestRefused }
   | Foreign;
@@ -37,7 +37,7 @@ export interface Foreign {
 export function readReply(
   asked: Asked,
   { value, retryAfterMs }: Pick<IncomingReply, 'value' | 'retryAfterMs'>,
-): Reading {
+): ReplyReading {
   const { correlationId, count, sequence } = asked;
   const reply = unlessInvalid(() => decodeIdReply(value));
   if (reply === undefined) return fault('no readable reply');
