@@ -23,9 +23,9 @@ export interface BatchControl {
   readonly resolved: (offset: number) => void;
   /**
    * Takes over to answer the part up to this request offset, with retries, and to resolve it. Resolves when the next part may
-   * follow. If absent, a part is answered before the next one is begun. `decided` is called once its replies are all that is left to do.
+   * follow. If absent, a part is answered before the next one is begun.
    */
-  readonly answer?: (offset: number, answer: (decided?: () => void) => Promise<void>) => Promise<void>;
+  readonly answer?: (offset: number, answer: () => Promise<void>) => Promise<void>;
   /** The lane whose requests are to be served; `small` by default. */
   readonly lane?: LaneName;
   /** Take requests of other lanes, so that those after them need not wait. */
@@ -125,8 +125,7 @@ async function processReadable(
     const last = part.at(-1);
     if (last === undefined) continue;
     const { offset } = last.record;
-    const answer = (decided?: () => void) =>
-      tracePart(part, (trace) => processPart(deps, partition, part, trace, prepared, decided));
+    const answer = () => tracePart(part, (trace) => processPart(deps, partition, part, trace, prepared));
     if (control.answer === undefined) await answer().then(() => control.resolved(offset));
     else await control.answer(offset, answer);
     through = offset;

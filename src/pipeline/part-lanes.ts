@@ -1,15 +1,13 @@
 import { type LaneOptions, RetryingLane } from './lane.ts';
 
-/** Options of PartLanes. */
-export interface PartLanesOptions extends LaneOptions {
-  readonly partsAtOnce: number;
-}
+/** More would not help: while one part is decided, the others wait for that or for their replies. */
+const PARTS_AT_ONCE = 3;
 
 /**
  * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their replies to be
  * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
  *
- * They take the lanes in turn, so none is begun while one `partsAtOnce` places before it is in progress. That bounds what is answered but
+ * They take the lanes in turn, so none is begun while one three places before it is in progress. That bounds what is answered but
  * can't be committed, because an earlier part is stuck.
  */
 export class PartLanes {
@@ -19,13 +17,8 @@ export class PartLanes {
   /** The number of parts begun. */
   #begun = 0;
 
-  constructor(options: PartLanesOptions) {
-    this.#lanes = Array.from({ length: options.partsAtOnce }, () => new RetryingLane(options));
-  }
-
-  /** Resolves when no part is in progress, or the session has ended. */
-  get idle(): Promise<unknown> {
-    return Promise.all(this.#parts);
+  constructor(options: LaneOptions) {
+    this.#lanes = Array.from({ length: PARTS_AT_ONCE }, () => new RetryingLane(options));
   }
 
   /** Resolves when the parts in progress have ended. */
@@ -38,12 +31,11 @@ export class PartLanes {
    * called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
-    const { length } = this.#lanes;
-    const at = this.#begun % length;
-    if (this.#parts[at] !== undefined) throw new RangeError(`${length} parts are in progress`);
+    const at = this.#begun % PARTS_AT_ONCE;
+    if (this.#parts[at] !== undefined) throw new RangeError(`${PARTS_AT_ONCE} parts are in progress`);
     this.#begun += 1;
     this.#parts[at] = this.#finish(at, answer);
-    await this.#parts[this.#begun % length];
+    await this.#parts[this.#begun % PARTS_AT_ONCE];
   }
 
   async #finish(at: number, answer: () => Promise<void>): Promise<void> {

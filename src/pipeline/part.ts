@@ -83,17 +83,13 @@ export function isForNumbers(partition: number): (accepted: Accepted) => boolean
   return ({ request: { sequence }, home }) => sequence !== undefined && home === partition;
 }
 
-/**
- * Decides a part and publishes what follows, until all of it is acknowledged. Rejects on a retryable error. `decided` is called in
- * between.
- */
+/** Decides a part and publishes what follows, until all of it is acknowledged. Rejects on a retryable error. */
 export async function processPart(
   all: PipelineDeps,
   partition: number,
   part: readonly Intake[],
   trace: PartTrace,
   prepared: Prepared = new Map(),
-  decided: () => void = () => {},
 ): Promise<void> {
   const accepted = part.filter((intake) => intake.kind === 'accepted');
   const refused = new Map<ErrorCode, number>();
@@ -109,7 +105,6 @@ export async function processPart(
       return await deps.ledger.inTurn(partition, () => decide(deps, partition, accepted, prepared));
     },
   );
-  decided();
   for (const { record } of accepted) prepared.delete(record.offset);
   const answers = answersOf(deps, partition, accepted, decisions);
   trace.answered(accepted, answers);

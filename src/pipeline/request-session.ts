@@ -27,9 +27,6 @@ export interface RequestSessionOptions extends LaneOptions {
   readonly position?: RequestPosition | undefined;
 }
 
-/** More would not help: while one part is decided, the others wait for that or for their replies. */
-const PARTS_AT_ONCE = 3;
-
 /** How many requests wait, and the append time of the oldest (wall ms). */
 export interface Waiting {
   readonly waiting: number;
@@ -73,7 +70,7 @@ export class RequestSession {
     const { position } = options;
     this.#options = options;
     this.#lane = new RetryingLane(options);
-    this.#partLanes = new PartLanes({ ...options, partsAtOnce: PARTS_AT_ONCE });
+    this.#partLanes = new PartLanes(options);
     this.#begun = position?.small;
     this.#through = position?.small;
     this.#position = position;

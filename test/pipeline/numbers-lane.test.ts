@@ -30,30 +30,6 @@ function heldEtcd() {
   };
 }
 
-/** Replies wait until the test lets all of them go. */
-function holdReplies({ publisher }: MemoryWorker) {
-  const publish = publisher.publish.bind(publisher);
-  const released = Promise.withResolvers<void>();
-  const waiting: { readonly parts: number; readonly resolve: () => void }[] = [];
-  let parts = 0;
-  publisher.publish = async (...given) => {
-    parts += 1;
-    for (const one of waiting) if (one.parts <= parts) one.resolve();
-    await released.promise;
-    return await publish(...given);
-  };
-  return {
-    /** Resolves when those of so many parts wait. */
-    waits: (count: number) =>
-      parts >= count
-        ? Promise.resolve()
-        : new Promise<void>((resolve) => {
-            waiting.push({ parts: count, resolve });
-          }),
-    release: released.resolve,
-  };
-}
-
 /** The real session of a partition, over the real pipeline. */
 function sessionOf(worker: MemoryWorker) {
   const errors: unknown[] = [];
@@ -117,31 +93,6 @@ describe('while etcd is silent', () => {
     await session.settled;
     await session.settled;
     expect([swaps(one), gists(one).length]).toEqual([['swap done', 'swap done'], 21]);
-  });
-
-  it('the next ones are swapped in before the replies of those before are sent, and no more before that', async () => {
-    const { worker } = numbersWorld();
-    const etcd = heldEtcd();
-    const one = worker({ etcdLink: etcd.link });
-    const replies = holdReplies(one);
-    const { session, deliver, allAnswered } = sessionOf(one);
-    void deliver(wanted(0, 'a'));
-    await etcd.waits();
-    void deliver(wanted(1, 'b'), wanted(2, 'c'));
-    etcd.release();
-    await replies.waits(1);
-    await etcd.waits();
-    etcd.release();
-    await replies.waits(2);
-    void deliver(wanted(3, 'd'));
-    await session.deliver({ records: [], next: 4 });
-    expect([swaps(one), gists(one), session.position?.next]).toEqual([['swap done', 'swap done'], [], 0]);
-    const answered = allAnswered(3);
-    replies.release();
-    await etcd.waits();
-    etcd.release();
-    await answered;
-    expect([gists(one), swaps(one).length]).toEqual([['1+1', '2+1', '3+1', '4+1'], 3]);
   });
 
   it('a part goes on when the gate closes, and no other begins', async () => {

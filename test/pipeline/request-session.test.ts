@@ -529,28 +529,6 @@ describe('deferred requests that are not in memory', () => {
     expect([session.position, calls[2]?.offsets]).toEqual([{ next: 4, small: 5 }, [4]]);
   });
 
-  it('include numbers that are deferred while replies are on their way, of the same chunk and of the next one', async () => {
-    const { session, calls, numberReadings } = scene({ position: { next: 3, small: 4 } });
-    void session.deliver({ records: recordsAt(4, 5), next: 6 });
-    void numberReadings[0]?.deliver({ records: recordsAt(3, 4), next: 5 });
-    const reply = Promise.withResolvers<void>();
-    void calls[1]?.control.answer?.(3, (decided) => {
-      decided?.();
-      return reply.promise;
-    });
-    await calls[1]?.end();
-    for (const offset of [4, 5]) calls[0]?.control.deferrals?.numbers?.take(large(offset));
-    reply.resolve();
-    await turn();
-    calls[2]?.control.resolved(4);
-    await calls[2]?.end();
-    void numberReadings[0]?.deliver({ records: recordsAt(5), next: 6 });
-    expect(calls.map(({ offsets }) => offsets)).toEqual([[4, 5], [3], [4], [5]]);
-    calls[3]?.control.resolved(5);
-    await calls[3]?.end();
-    expect([session.oldestNumbers(), numberReadings[0]?.stopped]).toEqual([undefined, true]);
-  });
-
   it('are read for each lane by itself, and the position has the lowest of what is left', async () => {
     const { session, calls, readings, numberReadings } = scene({ position });
     expect([...readings, ...numberReadings].map(({ lane, from }) => [lane, from])).toEqual([

@@ -49,13 +49,6 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     ],
   },
   {
-    name: 'numbers that are read again count as begun before they are taken over',
-    scenario: 'two-owners',
-    patches: [
-      patch('src/pipeline/deferred-lane.ts', 'this.#begins(Math.min(next, unread.until))();', 'this.#begins(next)();'),
-    ],
-  },
-  {
     name: 'a renewal counts as new numbers',
     firstSeed: 13,
     patches: [patch(DRAFTS, '...again, at: RENEWAL }', '...again, at: view.end }')],
