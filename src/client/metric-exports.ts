@@ -8,6 +8,7 @@ interface Measured {
 
 type Labels = Readonly<Record<string, string>>;
 type Reading = readonly [value: number, labels: Labels];
+type Suffixed = readonly [suffix: string, reading: Reading];
 
 interface Exported {
   /** As Prometheus has it. */
@@ -48,14 +49,10 @@ function quantiles({ latency: { p50Ms, p95Ms, p99Ms } }: ClientMetrics): readonl
   return all.flatMap(([quantile, ms]): Reading[] => (ms === undefined ? [] : [[ms / 1_000, { quantile }]]));
 }
 
-function seconds(ms: number | undefined): number | undefined {
-  return ms === undefined ? undefined : ms / 1_000;
-}
-
 /** What both exports have, in the units of Prometheus. */
 export const CLIENT_METRICS: readonly Exported[] = [
   plain('buffered', 'gauge', 'IDs in the buffer', ({ buffered }) => buffered),
-  plain('oldest_seconds', 'gauge', 'Age of the oldest ID in the buffer', ({ oldestMs }) => seconds(oldestMs)),
+  plain('oldest_seconds', 'gauge', 'Age of the oldest buffered ID', ({ oldestMs }) => oldestMs && oldestMs / 1_000),
   plain('low_water', 'gauge', 'At this number of buffered IDs, more are requested', ({ lowWater }) => lowWater),
   plain('waiting', 'gauge', 'Calls that wait for IDs', ({ waiting }) => waiting),
   plain('pending', 'gauge', 'Requests without a reply', ({ pending }) => pending),
@@ -81,10 +78,8 @@ export const CLIENT_METRICS: readonly Exported[] = [
 export const LATENCY_HISTOGRAM = {
   name: 'idalloc_client_request_seconds',
   help: 'Time from the first send of a request to its reply',
-  read: ({
-    latency: { buckets, count, sumMs },
-  }: ClientMetrics): readonly (readonly [suffix: string, reading: Reading])[] => [
-    ...buckets.map((bucket): [string, Reading] => ['_bucket', [bucket.count, { le: String(bucket.atMostMs / 1_000) }]]),
+  read: ({ latency: { buckets, count, sumMs } }: ClientMetrics): readonly Suffixed[] => [
+    ...buckets.map((bucket): Suffixed => ['_bucket', [bucket.count, { le: String(bucket.atMostMs / 1_000) }]]),
     ['_bucket', [count, { le: '+Inf' }]],
     ['_sum', [sumMs / 1_000, {}]],
     ['_count', [count, {}]],
