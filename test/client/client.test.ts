@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
+import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import { stage, turns } from './stage.ts';
 
 const INVALID = expect.objectContaining({ code: 'INVALID_COUNT' });
@@ -433,12 +434,12 @@ describe('the end', () => {
   test('begins with close(): an error after that is not reported', async () => {
     const faults: string[] = [];
     const { client, workers } = await stage({ hooks: { onError: (error) => faults.push(error.message) } });
-    workers.fail(new Error('before'));
+    workers.fail(new KafkaError('UNREACHABLE', 'before'));
     await turns();
     const closing = client.close();
-    workers.fail(new Error('after'));
+    workers.fail(new KafkaError('CLOSED', 'after'));
     await closing;
-    workers.fail(new Error('long after'));
+    workers.fail(new KafkaError('NO_RESPONSE', 'long after'));
     await turns();
     expect(faults).toEqual(['before']);
   });

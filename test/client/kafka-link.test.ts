@@ -410,7 +410,9 @@ describe('a reply topic that is recreated', () => {
     await expect(stage.during(link.send(request()))).rejects.toMatchObject({ code: 'TOPIC_INVALID', message });
     stage.kafka.deleteTopic(REPLIES);
     stage.kafka.createTopic(REPLIES, { partitions: 2 });
+    const createdMs = stage.clock.nowMs;
     await sentAtLast(stage, link);
+    expect(stage.clock.nowMs - createdMs).toBeLessThan(2_000);
     stage.reply('here', { partition: 1 });
     await stage.clock.pass(SOON_MS);
     expect(stage.received).toEqual(['here']);

@@ -209,3 +209,26 @@ test('the client reads a recreated reply topic from its beginning', async () => 
   const { batch } = await client.request({ count: 2, timeoutMs: PATIENCE_MS });
   expect(expandIds(batch)).toHaveLength(2);
 });
+
+test('clients whose reply topic is recreated with fewer partitions go on, except with a chosen partition that is gone', async () => {
+  const replyTopic = `${realm.env.REPLY_TOPIC_PREFIX}recreated`;
+  await realm.createTopic(replyTopic, { partitions: 4 });
+  const options = { replyTopic, prefetch: false, timeoutMs: PATIENCE_MS };
+  const clients = await Promise.all([1, 2, 3].map(() => connect(options)));
+  const chosen = await connect({ ...options, partition: 3 });
+  for (const client of [...clients, chosen]) await client.request({ count: 1 });
+
+  await realm.admin.deleteTopics({ topics: [replyTopic] });
+  const missing = chosen.request({ count: 1, timeoutMs: 10_000 });
+  await expect(missing).rejects.toMatchObject({ code: 'TOPIC_INVALID', message: expect.stringContaining(replyTopic) });
+  const waiting = clients.map((client) => client.request({ count: 1 }));
+  await realm.createTopic(replyTopic, { partitions: 1 });
+  const ids = (await Promise.all(waiting)).flatMap(({ batch }) => expandIds(batch));
+  expect(new Set(ids).size).toBe(clients.length);
+  const gone = chosen.request({ count: 1, timeoutMs: 10_000 });
+  await expect(gone).rejects.toMatchObject({
+    code: 'TOPIC_INVALID',
+    message: expect.stringMatching(/no partition 3: it has 1$/),
+  });
+  await Promise.all([...clients, chosen].map((client) => client.close()));
+});
