@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Partitioners, type Producer } from 'kafkajs';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { IdClient } from '../../src/client/client.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { batchOf, type DecodedReply, type Followed } from '../support/followed.ts';
@@ -211,7 +212,7 @@ test('quotas from a file change without a restart, and an invalid text leaves th
   await expect.poll(ask).toBeUndefined();
 });
 
-test('a request over its quota gets its batch when it is sent again later, and a known request at any time', async () => {
+test('a request over its quota gets its batch when it is sent again later, as the client library does, and a known request at any time', async () => {
   await using shared = await Shared.open();
   await shared.own.worker({ QUOTAS: `${shared.own.groupId}.replies.acme. 1000 -` }).ready();
   const answers = await shared.own.follow(shared.acme);
@@ -236,4 +237,17 @@ test('a request over its quota gets its batch when it is sent again later, and a
       { timeout: 60_000, interval: 500 },
     )
     .toBe(true);
+  // The batch has used up the quota of the next seconds.
+  const attempts: number[] = [];
+  await using client = await IdClient.connect({
+    ...{ brokers: suiteServers().brokers, requestTopic: shared.own.requestTopic, replyTopic: shared.acme },
+    ...{ prefetch: false, hooks: { onRequest: ({ attempt }) => void attempts.push(attempt) } },
+  });
+  const asked = { count: 1_000, correlationId: 'third' };
+  await expect(client.request({ ...asked, timeoutMs: 500 })).rejects.toMatchObject({
+    ...{ name: 'RequestRefused', code: 'QUOTA_EXCEEDED', retryAfterMs: expect.any(Number), ...asked },
+  });
+  const third = await client.request({ ...asked, timeoutMs: 60_000 });
+  expect(expandIds(third.batch)).toHaveLength(1_000);
+  expect([attempts[1], attempts.at(-1)]).toEqual([1, expect.toSatisfy((last: number) => last >= 2)]);
 });
