@@ -92,6 +92,17 @@ test('a reply has its layout text, unless the header is too long or repeated', a
   await link.close();
 });
 
+test('a reply carries the time of a retry that its headers name in decimal digits', async () => {
+  const { stage, link } = await linked({ partition: 0 });
+  await stage.during(link.send(request()));
+  stage.reply('plain');
+  stage.reply('timed', { headers: { 'idalloc-retry-after-ms': '1490' } });
+  stage.reply('vague', { headers: { 'idalloc-retry-after-ms': 'soon' } });
+  await stage.clock.pass(SOON_MS);
+  expect(stage.replies.map(({ retryAfterMs }) => retryAfterMs)).toEqual([undefined, 1_490, undefined]);
+  await link.close();
+});
+
 test('headers can have other names', async () => {
   const { stage, link } = await linked({ headers: { replyPartition: 'where', replayed: 'again' } });
   await stage.during(link.send(request()));
