@@ -233,8 +233,8 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   'kafka-logins': {
     project: 'long',
-    seconds: 213,
-    shows: 'sessions that end and secrets that are replaced, for each SASL mechanism',
+    seconds: 230,
+    shows: 'sessions that end and secrets that are replaced, for each SASL mechanism and for the client library',
   },
   'kafka-rights': { project: 'long', seconds: 113, shows: 'rights that are revoked and granted under load' },
   layouts: { project: 'long', seconds: 86, shows: 'three other layouts through every door, and the end of a layout' },
@@ -370,7 +370,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 60,
     shows: 'one broker of three is silent to one worker: its partitions move, and return. Also simulated',
   },
-  'three-brokers': { project: 'long', seconds: 127, shows: 'frozen leaders, and two dead brokers of three' },
+  'three-brokers': {
+    project: 'long',
+    seconds: 190,
+    shows:
+      'frozen leaders, two dead brokers of three, and a client while leaders move and a broker gets another address',
+  },
   traces: {
     project: 'long',
     seconds: 30,
