@@ -60,11 +60,12 @@ export interface IdSource {
   ready(count?: number, options?: WaitForIds): Promise<void>;
   /**
    * Requests one batch, bypassing the buffer. Until a reply comes the request is resent, which never yields a second batch;
-   * nor does another call with the same correlation ID after an error.
+   * nor does another call with the same correlation ID after an error. A refusal that passes, such as one for a quota, does not end the
+   * wait while timeoutMs has room for the next try.
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
-   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID,
-   * MALFORMED_REPLY; the signal's reason.
+   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC, TOPIC_INVALID;
+   * the signal's reason. They have correlationId and count.
    */
   request(options: RequestOptions): Promise<RequestedBatch>;
   /**
