@@ -14,7 +14,7 @@ const MOST = 1_000;
 const ALL = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY, dueBeforeMs: Number.POSITIVE_INFINITY };
 
 /** What `idalloc audit` finds in these topics. */
-export function auditOf({ records, logs }: FinalTopics) {
+export function auditOf({ records, logs, nowMs }: FinalTopics) {
   const findings = new Findings(MOST);
   using store = new AuditStore(tmpdir());
   const reader = new AuditReader(logs, sinkOf(store, findings), {
@@ -24,7 +24,7 @@ export function auditOf({ records, logs }: FinalTopics) {
   });
   for (const record of records) reader.take(record);
   reader.end();
-  const steps = checks(store, reader, { find: findings.add, judged: ALL });
+  const steps = checks(store, reader, { find: findings.add, judged: { ...ALL, nowMs } });
   for (let step = steps.next(); ; step = steps.next()) {
     if (step.done === true) return { findings: findings.listed, reader, joined: step.value };
   }

@@ -29,7 +29,7 @@ const statedOf = (fields: Partial<AnsweredStated> = {}): AnsweredStated => {
 export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<History>>>>> = {
   audited: {
     'a record of the ledger is none': {
-      topics: { records: [FOREIGN], logs: { ledger: [{ topic: LEDGER, partition: 0, from: 0, to: 1 }] } },
+      topics: { records: [FOREIGN], logs: { ledger: [{ topic: LEDGER, partition: 0, from: 0, to: 1 }] }, nowMs: 0 },
     },
   },
   unique: {

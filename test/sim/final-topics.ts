@@ -11,6 +11,8 @@ export interface FinalTopics {
   /** In log order within each partition. */
   readonly records: readonly TopicRecord[];
   readonly logs: AuditLogs;
+  /** The time of brokers whose clocks are right. */
+  readonly nowMs: number;
 }
 
 export function finalTopics(brokers: Brokers): FinalTopics {
@@ -35,7 +37,7 @@ export function finalTopics(brokers: Brokers): FinalTopics {
     ...{ ledger: ledger.map(spanOf), requests: requests.map(spanOf), replies: replies.map(spanOf) },
     ...{ letters: letters.map(spanOf), witness: witness.map(spanOf), answeredBelow },
   };
-  return { records: Object.values(all).flat().flatMap(recordsIn), logs };
+  return { records: Object.values(all).flat().flatMap(recordsIn), logs, nowMs: brokers.nowMs() };
 }
 
 function spanOf(at: Partition) {

@@ -49,7 +49,8 @@ export async function runAudit(context: CliContext, options: AuditOptions, comma
   const findings = new Findings(options.maxFindings);
   const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY, graceMs } = options;
   if (from >= to) command.error('error: --from must be before --to: no request is of a time between them');
-  const judged = { fromMs: from, toMs: to, dueBeforeMs: context.now() - graceMs };
+  const nowMs = context.now();
+  const judged = { fromMs: from, toMs: to, dueBeforeMs: nowMs - graceMs, nowMs };
   await withStore(options.tempDir, async (store) => {
     const reader = await withKafka(context, (session) =>
       readAll({ ...session, layout }, 'reading', options, sinkOf(store, findings), { judged }),

@@ -51,6 +51,7 @@ export interface Judged {
   readonly toMs: number;
   /** What was sent or decided before this time must be answered, whether or not anybody has read it. */
   readonly dueBeforeMs: number;
+  readonly nowMs: number;
 }
 
 /** What was read of the topics. */
@@ -254,15 +255,17 @@ class RequestRules {
   readonly #reader: JoinReader;
   /** What was sent or decided before this time must be answered. */
   readonly #dueBeforeMs: number;
+  readonly #nowMs: number;
   /** The time from which on the topics have everything; a topic that was not read has none. */
   readonly #ledgerReachesMs: number;
   readonly #lettersReachMs: number | undefined;
   readonly #repliesReachMs: ReadonlyMap<string, number | undefined>;
 
-  constructor(reader: JoinReader, { dueBeforeMs }: Judged) {
+  constructor(reader: JoinReader, { dueBeforeMs, nowMs }: Judged) {
     const { replies = [], letters = [] } = reader.logs;
     this.#reader = reader;
     this.#dueBeforeMs = dueBeforeMs;
+    this.#nowMs = nowMs;
     this.#ledgerReachesMs = reader.ledgerReachesMs;
     this.#lettersReachMs = letters[0] && reader.letterReach.ofTopic(letters[0].topic);
     const replyTopics = new Set(replies.map(({ topic }) => topic));
@@ -291,8 +294,10 @@ class RequestRules {
     if (errors.length === 0) return undefined;
     if (decision === undefined || decision.isDoubtful || this.#mayBeLost(request, decision.timeMs))
       return { kind: 'refused' };
-    // A request that repeats one that was refused was told what came after it.
-    const sinceMs = request.timeMs - this.#reader.clockMarginMs;
+    // A request that repeats one that was refused was told what came after it. A time that is yet to come is that of a
+    // broker whose clock was ahead, and says nothing.
+    const { timeMs } = request;
+    const sinceMs = timeMs > this.#nowMs ? Number.NEGATIVE_INFINITY : timeMs - this.#reader.clockMarginMs;
     const left = errors.filter(
       ([code, { lastMs }]) => lastMs >= sinceMs && (code !== 'CONFLICT' || !told.wantsDiffer(request)),
     );

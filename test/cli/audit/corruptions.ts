@@ -21,10 +21,12 @@ interface Told<Entry> {
 export class Corruptible {
   readonly records: TopicRecord[];
   logs: FinalTopics['logs'];
+  readonly nowMs: number;
 
-  constructor({ records, logs }: FinalTopics) {
+  constructor({ records, logs, nowMs }: FinalTopics) {
     this.records = records.map((record) => ({ ...record }));
     this.logs = logs;
+    this.nowMs = nowMs;
   }
 
   /** Requests for IDs, each alone under its correlation ID. */

@@ -17,6 +17,8 @@ import { batchAt, LAYOUT } from './batches.ts';
 export const REPLIES = 'id.replies.orders';
 /** Far more than the margins of clocks, so that what a test says of times holds whatever they are. */
 export const HOUR_MS = 3_600_000;
+/** Nothing in a history of these tests is later, unless a broker's clock is ahead. */
+export const DAY_MS = 24 * HOUR_MS;
 const BASE_TICK = 10_000_000_000;
 /** The beginning of time: tests name times by their distance. */
 export const BASE_MS = LAYOUT.epochMs + BASE_TICK;
@@ -202,7 +204,12 @@ export class Topics {
     reader.end();
     const { fromMs = Number.NEGATIVE_INFINITY, toMs = Number.POSITIVE_INFINITY } = judging;
     const dueBeforeMs = BASE_MS + nowMs - graceMs;
-    const judged = { fromMs: BASE_MS + fromMs, toMs: BASE_MS + toMs, dueBeforeMs };
+    const judged = {
+      fromMs: BASE_MS + fromMs,
+      toMs: BASE_MS + toMs,
+      dueBeforeMs,
+      nowMs: BASE_MS + Math.max(nowMs, DAY_MS),
+    };
     const steps = checks(store, reader, { find, judged });
     for (;;) {
       const { done, value } = steps.next();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
 import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
-import { BASE_MS, HOUR_MS, REPLIES, Topics } from './history.ts';
+import { BASE_MS, DAY_MS, HOUR_MS, REPLIES, Topics } from './history.ts';
 
 /** The codes of what is found in a history in which workers have answered everything. */
 function codesOf(write: (topics: Topics) => void, partitions?: number): readonly string[] {
@@ -78,6 +78,14 @@ describe('a right history has no finding, and counts every request', () => {
     expect(topics.audit({ answeredBelow: onlyForwarded })).toMatchObject({ codes: [], counts: { waiting: 1 } });
     topics.reply(copy, topics.decide(copy));
     expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { requests: 1, answered: 1 } });
+  });
+
+  test('where a broker whose clock was ahead has a request that a quota refused to answer again', () => {
+    const topics = new Topics();
+    const first = topics.ask('a');
+    topics.decide(first);
+    topics.refuse(topics.ask('a', { atMs: 365 * DAY_MS }), 'QUOTA_EXCEEDED', 10);
+    expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { answered: 2, refused: 2 } });
   });
 
   test('where a request was refused before another worker had its entry in the ledger', () => {
