@@ -55,17 +55,17 @@ export const ROOMS: readonly Room[] = [
     imports: ['cli/context.ts', 'cli/program.ts', 'errors.ts', 'log.ts'],
     packages: ['node:*', 'node:module'],
   },
-  { room: 'core', lines: 1460, imports: ['errors.ts'] },
+  { room: 'core', lines: 1480, imports: ['errors.ts'] },
   { room: 'async', lines: 230 },
-  { room: 'codec', lines: 4180, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
+  { room: 'codec', lines: 4250, imports: ['core', 'codec/form', 'errors.ts'], packages: ['avsc', 'node:crypto'] },
   {
     room: 'codec/form',
     lines: 950,
     imports: ['core', 'errors.ts'],
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
-  { room: 'identity', lines: 2080, imports: WAITING },
-  { room: 'ledger', lines: 2570, imports: [...WAITING, 'identity/ports.ts'] },
+  { room: 'identity', lines: 2100, imports: WAITING },
+  { room: 'ledger', lines: 2690, imports: [...WAITING, 'identity/ports.ts'] },
   { room: 'pipeline', lines: 3630, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
@@ -81,14 +81,14 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'kafka/wire',
-    lines: 3560,
+    lines: 3580,
     imports: ['async', 'core', 'errors.ts', 'runtime.ts', 'kafka/records'],
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
   { room: 'kafka/loops', lines: 2640, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
   { room: 'adapters', lines: 50, imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', lines: 660, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
-  { room: 'adapters/index', lines: 2340, imports: FOR_ADAPTERS, packages: ['node:*'] },
+  { room: 'adapters/index', lines: 2380, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
     room: 'adapters/kafka',
     lines: 2830,
@@ -113,7 +113,7 @@ export const ROOMS: readonly Room[] = [
   { room: 'ids', lines: 125, imports: ['core', 'codec/form', 'errors.ts'] },
   {
     room: 'client',
-    lines: 2760,
+    lines: 3810,
     imports: [...WAITING, 'ids/index.ts', 'runtime.ts', ...KAFKA, ...SPANS],
     // Of the process: the warning about a hook that fails, where nobody hears errors.
     packages: ['node:*', 'node:process', '@opentelemetry/api'],
@@ -125,10 +125,10 @@ export const ROOMS: readonly Room[] = [
     imports: ['client/index.ts', 'codec/reply-policy.ts', 'core/host-port.ts'],
     packages: ['node:*', 'testcontainers'],
   },
-  { room: 'nestjs', lines: 100, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
+  { room: 'nestjs', lines: 160, imports: ['client/index.ts'], packages: ['@nestjs/common'] },
   {
     room: 'worker',
-    lines: 4310,
+    lines: 4320,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
       ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
@@ -138,7 +138,7 @@ export const ROOMS: readonly Room[] = [
   },
   {
     room: 'cli',
-    lines: 10800,
+    lines: 10520,
     folders: ['audit', 'dead-letters', 'doctor', 'journal', 'namespace', 'replay', 'sequence', 'topics', 'trace'],
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
