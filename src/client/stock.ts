@@ -27,7 +27,7 @@ export interface StockOptions {
  * IDs that are granted at a time. The age is checked for each grant, as reading the clock takes longer than next(): so all but
  * the first of a grant can be too old by as long as the event loop stood still since.
  */
-const GRANT = 64;
+const GRANT = 256;
 
 interface Batch extends SuppliedBatch {
   /** Next range to open. */
