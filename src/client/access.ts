@@ -1,3 +1,4 @@
+import { aborted } from '../async/aborted.ts';
 import { atMost } from '../async/at-most.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
@@ -71,8 +72,11 @@ export function accessOf(options: Access): CurrentAccess {
   };
 }
 
+/** Whether it is a function or a getter, its own or that of its class. */
 function isChanging(source: KafkaOptions, name: keyof Credentials): boolean {
-  const { get, value } = Object.getOwnPropertyDescriptor(source, name) ?? {};
+  let at: object | null = source;
+  while (at !== null && !Object.hasOwn(at, name)) at = Object.getPrototypeOf(at);
+  const { get, value } = (at && Object.getOwnPropertyDescriptor(at, name)) ?? {};
   return get !== undefined || typeof value === 'function';
 }
 
@@ -130,7 +134,8 @@ function isPlace(place: unknown): boolean {
 
 /** Longest time to wait for a function of the options that finds the brokers, and the shortest between two calls of it. */
 const FIND_MS = 5_000;
-const WAITS = { minMs: 200, maxMs: 200 };
+/** Between two attempts of the first search: what a function asks may be away for long. */
+const WAITS = { minMs: 200, maxMs: FIND_MS };
 
 /** The bootstrap brokers of a client. When none of the known brokers answers, all of them may have moved: then they are found again. */
 export class Bootstrap {
@@ -139,6 +144,7 @@ export class Bootstrap {
   readonly #onError: (error: Error) => void;
   #seeds: readonly BrokerAddress[] = [];
   #foundMs = Number.NEGATIVE_INFINITY;
+  readonly #closing = new AbortController();
 
   constructor(find: CurrentAccess['brokers'], runtime: Runtime, onError: (error: Error) => void) {
     this.#find = find;
@@ -150,27 +156,36 @@ export class Bootstrap {
     return this.#seeds;
   }
 
-  /** Finds them for the first time. Rejects with IdallocError CONFIG_INVALID, or KAFKA_UNAVAILABLE after the time limit or the signal. */
-  async open(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
+  /** Finds them for the first time. Rejects with IdallocError CONFIG_INVALID, or KAFKA_UNAVAILABLE after the time limit or when closed. */
+  async open(timeoutMs: number): Promise<void> {
+    const { signal } = this.#closing;
     const isTransient = (error: unknown) =>
-      signal?.aborted !== true && error instanceof IdallocError && error.code !== 'CONFIG_INVALID';
-    const retries = { timeoutMs, waits: WAITS, isTransient, ...(signal === undefined ? {} : { signal }) };
-    await retrying(this.#runtime, retries, (leftMs) => this.#findWithin(Math.min(leftMs, FIND_MS)));
+      !signal.aborted && error instanceof IdallocError && error.code !== 'CONFIG_INVALID';
+    await retrying(this.#runtime, { timeoutMs, waits: WAITS, isTransient, signal }, (leftMs) =>
+      this.#findWithin(Math.min(leftMs, FIND_MS)),
+    );
   }
 
   /** Finds them again, for the connections to come, unless that was done only now. */
   async findAgain(): Promise<void> {
-    if (this.#runtime.monotonicMs() - this.#foundMs < FIND_MS) return;
+    if (this.#closing.signal.aborted || this.#runtime.monotonicMs() - this.#foundMs < FIND_MS) return;
     try {
       await this.#findWithin(FIND_MS);
     } catch (error) {
-      this.#onError(error as Error);
+      if (!this.#closing.signal.aborted) this.#onError(error as Error);
     }
+  }
+
+  /** Waits for no function any more, and calls none. */
+  close(): void {
+    this.#closing.abort();
   }
 
   async #findWithin(limitMs: number): Promise<void> {
     this.#foundMs = this.#runtime.monotonicMs();
-    const found = await atMost(this.#runtime, limitMs, () => this.#find());
+    const find = (over: AbortSignal) =>
+      Promise.race([this.#find(), aborted(AbortSignal.any([over, this.#closing.signal]))]);
+    const found = await atMost(this.#runtime, limitMs, find);
     if (found === undefined) {
       throw new IdallocError('KAFKA_UNAVAILABLE', `the function brokers has returned nothing for ${limitMs} ms`);
     }

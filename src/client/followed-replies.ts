@@ -113,10 +113,10 @@ export class FollowedReplies {
           read.trouble = undefined;
           read.goneSinceMs = undefined;
         },
-        // The topic was recreated or truncated: what it has now may be for us, and what is lost is asked for again.
-        outOfRange: ({ logStart }) => {
+        // The topic was recreated or truncated. What waits is sent again, and answered behind this end; the log may hold weeks before it.
+        outOfRange: ({ end }) => {
           events.onMoved(topic);
-          return logStart;
+          return end;
         },
       },
     );

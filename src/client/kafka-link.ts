@@ -1,4 +1,3 @@
-import { aborted } from '../async/aborted.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText, readRetryAfterMs } from '../codec/request-headers.ts';
 import { FIRST_SENT } from '../codec/request-origin.ts';
@@ -23,6 +22,7 @@ export interface LinkDependencies {
   readonly runtime: Runtime;
   /** No broker has answered for a while. */
   readonly onSilence?: () => void;
+  readonly onClose?: () => void;
   /** Whether a login that is refused may be another one at the next attempt. */
   readonly isLoginChanging?: boolean;
 }
@@ -57,7 +57,17 @@ export async function connectKafka(
   const { brokers, connection, isChanging } = accessOf(options);
   const { signal, replyTopic, partition, requestTopic, headers } = options;
   const bootstrap = new Bootstrap(brokers, runtime, events.onError);
-  await Promise.race([bootstrap.open(timeoutMs, signal), ...(signal === undefined ? [] : [aborted(signal)])]);
+  const onClose = () => bootstrap.close();
+  signal?.addEventListener('abort', onClose);
+  try {
+    signal?.throwIfAborted();
+    await bootstrap.open(timeoutMs);
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', onClose);
+  }
   const wire: LinkDependencies = {
     dialer: dialerOf(connection),
     get seeds() {
@@ -65,6 +75,7 @@ export async function connectKafka(
     },
     runtime,
     onSilence: () => void bootstrap.findAgain(),
+    onClose,
     isLoginChanging: isChanging,
   };
   const known = { replyTopic, partition, requestTopic, headers, signal, timeoutMs: untilMs - runtime.monotonicMs() };
@@ -158,6 +169,7 @@ class KafkaLink implements Transport {
 
   async close(): Promise<void> {
     this.#isClosed = true;
+    this.#wire.onClose?.();
     await Promise.allSettled([this.#replies.close(), this.#cluster.close()]);
   }
 

@@ -63,7 +63,8 @@ describe('what may change is read anew for each connection', () => {
         return login(String(this.calls));
       }
     }
-    const { connection } = accessOf({ kafka: new Secrets() });
+    const { connection, isChanging } = accessOf({ kafka: new Secrets() });
+    expect(isChanging).toBe(true);
     const [one, two] = [await connection(), await connection()];
     expect(one.sasl).not.toEqual(two.sasl);
   });
@@ -106,7 +107,7 @@ describe('what a function returns is checked', () => {
 describe('bootstrap brokers', () => {
   test('are found again at most once in 5 s, and used from then on', async () => {
     const { bootstrap, runtime, finds } = stageBootstrap((call) => [`kafka-${call}:9092`]);
-    await bootstrap.open(10_000, undefined);
+    await bootstrap.open(10_000);
     expect(bootstrap.seeds).toEqual([{ host: 'kafka-1', port: 9092 }]);
     for (let second = 0; second < 12; second += 1) {
       void bootstrap.findAgain();
@@ -134,7 +135,7 @@ describe('bootstrap brokers', () => {
     ],
   ])('%s later are reported, and those of before are kept', async (_what, find, error) => {
     const { bootstrap, runtime, faults } = stageBootstrap(find);
-    await bootstrap.open(10_000, undefined);
+    await bootstrap.open(10_000);
     await runtime.pass(5_000);
     void bootstrap.findAgain();
     await runtime.pass(5_000);
@@ -146,10 +147,21 @@ describe('bootstrap brokers', () => {
     const { bootstrap, runtime, finds } = stageBootstrap((call) =>
       call < 4 ? Promise.reject(new Error('not yet')) : brokers,
     );
-    const opened = bootstrap.open(10_000, undefined);
-    await runtime.pass(1_000);
+    const opened = bootstrap.open(10_000);
+    await runtime.pass(2_000);
     await opened;
     expect(finds()).toBe(4);
+  });
+
+  test('that fail at the start for long are sought ever more rarely, up to once in 5 s', async () => {
+    const { bootstrap, runtime, finds } = stageBootstrap(() => Promise.reject(new Error('not yet')));
+    const ended = bootstrap.open(Number.POSITIVE_INFINITY).catch((error: unknown) => error);
+    await runtime.pass(60_000);
+    const before = finds();
+    await runtime.pass(60_000);
+    expect(finds() - before).toBeLessThanOrEqual(13);
+    bootstrap.close();
+    await ended;
   });
 
   test.each<[string, number]>([
@@ -158,22 +170,38 @@ describe('bootstrap brokers', () => {
   ])('that never come at the start %s', async (_what, timeoutMs) => {
     const { bootstrap, runtime } = stageBootstrap(() => new Promise(() => undefined));
     const beganMs = runtime.nowMs;
-    const ended = bootstrap.open(timeoutMs, undefined).catch((error: unknown) => [error, runtime.nowMs - beganMs]);
+    const ended = bootstrap.open(timeoutMs).catch((error: unknown) => [error, runtime.nowMs - beganMs]);
     await runtime.pass(timeoutMs + 1_000);
     expect(await ended).toEqual([expect.objectContaining({ code: 'KAFKA_UNAVAILABLE' }), timeoutMs]);
   });
 
-  test('are no longer sought once the signal is aborted', async () => {
-    const { bootstrap, runtime, finds } = stageBootstrap(() => Promise.reject(new Error('not yet')));
-    const stop = new AbortController();
-    const ended = bootstrap.open(Number.POSITIVE_INFINITY, stop.signal).catch((error: unknown) => error);
-    await runtime.pass(60_000);
-    stop.abort();
+  test.each<[string, () => Promise<readonly string[]>]>([
+    ['that fail', () => Promise.reject(new Error('not yet'))],
+    ['that never come', () => new Promise(() => undefined)],
+  ])('%s are no longer sought once closed, at the start or later', async (_what, find) => {
+    const { bootstrap, runtime, finds } = stageBootstrap(find);
+    const ended = bootstrap.open(Number.POSITIVE_INFINITY).catch((error: unknown) => error);
+    await runtime.pass(62_000);
+    bootstrap.close();
     expect(await ended).toBeInstanceOf(IdallocError);
     const after = finds();
+    void bootstrap.findAgain();
     await runtime.pass(60_000);
     expect(finds()).toBe(after);
     expect(runtime.timers).toBe(0);
+  });
+
+  test('that are sought while it is closed leave no timer, and no error', async () => {
+    const later = new Promise<never>(() => undefined);
+    const { bootstrap, runtime, faults } = stageBootstrap((call) => (call === 1 ? brokers : later));
+    await bootstrap.open(10_000);
+    await runtime.pass(5_000);
+    void bootstrap.findAgain();
+    await runtime.pass(1_000);
+    expect(runtime.timers).toBe(1);
+    bootstrap.close();
+    await runtime.pass(0);
+    expect([runtime.timers, faults]).toEqual([0, []]);
   });
 });
 

@@ -381,16 +381,19 @@ test('a broker that freezes delays its partitions until others lead them, and is
 });
 
 describe('a reply topic that is recreated', () => {
-  test('at once is read from its beginning, and what waits is to be sent again', async () => {
+  test('at once is read from its end of then, for what waits is sent again', async () => {
     const { stage } = await linked();
     for (const value of ['one', 'two', 'three']) stage.reply(value);
     await stage.clock.pass(SOON_MS);
     stage.kafka.deleteTopic(REPLIES);
     await stage.clock.pass(500);
     stage.kafka.createTopic(REPLIES, { partitions: 2 });
-    stage.reply('of the new one');
+    stage.reply('of before');
     await stage.clock.pass(3_000);
-    expect(stage.received).toEqual(['one', 'two', 'three', 'of the new one']);
+    expect(stage.moved).toEqual([REPLIES]);
+    stage.reply('to what was sent again');
+    await stage.clock.pass(SOON_MS);
+    expect(stage.received).toEqual(['one', 'two', 'three', 'to what was sent again']);
     expect(stage.moved).toEqual([REPLIES]);
   });
 
