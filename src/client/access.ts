@@ -9,7 +9,7 @@ import { KafkaError } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 
-/** A setting that may change: a function is called for each new connection, and when a login is renewed. */
+/** A setting that may change: a function is called for each new connection, and when a login is renewed, but once a second at most. */
 type Changing<T> = T | (() => T | Promise<T>);
 
 /** TLS and login, as kafkajs takes them, or functions that return the current ones. */
@@ -45,11 +45,12 @@ export interface CurrentAccess {
 }
 
 /** Throws IdallocError CONFIG_INVALID, for callers without a type checker. */
-export function accessOf(options: Access): CurrentAccess {
+export function accessOf(options: Access, runtime: Pick<Runtime, 'monotonicMs'>): CurrentAccess {
   checkKafka(options);
   const { kafka } = options;
   const source: KafkaOptions = kafka ?? (options as Exclude<Access, { readonly kafka: KafkaOptions }>);
   const name = kafka === undefined ? 'brokers' : 'kafka.brokers';
+  const [ssl, sasl] = [new Sparing(runtime), new Sparing(runtime)];
   return {
     brokers: async () => {
       const places = await current(source, 'brokers').catch((cause: unknown) => {
@@ -59,7 +60,7 @@ export function accessOf(options: Access): CurrentAccess {
     },
     connection: async () => {
       const { clientId, socketFactory, reauthenticationThreshold } = source;
-      const credentials = { ssl: await credential(source, 'ssl'), sasl: await credential(source, 'sasl') };
+      const credentials = { ssl: await credential(source, 'ssl', ssl), sasl: await credential(source, 'sasl', sasl) };
       requireCredentials(credentials);
       return {
         clientId: clientId ?? 'idalloc-client',
@@ -93,13 +94,56 @@ function checkKafka({ kafka, brokers }: { readonly kafka?: unknown; readonly bro
   throw new IdallocError('CONFIG_INVALID', "kafka must be a configuration object for kafkajs' Kafka");
 }
 
-async function current<K extends 'brokers' | keyof Credentials>(source: KafkaOptions, name: K): Promise<unknown> {
-  const setting = source[name];
-  return typeof setting === 'function' ? await setting() : setting;
+/** How long what a function has returned, or why it failed, stands for it; and how long a call of it is waited for before the next one. */
+const CALLED_MS = { settled: 1_000, pending: 5_000 };
+
+/** Calls a function sparingly: while brokers are away, or it fails, connections are tried many times a second. */
+class Sparing {
+  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  #last: Promise<unknown> | undefined;
+  #state: keyof typeof CALLED_MS = 'settled';
+  #sinceMs = 0;
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>) {
+    this.#runtime = runtime;
+  }
+
+  call(call: () => unknown): Promise<unknown> {
+    const sinceMs = this.#runtime.monotonicMs() - this.#sinceMs;
+    if (this.#last !== undefined && sinceMs < CALLED_MS[this.#state]) return this.#last;
+    const result = (async () => await call())();
+    const settled = () => {
+      if (this.#last === result) this.#note('settled');
+    };
+    result.then(settled, settled);
+    this.#last = result;
+    this.#note('pending');
+    return result;
+  }
+
+  #note(state: keyof typeof CALLED_MS): void {
+    this.#state = state;
+    this.#sinceMs = this.#runtime.monotonicMs();
+  }
 }
 
-async function credential<K extends keyof Credentials>(source: KafkaOptions, name: K): Promise<ConnectionConfig[K]> {
-  const value = await current(source, name).catch((cause: unknown) => {
+async function current<K extends 'brokers' | keyof Credentials>(
+  source: KafkaOptions,
+  name: K,
+  calls?: Sparing,
+): Promise<unknown> {
+  const setting = source[name];
+  if (typeof setting !== 'function') return setting;
+  const call = () => setting();
+  return await (calls === undefined ? call() : calls.call(call));
+}
+
+async function credential<K extends keyof Credentials>(
+  source: KafkaOptions,
+  name: K,
+  calls: Sparing,
+): Promise<ConnectionConfig[K]> {
+  const value = await current(source, name, calls).catch((cause: unknown) => {
     // What a function asks may be away for a while, as brokers may: the connection is tried again.
     throw new KafkaError('UNREACHABLE', `the option ${name} failed: ${describeError(cause)}`, { cause });
   });

@@ -149,6 +149,7 @@ export class FollowedReplies {
 
 export function linkFailure(what: string, cause: unknown): IdallocError {
   if (cause instanceof IdallocError) return cause;
+  if (cause instanceof Error && cause.cause instanceof IdallocError) return cause.cause; // of the options' functions
   if (kafkaErrorCode(cause) === 'LOGIN_REFUSED') return loginRefused(cause, "the client's options ssl and sasl");
   return new IdallocError('KAFKA_UNAVAILABLE', `${what}: ${describeError(cause)}`, { cause });
 }

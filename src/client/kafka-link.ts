@@ -54,7 +54,7 @@ export async function connectKafka(
 ): Promise<Transport> {
   const timeoutMs = connectTimeoutOf(options);
   const untilMs = runtime.monotonicMs() + timeoutMs;
-  const { brokers, connection, isChanging } = accessOf(options);
+  const { brokers, connection, isChanging } = accessOf(options, runtime);
   const { signal, replyTopic, partition, requestTopic, headers } = options;
   const bootstrap = new Bootstrap(brokers, runtime, events.onError);
   const onClose = () => bootstrap.close();

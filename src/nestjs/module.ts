@@ -98,7 +98,7 @@ function providing(definition: DynamicModule, { isGlobal, name }: ModuleExtras):
 function connect(options: IdClientOptions, name: string | undefined): Promise<IdClient> {
   const logger = new Logger(name === undefined ? IdallocModule.name : `${IdallocModule.name} ${name}`);
   const onError = (error: Error) => logger.warn(error.message);
-  const hooks = { onError, ...boundHooks(options.hooks) };
+  const hooks = { onError, ...boundHooks(options.hooks ?? {}) };
   // Copied with its getters, which the client reads anew for each connection.
   const own = Object.getOwnPropertyDescriptors(options);
   return IdClient.connect(
@@ -106,11 +106,15 @@ function connect(options: IdClientOptions, name: string | undefined): Promise<Id
   );
 }
 
-/** The hooks of an object or of an injected instance, with those of its class. What is no hook is left to the client, which refuses it. */
-function boundHooks(hooks: ClientHooks = {}): ClientHooks {
+/** What Nest calls of a provider, which looks like hooks of the client. */
+const OF_NEST = ['onModuleInit', 'onApplicationBootstrap', 'onModuleDestroy', 'onApplicationShutdown'];
+
+/** The hooks of an object or of an injected instance, with those of its class. Other methods that look like hooks are left to the client, which refuses them. */
+function boundHooks(hooks: ClientHooks): ClientHooks {
+  if (typeof hooks !== 'object') throw new IdallocError('CONFIG_INVALID', `hooks must be an object, not ${hooks}`);
   const bound: Record<string, unknown> = {};
   for (let at: object = hooks; at !== Object.prototype; at = Object.getPrototypeOf(at) ?? Object.prototype) {
-    for (const name of Object.getOwnPropertyNames(at).filter((one) => /^on/i.test(one))) {
+    for (const name of Object.getOwnPropertyNames(at).filter((one) => /^on/i.test(one) && !OF_NEST.includes(one))) {
       const hook: unknown = Reflect.get(hooks, name);
       if (hook !== undefined) bound[name] = typeof hook === 'function' ? hook.bind(hooks) : hook;
     }

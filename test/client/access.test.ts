@@ -47,9 +47,11 @@ describe('what may change is read anew for each connection', () => {
       calls += 1;
       return String(calls);
     };
-    const { connection, isChanging } = accessOf(options(next));
+    const runtime = new FakeRuntime();
+    const { connection, isChanging } = accessOf(options(next), runtime);
     const before = calls;
     expect(await connection()).toMatchObject({ ssl: { ca: String(before + 1) }, sasl: login(String(before + 2)) });
+    await runtime.pass(1_000);
     expect(await connection()).toMatchObject({ ssl: { ca: String(before + 3) }, sasl: login(String(before + 4)) });
     expect(isChanging).toBe(true);
   });
@@ -63,14 +65,35 @@ describe('what may change is read anew for each connection', () => {
         return login(String(this.calls));
       }
     }
-    const { connection, isChanging } = accessOf({ kafka: new Secrets() });
+    const { connection, isChanging } = accessOf({ kafka: new Secrets() }, new FakeRuntime());
     expect(isChanging).toBe(true);
     const [one, two] = [await connection(), await connection()];
     expect(one.sasl).not.toEqual(two.sasl);
   });
 
   test('unless it is a value: then a login that is refused stays refused', () => {
-    expect(accessOf({ brokers, ssl: true, sasl: login('p') }).isChanging).toBe(false);
+    expect(accessOf({ brokers, ssl: true, sasl: login('p') }, new FakeRuntime()).isChanging).toBe(false);
+  });
+});
+
+describe('a function of the login is called once a second at most, however often connections are tried', () => {
+  test.each<[string, () => Promise<never> | ReturnType<typeof login>, number]>([
+    ['that returns one', () => login('p'), 10],
+    ['that fails', () => Promise.reject(new Error('the vault is sealed')), 10],
+    ['that returns nothing for ever, once in 5 s', () => new Promise(() => undefined), 2],
+  ])('%s', async (_what, sasl, most) => {
+    const runtime = new FakeRuntime();
+    let calls = 0;
+    const counted = () => {
+      calls += 1;
+      return sasl();
+    };
+    const { connection } = accessOf({ brokers, sasl: counted }, runtime);
+    for (let tried = 0; tried < 100; tried += 1) {
+      connection().catch(() => undefined);
+      await runtime.pass(100);
+    }
+    expect(calls).toBe(most);
   });
 });
 
@@ -85,19 +108,21 @@ describe('what a function returns is checked', () => {
     ],
     ['a text as TLS', { ssl: (() => 'secret') as never }, /ssl must be a boolean.*: it is of type string$/],
   ])('%s is CONFIG_INVALID, without its value', async (_what, options, message) => {
-    const refused = accessOf({ kafka: { brokers, ...options } }).connection();
+    const refused = accessOf({ kafka: { brokers, ...options } }, new FakeRuntime()).connection();
     const error = await refused.catch((reason: unknown) => reason);
     expect(error).toMatchObject({ code: 'CONFIG_INVALID', message: expect.stringMatching(message) });
     expect(String(error)).not.toContain('secret');
   });
 
   test('no login, or none at all as null, is no login', async () => {
-    const { connection } = accessOf({ brokers, ssl: () => undefined, sasl: (() => null) as never });
+    const none = { brokers, ssl: () => undefined, sasl: (() => null) as never };
+    const { connection } = accessOf(none, new FakeRuntime());
     expect(await connection()).toMatchObject({ ssl: undefined, sasl: undefined });
   });
 
   test.each(['ssl', 'sasl'] as const)('%s that fails is UNREACHABLE, which is tried again', async (name) => {
-    const failing = accessOf({ brokers, [name]: async () => Promise.reject(new Error('the vault is sealed')) });
+    const sealed = async () => Promise.reject(new Error('the vault is sealed'));
+    const failing = accessOf({ brokers, [name]: sealed }, new FakeRuntime());
     const error = await failing.connection().catch((reason: unknown) => reason);
     expect(kafkaErrorCode(error)).toBe('UNREACHABLE');
     expect(error).toMatchObject({ message: `the option ${name} failed: the vault is sealed` });
@@ -209,12 +234,11 @@ function stageBootstrap(find: (call: number) => readonly string[] | Promise<read
   const runtime = new FakeRuntime();
   const faults: Error[] = [];
   let calls = 0;
-  const access = accessOf({
-    brokers: () => {
-      calls += 1;
-      return find(calls);
-    },
-  });
+  const counted = () => {
+    calls += 1;
+    return find(calls);
+  };
+  const access = accessOf({ brokers: counted }, runtime);
   const bootstrap = new Bootstrap(access.brokers, runtime, (error) => faults.push(error));
   return { bootstrap, runtime, faults, finds: () => calls };
 }

@@ -334,6 +334,23 @@ test('a login that is refused later, after a restart of the brokers, is reported
   expect(stage.faults.at(-1)).toMatchObject(REFUSED_LOGIN);
 });
 
+test('options that hold no login later are reported as they are, for sending and for reading', async () => {
+  const stage = new LinkStage();
+  const { dialer } = stage;
+  const noLogin = new IdallocError('CONFIG_INVALID', 'sasl must be an object');
+  let isNone = false;
+  stage.dialer = { dial: (address, signal) => (isNone ? Promise.reject(noLogin) : dialer.dial(address, signal)) };
+  const { link } = await linked({}, stage);
+  isNone = true;
+  for (let node = 1; node <= NODES; node += 1) {
+    stage.kafka.crash(node);
+    stage.kafka.restart(node);
+  }
+  await expect(stage.during(link.send(request()))).rejects.toBe(noLogin);
+  await stage.clock.pass(SOON_MS);
+  expect(stage.faults.at(-1)).toBe(noLogin);
+});
+
 test('a frozen bootstrap broker is skipped', async () => {
   const stage = new LinkStage();
   stage.seeds = [addressOf(3), addressOf(1)];

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { type Access, accessOf } from '../../src/client/access.ts';
 import { IdClient } from '../../src/client/client.ts';
 import { connectTimeoutOf, type IdClientOptions } from '../../src/client/options.ts';
+import { FakeRuntime } from './stage.ts';
 
 const replyTopic = 'id.replies.a';
 const brokers = ['kafka-1:9092', '[::1]:9093'];
@@ -10,7 +11,7 @@ const brokers = ['kafka-1:9092', '[::1]:9093'];
 /** What the options say now. */
 async function access(options: object) {
   connectTimeoutOf({ replyTopic, ...options } as IdClientOptions);
-  const { brokers, connection } = accessOf(options as Access);
+  const { brokers, connection } = accessOf(options as Access, new FakeRuntime());
   return { brokers: await brokers(), config: await connection() };
 }
 

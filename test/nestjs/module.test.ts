@@ -147,6 +147,36 @@ describe('hooks', () => {
     await app.close();
   });
 
+  test('of a class may stand beside what Nest calls', async () => {
+    class Living extends Watch {
+      readonly calls: string[] = [];
+      onModuleInit(): void {
+        this.calls.push('init');
+      }
+      onApplicationBootstrap(): void {
+        this.calls.push('bootstrap');
+      }
+      onModuleDestroy(): void {
+        this.calls.push('destroy');
+      }
+      onApplicationShutdown(): void {
+        this.calls.push('shutdown');
+      }
+    }
+    const hooks = new Living();
+    const app = await started(IdallocModule.forRoot({ ...OPTIONS, hooks }));
+    await app.get(IdClient).ready();
+    await expect.poll(() => hooks.seen).toEqual(['a batch of 4000']);
+    expect(hooks.calls).toEqual([]);
+    await app.close();
+  });
+
+  test('that are no object are refused; null is none', async () => {
+    const given = (hooks: unknown) => started(IdallocModule.forRoot({ ...OPTIONS, hooks: hooks as never }));
+    await expect(given('loud')).rejects.toMatchObject({ code: 'CONFIG_INVALID' });
+    await (await given(null)).close();
+  });
+
   test('of a class that are no hooks are refused', async () => {
     class Misspelt extends Watch {
       onBatches(): void {}

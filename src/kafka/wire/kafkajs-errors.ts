@@ -1,4 +1,4 @@
-import { describeError } from '../../errors.ts';
+import { describeError, IdallocError } from '../../errors.ts';
 import { KafkaError, type KafkaErrorCode } from './kafka-error.ts';
 import { errorClasses, errorCodes } from './kafkajs-modules.ts';
 
@@ -30,6 +30,7 @@ export function callError(error: unknown, broker: string): KafkaError {
   const options = { cause: error };
   const detail = `${broker}: ${describeError(error)}`;
   if (error instanceof KafkaError) return new KafkaError(error.errorCode, detail, options);
+  if (error instanceof IdallocError) return new KafkaError('LOGIN_REFUSED', detail, options); // the settings hold no login any more
   if (error instanceof errorClasses.KafkaJSSASLAuthenticationError)
     return new KafkaError('LOGIN_REFUSED', detail, options);
   if (error instanceof errorClasses.KafkaJSProtocolError) {

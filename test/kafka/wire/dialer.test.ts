@@ -4,6 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { networkInterfaces } from 'node:os';
 import type { SASLOptions } from 'kafkajs';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { IdallocError } from '../../../src/errors.ts';
 import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
 import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
@@ -266,6 +267,25 @@ test.for([
   const link = await dial(broker.address, { sasl: PLAIN });
   [isWelcome, elapsedS] = [false, 55];
   await expect(link.call('metadata', { topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED' });
+  await link.ended;
+});
+
+test('a renewed login for which the settings have none ends the connection, and says why', async () => {
+  await using broker = await TcpBroker.start(({ apiKey }) =>
+    apiKey === SASL_HANDSHAKE
+      ? Buffer.concat([int16(0), int32(1), text('PLAIN')])
+      : Buffer.concat([int16(0), int16(-1), int32(0), int64(60_000)]),
+  );
+  let elapsedS = 0;
+  vi.spyOn(process, 'hrtime').mockImplementation(([sinceS] = [0, 0]) => [elapsedS - sinceS, 0]);
+  const cause = new IdallocError('CONFIG_INVALID', 'sasl must be an object');
+  const dialer = dialerOf(async () => {
+    if (elapsedS > 0) throw cause;
+    return { sasl: PLAIN };
+  });
+  const link = await dialer.dial(broker.address, new AbortController().signal);
+  elapsedS = 55;
+  await expect(link.call('metadata', { topics: [] })).rejects.toMatchObject({ errorCode: 'LOGIN_REFUSED', cause });
   await link.ended;
 });
 
