@@ -32,14 +32,15 @@ export interface Page {
   readonly limit: number;
 }
 
+/** How many operations, and how many comparisons, etcd takes in one transaction, unless it is told otherwise. */
+export const MAX_OPERATIONS = 128;
+
 export interface EtcdPort {
   /** Linearizable read of all keys that start with prefix, or of a page of them, at one revision, ordered by key. */
   range(prefix: string, page?: Page): Promise<{ revision: bigint; kvs: readonly KeyValue[] }>;
-  /** The keys that exist, read in one transaction; at most 128 keys. */
+  /** The keys that exist, read in one transaction; at most MAX_OPERATIONS. */
   get(keys: readonly string[]): Promise<ReadonlyMap<string, KeyValue>>;
-  /**
-   * Applies all operations if all comparisons hold, else none; at most 128 of each. May throw and still take effect.
-   */
+  /** Applies all operations if all comparisons hold, else none; MAX_OPERATIONS of each. May throw and take effect. */
   transact(
     compares: readonly Compare[],
     operations: readonly KeyOperation[],

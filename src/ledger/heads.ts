@@ -8,7 +8,7 @@ import {
   type SequenceHead,
 } from '../codec/sequence-head.ts';
 import { IdallocError } from '../errors.ts';
-import { type EtcdPort, type KeyValue, pagesOf } from '../identity/ports.ts';
+import { type EtcdPort, type KeyValue, MAX_OPERATIONS, pagesOf } from '../identity/ports.ts';
 
 /** What etcd holds of the sequences of a ledger partition, as it was at one revision. */
 export interface Head extends Omit<PendingValue, 'records'> {
@@ -62,7 +62,7 @@ export interface EtcdHeadsOptions {
 }
 
 /** Keys in one read of etcd, without `pending`. */
-const NAMES_AT_ONCE = 127;
+const NAMES_AT_ONCE = MAX_OPERATIONS - 1;
 /** Heads in one page: less than 1 MB of the 4 MB that gRPC takes in one answer, with the largest names and formats. */
 const PAGE = 1_000;
 /** More swaps of other workers than ever come between the reads of one look. */

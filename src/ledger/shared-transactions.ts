@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import type { Compare, EtcdPort, KeyOperation, Page } from '../identity/ports.ts';
+import { type Compare, type EtcdPort, type KeyOperation, MAX_OPERATIONS, type Page } from '../identity/ports.ts';
 
 type Etcd = Pick<EtcdPort, 'get' | 'range' | 'transact'>;
 type Outcome = Awaited<ReturnType<EtcdPort['transact']>>;
@@ -13,21 +13,25 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** What etcd takes in one transaction. */
-const MAX_OPERATIONS = 128;
 /** Of the 1.5 MiB that etcd takes in one request. What has more by itself goes alone. */
 const MAX_BYTES = 1_000_000;
 /** What an operation takes beside its key and its value, at most. */
 const OVERHEAD_BYTES = 32;
-/** From one round to the next. etcd may share its cores and its disk with others, so it is asked less often than it could answer. */
+/**
+ * From one round to the next. etcd may share its cores and its disk with others, so it is asked less often than it
+ * could answer.
+ */
 const GAP_MS = 5;
 
 /**
- * Transactions of etcd that have no key in common, made in one. Its members agree on each and sync it to their disks, which costs as
- * much as fifty more keys in it. A round takes all that arrived during the one before; what does not fit into one transaction goes beside it.
+ * Transactions of etcd that have no key in common, made in one. Its members agree on each and sync it to their disks,
+ * which costs as much as fifty more keys in it. A round takes all that arrived during the one before; what does not fit
+ * into one transaction goes beside it. So a transaction that etcd does not answer holds up those that arrive meanwhile
+ * for as long as a call may take, or twice as long if it was refused before. They go to the same etcd.
  *
- * Everything is compared together, so one that is outdated refuses those that share its transaction. Then each is tried alone: a shared
- * one that was refused and still takes effect, since it was sent twice, refuses that in turn, as a repeated call of its own would.
+ * Everything is compared together, so one that is outdated refuses those that share its transaction. Then each is tried
+ * alone: a shared one that was refused and still takes effect, since it was sent twice, refuses that in turn, as a
+ * repeated call of its own would.
  */
 export class SharedTransactions implements Etcd {
   readonly #etcd: Etcd;

@@ -19,7 +19,8 @@ export function answersOf(
   part: readonly Accepted[],
   decisions: readonly Decision[],
 ): Answer[] {
-  // The last answer to each request, and no earlier one: a requester that reads on must not find an old record's answer to be the last.
+  // The last answer to each request, and no earlier one: a requester that reads on must not find an old record's
+  // answer to be the last.
   const given = hasTwins(part) ? new Map<string, string>() : undefined;
   const isGiven = (accepted: Accepted, decision: Decision) =>
     given?.get(nameOfRequest(accepted)) === nameOfAnswer(accepted, decision);
@@ -33,7 +34,10 @@ export function answersOf(
   });
 }
 
-/** Equal for requests whose answers, if they are the same, differ in nothing but the trace, and go to the same partition of the same topic. */
+/**
+ * Equal for requests whose answers, if they are the same, differ in nothing but the trace, and go to the same partition
+ * of the same topic.
+ */
 function nameOfRequest({ name, hash, request }: Accepted): string {
   const { encoding, framing, replyPartition, requestId, correlationId } = request;
   const fields = [encoding, framing, replyPartition, hash.toString('hex')];

@@ -172,7 +172,10 @@ function refuse(
 /** What is appended for sequences before anything is drafted. */
 type DueEntries = Extract<SequenceDue, { readonly kind: 'pending' | 'again' }>;
 
-/** Appends what is due at the end of the copy, and decides the requests whose numbers that shows. Rejects as the ledger's `commit` does. */
+/**
+ * Appends what is due at the end of the copy, and decides the requests whose numbers that shows. Rejects as the
+ * ledger's `commit` does.
+ */
 async function append(
   deps: LookDeps,
   part: NumbersPart,

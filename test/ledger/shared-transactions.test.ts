@@ -84,6 +84,31 @@ describe('SharedTransactions', () => {
     expect(await runtime.until(swap('c'))).toMatchObject({ succeeded: true });
   });
 
+  it('what comes late of one without an answer does nothing, once those that shared it were done', async () => {
+    const { runtime, etcd, swap } = stage('late');
+    await runtime.until(Promise.allSettled(['a', 'b'].map((key) => swap(key))));
+    expect(etcd.peek('a')).toBeUndefined();
+    expect(await runtime.until(swap('a'))).toMatchObject({ succeeded: true });
+    const { revision } = etcd;
+    etcd.deliverLate();
+    expect([etcd.revision, etcd.peek('b')]).toEqual([revision, undefined]);
+  });
+
+  it('one that etcd does and refuses, as it runs out of space, is refused for all, and never done again', async () => {
+    const { runtime, etcd, sent, swap } = stage();
+    etcd.fill(true);
+    const outcomes = await runtime.until(Promise.allSettled(['a', 'b'].map((key) => swap(key))));
+    expect(outcomes.map((one) => one.status === 'rejected' && (one.reason as IdallocError).code)).toEqual([
+      'ETCD_REFUSED',
+      'ETCD_REFUSED',
+    ]);
+    expect(sent).toHaveLength(1);
+    etcd.free();
+    const { revision } = etcd;
+    const again = await runtime.until(Promise.all(['a', 'b'].map((key) => swap(key))));
+    expect([again.map(({ succeeded }) => succeeded), etcd.revision]).toEqual([[false, false], revision]);
+  });
+
   it('what etcd does not take in one transaction goes beside it, in the same round', async () => {
     const { runtime, sent, shared, swap } = stage();
     const many = (key: string, count: number) => Array.from({ length: count }, (_, i) => put(`${key}${i}`));

@@ -7,15 +7,20 @@ import {
   type IRequestOp,
 } from 'etcd3';
 import { IdallocError } from '../../errors.ts';
-import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../identity/ports.ts';
+import {
+  type Compare,
+  type EtcdPort,
+  type KeyOperation,
+  type KeyValue,
+  MAX_OPERATIONS,
+  type Page,
+} from '../../identity/ports.ts';
 import { renewOnce } from './keep-alive.ts';
 import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
 import { isFinal, isRefusal, remedyOf } from './refusal.ts';
 import { DEFAULT_ETCD_TIMING, type OnError, Rotation, type RotationTiming } from './rotation.ts';
 import { type EtcdStatus, statusOf } from './status.ts';
 
-/** Maximum number of operations that etcd accepts in one transaction. */
-const MAX_OPERATIONS = 128;
 const COMPACTED = /required revision has been compacted/;
 
 export interface EtcdOptions extends EtcdAccess {

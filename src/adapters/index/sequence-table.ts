@@ -19,7 +19,10 @@ export function sequenceTableOf(partition: number): TableShape {
   return { name: `sequences_${partition}`, columns: `id INTEGER PRIMARY KEY, ${FIELDS.join(', ')}, sum INTEGER` };
 }
 
-/** The rows of a partition's sequences: in memory, and on disk when they are saved. Its table is created with the first one. */
+/**
+ * The rows of a partition's sequences: in memory, and on disk when they are saved. The table is created with the first
+ * one.
+ */
 export class SequenceTable {
   readonly #db: DatabaseSync;
   readonly #table: TableShape;
