@@ -147,7 +147,16 @@ const NOTHING = /(\. Resolution note:)?\s*$/;
 /** The message of anything thrown, with its code if it has one. */
 export function describeError(error: unknown): string {
   if (error instanceof IdallocError) return `${error.code}: ${error.message}`;
-  return (error instanceof Error ? error.message : String(error)).trim().replace(NOTHING, '');
+  return textOf(error).trim().replace(NOTHING, '');
+}
+
+/** Anything may be thrown, even what can't be written as text. */
+function textOf(error: unknown): string {
+  try {
+    return String(error instanceof Error ? error.message : error);
+  } catch {
+    return 'an error without a text';
+  }
 }
 
 /** What `read` returns; undefined if it throws an IdallocError, as decoders do for bytes that are not valid. */

@@ -80,6 +80,16 @@ describe('a hook that fails', () => {
     },
   );
 
+  test('may throw anything, even what has no text', async () => {
+    const errors: Error[] = [];
+    const onReply = () => {
+      throw Object.create(null);
+    };
+    await stage({ hooks: { onReply, onError: (error) => errors.push(error) } });
+    await turns();
+    expect(errors).toMatchObject([{ message: 'the hook onReply failed: an error without a text' }]);
+  });
+
   test.each(fails)('is a warning of the process, once, when it is onError and %s', async (_how, hook) => {
     const warnings: Error[] = [];
     const note = (warning: Error) => warnings.push(warning);
