@@ -142,7 +142,8 @@ export class Refill {
     const late = own.filter(({ sentMs }) => nowMs - sentMs >= LATE_MS);
     for (const { ended } of late.slice(0, Math.max(0, late.length - MAX_REQUESTS))) ended.abort();
     const onTime = own.slice(late.length);
-    const coming = (wanted.isReplaced() ? onTime : own).reduce((sum, { count }) => sum + count, 0);
+    const waitedFor = [...late.filter(({ sentMs }) => !wanted.isReplaced(sentMs)), ...onTime];
+    const coming = waitedFor.reduce((sum, { count }) => sum + count, 0);
     let lacking = wanted.lacking(coming);
     let room = MAX_REQUESTS - onTime.length;
     if (this.#pause !== undefined || lacking <= 0 || room <= 0) return;

@@ -17,6 +17,15 @@ export class RequestRefused extends IdallocError {
   }
 }
 
+/** The same error for one of several callers, with what that one asked for. */
+export function errorFor(error: IdallocError, count?: number): IdallocError {
+  const { code, message } = error;
+  const about = { ...error, ...(count === undefined ? {} : { count }) };
+  return error instanceof RequestRefused
+    ? new RequestRefused(error.serverCode, message, about)
+    : new IdallocError(code, message, about);
+}
+
 /** The result of a call, whose error says what was asked for. The reason of a signal is the caller's own. */
 export async function withDetails<T>(
   { correlationId, count, signal }: ErrorDetails & { readonly signal?: AbortSignal | undefined },

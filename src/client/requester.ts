@@ -6,7 +6,7 @@ import { layoutFinder } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
 import { type Content, type Foreign, readReply } from './read-reply.ts';
-import { inProgress, noReply, notSent, pauseAfter, type RequestRefused, unlikeReply } from './refusals.ts';
+import { errorFor, inProgress, noReply, notSent, pauseAfter, type RequestRefused, unlikeReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
 import { type WaitingCaller, wait } from './waiting.ts';
 
@@ -235,11 +235,12 @@ export class Requester {
       await transport.send({ key, value, replyTopic, firstSentMs, headers, isWanted: () => pending.callers.size > 0 });
       pending.unsent = undefined;
     } catch (error) {
-      pending.unsent = error instanceof Error ? error : new Error(String(error));
+      const unsent = error instanceof Error ? error : new Error(String(error));
+      if (pending.turn === turn) pending.unsent = unsent;
       pending.attempts -= 1;
       pending.unanswered -= 1;
       delayMs = RETRY_UNSENT_MS;
-      onError(pending.unsent);
+      onError(unsent);
     }
     // Jitter, so that clients do not all resend at the same moment.
     if (pending.turn === turn) this.#sendAfter(pending, delayMs * (1 + runtime.random() / 4));
@@ -268,13 +269,14 @@ export class Requester {
     const { pauseMs, spreadMs } = pauseAfter(refusal, pending.refusals);
     const nowMs = runtime.monotonicMs();
     const isFinal = !refusal.retryable || request.endsWhenRefused === true;
-    for (const [caller, untilMs] of callers) if (isFinal || untilMs <= nowMs + pauseMs) caller.reject(refusal);
+    for (const [caller, untilMs] of callers)
+      if (isFinal || untilMs <= nowMs + pauseMs) caller.reject(errorFor(refusal));
     if (callers.size === 0) return;
     pending.lastRefusal = refusal;
     pending.refusals += 1;
     pending.unanswered = 0;
-    const spareMs = Math.max(...callers.values()) - nowMs - pauseMs;
-    this.#sendAfter(pending, pauseMs + runtime.random() * Math.min(spareMs / 2, spreadMs));
+    const lastMs = [...callers.values()].reduce((most, untilMs) => Math.max(most, untilMs));
+    this.#sendAfter(pending, pauseMs + runtime.random() * Math.min((lastMs - nowMs - pauseMs) / 2, spreadMs));
   }
 
   #passOver({ request, passedOver }: PendingRequest, { what, isFault }: Foreign): void {
@@ -287,7 +289,7 @@ export class Requester {
     const { timeoutMs, replyTopic } = request;
     const { unsent, sentAtMs, lastRefusal, passedOver } = this.#pending.get(keyOf(request.correlationId)) ?? {};
     if (unsent !== undefined) return notSent(timeoutMs, unsent);
-    if (lastRefusal !== undefined) return lastRefusal;
+    if (lastRefusal !== undefined) return errorFor(lastRefusal);
     const isWaiting = sentAtMs !== undefined && this.hasRepliedSince(sentAtMs);
     return noReply(request, { isWaiting, passedOver, trouble: this.#options.transport.trouble(replyTopic) });
   }

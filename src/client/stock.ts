@@ -58,7 +58,7 @@ export class IdStock {
   #received = 0;
   #dropped = 0;
   #low = 0;
-  #refusal: (() => IdallocError) | undefined;
+  #refusal: ((count: number) => IdallocError) | undefined;
 
   constructor(options: StockOptions) {
     this.#options = options;
@@ -109,7 +109,7 @@ export class IdStock {
   /** The next `count` IDs, all or none. Throws as next(). */
   take(count: number): bigint[] {
     const ids = this.tryTake(count);
-    if (ids === undefined) throw this.#failure(this.#refusal?.() ?? emptied(count));
+    if (ids === undefined) throw this.#failure(this.#refusal?.(count) ?? emptied(count));
     return ids;
   }
 
@@ -170,7 +170,7 @@ export class IdStock {
   }
 
   /** Makes next() and take() throw this error from now on. */
-  withhold(refusal: () => IdallocError): void {
+  withhold(refusal: (count: number) => IdallocError): void {
     this.#refusal = refusal;
     this.#revoke();
   }
@@ -212,7 +212,7 @@ export class IdStock {
 
   /** Leaves at least one ID granted, or throws. */
   #grant(): void {
-    if (this.#refusal !== undefined) throw this.#failure(this.#refusal());
+    if (this.#refusal !== undefined) throw this.#failure(this.#refusal(1));
     this.dropOld();
     if (this.#behind === 0 && this.#stored > 0) this.#open();
     const { size } = this;

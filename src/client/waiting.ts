@@ -75,6 +75,8 @@ export function wait<T>(
 
 interface Waiter {
   readonly count: number;
+  /** Monotonic time from which on it waits. */
+  readonly sinceMs: number;
   readonly caller: WaitingCaller<readonly bigint[]>;
 }
 
@@ -105,12 +107,18 @@ export class WaitingQueue {
     return largest;
   }
 
+  /** Monotonic time from which on the first caller waits; Infinity when there is none. */
+  get sinceMs(): number {
+    for (const { sinceMs } of this.#waiters) return sinceMs;
+    return Number.POSITIVE_INFINITY;
+  }
+
   /** Adds a caller at the end; the returned function removes it. Throws IdallocError QUEUE_FULL. */
-  join(count: number, caller: WaitingCaller<readonly bigint[]>): () => void {
+  join(count: number, sinceMs: number, caller: WaitingCaller<readonly bigint[]>): () => void {
     if (this.#waiters.size >= this.#maxWaiting) {
       throw new IdallocError('QUEUE_FULL', `${this.#maxWaiting} callers are waiting for IDs: see maxWaiting`);
     }
-    const waiter: Waiter = { count, caller };
+    const waiter: Waiter = { count, sinceMs, caller };
     this.#waiters.add(waiter);
     this.#needed += count;
     return () => {

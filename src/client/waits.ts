@@ -1,9 +1,12 @@
 import type { Runtime } from '../async/runtime.ts';
 import type { IdallocError } from '../errors.ts';
 import type { WaitForIds } from './calls.ts';
-import { clientClosed, noBuffer, timeoutOf, tooFewIds } from './refusals.ts';
+import { clientClosed, errorFor, noBuffer, timeoutOf, tooFewIds } from './refusals.ts';
 import { IdStock, type StockOptions } from './stock.ts';
 import { WaitingQueue, wait } from './waiting.ts';
+
+/** Callers that begin to wait so long after a refusal may be in the pause that it causes. */
+const REMEMBERED_MS = 30_000;
 
 /** IDs to request: for the buffer, or for the callers that wait. */
 export interface Wanted {
@@ -11,8 +14,8 @@ export interface Wanted {
   readonly stock: IdStock;
   /** How many are still to be requested while this many are on their way; 0 or less: none. */
   readonly lacking: (coming: number) => number;
-  /** Whether late ones are requested again; otherwise they count as on their way. */
-  readonly isReplaced: () => boolean;
+  /** Whether late ones that were requested then (monotonic ms) are requested again; otherwise they count as on their way. */
+  readonly isReplaced: (sentMs: number) => boolean;
 }
 
 export interface WaitsOptions {
@@ -40,7 +43,7 @@ export class Waits {
   readonly #pile: IdStock;
   readonly #takers: WaitingQueue;
   readonly #watchers: WaitingQueue;
-  #refusal: IdallocError | undefined;
+  #refused: { readonly error: IdallocError; readonly atMs: number } | undefined;
   #closed = false;
 
   constructor(options: WaitsOptions) {
@@ -58,8 +61,8 @@ export class Waits {
     return {
       stock: this.#pile,
       lacking: (coming) => this.#takers.needed - this.#pile.size - coming,
-      // Many IDs are not asked for twice.
-      isReplaced: () => this.#takers.needed <= smallCount(),
+      // Many IDs are not asked for twice by the same callers. Later ones ask anew: the partition may not be served.
+      isReplaced: (sentMs) => this.#takers.needed <= smallCount() || sentMs < this.#takers.sinceMs,
     };
   }
 
@@ -90,7 +93,7 @@ export class Waits {
   /** Serves the callers for which there is enough, after IDs have arrived. */
   serve(): void {
     const { stock, low } = this.#options;
-    this.#refusal = undefined;
+    this.#refused = undefined;
     if (this.#closed) return;
     this.#serveInTurn();
     this.#takers.serve('any', (count) => stock.tryTake(count, low()));
@@ -100,8 +103,8 @@ export class Waits {
 
   /** The workers refused IDs. If a retry may succeed, callers go on waiting for it: this is the error then if their time ends before. */
   refused(error: IdallocError): void {
-    this.#refusal = error;
-    if (!error.retryable) this.#rejectAll(() => error);
+    this.#refused = { error, atMs: this.#options.runtime.monotonicMs() };
+    if (!error.retryable) this.#rejectAll((count) => errorFor(error, count));
   }
 
   /** Rejects all callers, and further ones. */
@@ -119,6 +122,7 @@ export class Waits {
   #serveInTurn(): void {
     if (this.#closed) return;
     const { stock } = this.#options;
+    if (this.#pile.size === 0) return; // also keeps the departure of thousands of callers from a search for the first each time
     this.#takers.serve('in turn', (count) => this.#pile.tryTake(count));
     if (this.#takers.size > 0 || this.#pile.size === 0) return;
     for (const batch of this.#pile.removeAll()) stock.add(batch);
@@ -136,9 +140,12 @@ export class Waits {
     if (!prefetch) throw noBuffer();
     const limitMs = timeoutOf(timeoutMs, this.#options.timeoutMs);
     const beganMs = runtime.monotonicMs();
-    const timeoutError = () => this.#refusal ?? tooFewIds(count, limitMs, hasRepliedSince(beganMs));
+    const timeoutError = () =>
+      this.#refused !== undefined && this.#refused.atMs >= beganMs - REMEMBERED_MS
+        ? errorFor(this.#refused.error, count)
+        : tooFewIds(count, limitMs, hasRepliedSince(beganMs));
     const waited = wait<readonly bigint[]>(runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
-      const leave = queue.join(count, caller);
+      const leave = queue.join(count, beganMs, caller);
       return () => {
         leave();
         this.#serveInTurn();

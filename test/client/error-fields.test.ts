@@ -101,6 +101,35 @@ describe('the error of a request names its correlation ID and its count', () => 
   });
 });
 
+test.each(['QUOTA_EXCEEDED', 'INVALID_REPLY_TOPIC'])(
+  'callers that wait together and end with %s have an error each, with the count of the call',
+  async (code) => {
+    const { client, runtime, workers } = await stage({}, (them) => {
+      them.answering = false;
+    });
+    const options = { timeoutMs: 500 };
+    const calls = [client.takeAsync(5, options), client.takeAsync(7, options), client.ready(9, options)];
+    const errors = Promise.all(calls.map((call) => call.catch((error: unknown) => error)));
+    await turns();
+    for (const { correlationId } of workers.sent.splice(0)) workers.refuse(correlationId, code, 'no', undefined);
+    await runtime.pass(500);
+    expect(await errors).toMatchObject([5, 7, 9].map((count) => ({ code, serverCode: code, count })));
+    await client.close();
+    expect(() => client.take(3)).toThrow(expect.objectContaining({ code: 'CLIENT_CLOSED', count: 3 }));
+  },
+);
+
+test('callers of one request that is refused have an error each, with the correlation ID as they gave it', async () => {
+  const { client, workers } = await silent();
+  const given = ['order-4711', new TextEncoder().encode('order-4711')];
+  const calls = given.map((correlationId) => client.request({ correlationId, count: 3, timeoutMs: 1_000 }));
+  const errors = Promise.all(calls.map((call) => call.catch((error: unknown) => error)));
+  await turns();
+  workers.refuse('order-4711', 'QUOTA_EXCEEDED', 'later', 1_490);
+  const about = { name: 'RequestRefused', serverCode: 'QUOTA_EXCEEDED', retryAfterMs: 1_490 };
+  expect(await errors).toMatchObject(given.map((correlationId) => ({ ...about, correlationId })));
+});
+
 test('a wait for IDs that ends with a refusal has the correlation ID of the request that was refused', async () => {
   const { client, workers } = await stage({ idsPerSecond: 10 }, (them) => {
     them.answering = false;

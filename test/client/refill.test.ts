@@ -226,6 +226,17 @@ describe('a refusal', () => {
     await client.close();
   });
 
+  test('is not the error of a wait that began long after it', async () => {
+    const { client, runtime, workers } = await stage({}, unanswered);
+    await refuseAll(workers, 'QUOTA_EXCEEDED', 5_000);
+    const soon = client.takeAsync(100).catch((error) => error.code);
+    await runtime.pass(60_000);
+    const late = client.takeAsync(100).catch((error) => error.code);
+    await runtime.pass(30_000);
+    expect([await soon, await late]).toEqual(['QUOTA_EXCEEDED', 'NO_REPLY']);
+    await client.close();
+  });
+
   test('without a time is retried after pauses that double, until one is answered', async () => {
     const { client, runtime, workers } = await stage({}, unanswered);
     for (const pauseMs of [1_000, 2_000, 4_000, 8_000]) {

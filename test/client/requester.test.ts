@@ -38,6 +38,22 @@ describe('requests whose reply topic moved', () => {
   });
 });
 
+test('a send that fails after a later one has succeeded is not why there is no reply', async () => {
+  const { requester, runtime, workers, errors, ask } = stageRequester();
+  const gate = Promise.withResolvers<void>();
+  workers.gate = gate;
+  const late = ask('x', { ...MOVED, timeoutMs: 2_000 }).catch((error) => error.code);
+  workers.gate = undefined;
+  requester.resendAll(MOVED.replyTopic);
+  await turns();
+  workers.broken = new Error('no broker');
+  gate.resolve();
+  await turns();
+  expect([workers.sent.length, errors]).toEqual([1, [workers.broken]]);
+  await runtime.pass(2_000);
+  expect(await late).toBe('NO_REPLY');
+});
+
 describe('a refusal after which a retry may succeed', () => {
   test('does not end the wait: the same record is sent again at the time that the refusal names', async () => {
     const { runtime, workers, sends, ask } = stageRequester();

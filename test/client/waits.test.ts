@@ -96,6 +96,25 @@ describe('callers that wait', () => {
     }
   });
 
+  test('have many IDs requested anew when they came after those whose request is late: its partition may not be served', async () => {
+    const { client, runtime, workers } = await stage({ idsPerSecond: 1, coverSeconds: 2 });
+    workers.answering = false;
+    const first = client.takeAsync(10_000).catch((error) => error.code);
+    await turns();
+    const unserved = workers.sent.at(-1)?.correlationId;
+    await runtime.pass(30_000);
+    expect(await first).toBe('NO_REPLY');
+    const second = client.takeAsync(10_000).catch((error) => error.code);
+    for (let i = 0; i < 3; i += 1) {
+      await runtime.pass(500);
+      const wanted = workers.sent.filter(({ correlationId, isWanted }) => correlationId !== unserved && isWanted());
+      for (const { correlationId, count } of wanted) workers.answer(correlationId, count);
+    }
+    await runtime.pass(30_000);
+    expect(await second).toHaveLength(10_000);
+    await client.close();
+  });
+
   test('go on waiting for as long as the process did not run, for its reply may have come', async () => {
     const { client, runtime, workers } = await stage({ prefetch: false }, unanswered);
     const saved = client.request({ count: 1, correlationId: 'saved', timeoutMs: 1_000 });
