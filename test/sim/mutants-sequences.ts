@@ -109,6 +109,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
   {
     name: 'numbers that jump show no loss',
     scenario: 'lost-tail',
+    firstSeed: 395,
     patches: [patch('src/core/sequence.ts', 'return first > known.next ? Math.max(gap, first) : gap;', 'return gap;')],
   },
   {
