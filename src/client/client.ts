@@ -129,7 +129,8 @@ export class IdClient implements IdSource, AsyncDisposable {
     const low = () => this.#demand.low;
     const hasRepliedSince = (sinceMs: number) => this.#requester.hasRepliedSince(sinceMs);
     const serving = { stock: this.#stock, runtime, maxWaiting, timeoutMs, prefetch, low };
-    this.#waits = new Waits({ ...serving, onTake, check, hasRepliedSince });
+    const trouble = () => this.#requester.unsent ?? transport.trouble(replyTopic);
+    this.#waits = new Waits({ ...serving, onTake, check, hasRepliedSince, trouble });
     this.#refill = new Refill({
       ...{ stock: this.#stock, demand: this.#demand, waits: this.#waits },
       ...{ runtime, coverSeconds, maxAgeMs, maxCount, layout: () => this.#layout },

@@ -48,8 +48,8 @@ export interface IdSource {
    * The next `count` IDs: those of the buffer if it has that many, otherwise others that are requested for callers that wait, first
    * come, first served. A refusal that a retry may lift does not end the wait, but is its error if the time ends before.
    *
-   * @throws IdallocError NO_REPLY, QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when
-   * the workers reject the request; the signal's reason.
+   * @throws IdallocError NO_REPLY, or KAFKA_UNAVAILABLE, CONFIG_INVALID or TOPIC_INVALID if requests can't be sent; QUEUE_FULL,
+   * CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when the workers reject the request; the signal's reason.
    */
   takeAsync(count: number, options?: WaitForIds): Promise<readonly bigint[]>;
   /**

@@ -149,12 +149,22 @@ export function unlikeReply(
   return new IdallocError('MALFORMED_REPLY', message, { correlationId });
 }
 
-/** `isWaiting` as for `noReply`. */
-export function tooFewIds(count: number, timeoutMs: number, isWaiting: boolean): IdallocError {
-  const cause = isWaiting
+/** `trouble`: why requests can't be sent, or replies not be read. */
+export function tooFewIds(
+  count: number,
+  timeoutMs: number,
+  { isWaiting, trouble }: { readonly isWaiting: boolean; readonly trouble?: Error | string | undefined },
+): IdallocError {
+  const what = `fewer than ${count} IDs arrived within ${timeoutMs} ms`;
+  if (trouble instanceof Error) {
+    const code = trouble instanceof IdallocError ? trouble.code : 'KAFKA_UNAVAILABLE';
+    const message = `${what}, because requests can't be sent: ${describeError(trouble)}`;
+    return new IdallocError(code, message, { cause: trouble, count });
+  }
+  const usual = isWaiting
     ? 'workers answer, but more slowly than IDs are requested: wait for longer, or request fewer'
     : 'check that a worker is running and ready';
-  return new IdallocError('NO_REPLY', `fewer than ${count} IDs arrived within ${timeoutMs} ms: ${cause}`, { count });
+  return new IdallocError('NO_REPLY', `${what}: ${trouble ?? usual}`, { count });
 }
 
 export function noBuffer(): IdallocError {

@@ -83,7 +83,7 @@ class PendingRequest {
   turn = 0;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
-  lastSentAtMs: number;
+  lastSentAtMs = Number.NEGATIVE_INFINITY;
   unsent: Error | undefined;
   resend: Timer | undefined;
   refusals = 0;
@@ -95,7 +95,6 @@ class PendingRequest {
     this.request = request;
     this.value = encodeIdRequest(request);
     this.sentAtMs = nowMs;
-    this.lastSentAtMs = nowMs;
   }
 }
 
@@ -111,6 +110,8 @@ export class Requester {
   readonly #options: RequesterOptions;
   readonly #layoutOf = layoutFinder();
   readonly #pending = new Map<string, PendingRequest>();
+  /** Why the last send of a request for the buffer failed; undefined if it did not. */
+  unsent: Error | undefined;
   #closed: (() => Error) | undefined;
   #repliedMs = Number.NEGATIVE_INFINITY;
   #begun = 0;
@@ -207,9 +208,8 @@ export class Requester {
 
   #begin(key: string, request: BatchRequest): PendingRequest {
     const { maxWaiting, runtime } = this.#options;
-    if (this.#pending.size >= maxWaiting) {
+    if (this.#pending.size >= maxWaiting)
       throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
-    }
     const pending = new PendingRequest(request, runtime.monotonicMs());
     this.#pending.set(key, pending);
     this.#begun += 1;
@@ -242,6 +242,7 @@ export class Requester {
       delayMs = RETRY_UNSENT_MS;
       onError(unsent);
     }
+    if (pending.request.endsWhenRefused === true) this.unsent = pending.unsent;
     // Jitter, so that clients do not all resend at the same moment.
     if (pending.turn === turn) this.#sendAfter(pending, delayMs * (1 + runtime.random() / 4));
   }
@@ -286,12 +287,11 @@ export class Requester {
   }
 
   #timeoutError(request: BatchRequest): IdallocError {
-    const { timeoutMs, replyTopic } = request;
     const { unsent, sentAtMs, lastRefusal, passedOver } = this.#pending.get(keyOf(request.correlationId)) ?? {};
-    if (unsent !== undefined) return notSent(timeoutMs, unsent);
+    if (unsent !== undefined) return notSent(request.timeoutMs, unsent);
     if (lastRefusal !== undefined) return errorFor(lastRefusal);
     const isWaiting = sentAtMs !== undefined && this.hasRepliedSince(sentAtMs);
-    return noReply(request, { isWaiting, passedOver, trouble: this.#options.transport.trouble(replyTopic) });
+    return noReply(request, { isWaiting, passedOver, trouble: this.#options.transport.trouble(request.replyTopic) });
   }
 }
 

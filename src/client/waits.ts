@@ -31,6 +31,8 @@ export interface WaitsOptions {
   readonly check: () => void;
   /** Whether a reply to any request has come since then (monotonic ms). */
   readonly hasRepliedSince: (sinceMs: number) => boolean;
+  /** Why requests can't be sent, or replies not be read; undefined while they can. */
+  readonly trouble: () => Error | string | undefined;
 }
 
 /**
@@ -135,7 +137,7 @@ export class Waits {
   }
 
   async #wait(queue: WaitingQueue, count: number, { timeoutMs, signal }: WaitForIds): Promise<readonly bigint[]> {
-    const { runtime, prefetch, check, hasRepliedSince } = this.#options;
+    const { runtime, prefetch, check, hasRepliedSince, trouble } = this.#options;
     if (this.#closed) throw clientClosed(count);
     if (!prefetch) throw noBuffer();
     const limitMs = timeoutOf(timeoutMs, this.#options.timeoutMs);
@@ -143,7 +145,7 @@ export class Waits {
     const timeoutError = () =>
       this.#refused !== undefined && this.#refused.atMs >= beganMs - REMEMBERED_MS
         ? errorFor(this.#refused.error, count)
-        : tooFewIds(count, limitMs, hasRepliedSince(beganMs));
+        : tooFewIds(count, limitMs, { isWaiting: hasRepliedSince(beganMs), trouble: trouble() });
     const waited = wait<readonly bigint[]>(runtime, { timeoutMs: limitMs, signal, timeoutError }, (caller) => {
       const leave = queue.join(count, beganMs, caller);
       return () => {

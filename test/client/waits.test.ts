@@ -1,11 +1,50 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 import { examples } from '../support/examples.ts';
 import { type FakeWorkers, stage, turns } from './stage.ts';
 
 const unanswered = (workers: FakeWorkers) => {
   workers.answering = false;
 };
+
+describe('callers whose time ends', () => {
+  const lost = (code: ErrorCode) => (workers: FakeWorkers) => {
+    workers.broken = new IdallocError(code, 'why it is so');
+  };
+
+  test.each(['KAFKA_UNAVAILABLE', 'TOPIC_INVALID', 'CONFIG_INVALID'] as const)(
+    'get the reason why nothing can be sent, such as %s, rather than advice about workers',
+    async (code) => {
+      const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, lost(code));
+      const ended = expect(client.takeAsync(10)).rejects.toMatchObject({
+        code,
+        count: 10,
+        message: expect.stringMatching(/^fewer than 10 IDs arrived within 1000 ms, because .* sent: .*why it is so$/),
+      });
+      const neverReady = expect(client.ready()).rejects.toMatchObject({ code });
+      await runtime.pass(1_000);
+      await Promise.all([ended, neverReady]);
+      workers.broken = undefined;
+      workers.answering = false;
+      await runtime.pass(1_000);
+      const later = expect(client.takeAsync(10)).rejects.toMatchObject({ code: 'NO_REPLY' });
+      await runtime.pass(1_000);
+      await later;
+      await client.close();
+    },
+  );
+
+  test('get the reason why no reply can be read', async () => {
+    const { client, runtime, workers } = await stage({ timeoutMs: 1_000 }, unanswered);
+    workers.deaf = 'partition 0 cannot be read now';
+    const message = expect.stringMatching(/ms: partition 0 cannot be read now$/);
+    const ended = expect(client.takeAsync(10)).rejects.toMatchObject({ code: 'NO_REPLY', message });
+    await runtime.pass(1_000);
+    await ended;
+    await client.close();
+  });
+});
 
 describe('callers that wait', () => {
   test('leave the buffer to those who take from it', async () => {
