@@ -182,12 +182,13 @@ export class IdClient implements IdSource, AsyncDisposable {
   async takeAsync(count: number, options: WaitForIds = {}): Promise<readonly bigint[]> {
     this.#checkCount(count, options.timeoutMs);
     const ids = options.signal?.aborted === true ? undefined : this.#stock.tryTake(count);
-    return ids ?? this.#metrics.counted(this.#waits.take(count, options));
+    return ids ?? this.#waited(count, options, () => this.#waits.take(count, options));
   }
 
   async ready(count: number = this.#demand.low, options: WaitForIds = {}): Promise<void> {
     this.#checkCount(count, options.timeoutMs);
-    if (this.#closed || this.#stock.size < count) await this.#metrics.counted(this.#waits.until(count, options));
+    if (!this.#closed && this.#stock.size >= count) return;
+    await this.#waited(count, options, () => this.#waits.until(count, options));
   }
 
   async request(options: RequestOptions): Promise<RequestedBatch> {
@@ -282,11 +283,16 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#events.tell('onBatch', { count, buffered: this.#stock.size, lowWater: this.#demand.low });
   }
 
+  #waited<T>(count: number, { signal }: WaitForIds, call: () => Promise<T>): Promise<T> {
+    return this.#metrics.counted(withDetails({ count, signal }, call));
+  }
+
   /** Also checks the time limit, which is wrong even if there is no need to wait. */
   #checkCount(count: number, timeoutMs?: number): void {
     timeoutOf(timeoutMs, this.#settings.timeoutMs);
     const maximum = Math.floor(this.#settings.maxBuffered / 2);
     if (Number.isInteger(count) && count >= 1 && count <= maximum) return;
-    throw new IdallocError('INVALID_COUNT', `count must be from 1 to half of maxBuffered, ${maximum}, not ${count}`);
+    const message = `count must be from 1 to half of maxBuffered, ${maximum}, not ${count}`;
+    throw new IdallocError('INVALID_COUNT', message, { count });
   }
 }

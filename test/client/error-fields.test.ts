@@ -119,6 +119,22 @@ test.each(['QUOTA_EXCEEDED', 'INVALID_REPLY_TOPIC'])(
   },
 );
 
+test('each error of a wait for IDs has its count', async () => {
+  const { client } = await silent({ prefetch: true, maxWaiting: 1 });
+  const unbuffered = (await silent()).client;
+  const waiting = client.takeAsync(5);
+  const calls = [waiting, client.takeAsync(6), client.takeAsync(0), unbuffered.takeAsync(7)];
+  const errors = Promise.all(calls.map((call) => call.catch((error: unknown) => error)));
+  await turns();
+  await client.close();
+  expect(await errors).toMatchObject([
+    { code: 'CLIENT_CLOSED', count: 5 },
+    { code: 'QUEUE_FULL', count: 6 },
+    { code: 'INVALID_COUNT', count: 0 },
+    { code: 'BUFFER_EMPTY', count: 7 },
+  ]);
+});
+
 test('callers of one request that is refused have an error each, with the correlation ID as they gave it', async () => {
   const { client, workers } = await silent();
   const given = ['order-4711', new TextEncoder().encode('order-4711')];
