@@ -128,7 +128,7 @@ class ExportedClients {
   readonly #registry: PrometheusRegistry;
   readonly #labelNames: readonly string[];
   /** By the values of their labels. */
-  readonly #clients = new Map<string, LabelledClient>();
+  readonly clients = new Map<string, LabelledClient>();
 
   constructor(registry: PrometheusRegistry, labelNames: readonly string[]) {
     this.#registry = registry;
@@ -143,23 +143,18 @@ class ExportedClients {
       throw new IdallocError('CONFIG_INVALID', `${message}: give all clients the same names of labels`);
     }
     const key = JSON.stringify(this.#labelNames.map((name) => labels[name]));
-    const other = this.#clients.get(key)?.client;
+    const other = this.clients.get(key)?.client;
     if (other !== undefined && other !== client && !other.metrics().closed) {
-      const message =
-        'another open client is exported with these labels: tell the two apart with `labels`, or close the former';
+      const message = 'another open client has these labels: tell the two apart with `labels`, or close the former';
       throw new IdallocError('CONFIG_INVALID', message);
     }
-    this.#clients.set(key, { client, labels });
+    this.clients.set(key, { client, labels });
     return () => {
-      if (this.#clients.get(key)?.client !== client) return;
-      this.#clients.delete(key);
-      if (this.#clients.size > 0) return;
+      if (this.clients.get(key)?.client !== client) return;
+      this.clients.delete(key);
+      if (this.clients.size > 0) return;
       for (const { name } of [...CLIENT_METRICS, LATENCY_HISTOGRAM]) this.#registry.removeSingleMetric(name);
     };
-  }
-
-  *[Symbol.iterator](): Iterator<LabelledClient> {
-    yield* this.#clients.values();
   }
 }
 
@@ -179,24 +174,27 @@ function exportedIn<Registry extends PrometheusRegistry>(
   const mark = registry.getSingleMetric(LATENCY_HISTOGRAM.name);
   const known = mark === undefined ? undefined : EXPORTED.get(mark);
   if (known !== undefined) return known;
+  const names = [...CLIENT_METRICS, LATENCY_HISTOGRAM].map(({ name }) => name);
+  const taken = names.find((name) => registry.getSingleMetric(name) !== undefined);
+  if (taken !== undefined)
+    throw new IdallocError('CONFIG_INVALID', `the registry has a metric ${taken} of something else: use another one`);
   const clients = new ExportedClients(registry, labelNames);
   EXPORTED.set(register(clients, registry, library, labelNames), clients);
   return clients;
 }
 
-/** Registers all metrics; returns the one that stands for them. Throws prom-client's error for a name that is taken. */
+/** Registers all metrics; returns the one that stands for them. */
 function register<Registry>(
-  clients: ExportedClients,
+  { clients }: ExportedClients,
   registry: Registry,
   { Gauge, Counter, Histogram }: PrometheusLibrary<Registry>,
   labelNames: readonly string[],
 ): object {
-  const registers = [registry];
   const { name, help, read } = LATENCY_HISTOGRAM;
-  const histogram = new Histogram({ name, help, labelNames: [...labelNames], registers }) as object;
+  const histogram = new Histogram({ name, help, labelNames: [...labelNames], registers: [registry] }) as object;
   // One of prom-client only adds up what it has observed itself, and the client has counted already.
   const get = async () => {
-    const values = [...clients].flatMap(({ client, labels }) =>
+    const values = [...clients.values()].flatMap(({ client, labels }) =>
       read(client.metrics()).map(([suffix, [value, own]]) => {
         return { metricName: `${name}${suffix}`, labels: { ...labels, ...own }, value };
       }),
@@ -207,12 +205,12 @@ function register<Registry>(
   for (const { name, kind, help, labels: own, read } of CLIENT_METRICS) {
     const Metric = kind === 'gauge' ? Gauge : Counter;
     new Metric({
-      ...{ name, help, labelNames: [...labelNames, ...own], registers },
+      ...{ name, help, labelNames: [...labelNames, ...own], registers: [registry] },
       collect() {
         const metric = this as Collected;
         metric.reset();
         if (labelNames.length + own.length === 0) metric.remove(); // which is a zero after the reset
-        for (const { client, labels } of clients) {
+        for (const { client, labels } of clients.values()) {
           for (const [value, of] of read(client.metrics())) metric.inc({ ...labels, ...of }, value);
         }
       },
@@ -227,8 +225,7 @@ function register<Registry>(
  *
  * @param options or only the registries, as a list
  * @returns a function that ends it.
- * @throws IdallocError CONFIG_INVALID for labels that can't be, or that another open client has; Error when something else has registered
- * metrics of these names.
+ * @throws IdallocError CONFIG_INVALID for labels that can't be, or that another open client has; or if a registry has such metrics already.
  */
 export function exportToPrometheus<Registry extends PrometheusRegistry>(
   client: Measured,
@@ -237,11 +234,17 @@ export function exportToPrometheus<Registry extends PrometheusRegistry>(
 ): () => void {
   const { registers = [library.register], labels = {} } = Array.isArray(options) ? { registers: options } : options;
   checkLabels(labels);
-  const exports = registers.map((registry) => exportedIn(registry, library, Object.keys(labels)));
-  const ends = exports.map((one) => one.add(client, labels));
-  return () => {
+  const ends: (() => void)[] = [];
+  const endAll = () => {
     for (const end of ends) end();
   };
+  try {
+    for (const registry of registers) ends.push(exportedIn(registry, library, Object.keys(labels)).add(client, labels));
+  } catch (error) {
+    endAll(); // all of them or none
+    throw error;
+  }
+  return endAll;
 }
 
 /** The labels of the metrics themselves. */

@@ -166,6 +166,14 @@ describe('the export to prom-client', () => {
     expect(await samplesOf(registry)).toMatchObject({ idalloc_client_taken_total: 2 });
   });
 
+  test('is in all registries or in none', async () => {
+    const [one, other] = [(await stage()).client, (await stage()).client];
+    const registries = [new prometheus.Registry(), new prometheus.Registry()];
+    exportToPrometheus(other, prometheus, registries.slice(1));
+    expect(() => exportToPrometheus(one, prometheus, registries)).toThrow(invalid('another open client'));
+    expect(registries[0]?.getMetricsAsArray()).toEqual([]);
+  });
+
   test('is made again in a registry that was cleared, and by default is in the one of prom-client', async () => {
     const { client } = await stage();
     for (let round = 0; round < 2; round += 1) {
@@ -183,8 +191,11 @@ describe('the export to prom-client', () => {
         invalid('labels: '),
       );
     }
-    new prometheus.Gauge({ name: 'idalloc_client_request_seconds', help: 'of somebody else', registers: [registry] });
-    expect(() => exportToPrometheus(client, prometheus, [registry])).toThrow('already been registered');
+    new prometheus.Gauge({ name: 'idalloc_client_waiting', help: 'of somebody else', registers: [registry] });
+    expect(() => exportToPrometheus(client, prometheus, [registry])).toThrow(
+      invalid('a metric idalloc_client_waiting'),
+    );
+    expect(registry.getMetricsAsArray()).toHaveLength(1);
     const own = new prometheus.Registry();
     exportToPrometheus(client, prometheus, { registers: [own], labels: { client: 'a' } });
     expect(() => exportToPrometheus(client, prometheus, [own])).toThrow(invalid('same names of labels'));
