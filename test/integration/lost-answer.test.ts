@@ -2,10 +2,13 @@ import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
 import { decompose } from '../../src/core/layout.ts';
+import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { Followed } from '../support/followed.ts';
 import { type GrpcProxy, startGrpcProxy } from '../support/grpc-proxy.ts';
+import { idFor } from '../support/home.ts';
 import { LAYOUT, Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';
+import { PARTITIONS, Site } from '../support/site.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 const TXN = '/etcdserverpb.KV/Txn';
@@ -108,4 +111,43 @@ test('after a lost answer to an extension the worker continues under its fence, 
   await checkCovered(realm, after);
   expect(worker.lines.slice(line).filter(({ msg }) => msg === 'gate closed')).toEqual([]);
   expect((await worker.ops('/readyz')).status).toBe(200);
+});
+
+/** Pairs of requests, one for each partition: the first few share a transaction of etcd already. */
+const MOST_PAIRS = 200;
+
+test('after a lost answer to swaps of two partitions each document has its own next number', async () => {
+  const servers = suiteServers();
+  await using stack = new AsyncDisposableStack();
+  const proxy = await startGrpcProxy(servers.etcdEndpoints[0] ?? '');
+  stack.defer(() => proxy.close());
+  await using site = await Site.open(servers, { env: { ETCD_ENDPOINTS: proxy.endpoint } });
+  const names = [0, 1].map((partition) => idFor('orders', partition, PARTITIONS));
+  for (const name of names) expect(await site.command('sequence', 'create', name)).toMatchObject({ code: 0 });
+  const worker = site.start(0);
+  await worker.ready();
+  const { env, datacenterId, ledgerTopic } = site.realm;
+  const pending = [0, 1].map((nth) => ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, nth).pending);
+  let isLost = false;
+  const lost = proxy
+    .dropAnswers(TXN, 1, (request) => request.includes('"records":[{') && pending.every((key) => request.includes(key)))
+    .then(() => {
+      isLost = true;
+    });
+  // A slow etcd: what arrives during one round of swaps shares the next one.
+  proxy.slow(20);
+  const numbers = names.map((): Promise<unknown>[] => []);
+  for (let nth = 0; nth < MOST_PAIRS && !isLost; nth += 1) {
+    const asked = names.map((sequence) => site.asked({ correlationId: `${sequence}-${nth}`, sequence, count: 1 }));
+    for (const [i, one] of asked.entries()) numbers[i]?.push(one);
+    await Promise.race([lost, Promise.all(asked)]);
+  }
+  expect(isLost, 'swaps share a transaction').toBe(true);
+  proxy.slow(0);
+  for (const all of numbers) {
+    const told = (await Promise.all(all)).map(Number).toSorted((a, b) => a - b);
+    expect(told).toEqual(all.map((_, i) => i + 1));
+  }
+  expect(await worker.metric('idalloc_sequence_swaps_total{outcome="unanswered"}')).toBe(2);
+  await site.audited();
 });
