@@ -60,6 +60,9 @@ export function dialError(
   const cause = connection.cause ?? error;
   const code = (cause as NodeJS.ErrnoException).code;
   const detail = describeSocket(cause);
+  // Unreachable, for files that are being replaced may be read in between.
+  if (ssl && !connection.hasSocket)
+    return unreachable(`the options of TLS can't be used (${detail}): check the certificates`);
   if (ssl && NOT_TLS.has(code)) return refused(`the server there does not speak TLS (${detail})`);
   if (ssl && code !== undefined && CERTIFICATE_REFUSED.test(code)) {
     return refused(`the broker rejects our client certificate, or requires one (${detail})`);

@@ -74,6 +74,11 @@ export class WireConnection extends InnerConnection {
     return this.#cause;
   }
 
+  /** Whether connecting has begun. It does not if the options of TLS can't be used. */
+  get hasSocket(): boolean {
+    return this.#opened.socket !== undefined;
+  }
+
   /** Whether requests were pending when it ended. */
   get hasLost(): boolean {
     return this.#inFlight.lost > 0;

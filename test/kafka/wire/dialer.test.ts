@@ -87,6 +87,13 @@ describe('a failed dial reports the cause and the remedy', () => {
     expect(await refusal(await hangingUp(), { ssl: true })).toMatch(/^UNREACHABLE: .*does that port speak TLS\?/);
   });
 
+  test('when the certificates are none, as those of a file that is half written', async () => {
+    const half = { ca: '-----BEGIN', cert: 'of mine', key: 'secret' };
+    const text = await refusal(await hangingUp(), { ssl: half });
+    expect(text).toMatch(/^UNREACHABLE: .*: the options of TLS can't be used \(.*\): check the certificates$/);
+    expect(text).not.toContain('secret');
+  });
+
   test('when a broker is too old', async () => {
     await using broker = await TcpBroker.start();
     broker.versions = { 1: [0, 10] };
