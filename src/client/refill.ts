@@ -32,11 +32,16 @@ const MAX_REQUESTS = 8;
 const CHECK_EVERY_MS = 500;
 /** A request without a reply for this long is late: its IDs no longer count as on their way. */
 const LATE_MS = 2_000;
+/**
+ * While nothing is answered, each of so many replacements is for all that is lacking: when one of two workers is gone,
+ * a single one goes to a partition of the other only as often as not.
+ */
+const TRIED = 2;
 /** Workers answer requests up to this count at once, also while large ones wait; fewer in some layouts. */
 const SMALL_COUNT = 4_000;
 /** The longest pause that a refusal or an outage causes. */
 const MAX_PAUSE_MS = 30_000;
-/** Without a refusal for this long, larger requests are tried again; later while they are refused, as each costs a dead letter. */
+/** Without a refusal for so long, larger requests are tried again; later while they are refused: each is a dead letter. */
 const WIDEN_MS = { least: 60_000, most: 3_600_000 };
 
 interface Asked {
@@ -50,9 +55,9 @@ interface Asked {
  * Keeps the stock filled, and requests what callers wait for.
  *
  *   check:   compare what there is with what is wanted, twice a second and on demand
- *   late:    replaced by small requests, which the workers answer at once, also while large ones wait or a partition is not
- *            served. While no request of the buffer is answered, the pause before the next replacement doubles, so that an outage
- *            does not fill the topic. A late reply is as good as any other.
+ *   late:    replaced by small requests, which the workers answer at once, also while large ones wait or a partition
+ *            is not served. While no request of the buffer is answered, the pause before the next replacements doubles,
+ *            so that an outage does not fill the topic. A late reply is as good as any other.
  *   pause:   no requests for a while after the workers refused one
  */
 export class Refill {
@@ -65,7 +70,7 @@ export class Refill {
   #isWidened = true;
   /** The requests in progress, oldest first. */
   readonly #asked = new Set<Asked>();
-  readonly #doubling = new Backoff({ minMs: 2 * LATE_MS, maxMs: MAX_PAUSE_MS });
+  readonly #doubling = new Backoff({ minMs: LATE_MS, maxMs: MAX_PAUSE_MS });
   #replacesFromMs = Number.NEGATIVE_INFINITY;
   /** Whether any request was answered since the last one was sent. */
   #isAnswered = false;
@@ -147,14 +152,13 @@ export class Refill {
     let lacking = wanted.lacking(coming);
     let room = MAX_REQUESTS - onTime.length;
     if (this.#pause !== undefined || lacking <= 0 || room <= 0) return;
-    let most = this.#maxCount;
-    if (late.length > 0) {
-      if (!this.#isAnswered) {
-        if (nowMs < this.#replacesFromMs) return;
-        this.#replacesFromMs = nowMs + this.#doubling.nextMs();
-        room = 1;
-      }
-      most = Math.min(most, this.#smallCount);
+    const most = late.length > 0 ? Math.min(this.#maxCount, this.#smallCount) : this.#maxCount;
+    if (late.length > 0 && !this.#isAnswered) {
+      if (nowMs < this.#replacesFromMs) return;
+      this.#replacesFromMs = nowMs + this.#doubling.nextMs();
+      for (let sent = 0; sent < Math.min(room, TRIED); sent += 1)
+        void this.#request(wanted, Math.min(lacking, most), nowMs);
+      return;
     }
     for (; lacking > 0 && room > 0; room -= 1) {
       const count = Math.min(lacking, most);
