@@ -5,7 +5,7 @@ import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
-import { readReplay } from '../../src/codec/request-position.ts';
+import { decodePosition, readReplay } from '../../src/codec/request-position.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { ListOffsetsRequest } from '../../src/kafka/wire/record-apis.ts';
@@ -206,7 +206,7 @@ export class Recorder implements PartitionObserver {
       return;
     }
     const own = this.assignedTo(pair, request.memberId);
-    for (const { partition: number, offset } of request.partitions) {
+    for (const { partition: number, offset, metadata } of request.partitions) {
       const partition = pair.first + number;
       // A partition that was added goes with the one of the same remainder.
       if (!own.includes(pair.first + (number % pair.partitions))) {
@@ -215,6 +215,10 @@ export class Recorder implements PartitionObserver {
         );
       }
       if (number >= pair.partitions) continue;
+      if (this.#isOfLostLog(partition, offset, metadata)) {
+        this.#world.note(() => `requests ${partition}: ${offset} committed, of a log that has lost what was read`);
+        continue;
+      }
       this.#history.commits.push({ sent, accepted, partition, offset });
       this.onCommit(process, partition, offset);
       for (const loss of this.#history.requestLosses) {
@@ -224,6 +228,17 @@ export class Recorder implements PartitionObserver {
       this.#furthest.set(partition, Math.max(offset, this.#furthest.get(partition) ?? 0));
       this.#world.note(() => `requests ${partition}: ${offset} committed`);
     }
+  }
+
+  /**
+   * A commit names the last record that was read. If the log has another one there by now, the next reader notices: so it says
+   * nothing about the requests that are there.
+   */
+  #isOfLostLog(partition: number, offset: number, metadata: string | null | undefined): boolean {
+    const last = decodePosition(offset, metadata ?? '')?.last;
+    if (last === undefined) return false;
+    const there = this.#history.requests.findLast((one) => one.partition === partition && one.offset === last.offset);
+    return there !== undefined && there.timestampMs !== last.timestampMs;
   }
 
   /** An operator has moved the offsets of these partitions. */

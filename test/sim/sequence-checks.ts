@@ -95,11 +95,16 @@ export function lossStated(history: History): string | undefined {
     const isAnswered = history.replies.some(({ reply, sent }) => {
       return 'numbers' in reply && reply.numbers.sequence === sequence && sent > record.order;
     });
-    if (next.gap > row.next && isAnswered && !isStatedLater(history, record, next.gap)) {
+    if (next.gap > row.next && isAnswered && !isOldest(history, record) && !isStatedLater(history, record, next.gap)) {
       return `ledger ${partition}/${offset} continues ${sequence} at ${record.first}, after ${row.next}, and no loss is stated`;
     }
   }
   return undefined;
+}
+
+/** Retention had taken all that was before it: nobody who read it then could see a gap. */
+function isOldest({ trims }: History, { partition, offset, order }: NumbersEntry): boolean {
+  return trims.some((trim) => trim.partition === partition && trim.order < order && trim.low >= offset);
 }
 
 function isStatedLater(history: History, record: NumbersEntry, gap: number): boolean {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
 import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
@@ -86,6 +87,17 @@ describe('a right history has no finding, and counts every request', () => {
     topics.decide(first);
     topics.refuse(topics.ask('a', { atMs: 365 * DAY_MS }), 'QUOTA_EXCEEDED', 10);
     expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { answered: 2, refused: 2 } });
+  });
+
+  test('where a request was forgotten at about the time when another one under its ID was decided', () => {
+    const topics = new Topics();
+    topics.ask('try', { requestId: 'a' });
+    const key = Buffer.from('try');
+    const value = encodeIdReply({ correlationId: key, error: { code: 'FORGOTTEN', message: 'no' } }, 'RANGES');
+    const headers = { 'idalloc-request-id': Buffer.from('a') };
+    topics.append(REPLIES, 0, { key, value, headers, timestampMs: BASE_MS + 110 });
+    topics.serve('a', { atMs: 100 });
+    expect(topics.audit({ answeredBelow: 1_000 })).toMatchObject({ codes: [], counts: { answered: 2, refused: 1 } });
   });
 
   test('where a request was refused before another worker had its entry in the ledger', () => {
