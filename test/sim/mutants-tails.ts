@@ -85,7 +85,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
   {
     name: 'no comparison after reading was interrupted',
     scenario: 'lost-requests',
-    firstSeed: 888,
+    firstSeed: 1_140,
     patches: [
       patch(
         'src/adapters/kafka/ledger-reading.ts',
