@@ -33,6 +33,8 @@ const STRAY_MS = { from: 0, to: 15_000 } as const;
 /** By then, transactions that clients left open have ended. */
 const SETTLE_MS = 4_000;
 const LOOK_MS = 500;
+/** By then, whoever can serve does. */
+const IDLE_MS = 90_000;
 
 /**
  * The change to more partitions: a second pair of topics is added to the namespace while the first serves, clients move, the
@@ -66,12 +68,16 @@ export class Growth {
     return this.#isDone ? [] : ['the first pair is not retired'];
   }
 
-  /** Starts once a worker has allocated: its bindings are then stored, so a wrong configuration can't be bound first. */
+  /**
+   * Starts once a worker has allocated, or later has a worker ID though nobody asks for IDs any more: its bindings are then stored, so
+   * a wrong configuration can't be bound first.
+   */
   #begin(): void {
     const { world, brokers, history } = this.#place;
     const { rng } = world;
     const { clients } = this.#others;
-    if (history.grants.length === 0) {
+    const isBound = history.grants.length > 0 || (world.nowMs > IDLE_MS && history.ceilings.length > 0);
+    if (!isBound) {
       world.after(LOOK_MS, () => this.#begin());
       return;
     }
