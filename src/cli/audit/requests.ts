@@ -321,10 +321,8 @@ class RequestRules {
     if (isLater) return decision.of.isRenewal;
     const { home, partition, origin, timeMs, isResent } = request;
     const isYoung = timeMs >= this.#ledgerReachesMs && !isResent && origin === undefined;
-    // What was decided later had no decision then, or none that was left. For another request that may have been at about
-    // the time of the refusal.
-    const isOwn = decision.partition === partition && decision.of.offset === request.offset;
-    const aboutMs = isOwn ? 0 : clockMarginMs;
+    // What was decided later had no decision then, or none that was left; for another request, also at about that time.
+    const aboutMs = decision.partition === partition && decision.of.offset === request.offset ? 0 : clockMarginMs;
     if (code === 'FORGOTTEN')
       return toldMs < decision.timeMs + aboutMs || !isYoung || this.#mayBeLost(request, timeMs - clockMarginMs);
     if (code !== 'ANSWERED_BEFORE') return true;
