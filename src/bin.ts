@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The command of the installed package. An older Node gets a clear error, before anything is loaded that it does not support.
+// The command of the installed package. An older Node gets a clear error, before anything is loaded that it does not
+// support.
 const OLDEST_NODE = 24;
 const { node } = process.versions;
 

@@ -117,7 +117,9 @@ export class IdallocError extends Error {
     return ERRORS[this.code].retryable;
   }
 
-  /** For JSON and logs. A correlation ID that is not printable text is `0x` and its bytes, as in the workers' messages. */
+  /**
+   * For JSON and logs. A correlation ID that is not printable text is `0x` and its bytes, as in the workers' messages.
+   */
   toJSON(): Record<string, unknown> {
     const { name, code, message, retryable, correlationId } = this;
     const own = { ...(this as object) }; // the fields that are known

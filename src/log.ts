@@ -43,7 +43,10 @@ export function createLogger({ level, destination: target, text }: LogOptions): 
   return pino({ level, redact: { paths: secretPaths(), censor: '[secret]' } }, lines);
 }
 
-/** Loads the package at the first line: most commands write none. A `require` does not make the writer wait, as an import would. */
+/**
+ * Loads the package at the first line: most commands write none. A `require` does not make the writer wait, as an
+ * import would.
+ */
 function asText(stream: DestinationStream, colours: boolean): DestinationStream {
   let format: ((line: string) => string | undefined) | undefined;
   const load = () => {

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Keeps compiled code for the next start, unless NODE_DISABLE_COMPILE_CACHE is set; NODE_COMPILE_CACHE names another directory.
- * It is a directory of this user, not Node's default below /tmp: whoever can write there could choose the code that runs here.
- * If it can't be written, every start compiles again.
+ * Keeps compiled code for the next start, unless NODE_DISABLE_COMPILE_CACHE is set; NODE_COMPILE_CACHE names another
+ * directory. It is a directory of this user, not Node's default below /tmp: whoever can write there could choose the
+ * code that runs here. If it can't be written, every start compiles again.
  */
 function cacheCompiledCode(): void {
   let home: string;
@@ -21,9 +21,10 @@ function cacheCompiledCode(): void {
 }
 
 /**
- * Without this flag V8 watches which places in the code make objects that survive, and makes all later ones from there in the memory for old
- * objects. These keep the young objects alive that they point to: beside a flood, a worker then needs half as much memory again, and a collection
- * takes 10 ms rather than 1. Set before other code is compiled, since the cache keeps code for one set of flags.
+ * Without this flag V8 watches which places in the code make objects that survive, and makes all later ones from there
+ * in the memory for old objects. These keep the young objects alive that they point to: beside a flood, a worker then
+ * needs half as much memory again, and a collection takes 10 ms rather than 1. Set before other code is compiled, since
+ * the cache keeps code for one set of flags.
  */
 setFlagsFromString('--no-allocation-site-pretenuring');
 
@@ -73,7 +74,10 @@ function crash(error: unknown): never {
 process.on('uncaughtException', crash);
 process.on('unhandledRejection', crash);
 
-/** The reader of our output may stop early, as `head` does. Node ignores SIGPIPE; the exit code is that of its usual end. */
+/**
+ * The reader of our output may stop early, as `head` does. Node ignores SIGPIPE; the exit code is that of its usual
+ * end.
+ */
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(128 + constants.signals.SIGPIPE);
   crash(error);
@@ -91,8 +95,8 @@ for (const [signal, number] of [
 }
 
 /**
- * npx passes a SIGTERM on to its shell only, which ends: a worker would keep serving, with nobody to stop it. It stops when its parent is
- * gone.
+ * npx passes a SIGTERM on to its shell only, which ends: a worker would keep serving, with nobody to stop it. It stops
+ * when its parent is gone.
  */
 function stopWithShell(): void {
   const shell = process.ppid;

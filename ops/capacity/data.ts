@@ -84,7 +84,10 @@ export interface Door {
   readonly p99Ms: number;
 }
 
-/** The last ID before a server was killed, and the first after it started again; one more than the last if nothing is lost. */
+/**
+ * The last ID before a server was killed, and the first after it started again; one more than the last if nothing is
+ * lost.
+ */
 export interface Crash {
   /** The name of the door. */
   readonly name: string;

@@ -31,7 +31,9 @@ export interface Plan {
   readonly cpuHoursPerYear: number;
 }
 
-/** How much of what was measured is planned for: a machine at its limit has no room for a peak or for a lost neighbour. */
+/**
+ * How much of what was measured is planned for: a machine at its limit has no room for a peak or for a lost neighbour.
+ */
 export const LOAD = 0.5;
 /** Beside those that the load needs: one may die, and one may restart meanwhile. */
 export const SPARE_WORKERS = 2;
@@ -97,7 +99,10 @@ function between(counts: readonly Served[], count: number, figure: Figure): numb
   return figureOf(below) + share * (figureOf(above) - figureOf(below));
 }
 
-/** Bytes that one more entry takes, between the two largest sizes: what an index takes without entries does not grow with them. */
+/**
+ * Bytes that one more entry takes, between the two largest sizes: what an index takes without entries does not grow
+ * with them.
+ */
 function addedBytes(index: readonly IndexSize[], figure: 'diskBytesPerEntry' | 'memoryBytesPerEntry'): number {
   const [largest, before] = [last(index), first(index.slice(-2))];
   const grown = largest.entries * largest[figure] - before.entries * before[figure];

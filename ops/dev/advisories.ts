@@ -1,5 +1,5 @@
-// Checks the shipped packages for advisories. Fails for high and critical ones; only reports if the registry does not answer.
-// Usage: npm run check:advisories
+// Checks the shipped packages for advisories. Fails for high and critical ones; only reports if the registry does not
+// answer. Usage: npm run check:advisories
 import { spawnSync } from 'node:child_process';
 import { ROOT } from './paths.ts';
 
@@ -12,7 +12,10 @@ export interface Verdict {
   readonly text: string;
 }
 
-/** The verdict on the output of `npm audit --json`. Without an answer the check passes, and reports that nothing was checked. */
+/**
+ * The verdict on the output of `npm audit --json`. Without an answer the check passes, and reports that nothing was
+ * checked.
+ */
 export function judgeAudit(output: string): Verdict {
   const unknown = (why: string) => ({ failed: false, text: `advisories: could not be checked: ${why}` });
   let answer: unknown;

@@ -23,8 +23,9 @@ export function aptObstacle(env: NodeJS.ProcessEnv): string | undefined {
 }
 
 /**
- * Installs Debian packages; rejects if that fails. A package may be given as a regular expression for a whole name: then it is
- * the first that apt offers. `signal` ends the download, but never an installation: that would leave packages half configured.
+ * Installs Debian packages; rejects if that fails. A package may be given as a regular expression for a whole name:
+ * then it is the first that apt offers. `signal` ends the download, but never an installation: that would leave
+ * packages half configured.
  */
 export async function aptInstall(
   packages: readonly (string | RegExp)[],

@@ -1,7 +1,8 @@
 // The one file that a fresh clone can run: no dependency, any Node from 20 on. It updates node_modules to the lockfile
 // and then runs the Node version that ops/node pins, if the lockfile has one for this platform.
-// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments], [options of Node] FILE.ts [arguments], or TOOL [arguments]
-// with a program of an installed package. All scripts of package.json but `build`, which is for the image, run by it.
+// Usage: node ops/dev/bootstrap.mjs start|test|idalloc [arguments], [options of Node] FILE.ts [arguments], or TOOL
+// [arguments] with a program of an installed package. All scripts of package.json but `build`, which is for the image,
+// run by it.
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';

@@ -107,8 +107,8 @@ export async function startChild(what: Command & { name: string; logFile: string
 }
 
 /**
- * Waits until `ready` returns true. Throws, with the last lines of the log, if the child exits first; or, after stopping the
- * child, if `timeoutMs` have passed.
+ * Waits until `ready` returns true. Throws, with the last lines of the log, if the child exits first; or, after
+ * stopping the child, if `timeoutMs` have passed.
  */
 export async function untilReady(
   child: Child,

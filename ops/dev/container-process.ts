@@ -45,8 +45,8 @@ export function containerName(dir: string): string {
 }
 
 /**
- * Starts a server in a container as a child process: it ends with this process, even if this one is killed. If its guard is
- * killed as well, the next start with the same log file removes the container; see `endContainer`.
+ * Starts a server in a container as a child process: it ends with this process, even if this one is killed. If its
+ * guard is killed as well, the next start with the same log file removes the container; see `endContainer`.
  */
 export async function startContainer(
   what: { readonly name: string; readonly logFile: string },

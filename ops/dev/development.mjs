@@ -2,12 +2,14 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isRunning } from './process-identity.mjs';
 
-/** The variables that say which servers a command uses. With one of them set, the servers of `npm start` are not used. */
+/**
+ * The variables that say which servers a command uses. With one of them set, the servers of `npm start` are not used.
+ */
 const CHOOSING = ['KAFKA_BROKERS', 'ETCD_ENDPOINTS'];
 
 /**
- * The variables with which a command uses the servers that `npm start` runs, from the file that it announces them in. `missing`
- * says why there are none, and what to do.
+ * The variables with which a command uses the servers that `npm start` runs, from the file that it announces them in.
+ * `missing` says why there are none, and what to do.
  * @param {string} file
  * @param {NodeJS.ProcessEnv} env
  * @returns {{ variables: Record<string, string> } | { missing: string } | undefined} undefined if `env` names servers

@@ -116,7 +116,10 @@ export interface LocalEngine {
   readonly user: string | undefined;
 }
 
-/** An engine that answers and shares files and ports with this machine, or why there is none. Installs and starts nothing. */
+/**
+ * An engine that answers and shares files and ports with this machine, or why there is none. Installs and starts
+ * nothing.
+ */
 export async function localEngine(signal?: AbortSignal): Promise<LocalEngine | { readonly unavailable: string }> {
   if (!which('docker', process.env)) return { unavailable: 'there is no docker program' };
   const ask = (...args: string[]) => docker(args, ANSWER_MS, signal);

@@ -13,8 +13,8 @@ const ETCD: GoProgram = {
 const OLDEST_ON_PATH = [3, 5] as const;
 
 /**
- * The path where the program is, or will be. The pinned version, once built, is preferred, so that an older one never opens
- * its data; a recent etcd on the PATH saves the build.
+ * The path where the program is, or will be. The pinned version, once built, is preferred, so that an older one never
+ * opens its data; a recent etcd on the PATH saves the build.
  */
 function plan(cache: string, env: NodeJS.ProcessEnv) {
   const { version, cacheName } = pinnedGoProgram(ETCD);

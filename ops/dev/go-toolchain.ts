@@ -15,9 +15,9 @@ interface Go {
 }
 
 /**
- * The Go on the PATH; if it is older than the modules want, as Debian's is, it downloads a recent one once, as a module that
- * it checks against the checksum database. Go does so by itself from 1.21 on, unless GOTOOLCHAIN or the distribution
- * prevents it.
+ * The Go on the PATH; if it is older than the modules want, as Debian's is, it downloads a recent one once, as a module
+ * that it checks against the checksum database. Go does so by itself from 1.21 on, unless GOTOOLCHAIN or the
+ * distribution prevents it.
  */
 export async function goCommand(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<Go> {
   const found = which('go', env);

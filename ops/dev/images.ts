@@ -23,7 +23,10 @@ export const IMAGES = {
 
 export type ImageName = keyof typeof IMAGES;
 
-/** The container that cleans up after a killed test process. It is small, so its pull also shows whether a registry answers. */
+/**
+ * The container that cleans up after a killed test process. It is small, so its pull also shows whether a registry
+ * answers.
+ */
 const REAPER = 'testcontainers/ryuk:0.14.0';
 
 const BASE = 'idalloc-standin/base';
@@ -58,7 +61,10 @@ interface BuildOptions {
   readonly args?: Readonly<Record<string, string>>;
 }
 
-/** Builds with the classic builder if the newer one is missing. With the host network, so that registries are reached as on this machine. */
+/**
+ * Builds with the classic builder if the newer one is missing. With the host network, so that registries are reached as
+ * on this machine.
+ */
 async function dockerBuild(image: string, context: string, options: BuildOptions = {}): Promise<void> {
   const { file = join(context, 'Dockerfile'), labels = {}, args = {} } = options;
   const buildKit = (await docker(['buildx', 'version'])).code === 0;
@@ -110,7 +116,9 @@ async function nodeAndNpm(context: string): Promise<void> {
   await rm(join(context, archive));
 }
 
-/** A stand-in's needs besides the files in ops/images: programs of this machine, and what they add to the build context. */
+/**
+ * A stand-in's needs besides the files in ops/images: programs of this machine, and what they add to the build context.
+ */
 const STAND_INS: Readonly<
   Record<ImageName, { tools: ToolName[]; fill: (context: string, log: Log) => Promise<unknown> }>
 > = {
@@ -159,8 +167,8 @@ async function buildStandIns(names: readonly ImageName[], why: string, log: Log)
 }
 
 /**
- * Makes the images available under their official names. Missing images are pulled; if no registry answers, stand-ins are
- * built from package registries. Needs an engine; rejects if an image can't be pulled or built.
+ * Makes the images available under their official names. Missing images are pulled; if no registry answers, stand-ins
+ * are built from package registries. Needs an engine; rejects if an image can't be pulled or built.
  */
 export async function ensureImages(names: readonly ImageName[], log: Log): Promise<void> {
   const present = await Promise.all(names.map((name) => isPresent(IMAGES[name])));
@@ -213,7 +221,10 @@ export async function buildInTurn<T>(build: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Builds the worker's image of this checkout under another name. Pulls the image that it is based on if that is missing. */
+/**
+ * Builds the worker's image of this checkout under another name. Pulls the image that it is based on if that is
+ * missing.
+ */
 export function buildWorkerImage(image: string, options: Omit<BuildOptions, 'file'> = {}): Promise<void> {
   return buildInTurn(() => dockerBuild(image, ROOT, { ...options, file: join(ROOT, 'ops/Dockerfile') }));
 }

@@ -28,7 +28,9 @@ export interface KafkaOptions {
   readonly dir: string;
   /** Broker properties on top of the ones here. */
   readonly properties?: Readonly<Record<string, string>>;
-  /** Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start. */
+  /**
+   * Ports of the client's, the broker's and the controller's listener; by default free ones, the same at each start.
+   */
   readonly ports?: readonly number[];
   /** The port of the client's listener if it is free; not for `ports`. */
   readonly preferredPort?: number;
@@ -36,7 +38,10 @@ export interface KafkaOptions {
   readonly clusterId?: string;
   /** Runs in a container of this image; without it, as a process of this machine. Both use the same data and ports. */
   readonly container?: Container | undefined;
-  /** Compiles hot code as production's brokers do, which takes a core for the first seconds of load; by default only quickly. */
+  /**
+   * Compiles hot code as production's brokers do, which takes a core for the first seconds of load; by default only
+   * quickly.
+   */
   readonly isMeasured?: boolean;
   readonly log?: (line: string) => void;
   readonly signal?: AbortSignal | undefined;
@@ -96,7 +101,9 @@ async function startOnce(libs: string, ports: readonly number[], options: KafkaO
 /** Code that runs for seconds is compiled quickly. A broker's calls then take twice as long as in production. */
 const QUICK_COMPILER = '-XX:TieredStopAtLevel=1';
 
-/** The flags are for a short start. A class-data archive would save another second, but costs more to create and keep. */
+/**
+ * The flags are for a short start. A class-data archive would save another second, but costs more to create and keep.
+ */
 function java(libs: string, flags: string[], main: string, args: string[]) {
   const always = ['-XX:+UseSerialGC', '-Xlog:disable'];
   return { command: 'java', args: [...always, ...flags, '-cp', `${libs}/*`, main, ...args] };

@@ -47,7 +47,9 @@ export const installHelm = (log: Log): Promise<string> => install(HELM, log);
 /** The path of Kubernetes' API server. Its first build takes some minutes of two cores. */
 export const installApiServer = (log: Log): Promise<string> => install(API_SERVER, log);
 
-/** The paths of Kubernetes' OpenAPI description, of the API server's version, and of the definitions that operators add. */
+/**
+ * The paths of Kubernetes' OpenAPI description, of the API server's version, and of the definitions that operators add.
+ */
 export async function downloadSchemas(
   log: Log,
 ): Promise<{ readonly openApi: string; readonly added: readonly string[] }> {

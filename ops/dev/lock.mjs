@@ -4,12 +4,14 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isRunning, ownIdentity } from './process-identity.mjs';
 
-/** Removing a stale lock takes microseconds; a mark that is older than this is from a process that was killed meanwhile. */
+/**
+ * Removing a stale lock takes microseconds; a mark that is older than this is from a process that was killed meanwhile.
+ */
 const REMOVAL_ABANDONED_MS = 10_000;
 
 /**
- * Takes the lock file, or returns its holder. A lock whose holder no longer runs (by pid and start time) is stale, and is
- * taken over. Undefined if the file is just being removed: try again.
+ * Takes the lock file, or returns its holder. A lock whose holder no longer runs (by pid and start time) is stale, and
+ * is taken over. Undefined if the file is just being removed: try again.
  * @param {string} path
  */
 export function tryLock(path) {

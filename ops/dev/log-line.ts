@@ -33,8 +33,8 @@ export function isAlarming(line: string, sinceMs: number): boolean {
 }
 
 /**
- * A line of the worker's log for the terminal: warnings, errors, and whether the worker serves. Undefined for other lines.
- * Text that is not JSON, such as the output of a crash, is not changed.
+ * A line of the worker's log for the terminal: warnings, errors, and whether the worker serves. Undefined for other
+ * lines. Text that is not JSON, such as the output of a crash, is not changed.
  */
 export function readableLine(line: string, sinceMs: number): string | undefined {
   const parsed = parseLine(line);

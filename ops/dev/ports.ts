@@ -8,8 +8,8 @@ const HOST = '127.0.0.1';
 /** Every address that `localhost` may mean. */
 const LOOPBACK = [HOST, '::1'];
 /**
- * Below the ports that systems give to outgoing connections (Linux from 32,768, macOS and Windows from 49,152): a server that
- * restarts must find its port free.
+ * Below the ports that systems give to outgoing connections (Linux from 32,768, macOS and Windows from 49,152): a
+ * server that restarts must find its port free.
  */
 const PORTS = { from: 20_000, to: 32_767 };
 /** Where users and pages expect each server. */
@@ -97,8 +97,8 @@ async function isFreeEverywhere(port: number): Promise<boolean> {
 }
 
 /**
- * The ports that a server used last time, if they are free, so that its address stays the same. The first ones are those of
- * `preferred` instead, each of which is free. All are reserved until this process ends.
+ * The ports that a server used last time, if they are free, so that its address stays the same. The first ones are
+ * those of `preferred` instead, each of which is free. All are reserved until this process ends.
  */
 export async function portsOf(dir: string, count: number, preferred: readonly number[] = []): Promise<number[]> {
   const file = join(dir, 'ports.json');

@@ -14,9 +14,9 @@ export function canRewrite(stream, env) {
 }
 
 /**
- * Progress with the seconds since the start. `say` writes lines that stay. `step` shows what is being done: at a terminal as
- * one last line that each step rewrites, and that counts the seconds; elsewhere as a line. The cursor stays at the start of
- * that line, so that the output of a child process overwrites it.
+ * Progress with the seconds since the start. `say` writes lines that stay. `step` shows what is being done: at a
+ * terminal as one last line that each step rewrites, and that counts the seconds; elsewhere as a line. The cursor stays
+ * at the start of that line, so that the output of a child process overwrites it.
  * @param {{ write(text: string): unknown, isTTY?: boolean, columns?: number }} stream
  * @param {{ env: NodeJS.ProcessEnv, nowMs?: () => number }} options
  */

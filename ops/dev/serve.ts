@@ -123,8 +123,9 @@ async function countBrokers(servers: Servers, signal: AbortSignal): Promise<numb
 }
 
 /**
- * Which lines of the worker's log go to standard error: with --json all of them, on a terminal sentences, and otherwise the
- * important lines unchanged. Warnings from before the worker was ready are skipped: they are about the single broker.
+ * Which lines of the worker's log go to standard error: with --json all of them, on a terminal sentences, and otherwise
+ * the important lines unchanged. Warnings from before the worker was ready are skipped: they are about the single
+ * broker.
  */
 function showLog({ json }: Options): (line: string) => void {
   const readyAt = Date.now();

@@ -20,8 +20,8 @@ export interface Choice {
 const KINDS: readonly string[] = ['containers', 'processes'];
 
 /**
- * Chooses in this order: containers, the tools on the PATH, tools that can be installed. Throws an error with cause and remedy
- * if there is none of them, or if a variable asks for what is not there.
+ * Chooses in this order: containers, the tools on the PATH, tools that can be installed. Throws an error with cause and
+ * remedy if there is none of them, or if a variable asks for what is not there.
  */
 export function choose({ wish, noContainers, missing, noInstall }: Facts): Choice {
   if (wish !== undefined && !KINDS.includes(wish.kind)) {

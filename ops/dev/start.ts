@@ -26,7 +26,10 @@ function parseOptions(): Options | undefined {
   return values.help ? undefined : values;
 }
 
-/** Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws errors that starting again can't fix. */
+/**
+ * Serves until stopped, and takes over when the `npm start` that runs the servers ends. Throws errors that starting
+ * again can't fix.
+ */
 async function serveOn(options: Options, stop: AbortSignal): Promise<void> {
   let answered = false;
   const onAnswer = () => {

@@ -15,8 +15,9 @@ export interface TestServersChoice extends Choice {
 }
 
 /**
- * Chooses what the integration tests run their servers on, with everything installed that it needs: by IDALLOC_TEST_SERVERS,
- * else containers if an engine answers or can be installed, else child processes. Rejects if neither can be had.
+ * Chooses what the integration tests run their servers on, with everything installed that it needs: by
+ * IDALLOC_TEST_SERVERS, else containers if an engine answers or can be installed, else child processes. Rejects if
+ * neither can be had.
  */
 export async function chooseTestServers(env: NodeJS.ProcessEnv, log: Log): Promise<TestServersChoice> {
   const kind = env.IDALLOC_TEST_SERVERS;

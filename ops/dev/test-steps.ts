@@ -27,8 +27,8 @@ export interface StepOptions {
 }
 
 /**
- * A lower priority for what computes beside tests that have deadlines. Not the lowest: beside other load of the machine,
- * a step at 19 would get nearly nothing, and the run would not end.
+ * A lower priority for what computes beside tests that have deadlines. Not the lowest: beside other load of the
+ * machine, a step at 19 would get nearly nothing, and the run would not end.
  */
 const BACKGROUND = ['nice', '-n', '5'];
 
@@ -95,7 +95,9 @@ async function passes(
   }
 }
 
-/** Runs all steps of an npm script that is a chain of others, side by side, even after a failure. Each counts as a test. */
+/**
+ * Runs all steps of an npm script that is a chain of others, side by side, even after a failure. Each counts as a test.
+ */
 export async function runChain(script: 'check' | 'simulate:short' | 'simulate', options: StepOptions): Promise<Tally> {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;

@@ -63,7 +63,8 @@ class Run {
   async long(): Promise<void> {
     const options = { signal: this.#signal, title, background: true };
     await this.#onServers(this.#prepared(), async (run) => {
-      // What computes comes second: beside it, this many tests on servers would wait for processors, some of them in vain.
+      // What computes comes second: beside it, this many tests on servers would wait for processors, some of them in
+      // vain.
       await run('long');
       await Promise.all([
         this.#step('simulator', () => runChain('simulate', options)),

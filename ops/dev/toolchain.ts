@@ -108,8 +108,8 @@ function faultyTools(names: readonly ToolName[], env: NodeJS.ProcessEnv): { tool
 }
 
 /**
- * Checks that the named tools are installed and recent enough. Throws one error that names all that are not, why nothing
- * installs them (`obstacle`), and the command that does.
+ * Checks that the named tools are installed and recent enough. Throws one error that names all that are not, why
+ * nothing installs them (`obstacle`), and the command that does.
  */
 export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv, obstacle?: string): void {
   const faulty = faultyTools(names, env);

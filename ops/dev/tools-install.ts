@@ -8,8 +8,8 @@ interface InstallOptions {
 }
 
 /**
- * Installs those of the tools that are missing or too old, with apt-get where this process may. Throws one error that names
- * the rest, the cause and the remedy.
+ * Installs those of the tools that are missing or too old, with apt-get where this process may. Throws one error that
+ * names the rest, the cause and the remedy.
  */
 export async function ensureTools(names: readonly ToolName[], options: InstallOptions): Promise<void> {
   const { env, log, signal } = options;

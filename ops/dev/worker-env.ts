@@ -13,8 +13,8 @@ export interface WorkerEnvOptions {
 }
 
 /**
- * The environment of the worker and of the commands that go with it. What the user has set is kept. A ledger on one broker
- * is weak, so with one broker, and only then, a weak ledger is allowed.
+ * The environment of the worker and of the commands that go with it. What the user has set is kept. A ledger on one
+ * broker is weak, so with one broker, and only then, a weak ledger is allowed.
  */
 export function workerEnv(options: WorkerEnvOptions): NodeJS.ProcessEnv {
   const alone = { ALLOW_WEAK_LEDGER: '1', TOPIC_REPLICATION_FACTOR: '1' };

@@ -14,7 +14,10 @@ const LINE_HEIGHT = 16;
 const [LEFT, TOP, BOTTOM] = [22, 60, 12];
 /** The seconds since the start, before a line. */
 const STAMP = /^\[ *([\d.]+) s\] /;
-/** Each line appears when it was printed. Where pictures don't move, or a reader wants none that do, all are there at once. */
+/**
+ * Each line appears when it was printed. Where pictures don't move, or a reader wants none that do, all are there at
+ * once.
+ */
 const LOOK =
   '<style>.late text{font-size:11px}@media(prefers-reduced-motion:no-preference){.late{animation:late .1s backwards}}@keyframes late{from{opacity:0}}</style>';
 

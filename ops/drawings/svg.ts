@@ -2,7 +2,9 @@
 
 export const WIDTH = 720;
 
-/** Colours for a light and a dark background; the background is part of the picture, so that it is legible on any page. */
+/**
+ * Colours for a light and a dark background; the background is part of the picture, so that it is legible on any page.
+ */
 const STYLE = `
 :root{--back:#fff;--ink:#23272f;--soft:#5b6472;--line:#7b8494;--box:#f4f6fa;--edge:#b9c1ce;--main:#3451b2;--fill:#e6ebfb;--good:#18794e;--goodfill:#e0f3e8;--bad:#b42318;--badfill:#fdebe9}
 @media(prefers-color-scheme:dark){:root{--back:#1b1b1f;--ink:#dfe3ea;--soft:#a3abb8;--line:#8b93a3;--box:#26272d;--edge:#4b515e;--main:#a8b9ff;--fill:#2b3357;--good:#6fd6a4;--goodfill:#1d3b2e;--bad:#ff9a8f;--badfill:#4a2623}}

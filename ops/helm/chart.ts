@@ -15,7 +15,9 @@ const COPIED = [
   ['ops/grafana/dashboard.json', 'files/dashboard.json'],
 ] as const;
 const PACK_MS = 60_000;
-/** What a checkout and its time would change, so that the same sources always give the same package; the time is npm's. */
+/**
+ * What a checkout and its time would change, so that the same sources always give the same package; the time is npm's.
+ */
 const SAME = [
   ...['--sort=name', '--mtime=1985-10-26T08:15:00Z', '--mode=u=rwX,go=rX'],
   ...['--owner=0', '--group=0', '--numeric-owner'],

@@ -4,7 +4,10 @@ import { VARIABLES } from '../../src/config/variables.ts';
 import { PRESETS, type PresetName, presetLayout } from '../../src/core/presets.ts';
 import { VALUES_SCHEMA } from './values-schema.ts';
 
-/** The variables that the chart computes with; one that is not set is empty, and so is a name made of it. Their values replace `${NAME}` in the topics and rights. */
+/**
+ * The variables that the chart computes with; one that is not set is empty, and so is a name made of it. Their values
+ * replace `${NAME}` in the topics and rights.
+ */
 const USED = [
   'KAFKA_GROUP_ID',
   'ID_SPACE',

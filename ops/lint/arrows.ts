@@ -1,7 +1,8 @@
 /**
- * Which room of src may import what, and how large it may be. A file without a row may import nothing; that holds for a folder
- * inside a room, too, unless the room's row names it. Run as a program, it reports every import that no row allows, every room
- * above its budget, and every file that is too long. What a room may use without importing it, such as the time, is in the overrides of biome.json.
+ * Which room of src may import what, and how large it may be. A file without a row may import nothing; that holds for a
+ * folder inside a room, too, unless the room's row names it. Run as a program, it reports every import that no row
+ * allows, every room above its budget, and every file that is too long. What a room may use without importing it, such
+ * as the time, is in the overrides of biome.json.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -13,7 +14,10 @@ export interface Room {
   readonly folders?: readonly string[];
   /** Other rooms, and single files of them. */
   readonly imports?: readonly string[];
-  /** The budget of a folder, comments and blank lines included. A change that exceeds it deletes what is dead, or says why it raises it. */
+  /**
+   * The budget of a folder, comments and blank lines included. A change that exceeds it deletes what is dead, or says
+   * why it raises it.
+   */
   readonly lines?: number;
   /** By name; `node:*` for all modules of Node, and `name/**` for all below a name. */
   readonly packages?: readonly string[];
@@ -38,7 +42,9 @@ const IDENTITY_AT_REST = [
   'try-transact',
   'witness',
 ].map((file) => `identity/${file}.ts`);
-/** The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers. */
+/**
+ * The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers.
+ */
 const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
 /** What spans of the client and of a worker have in common. */
 const SPANS = ['attempt', 'attributes', 'failure', 'provider'].map((file) => `tracing/${file}.ts`);
@@ -213,7 +219,10 @@ const FILE_LINES = 500;
 /** A table, and what is generated. */
 const LONG_FILES = ['config/variables.ts', 'codec/schemas.ts'];
 
-/** The rooms above their budgets, and the files that are too long, each as a sentence. `lines`: of each file, relative to src. */
+/**
+ * The rooms above their budgets, and the files that are too long, each as a sentence. `lines`: of each file, relative
+ * to src.
+ */
 export function oversized(lines: ReadonlyMap<string, number>): string[] {
   const files = [...lines].flatMap(([file, count]) =>
     count > FILE_LINES && !LONG_FILES.includes(file)

@@ -36,7 +36,10 @@ type Statement =
       readonly source: string;
     };
 
-/** Where a statement begins in the compiler's output, which indents all that continues one, or begins it with a closing bracket. */
+/**
+ * Where a statement begins in the compiler's output, which indents all that continues one, or begins it with a closing
+ * bracket.
+ */
 const BEGIN = /^(?=\/\*\*|(?:import|export|declare|interface|type)\b)/m;
 const COMMENT = /\/\*[\s\S]*?\*\/|\/\/.*/g;
 const MOVED = /^(import(?: type)?|export(?: type)?) \{([^}]*)\} from ['"]([^'"]+)['"];\s*$/;
@@ -48,8 +51,9 @@ const FROM_OUTSIDE = /\b(?:AbortSignal|AsyncDisposable|Buffer|Symbol\.asyncDispo
 const IGNORED = '// @ts-ignore: any, in a project without these types';
 
 /**
- * Writes to `dir`/esm/types and `dir`/cjs/types what a library's entries export, and what that refers to: nothing else of the files that
- * declare it, and nothing that is marked as internal. A type that a project need not have is `any` where it does not.
+ * Writes to `dir`/esm/types and `dir`/cjs/types what a library's entries export, and what that refers to: nothing else
+ * of the files that declare it, and nothing that is marked as internal. A type that a project need not have is `any`
+ * where it does not.
  */
 export async function writeDeclarations({ entries, boundary }: Declared, dir: string): Promise<void> {
   mkdirSync(join(ROOT, '.idalloc'), { recursive: true });

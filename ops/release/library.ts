@@ -21,16 +21,16 @@ const TARGET = 'node20.19';
 
 /** Modules of packages that are bundled instead of their main ones. */
 const ALIAS = {
-  // Its loader looks for its implementations with computed names, which bundlers can't follow. The one in JavaScript is fast
-  // enough for a client.
+  // Its loader looks for its implementations with computed names, which bundlers can't follow. The one in JavaScript is
+  // fast enough for a client.
   '@chainsafe/fast-crc32c': '@chainsafe/fast-crc32c/impls/js_crc32c.js',
   // Types only: without protocols and files, which nothing here uses.
   avsc: 'avsc/etc/browser/avsc-types.js',
 };
 
 /**
- * Modules of Node that a bundled CommonJS package requires become imports. In an ES module `require` does not exist, and what
- * bundlers put in its place throws.
+ * Modules of Node that a bundled CommonJS package requires become imports. In an ES module `require` does not exist,
+ * and what bundlers put in its place throws.
  */
 const BUILT_INS_IMPORTED: Plugin = {
   name: 'built-ins-imported',
@@ -50,8 +50,8 @@ const BUILT_INS_IMPORTED: Plugin = {
 
 /**
  * Writes the library to `dir`: ES modules to esm, CommonJS to cjs, each with its type declarations. In both formats the
- * entries share their chunks, so that a class is the same class in all of them. Source maps are beside the ES modules, which Node runs
- * for `require` as well.
+ * entries share their chunks, so that a class is the same class in all of them. Source maps are beside the ES modules,
+ * which Node runs for `require` as well.
  *
  * @returns the names of the packages that were bundled
  * @throws Error for an import of a package that is neither bundled nor external.
@@ -60,8 +60,8 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
   const { metafile, outputFiles } = await build({
     absWorkingDir: ROOT,
     entryPoints: { ...library.entries },
-    // As if the repository were the package, so that the paths in source maps, and the names that have their hashes, are the same wherever
-    // this is written.
+    // As if the repository were the package, so that the paths in source maps, and the names that have their hashes,
+    // are the same wherever this is written.
     outdir: join(ROOT, 'dist/esm'),
     write: false,
     bundle: true,
@@ -99,7 +99,10 @@ export async function buildLibrary(library: Library, dir: string): Promise<reado
   return bundledPackages(metafile);
 }
 
-/** A source map with all positions, but of the texts only ours: each bundled package is in its own registry, and would double the size. */
+/**
+ * A source map with all positions, but of the texts only ours: each bundled package is in its own registry, and would
+ * double the size.
+ */
 function shortMap(text: string): string {
   const map: SourceMap = JSON.parse(text);
   const sourcesContent = map.sourcesContent.map((one, i) => (map.sources[i]?.startsWith('../../src/') ? one : null));

@@ -147,10 +147,11 @@ async function buildWorker(dir: string): Promise<readonly string[]> {
 }
 
 /**
- * The fields that say where a library's entries are, for both module systems. Node takes `module-sync` and bundlers take `module` for
- * `require` as well: one copy of each class in a process, whoever loads it how, and in a bundle no `require` of Node's modules, which
- * esbuild's ES modules can't do. `require` is for what can't load ES modules so, such as Jest.
- * `main`, `types` and `typesVersions` are for what does not read `exports`, such as TypeScript's `moduleResolution: node`.
+ * The fields that say where a library's entries are, for both module systems. Node takes `module-sync` and bundlers
+ * take `module` for `require` as well: one copy of each class in a process, whoever loads it how, and in a bundle no
+ * `require` of Node's modules, which esbuild's ES modules can't do. `require` is for what can't load ES modules so,
+ * such as Jest. `main`, `types` and `typesVersions` are for what does not read `exports`, such as TypeScript's
+ * `moduleResolution: node`.
  */
 function entriesOf({ entries }: Library): object {
   const typesOf = (source: string, format: 'esm' | 'cjs') => `./dist/${format}/types/${declarationOf(source)}`;

@@ -1,4 +1,5 @@
-// Prints the packages that are shipped with idalloc as a CycloneDX document. Usage: npm run --silent sbom > idalloc.cdx.json
+// Prints the packages that are shipped with idalloc as a CycloneDX document. Usage: npm run --silent sbom >
+// idalloc.cdx.json
 import { ROOT } from '../dev/paths.ts';
 import { run } from '../dev/run.ts';
 import { readManifest } from './packages.ts';

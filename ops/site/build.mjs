@@ -1,6 +1,7 @@
 // Builds the pages as a static site in .idalloc/site/html. Usage: npm run docs:site
-// VitePress and TypeDoc have a separate lockfile here, and are installed beside the site, so that no other command installs them.
-// TypeDoc brings a TypeScript of its own, because that of the project has no interface for other programs.
+// VitePress and TypeDoc have a separate lockfile here, and are installed beside the site, so that no other command
+// installs them. TypeDoc brings a TypeScript of its own, because that of the project has no interface for other
+// programs.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -5,8 +5,9 @@ const TOGETHER_MS = 1;
 const MAX_TRIES = 3;
 
 /**
- * Returns a function that reads both clocks. The wall clock is read between two monotonic readings. If these are more than
- * 1 ms apart the process was paused in between, and the clocks are read again, up to 3 times; the closest pair is used.
+ * Returns a function that reads both clocks. The wall clock is read between two monotonic readings. If these are more
+ * than 1 ms apart the process was paused in between, and the clocks are read again, up to 3 times; the closest pair is
+ * used.
  */
 export function clockReader(wall: () => number, mono: () => number): () => Reading {
   return () => {

@@ -1,8 +1,8 @@
 import type { Runtime } from './runtime.ts';
 
 /**
- * Settles as the work does, or resolves to undefined once `limitMs` have passed. The signal that the work gets aborts in
- * both cases, so that what it left open ends.
+ * Settles as the work does, or resolves to undefined once `limitMs` have passed. The signal that the work gets aborts
+ * in both cases, so that what it left open ends.
  */
 export async function atMost<T>(
   runtime: Pick<Runtime, 'sleep'>,

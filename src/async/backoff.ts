@@ -12,7 +12,9 @@ export class Backoff {
   readonly #random: () => number;
   #failures = 0;
 
-  /** `random`, in [0, 1), adds jitter: a wait is between half of its length and all of it. Without it waits are exact. */
+  /**
+   * `random`, in [0, 1), adds jitter: a wait is between half of its length and all of it. Without it waits are exact.
+   */
   constructor(waits: WaitLimits, random: () => number = () => 1) {
     this.#waits = waits;
     this.#random = random;

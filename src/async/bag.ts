@@ -6,9 +6,9 @@ export interface InBag {
 /**
  * What is in progress, in no order. Adding and removing take constant time.
  *
- * For what changes with each call, in place of a Set or Map. V8 makes a new table for those every few changes, and the old one points to
- * it. Once such a table counts as old memory, all that follow it are kept until the next full collection, with all that was in
- * them: up to 6 % of everything that a worker allocates.
+ * For what changes with each call, in place of a Set or Map. V8 makes a new table for those every few changes, and the
+ * old one points to it. Once such a table counts as old memory, all that follow it are kept until the next full
+ * collection, with all that was in them: up to 6 % of everything that a worker allocates.
  */
 export class Bag<T extends InBag> implements Iterable<T> {
   readonly #items: T[] = [];

@@ -9,7 +9,10 @@ import { KafkaError } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 
-/** A setting that may change: a function is called for each new connection, and when a login is renewed, but once a second at most. */
+/**
+ * A setting that may change: a function is called for each new connection, and when a login is renewed, but once a
+ * second at most.
+ */
 type Changing<T> = T | (() => T | Promise<T>);
 
 /** TLS and login, as kafkajs takes them, or functions that return the current ones. */
@@ -18,7 +21,10 @@ interface Credentials {
   readonly sasl?: Changing<ConnectionConfig['sasl']>;
 }
 
-/** host:port of the bootstrap brokers; an IPv6 address in brackets. A function is called again when none of the known brokers can be reached. */
+/**
+ * host:port of the bootstrap brokers; an IPv6 address in brackets. A function is called again when none of the known
+ * brokers can be reached.
+ */
 type Places = readonly string[] | (() => readonly string[] | Promise<readonly string[]>);
 
 /** The fields used here of the configuration for kafkajs' `new Kafka()`; others are ignored. */
@@ -36,9 +42,15 @@ export const ACCESS_NAMES = ['brokers', 'clientId', 'ssl', 'sasl', 'kafka'];
 
 /** The settings at the time of each call: whatever the options have as functions or getters is read anew. */
 export interface CurrentAccess {
-  /** Rejects with IdallocError CONFIG_INVALID for what is no login, and with KafkaError UNREACHABLE if a function of the options fails. */
+  /**
+   * Rejects with IdallocError CONFIG_INVALID for what is no login, and with KafkaError UNREACHABLE if a function of the
+   * options fails.
+   */
   readonly connection: () => Promise<ConnectionConfig>;
-  /** The bootstrap brokers. Rejects with IdallocError CONFIG_INVALID for what is no list of them, and KAFKA_UNAVAILABLE if a function fails. */
+  /**
+   * The bootstrap brokers. Rejects with IdallocError CONFIG_INVALID for what is no list of them, and KAFKA_UNAVAILABLE
+   * if a function fails.
+   */
   readonly brokers: () => Promise<readonly string[]>;
   /** Whether the login may be another one at the next attempt. */
   readonly isChanging: boolean;
@@ -94,7 +106,10 @@ function checkKafka({ kafka, brokers }: { readonly kafka?: unknown; readonly bro
   throw new IdallocError('CONFIG_INVALID', "kafka must be a configuration object for kafkajs' Kafka");
 }
 
-/** How long what a function has returned, or why it failed, stands for it; and how long a call of it is waited for before the next one. */
+/**
+ * How long what a function has returned, or why it failed, stands for it; and how long a call of it is waited for
+ * before the next one.
+ */
 const CALLED_MS = { settled: 1_000, pending: 5_000 };
 
 /** Calls a function sparingly: while brokers are away, or it fails, connections are tried many times a second. */
@@ -150,7 +165,9 @@ async function credential<K extends keyof Credentials>(
   return (value ?? undefined) as ConnectionConfig[K];
 }
 
-/** A login that is none would be left out silently, or fail inside of kafkajs. Values are not shown: they may be secret. */
+/**
+ * A login that is none would be left out silently, or fail inside of kafkajs. Values are not shown: they may be secret.
+ */
 function requireCredentials({ ssl, sasl }: { readonly ssl: unknown; readonly sasl: unknown }): void {
   if (sasl !== undefined && typeof (sasl as { mechanism?: unknown }).mechanism !== 'string') {
     const wanted = 'an object with a mechanism, as kafkajs takes it, or a function that returns one';
@@ -176,12 +193,17 @@ function isPlace(place: unknown): boolean {
   return typeof place === 'string' && isHostPort(place);
 }
 
-/** Longest time to wait for a function of the options that finds the brokers, and the shortest between two calls of it. */
+/**
+ * Longest time to wait for a function of the options that finds the brokers, and the shortest between two calls of it.
+ */
 const FIND_MS = 5_000;
 /** Between two attempts of the first search: what a function asks may be away for long. */
 const WAITS = { minMs: 200, maxMs: FIND_MS };
 
-/** The bootstrap brokers of a client. When none of the known brokers answers, all of them may have moved: then they are found again. */
+/**
+ * The bootstrap brokers of a client. When none of the known brokers answers, all of them may have moved: then they are
+ * found again.
+ */
 export class Bootstrap {
   readonly #find: CurrentAccess['brokers'];
   readonly #runtime: Runtime;
@@ -200,7 +222,10 @@ export class Bootstrap {
     return this.#seeds;
   }
 
-  /** Finds them for the first time. Rejects with IdallocError CONFIG_INVALID, or KAFKA_UNAVAILABLE after the time limit or when closed. */
+  /**
+   * Finds them for the first time. Rejects with IdallocError CONFIG_INVALID, or KAFKA_UNAVAILABLE after the time limit
+   * or when closed.
+   */
   async open(timeoutMs: number): Promise<void> {
     const { signal } = this.#closing;
     const isTransient = (error: unknown) =>

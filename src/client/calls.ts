@@ -9,7 +9,10 @@ import type { Transport, TransportEvents } from './transport.ts';
 
 export interface RequestOptions {
   readonly count: number;
-  /** 1 to 256 bytes (text: as UTF-8); while the ledger keeps it (26 h by default), the same one gets the same batch. Default: a new one. */
+  /**
+   * 1 to 256 bytes (text: as UTF-8); while the ledger keeps it (26 h by default), the same one gets the same batch.
+   * Default: a new one.
+   */
   readonly correlationId?: string | Uint8Array;
   /** Another reply topic than the client's. The client reads it from then on; at most 8 topics in all. */
   readonly replyTopic?: string;
@@ -19,8 +22,8 @@ export interface RequestOptions {
   /** How the reply encodes its IDs (default RANGES); the result is the same. */
   readonly encoding?: Encoding;
   /**
-   * From this moment on, workers refuse the request as EXPIRED unless it has a batch already; default: never. Of concurrent
-   * requests with one correlation ID, that of the first counts. It does not end the waiting: see timeoutMs.
+   * From this moment on, workers refuse the request as EXPIRED unless it has a batch already; default: never. Of
+   * concurrent requests with one correlation ID, that of the first counts. It does not end the waiting: see timeoutMs.
    */
   readonly expiresAt?: Date | undefined;
 }
@@ -62,7 +65,10 @@ export interface WaitForIds {
   readonly signal?: AbortSignal;
 }
 
-/** Sends a request, and follows it until its reply or error. `isAhead`: it is for the buffer, and nobody waits for it yet. */
+/**
+ * Sends a request, and follows it until its reply or error. `isAhead`: it is for the buffer, and nobody waits for it
+ * yet.
+ */
 export type FollowRequest = <R extends Delivered>(
   request: BatchRequest,
   isAhead: boolean,

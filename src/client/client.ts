@@ -30,7 +30,8 @@ import { Waits } from './waits.ts';
 
 /**
  * IDs for a service. next() and take() return prefetched IDs synchronously; takeAsync() waits until there are enough;
- * request() requests one batch by its correlation ID. IdSource documents its members. An open client keeps its process alive.
+ * request() requests one batch by its correlation ID. IdSource documents its members. An open client keeps its process
+ * alive.
  */
 export class IdClient implements IdSource, AsyncDisposable {
   readonly #settings: BufferSettings;
@@ -51,9 +52,9 @@ export class IdClient implements IdSource, AsyncDisposable {
   #closing: Promise<void> | undefined;
 
   /**
-   * Connects to the brokers, finds the end of the reply topic, and starts to fill the buffer; no worker needs to run yet.
-   * Unreachable brokers are retried for `connectTimeoutMs`; a rejected login is CONFIG_INVALID immediately, unless the options may
-   * have another one by then. The options' signal ends it with its reason.
+   * Connects to the brokers, finds the end of the reply topic, and starts to fill the buffer; no worker needs to run
+   * yet. Unreachable brokers are retried for `connectTimeoutMs`; a rejected login is CONFIG_INVALID immediately, unless
+   * the options may have another one by then. The options' signal ends it with its reason.
    *
    * @throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE, TOPIC_INVALID.
    */

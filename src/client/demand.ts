@@ -22,13 +22,14 @@ interface Slice {
 }
 
 /**
- * How many IDs the buffer should hold, from how fast they are used. It rises with the rate immediately and falls slowly.
+ * How many IDs the buffer should hold, from how fast they are used. It rises with the rate immediately and falls
+ * slowly.
  *
  *   rate           = (IDs taken within coverSeconds - those of the largest call among them) / coverSeconds
  *   low-water mark = rate x (coverSeconds + usual latency of a reply);  a refill fills up to twice that
  *
- * The mark is about what the last coverSeconds took, so a burst is covered if it comes again. One call is no rate: an import
- * that takes 100,000 IDs once a night leaves the buffer as it was.
+ * The mark is about what the last coverSeconds took, so a burst is covered if it comes again. One call is no rate: an
+ * import that takes 100,000 IDs once a night leaves the buffer as it was.
  */
 export class Demand {
   readonly #options: DemandOptions;

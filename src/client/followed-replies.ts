@@ -113,7 +113,8 @@ export class FollowedReplies {
           read.trouble = undefined;
           read.goneSinceMs = undefined;
         },
-        // The topic was recreated or truncated. What waits is sent again, and answered behind this end; the log may hold weeks before it.
+        // The topic was recreated or truncated. What waits is sent again, and answered behind this end; the log may
+        // hold weeks before it.
         outOfRange: ({ end }) => {
           events.onMoved(topic);
           return end;

@@ -8,8 +8,8 @@ import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { MetricsRecorder } from './metrics.ts';
 
 /**
- * Events of the client. Hooks run in a microtask of their own, so one that throws or rejects does not disturb the client: onError gets
- * HOOK_FAILED. They may be the methods of a class.
+ * Events of the client. Hooks run in a microtask of their own, so one that throws or rejects does not disturb the
+ * client: onError gets HOOK_FAILED. They may be the methods of a class.
  */
 export interface ClientHooks {
   /** A request is sent; attempt is 1 the first time. */
@@ -77,7 +77,10 @@ export class ClientEvents {
     this.#tell(name, event, event);
   }
 
-  /** Counts each failure; reports each cause at most once in 10 s: with thousands of requests in progress, an outage causes thousands. */
+  /**
+   * Counts each failure; reports each cause at most once in 10 s: with thousands of requests in progress, an outage
+   * causes thousands.
+   */
   failed(error: Error): void {
     if (this.#isClosed) return;
     this.#metrics.noteError(error);

@@ -44,8 +44,8 @@ const SLICE_MS = 5;
 const SILENT_MS = 2_000;
 
 /**
- * Opens a link to the brokers of the options. Throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE or TOPIC_INVALID, or the reason of
- * the options' signal.
+ * Opens a link to the brokers of the options. Throws IdallocError CONFIG_INVALID, KAFKA_UNAVAILABLE or TOPIC_INVALID,
+ * or the reason of the options' signal.
  */
 export async function connectKafka(
   options: IdClientOptions,

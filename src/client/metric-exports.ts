@@ -220,8 +220,8 @@ function register<Registry>(
 }
 
 /**
- * Exports the metrics of a client to prom-client. They are read when the registry is. Several clients share a registry if their `labels`
- * differ; a client that is closed gives way to the next one with its labels.
+ * Exports the metrics of a client to prom-client. They are read when the registry is. Several clients share a registry
+ * if their `labels` differ; a client that is closed gives way to the next one with its labels.
  *
  * @param options or only the registries, as a list
  * @returns a function that ends it.
@@ -274,7 +274,8 @@ interface ObservableMetric {
 type Observe = (result: { observe(value: number, attributes: Labels): void }) => void;
 
 /**
- * Adds the metrics of a client to a meter of OpenTelemetry, under the names that they have in Prometheus, except the histogram.
+ * Adds the metrics of a client to a meter of OpenTelemetry, under the names that they have in Prometheus, except the
+ * histogram.
  *
  * @param attributes on each metric of this client; they tell the clients of one meter apart
  * @returns a function that ends it.

@@ -30,11 +30,14 @@ export interface ClientMetrics {
   readonly replayed: number;
   /** Total of records under the correlation ID of a request that were not its answer. */
   readonly passedOver: number;
-  /** Total of failures behind the scenes, which the client retries, by code: each one that onError may report; OTHER for one without a code. */
+  /**
+   * Total of failures behind the scenes, which the client retries, by code: each one that onError may report; OTHER for
+   * one without a code.
+   */
   readonly errors: Readonly<Record<string, number>>;
   /**
-   * Total of calls without IDs, by code: BUFFER_EMPTY and CLIENT_CLOSED of next and take, and everything with which takeAsync,
-   * ready and request reject. ABORTED: the reason of a signal.
+   * Total of calls without IDs, by code: BUFFER_EMPTY and CLIENT_CLOSED of next and take, and everything with which
+   * takeAsync, ready and request reject. ABORTED: the reason of a signal.
    */
   readonly failures: Readonly<Record<string, number>>;
   /** The time from the first send of a request to its reply. */

@@ -4,9 +4,9 @@ import type { BatchReply } from './requester.ts';
 const MAX_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
 
 /**
- * Whether IDs may be returned as JavaScript numbers. The layout decides, not the IDs: those of a wider layout are small in its
- * first days, and would be rounded later. After the first IDs that do not fit, all calls fail: a namespace has one layout,
- * so this never changes.
+ * Whether IDs may be returned as JavaScript numbers. The layout decides, not the IDs: those of a wider layout are small
+ * in its first days, and would be rounded later. After the first IDs that do not fit, all calls fail: a namespace has
+ * one layout, so this never changes.
  */
 export class NumberCheck {
   #refusal: string | undefined;

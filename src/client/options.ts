@@ -13,13 +13,19 @@ export interface BufferOptions {
   readonly maxBuffered?: number;
   /** Maximum IDs per request (default 100,000); halved automatically while the workers' MAX_COUNT is lower. */
   readonly maxCount?: number;
-  /** IDs that may be older are dropped (default: 60,000, or three times coverSeconds if that is longer; Infinity: never). At least twice coverSeconds. */
+  /**
+   * IDs that may be older are dropped (default: 60,000, or three times coverSeconds if that is longer; Infinity:
+   * never). At least twice coverSeconds.
+   */
   readonly maxAgeMs?: number;
   /** false: no buffer, only request() returns IDs. */
   readonly prefetch?: boolean;
   /** Longest wait of takeAsync, ready and request (default 30,000). Large requests may have to wait for minutes. */
   readonly timeoutMs?: number;
-  /** A request without a reply is resent after this (default 3,000), doubling each time up to 30 s, or 2 min while others are answered. */
+  /**
+   * A request without a reply is resent after this (default 3,000), doubling each time up to 30 s, or 2 min while
+   * others are answered.
+   */
   readonly resendAfterMs?: number;
   /** Maximum number of callers waiting for IDs, and of requests in progress (default 10,000 each). */
   readonly maxWaiting?: number;
@@ -36,7 +42,9 @@ export type IdClientOptions = Access &
     readonly partition?: number;
     /** The workers' header names, if they are not the defaults. */
     readonly headers?: Partial<HeaderNames>;
-    /** Longest time for connect() (default 10,000): unreachable brokers are tried again until then; Infinity for ever. */
+    /**
+     * Longest time for connect() (default 10,000): unreachable brokers are tried again until then; Infinity for ever.
+     */
     readonly connectTimeoutMs?: number;
     /** Ends connect() with the signal's reason. It has no effect on an open client. */
     readonly signal?: AbortSignal;
@@ -69,8 +77,8 @@ const OPTION_NAMES: readonly string[] = [
 ];
 
 /**
- * The time limit of connect(). Throws IdallocError CONFIG_INVALID for an unknown option, a missing topic, or limits that can't be
- * kept, for callers without a type checker.
+ * The time limit of connect(). Throws IdallocError CONFIG_INVALID for an unknown option, a missing topic, or limits
+ * that can't be kept, for callers without a type checker.
  */
 export function connectTimeoutOf(options: IdClientOptions): number {
   // A misspelled option would silently leave its default in effect.

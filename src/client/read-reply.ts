@@ -30,9 +30,9 @@ export interface Foreign {
 }
 
 /**
- * What a record means for the request that waits under its correlation ID. Anyone who may write to the reply topic may send one, so
- * that what can't be its answer must not end it: what another client on this reply topic gets of something else, what a replay refuses
- * because it was refused before, and what no worker sends.
+ * What a record means for the request that waits under its correlation ID. Anyone who may write to the reply topic may
+ * send one, so that what can't be its answer must not end it: what another client on this reply topic gets of something
+ * else, what a replay refuses because it was refused before, and what no worker sends.
  */
 export function readReply(
   asked: Asked,

@@ -41,7 +41,9 @@ const TRIED = 2;
 const SMALL_COUNT = 4_000;
 /** The longest pause that a refusal or an outage causes. */
 const MAX_PAUSE_MS = 30_000;
-/** Without a refusal for so long, larger requests are tried again; later while they are refused: each is a dead letter. */
+/**
+ * Without a refusal for so long, larger requests are tried again; later while they are refused: each is a dead letter.
+ */
 const WIDEN_MS = { least: 60_000, most: 3_600_000 };
 
 interface Asked {

@@ -40,13 +40,16 @@ export async function withDetails<T>(
   }
 }
 
-/** Pauses after refusals: where they name no time, the first and the longest one; where they do, the shortest and the longest. */
+/**
+ * Pauses after refusals: where they name no time, the first and the longest one; where they do, the shortest and the
+ * longest.
+ */
 const PAUSE_MS = { first: 1_000, longest: 30_000, shortestNamed: 50, longestNamed: 3_600_000 } as const;
 const MAX_DOUBLINGS = 5;
 
 /**
- * When to send a request again that was refused so often before, and over what time to spread that: requests that share a quota are all
- * told the same time, and only some of them get IDs then, so each refusal spreads them further.
+ * When to send a request again that was refused so often before, and over what time to spread that: requests that share
+ * a quota are all told the same time, and only some of them get IDs then, so each refusal spreads them further.
  */
 export function pauseAfter(
   { retryAfterMs }: IdallocError,
@@ -89,8 +92,8 @@ export function timeoutOf(timeoutMs: number | undefined, defaultMs: number): num
 }
 
 /**
- * The bytes of a correlation ID. Rejects strings with unpaired surrogates: UTF-8 would map different ones to the same bytes.
- * Throws IdallocError INVALID_CORRELATION_ID.
+ * The bytes of a correlation ID. Rejects strings with unpaired surrogates: UTF-8 would map different ones to the same
+ * bytes. Throws IdallocError INVALID_CORRELATION_ID.
  */
 export function bytesOf(correlationId: string | Uint8Array): Buffer {
   if (correlationId instanceof Uint8Array) return Buffer.from(correlationId);

@@ -24,7 +24,9 @@ export interface BatchRequest {
   /** The time limit from the call to the reply; Infinity: until the client is closed. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal | undefined;
-  /** Any refusal ends it; otherwise one after which a retry may succeed does so only when no time is left for the retry. */
+  /**
+   * Any refusal ends it; otherwise one after which a retry may succeed does so only when no time is left for the retry.
+   */
   readonly endsWhenRefused?: boolean | undefined;
   /** Sent with it, unless an equal request is in progress. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
@@ -56,7 +58,10 @@ type Reply = BatchReply | NumbersReply;
 export interface RequesterOptions {
   readonly transport: Transport;
   readonly runtime: Runtime;
-  /** A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS, if it is not longer itself. */
+  /**
+   * A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS, if it is
+   * not longer itself.
+   */
   readonly resendAfterMs: number;
   readonly maxWaiting: number;
   readonly onSend: (correlationId: Buffer, count: number, attempt: number) => void;
@@ -64,7 +69,9 @@ export interface RequesterOptions {
 }
 
 const MAX_RESEND_MS = 30_000;
-/** The longest pause while the workers answer others: the request is in the topic, and each copy of it is work for them. */
+/**
+ * The longest pause while the workers answer others: the request is in the topic, and each copy of it is work for them.
+ */
 const MAX_PATIENT_MS = 120_000;
 /** The delay after a failed send. */
 const RETRY_UNSENT_MS = 500;
@@ -79,7 +86,9 @@ class PendingRequest {
   attempts = 0;
   /** Sends since the workers have last said anything to it. */
   unanswered = 0;
-  /** Whoever schedules or begins a send takes the next turn, so that an earlier send that ends later schedules nothing. */
+  /**
+   * Whoever schedules or begins a send takes the next turn, so that an earlier send that ends later schedules nothing.
+   */
   turn = 0;
   /** Wall milliseconds of the first send that may have reached the brokers. */
   firstSentMs: number | undefined;
@@ -99,8 +108,8 @@ class PendingRequest {
 }
 
 /**
- * Sends requests and matches replies to them. A retry sends the same record with the same key, so that it never yields a
- * second batch.
+ * Sends requests and matches replies to them. A retry sends the same record with the same key, so that it never yields
+ * a second batch.
  *
  *   sent -> sent:     no reply in time, or the reply topic moved: the record is sent again
  *   sent -> refused:  a retry may succeed: the record is sent again at the time that the refusal names
@@ -125,8 +134,8 @@ export class Requester {
    * Sends a request until it is answered.
    *
    * @throws RequestRefused with the workers' code; IdallocError NO_REPLY on timeout, or the reason why it could not be sent
-   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is in
-   * progress for a different request, CLIENT_CLOSED; the signal's reason.
+   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is
+   * in progress for a different request, CLIENT_CLOSED; the signal's reason.
    */
   async request(request: BatchRequest): Promise<BatchReply> {
     return (await this.#answered(request)) as BatchReply; // readReply has seen to it
@@ -174,8 +183,8 @@ export class Requester {
   }
 
   /**
-   * Sends all requests with this reply topic again at once: their replies now go to another partition of it, or did go where nobody
-   * reads any more.
+   * Sends all requests with this reply topic again at once: their replies now go to another partition of it, or did go
+   * where nobody reads any more.
    */
   resendAll(replyTopic: string): void {
     for (const pending of this.#pending.values()) {

@@ -4,8 +4,9 @@ import type { RequestOptions } from './calls.ts';
 
 export interface SequenceTakeOptions extends Omit<RequestOptions, 'count' | 'encoding' | 'correlationId'> {
   /**
-   * 1 to 256 bytes (text: as UTF-8), such as the ID of the order that is invoiced. The same one gets the same numbers, so keep it with
-   * the document until they are in use: with another one, numbers that were given out and lost would be a gap.
+   * 1 to 256 bytes (text: as UTF-8), such as the ID of the order that is invoiced. The same one gets the same numbers,
+   * so keep it with the document until they are in use: with another one, numbers that were given out and lost would be
+   * a gap.
    */
   readonly correlationId: string | Uint8Array;
 }

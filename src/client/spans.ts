@@ -13,8 +13,8 @@ const PACKAGE = '@opentelemetry/api';
 const loadApi = async (): Promise<Api> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);
 
 /**
- * Follows each request to this topic with a span, and sends its context along. Undefined without OpenTelemetry's API; while no SDK is
- * registered with it, requests are only sent.
+ * Follows each request to this topic with a span, and sends its context along. Undefined without OpenTelemetry's API;
+ * while no SDK is registered with it, requests are only sent.
  */
 export async function requestSpans(requestTopic = 'id.requests', load = loadApi): Promise<FollowRequest | undefined> {
   const api = await load().catch(() => undefined); // a client works without it, so whatever is wrong with it is for the service to find

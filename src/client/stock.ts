@@ -24,8 +24,8 @@ export interface StockOptions {
 }
 
 /**
- * IDs that are granted at a time. The age is checked for each grant, as reading the clock takes longer than next(): so all but
- * the first of a grant can be too old by as long as the event loop stood still since.
+ * IDs that are granted at a time. The age is checked for each grant, as reading the clock takes longer than next(): so
+ * all but the first of a grant can be too old by as long as the event loop stood still since.
  */
 const GRANT = 256;
 
@@ -37,8 +37,8 @@ interface Batch extends SuppliedBatch {
 }
 
 /**
- * Prefetched IDs. Taking one costs an addition and a comparison: `#granted` IDs can be taken before the next check for the
- * end of the range, the low-water mark, or the age.
+ * Prefetched IDs. Taking one costs an addition and a comparison: `#granted` IDs can be taken before the next check for
+ * the end of the range, the low-water mark, or the age.
  *
  *   open range: #granted + #behind IDs from #next on;  #batches: complete ranges after it
  */

@@ -56,8 +56,8 @@ const REPLY_TOPIC = 'id.replies.memory';
 const FENCE = 1n;
 
 /**
- * Workers in memory, for unit tests of services: their clients are real ones, whose requests reach these workers instead of
- * Kafka. They keep the rules of real workers for correlation IDs, expiry and counts, and break on demand.
+ * Workers in memory, for unit tests of services: their clients are real ones, whose requests reach these workers
+ * instead of Kafka. They keep the rules of real workers for correlation IDs, expiry and counts, and break on demand.
  */
 export class MemoryWorkers {
   readonly #options: Required<MemoryWorkersOptions>;
@@ -88,8 +88,8 @@ export class MemoryWorkers {
   }
 
   /**
-   * A client of these workers, with the options of IdClient.connect except those of Kafka. While the workers serve, its buffer
-   * is full.
+   * A client of these workers, with the options of IdClient.connect except those of Kafka. While the workers serve, its
+   * buffer is full.
    *
    * @throws IdallocError CONFIG_INVALID for invalid options.
    */
@@ -131,8 +131,8 @@ export class MemoryWorkers {
   }
 
   /**
-   * From now on each request that has no batch yet is refused with this code. The client waits out a refusal that is retryable; one that names
-   * a time beyond the call's timeout rejects the call at once.
+   * From now on each request that has no batch yet is refused with this code. The client waits out a refusal that is
+   * retryable; one that names a time beyond the call's timeout rejects the call at once.
    *
    * @param message by default the workers' text for QUOTA_EXCEEDED, and else the code
    * @throws IdallocError CONFIG_INVALID for an unknown code, or a time that is not a number of milliseconds.
@@ -160,8 +160,8 @@ export class MemoryWorkers {
   }
 
   /**
-   * Ends all faults. Requests that were sent meanwhile are answered now; those that could not be sent, or were refused, when the
-   * client tries again.
+   * Ends all faults. Requests that were sent meanwhile are answered now; those that could not be sent, or were refused,
+   * when the client tries again.
    */
   recover(): void {
     this.#mode = { kind: 'serving' };

@@ -1,6 +1,9 @@
 /** A request record to send. */
 export interface OutgoingRequest {
-  /** What names the request in the ledger, or the name of a sequence. As the record's key, it sends each retry to the partition that decides. */
+  /**
+   * What names the request in the ledger, or the name of a sequence. As the record's key, it sends each retry to the
+   * partition that decides.
+   */
   readonly key: Buffer;
   readonly value: Buffer;
   readonly replyTopic: string;
@@ -40,8 +43,8 @@ export interface Transport {
 export interface TransportEvents {
   readonly onReply: (reply: IncomingReply) => void;
   /**
-   * Replies on this topic may be lost, or go where they are no longer read from: what waits for one must be sent again now. It is then
-   * sent with the new partition, or fails with the reason.
+   * Replies on this topic may be lost, or go where they are no longer read from: what waits for one must be sent again
+   * now. It is then sent with the new partition, or fails with the reason.
    */
   readonly onMoved: (replyTopic: string) => void;
   /** A transient error; the transport retries. */

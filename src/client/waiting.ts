@@ -20,11 +20,12 @@ const LATE_MS = 20;
 const GRACE_MS = { least: 100, most: 2_000 };
 
 /**
- * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and returns
- * a function that removes it again; it must not settle the caller before it returns.
+ * Waits until the caller is settled, the timeout expires or the signal is aborted. `begin` registers the caller and
+ * returns a function that removes it again; it must not settle the caller before it returns.
  *
- * If the event loop stood still when the timeout expired, the result may have come without being read: then the wait goes on for
- * as long as the loop was late. So callers whose timeouts expire together, whose errors take time, also let other work go between.
+ * If the event loop stood still when the timeout expired, the result may have come without being read: then the wait
+ * goes on for as long as the loop was late. So callers whose timeouts expire together, whose errors take time, also let
+ * other work go between.
  */
 export function wait<T>(
   runtime: Runtime,

@@ -14,7 +14,10 @@ export interface Wanted {
   readonly stock: IdStock;
   /** How many are still to be requested while this many are on their way; 0 or less: none. */
   readonly lacking: (coming: number) => number;
-  /** Whether late ones that were requested then (monotonic ms) are requested again; otherwise they count as on their way. */
+  /**
+   * Whether late ones that were requested then (monotonic ms) are requested again; otherwise they count as on their
+   * way.
+   */
   readonly isReplaced: (sentMs: number) => boolean;
 }
 
@@ -36,9 +39,9 @@ export interface WaitsOptions {
 }
 
 /**
- * The callers that wait: those that take IDs, and those that want them to be in the stock. The former have a pile of their own,
- * for which IDs are requested beside the stock's: so they keep nobody from taking what the stock has. Each also gets what the stock
- * can spare.
+ * The callers that wait: those that take IDs, and those that want them to be in the stock. The former have a pile of
+ * their own, for which IDs are requested beside the stock's: so they keep nobody from taking what the stock has. Each
+ * also gets what the stock can spare.
  */
 export class Waits {
   readonly #options: WaitsOptions;
@@ -51,7 +54,8 @@ export class Waits {
   constructor(options: WaitsOptions) {
     const { runtime, maxWaiting, onTake } = options;
     this.#options = options;
-    // Its IDs are requested while their takers wait, so they have no other age limit, and there is no need for another bound.
+    // Its IDs are requested while their takers wait, so they have no other age limit, and there is no need for another
+    // bound.
     const limits = { maxAgeMs: Number.POSITIVE_INFINITY, maxIds: Number.POSITIVE_INFINITY };
     this.#pile = new IdStock({ ...limits, onLow: () => undefined, onTake, monotonicMs: () => runtime.monotonicMs() });
     this.#takers = new WaitingQueue(maxWaiting);
@@ -103,7 +107,10 @@ export class Waits {
     this.#serveWatchers();
   }
 
-  /** The workers refused IDs. If a retry may succeed, callers go on waiting for it: this is the error then if their time ends before. */
+  /**
+   * The workers refused IDs. If a retry may succeed, callers go on waiting for it: this is the error then if their time
+   * ends before.
+   */
   refused(error: IdallocError): void {
     this.#refused = { error, atMs: this.#options.runtime.monotonicMs() };
     if (!error.retryable) this.#rejectAll((count) => errorFor(error, count));

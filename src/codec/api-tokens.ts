@@ -6,8 +6,8 @@ export interface ApiToken {
 }
 
 /**
- * `keyed-decode`: to decode IDs from and to the keyed forms, and so to learn what their key hides. `sequences:invoices/2027`: to take
- * numbers of that sequence; `sequences:invoices/*`: of all whose names begin so.
+ * `keyed-decode`: to decode IDs from and to the keyed forms, and so to learn what their key hides.
+ * `sequences:invoices/2027`: to take numbers of that sequence; `sequences:invoices/*`: of all whose names begin so.
  */
 export type ApiRight = 'keyed-decode' | `sequences:${string}`;
 
@@ -24,8 +24,8 @@ const MAX_TOKENS = 1_000;
 const TAKEN_NAMES: readonly string[] = ['anonymous', 'mtls'];
 
 /**
- * Parses lines of name:token, each with the token's rights after spaces, none by default; empty lines and comments (#) are
- * ignored. Throws RangeError for any other line; the message names the line and never contains a token.
+ * Parses lines of name:token, each with the token's rights after spaces, none by default; empty lines and comments (#)
+ * are ignored. Throws RangeError for any other line; the message names the line and never contains a token.
  */
 export function parseApiTokens(text: string): readonly ApiToken[] {
   const known = new Map<string, ApiToken>();

@@ -57,8 +57,8 @@ function compare(a: bigint, b: bigint): number {
 }
 
 /**
- * In place of the hooks by which avsc converts a long, which get a Buffer for every value, and cost several times as much: `_read` and
- * `_write` below use avsc's own buffer.
+ * In place of the hooks by which avsc converts a long, which get a Buffer for every value, and cost several times as
+ * much: `_read` and `_write` below use avsc's own buffer.
  */
 function unused(): never {
   throw new Error('avsc converts no long by a hook');
@@ -70,8 +70,8 @@ const hooked = avro.types.LongType.__with(
 );
 
 /**
- * Used for every long of every schema: an exact 64-bit integer, never a rounded double. It is read as a BigInt, and written from that or
- * from a safe integer. avsc freezes its types, so this one inherits from one of them.
+ * Used for every long of every schema: an exact 64-bit integer, never a rounded double. It is read as a BigInt, and
+ * written from that or from a safe integer. avsc freezes its types, so this one inherits from one of them.
  */
 export const bigintLong: typeof hooked = Object.create(hooked, {
   _read: { value: readLong },
@@ -144,9 +144,9 @@ export function encodeFramed(schema: MessageSchema, value: unknown): Buffer {
 }
 
 /**
- * Decodes a body that must be exactly what this codec writes. The length is checked first; then the value is encoded again
- * and compared, because avsc accepts overlong varints and replaces invalid UTF-8.
- * Throws Error for a malformed body. Byte fields are views of the bytes. `start`: where the body starts in them.
+ * Decodes a body that must be exactly what this codec writes. The length is checked first; then the value is encoded
+ * again and compared, because avsc accepts overlong varints and replaces invalid UTF-8. Throws Error for a malformed
+ * body. Byte fields are views of the bytes. `start`: where the body starts in them.
  */
 export function decodeStrict(schema: MessageSchema, bytes: Buffer, start = 0): unknown {
   const length = bytes.length - start;

@@ -7,7 +7,8 @@ type Attributes = Readonly<Record<string, unknown>>;
 
 /**
  * The Parsing Canonical Form of a schema's text, without compiling the schema. Undefined for text that is not JSON, is
- * clearly not a schema, or is above 8 KB in either form. It does not validate: compare it with the form of a valid schema.
+ * clearly not a schema, or is above 8 KB in either form. It does not validate: compare it with the form of a valid
+ * schema.
  */
 export function canonicalFormOf(text: string): string | undefined {
   if (text.length > MAX_SCHEMA_CHARS) return undefined;

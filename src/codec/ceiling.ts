@@ -2,8 +2,8 @@ import { type Ticks, ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 
 /**
- * A worker ID's ceiling: the first tick that no worker may use yet, and the nonce of the attempt that wrote it, by which
- * its writer recognises it.
+ * A worker ID's ceiling: the first tick that no worker may use yet, and the nonce of the attempt that wrote it, by
+ * which its writer recognises it.
  *
  *   ceiling = ticks " " nonce;  ticks: decimal, no leading zero, below 2^53;  nonce: 1..64 of A-Z a-z 0-9 _ -
  */
@@ -23,7 +23,10 @@ export function encodeCeiling(ceiling: Ceiling): Buffer {
   return Buffer.from(text, 'latin1');
 }
 
-/** Decodes the value of a ceiling's key. Throws NAMESPACE_DAMAGED if it is malformed: that must never count as "none yet". */
+/**
+ * Decodes the value of a ceiling's key. Throws NAMESPACE_DAMAGED if it is malformed: that must never count as "none
+ * yet".
+ */
 export function decodeCeiling(value: Buffer): Ceiling {
   const ceiling = value.length <= MAX_CEILING_BYTES ? parse(value.toString('latin1')) : undefined;
   if (ceiling !== undefined) return ceiling;

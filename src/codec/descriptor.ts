@@ -117,8 +117,8 @@ function requireLayout(value: unknown): Readonly<Record<string, unknown>> {
 }
 
 /**
- * The differences that keep a worker with descriptor `wanted` out of a namespace with descriptor `stored`; empty if it may
- * work there. The layout's name and the UUID are not compared: one is for people, the other unknown to the worker.
+ * The differences that keep a worker with descriptor `wanted` out of a namespace with descriptor `stored`; empty if it
+ * may work there. The layout's name and the UUID are not compared: one is for people, the other unknown to the worker.
  */
 export function compareDescriptors(stored: Descriptor, wanted: Descriptor): DescriptorDifference[] {
   const has = { ...layoutRows(stored, wanted), ...decisive(stored) };
@@ -129,9 +129,9 @@ export function compareDescriptors(stored: Descriptor, wanted: Descriptor): Desc
 }
 
 /**
- * The rows of one layout that are compared with another. If both layouts are known and differ in a part, these are the parts,
- * since fingerprints mean nothing to people; otherwise the fingerprint. That includes the epoch, which has a separate row, so
- * it is left out where only the epochs differ.
+ * The rows of one layout that are compared with another. If both layouts are known and differ in a part, these are the
+ * parts, since fingerprints mean nothing to people; otherwise the fingerprint. That includes the epoch, which has a
+ * separate row, so it is left out where only the epochs differ.
  */
 function layoutRows(one: Descriptor, other: Descriptor): Record<string, string> {
   if (one.layoutFingerprint === other.layoutFingerprint) return { layout: one.layoutFingerprint };

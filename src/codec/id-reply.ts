@@ -58,8 +58,9 @@ interface Wire {
 }
 
 /**
- * The framed value of a reply record, in the first schema unless it has numbers: a pure function of its arguments, so a replayed
- * reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of range.
+ * The framed value of a reply record, in the first schema unless it has numbers: a pure function of its arguments, so a
+ * replayed reply has the same bytes. The encoding matters for a batch only. RangeError if batch or numbers are out of
+ * range.
  */
 export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
   if ('batch' in reply) return encodeBatchReply(reply, encoding);
@@ -69,7 +70,10 @@ export function encodeIdReply(reply: IdReply, encoding: Encoding): Buffer {
 
 const writer = new MessageWriter();
 
-/** Field by field, since nearly every reply has a batch: avsc takes an object of the schema's shape, and several times as long. */
+/**
+ * Field by field, since nearly every reply has a batch: avsc takes an object of the schema's shape, and several times
+ * as long.
+ */
 function encodeBatchReply({ correlationId, batch }: BatchReply, encoding: Encoding): Buffer {
   countIds(batch.ranges);
   const ids = encoding === 'IDS' ? arrayOfLongs(batch.ranges, batch.step) : NO_IDS;
@@ -87,9 +91,9 @@ function encodeBatchReply({ correlationId, batch }: BatchReply, encoding: Encodi
 const NO_IDS = Buffer.alloc(0);
 
 /**
- * Decodes a reply; `encoding` is how it lists its IDs (RANGES for all but a batch). Single IDs are returned as the fewest ranges.
- * In Confluent framing the schema id is not looked up: the whole body must match the schema with numbers. Throws IdallocError
- * MALFORMED_REPLY for bytes that are not a reply.
+ * Decodes a reply; `encoding` is how it lists its IDs (RANGES for all but a batch). Single IDs are returned as the
+ * fewest ranges. In Confluent framing the schema id is not looked up: the whole body must match the schema with
+ * numbers. Throws IdallocError MALFORMED_REPLY for bytes that are not a reply.
  */
 export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Encoding } {
   try {

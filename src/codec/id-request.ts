@@ -47,8 +47,8 @@ interface Wire {
 }
 
 /**
- * The framed value of a request record, in the first schema unless the request has a field that only the second one has.
- * RangeError if a number is not an integer.
+ * The framed value of a request record, in the first schema unless the request has a field that only the second one
+ * has. RangeError if a number is not an integer.
  */
 export function encodeIdRequest(request: IdRequest): Buffer {
   const { correlationId, replyTopic, expiresAtMs, encoding, requestId, sequence } = request;
@@ -72,8 +72,8 @@ export function requestHeaderOf(fingerprint: Buffer): Buffer | undefined {
 /**
  * Decodes the value of a request record. Byte fields are views of the value.
  * Throws IdallocError: UNKNOWN_SCHEMA for a frame with an unknown schema, MALFORMED_REQUEST for bytes that are not a
- * request, and for a request ID or a sequence out of range; INVALID_COUNT, INVALID_CORRELATION_ID and INVALID_REPLY_TOPIC
- * for other values out of range.
+ * request, and for a request ID or a sequence out of range; INVALID_COUNT, INVALID_CORRELATION_ID and
+ * INVALID_REPLY_TOPIC for other values out of range.
  */
 export function decodeIdRequest(value: Buffer): IdRequest {
   if (lastValue?.value.equals(value) === true) return lastValue.request;

@@ -5,8 +5,8 @@ const MAX_ID = 2n ** 63n - 1n;
 export const ID_TEXT_HELP = `decimal from 0 to ${MAX_ID}, 16 hexadecimal digits, or up to 16 of them after 0x`;
 
 /**
- * Reads an ID in [0, 2^63), decimal or hexadecimal; undefined for any other text. 16 digits are hexadecimal if they start with
- * a zero or contain a letter, which makes everything that idalloc writes unambiguous.
+ * Reads an ID in [0, 2^63), decimal or hexadecimal; undefined for any other text. 16 digits are hexadecimal if they
+ * start with a zero or contain a letter, which makes everything that idalloc writes unambiguous.
  */
 export function readId(text: string): bigint | undefined {
   const id = numberOf(text);

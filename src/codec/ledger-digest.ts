@@ -6,9 +6,10 @@ import { STATEMENT_HEADER } from './sequence-entry.ts';
 const NOTHING = Buffer.alloc(0);
 
 /**
- * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, over the header of a statement, and
- * over its offset and append time, since the markers that sample the brokers' clocks all have the same key and value. Other headers
- * say nothing of what is decided. No record has both headers: a statement of a sequence has a key, one of a replay has none.
+ * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, over the header of a
+ * statement, and over its offset and append time, since the markers that sample the brokers' clocks all have the same
+ * key and value. Other headers say nothing of what is decided. No record has both headers: a statement of a sequence
+ * has a key, one of a replay has none.
  */
 export function digestEntry(entry: {
   readonly offset: number;

@@ -87,7 +87,9 @@ export function encodeLedgerKey(requestId: Buffer): Buffer {
   return key;
 }
 
-/** The request ID (a view) in the key of an entry of IDs. Throws LEDGER_UNREADABLE for a key that workers don't write. */
+/**
+ * The request ID (a view) in the key of an entry of IDs. Throws LEDGER_UNREADABLE for a key that workers don't write.
+ */
 export function decodeLedgerKey(key: Buffer): Buffer {
   if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
   throw new IdallocError(
@@ -137,7 +139,10 @@ export const EMPTY_MARKER = encodeLedgerEntry({ kind: 'marker', end: 0, through:
 
 const writer = new MessageWriter();
 
-/** Every new request gets one, so it is written field by field: avsc takes an object of the schema's shape, and five times as long. */
+/**
+ * Every new request gets one, so it is written field by field: avsc takes an object of the schema's shape, and five
+ * times as long.
+ */
 function encodeBatchEntry(entry: LedgerBatchEntry): Buffer {
   const { batch, replyTopic } = entry;
   checkTotal(entry.count, countIds(batch.ranges));
@@ -162,8 +167,8 @@ const MAX_FIXED_BYTES = HEADER_BYTES + 3 * MAX_BYTES.long + 3 * MAX_BYTES.int + 
 const NO_HEADERS: RecordHeaders = {};
 
 /**
- * Decodes an entry from its value, and a statement from its record's headers, too. Throws LEDGER_UNREADABLE for any other schema, for
- * values out of range, and for a statement with a malformed header.
+ * Decodes an entry from its value, and a statement from its record's headers, too. Throws LEDGER_UNREADABLE for any
+ * other schema, for values out of range, and for a statement with a malformed header.
  */
 export function decodeLedgerEntry(value: Buffer, headers = NO_HEADERS): LedgerEntry {
   try {

@@ -9,8 +9,8 @@ import { checkCorrelationId, checkSequence } from './request-checks.ts';
  *   02 | length (1) | sequence | request ID  numbers of a sequence for a request
  *   03 | sequence                            a statement: what the sequence is
  *
- * The request ID is its correlation ID if it has no other. So it is recognised within its sequence, and never meets that of a
- * request for IDs.
+ * The request ID is its correlation ID if it has no other. So it is recognised within its sequence, and never meets
+ * that of a request for IDs.
  */
 export type LedgerKey =
   | { readonly kind: 'batch'; readonly requestId: Buffer }

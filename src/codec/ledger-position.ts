@@ -15,7 +15,10 @@ interface WriterTime {
   readonly batch?: { readonly generatedAtMs: number } | undefined;
 }
 
-/** The part of an entry that the index needs: the state of its writer's index, the offset of its request, when its IDs were allocated, and what a sequence becomes. */
+/**
+ * The part of an entry that the index needs: the state of its writer's index, the offset of its request, when its IDs
+ * were allocated, and what a sequence becomes.
+ */
 export type LedgerPosition = WriterPosition &
   WriterTime &
   (
@@ -24,19 +27,23 @@ export type LedgerPosition = WriterPosition &
     | ({ readonly requestOffset?: undefined } & Omit<LedgerStatement, keyof WriterPosition>)
   );
 
-/** Whether a record at this offset counts: one of a sequence only where it was written for, every other one anywhere. */
+/**
+ * Whether a record at this offset counts: one of a sequence only where it was written for, every other one anywhere.
+ */
 export function countsAt({ at }: { readonly end: number; readonly at?: number | undefined }, offset: number): boolean {
   return at === undefined || at === RENEWAL || at === offset;
 }
 
-/** Whether a record of a sequence at this offset changes it: it counts there, and is no renewal, which repeats numbers. */
+/**
+ * Whether a record of a sequence at this offset changes it: it counts there, and is no renewal, which repeats numbers.
+ */
 export function changesSequence({ at }: { readonly at: number }, offset: number): boolean {
   return at === offset;
 }
 
 /**
- * Reads the position from an entry's value, and from the headers of a statement. Throws LEDGER_UNREADABLE for exactly the entries for
- * which decodeLedgerEntry does.
+ * Reads the position from an entry's value, and from the headers of a statement. Throws LEDGER_UNREADABLE for exactly
+ * the entries for which decodeLedgerEntry does.
  *
  * A restore reads millions of entries and needs only this. So the fields are scanned without creating objects, several
  * times as fast as decoding; a value with anything unusual is decoded instead.

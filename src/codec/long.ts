@@ -14,7 +14,10 @@ const scratch = new DataView(new ArrayBuffer(8));
 const MIN_INT64 = -(2n ** 63n);
 const MAX_INT64 = 2n ** 63n - 1n;
 
-/** Writes a long at `at`, where the target has room for ten bytes; returns where it ends. RangeError for anything but a 64-bit integer. */
+/**
+ * Writes a long at `at`, where the target has room for ten bytes; returns where it ends. RangeError for anything but a
+ * 64-bit integer.
+ */
 export function putLong(target: Buffer, at: number, value: Long): number {
   if (!isInt64(value)) throw new RangeError(`${value} is not a 64-bit integer`);
   if (typeof value === 'number' && value >= 0 && value < 2 ** 31) return putVarint(target, at, 0, value * 2);
@@ -49,8 +52,9 @@ function putVarint(target: Buffer, at: number, zigHigh: number, zigLow: number):
 const LOWEST_BITS = 28;
 
 /**
- * The length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1. A list of 100,000 must not
- * stop the event loop for long, so the four lowest bytes of a varint are written as one word; those above seldom change.
+ * The length of an Avro array and its items, without the zero that ends it: rising longs from 0 to 2^63 - 1. A list of
+ * 100,000 must not stop the event loop for long, so the four lowest bytes of a varint are written as one word; those
+ * above seldom change.
  */
 export function arrayOfLongs(
   runs: readonly { readonly first: bigint; readonly count: number }[],

@@ -5,8 +5,9 @@ const SLAB_BYTES = 64 * 1024;
 const MAX_INT = 0x7fff_ffff;
 
 /**
- * Writes Avro values, one message after another into shared memory, so that a message costs no allocation and no copy. A message is begun,
- * written field by field in the order of its schema, and ended; nothing else may be written meanwhile.
+ * Writes Avro values, one message after another into shared memory, so that a message costs no allocation and no copy.
+ * A message is begun, written field by field in the order of its schema, and ended; nothing else may be written
+ * meanwhile.
  */
 export class MessageWriter {
   readonly #slabBytes: number;

@@ -17,8 +17,9 @@ const BYTES = { id: 10, reply: 1_000 } as const;
 
 /**
  * Parses quotas: lines, or parts separated by semicolons, with a prefix of reply topics, IDs per second, requests per
- * second and, optionally, bytes of replies per second; `-` means unlimited. Without bytes, they are as many as the replies
- * to new requests need that are within the other two; unlimited if the IDs are. Empty lines and comments (#) are ignored.
+ * second and, optionally, bytes of replies per second; `-` means unlimited. Without bytes, they are as many as the
+ * replies to new requests need that are within the other two; unlimited if the IDs are. Empty lines and comments (#)
+ * are ignored.
  *
  * @throws RangeError with the first invalid line.
  */

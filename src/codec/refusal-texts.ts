@@ -1,4 +1,7 @@
-/** What replies say about requests that are refused, the same from a worker and from the workers in memory of a service's tests. */
+/**
+ * What replies say about requests that are refused, the same from a worker and from the workers in memory of a
+ * service's tests.
+ */
 
 /** What a request asks for under its ID. */
 interface Asked {
@@ -15,8 +18,8 @@ export function tooManyText(count: number, maxCount: number): string {
 }
 
 /**
- * Of IDs. It names what differs, but not the other request's values, for it may be another requester's: `isOwn` is for an ID that has its
- * caller in it. `kind` is that of the ID.
+ * Of IDs. It names what differs, but not the other request's values, for it may be another requester's: `isOwn` is for
+ * an ID that has its caller in it. `kind` is that of the ID.
  */
 export function conflictText(decided: Asked, request: Asked, kind: string, isOwn: boolean): string {
   const both = (here: unknown, there: unknown) => `(here ${here}${isOwn ? `, there ${there}` : ''})`;
@@ -30,8 +33,8 @@ export function conflictText(decided: Asked, request: Asked, kind: string, isOwn
 }
 
 /**
- * Numbers are those of a document, and whoever names the document and the sequence has to learn what it has: another ID for the document
- * would give it a second number. `id` is the ID as text.
+ * Numbers are those of a document, and whoever names the document and the sequence has to learn what it has: another ID
+ * for the document would give it a second number. `id` is the ID as text.
  */
 export function numbersConflictText(decided: Asked, id: string, sequence: string | undefined): string {
   const { count, replyTopic } = decided;

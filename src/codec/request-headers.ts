@@ -67,9 +67,9 @@ export interface RequestHeaders {
 }
 
 /**
- * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a repeated header, an invalid partition, request
- * ID or sequence, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range.
- * A trace header that is repeated or too long is dropped instead: tracing must not fail a request.
+ * Reads the headers of a request. Throws IdallocError: MALFORMED_REQUEST for a repeated header, an invalid partition,
+ * request ID or sequence, INVALID_COUNT, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC for values out of range. A trace
+ * header that is repeated or too long is dropped instead: tracing must not fail a request.
  */
 export function readRequestHeaders(headers: RecordHeaders, names: HeaderNames = DEFAULT_HEADER_NAMES): RequestHeaders {
   return {
@@ -109,8 +109,8 @@ export function readReplyTopic(headers: RecordHeaders, names: HeaderNames): stri
 let lastReplyTopic: { readonly bytes: Buffer; readonly text: string } | undefined;
 
 /**
- * Four bytes, big-endian, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digit characters are read as
- * digits: as bytes they would be a partition above 808 million.
+ * Four bytes, big-endian, as Spring Kafka sends them, or decimal digits, as NestJS does. Four digit characters are read
+ * as digits: as bytes they would be a partition above 808 million.
  */
 export function readReplyPartition(headers: RecordHeaders, names: HeaderNames): number | undefined {
   const bytes = singleHeader(headers, names.replyPartition);

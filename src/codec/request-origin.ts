@@ -10,8 +10,8 @@ export const BULK = 'idalloc-bulk';
 /** On a request that a client resends: when it was first sent, in milliseconds since 1970, decimal digits. */
 export const FIRST_SENT = 'idalloc-first-sent';
 /**
- * On a request that is forwarded, whose record had been answered before it was read this time: `1`. Who writes it by hand gets what the
- * ledger has, and nothing new.
+ * On a request that is forwarded, whose record had been answered before it was read this time: `1`. Who writes it by
+ * hand gets what the ledger has, and nothing new.
  */
 export const ANSWERED_BEFORE = 'idalloc-answered-before';
 
@@ -43,8 +43,8 @@ export const DIRECT_ROUTE: Route = Object.freeze({
 const ORIGIN_TEXT = /^([0-9]{1,9})\/([0-9]{1,15})\/([0-9]{1,15})$/;
 
 /**
- * Throws MALFORMED_REQUEST for headers that neither workers nor clients of idalloc write: a request with an unreadable age
- * must not count as a recent one.
+ * Throws MALFORMED_REQUEST for headers that neither workers nor clients of idalloc write: a request with an unreadable
+ * age must not count as a recent one.
  */
 export function readRoute(headers: RecordHeaders): Route {
   const origin = textOf(headers, ORIGIN);
@@ -60,7 +60,10 @@ export function readRoute(headers: RecordHeaders): Route {
   };
 }
 
-/** The earliest time at which any record of the request may have been decided, in milliseconds; undefined for a first one. */
+/**
+ * The earliest time at which any record of the request may have been decided, in milliseconds; undefined for a first
+ * one.
+ */
 export function earliestDecisionMs({ origin, firstSentMs }: Route): number | undefined {
   if (origin === undefined || firstSentMs === undefined) return origin?.appendedAtMs ?? firstSentMs;
   return Math.min(origin.appendedAtMs, firstSentMs);
@@ -71,7 +74,10 @@ export function isMarkedBulk(headers: RecordHeaders): boolean {
   return headers[BULK] !== undefined;
 }
 
-/** Headers of a request that is forwarded: where it was first appended, how often it has been forwarded, and what its home must know. */
+/**
+ * Headers of a request that is forwarded: where it was first appended, how often it has been forwarded, and what its
+ * home must know.
+ */
 export function routeHeaders(
   origin: Origin,
   hops: number,

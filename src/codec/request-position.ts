@@ -11,7 +11,10 @@ export interface RequestPosition {
   readonly small: number;
 }
 
-/** A record that was read. By it a later reader notices that the log has lost it, even if another record is at its offset now. */
+/**
+ * A record that was read. By it a later reader notices that the log has lost it, even if another record is at its
+ * offset now.
+ */
 export interface LastRead {
   readonly offset: number;
   readonly timestampMs: number;
@@ -52,9 +55,9 @@ export function encodeMetadata({ small, last }: Omit<CommittedPosition, 'next'>)
 }
 
 /**
- * The position that a worker committed; undefined for an offset that anything else has committed or moved, which says nothing about
- * what is answered. Such an offset has no metadata, or that of another kind, or it was moved past what a worker wrote there. Earlier
- * releases left out `small` where it is the offset.
+ * The position that a worker committed; undefined for an offset that anything else has committed or moved, which says
+ * nothing about what is answered. Such an offset has no metadata, or that of another kind, or it was moved past what a
+ * worker wrote there. Earlier releases left out `small` where it is the offset.
  */
 export function decodePosition(next: number, metadata: string): CommittedPosition | undefined {
   const { small: written, offset, timestampMs, digest } = METADATA.exec(metadata)?.groups ?? {};
@@ -80,20 +83,22 @@ export function decodeAnswered(text: string): CommittedPosition | undefined {
 }
 
 /**
- * Where to read from when the committed offset is not a worker's, and a worker had answered so much before. Nothing is passed over that
- * nobody has answered, but an offset that was moved back is believed: an answer that is given again is the same. Undefined, which
- * is the start of the log, if nothing says what is answered.
+ * Where to read from when the committed offset is not a worker's, and a worker had answered so much before. Nothing is
+ * passed over that nobody has answered, but an offset that was moved back is believed: an answer that is given again is
+ * the same. Undefined, which is the start of the log, if nothing says what is answered.
  */
 export function believable(offset: number, answered: CommittedPosition | undefined): CommittedPosition | undefined {
   return answered !== undefined && offset < answered.next ? { next: offset, small: offset } : answered;
 }
 
 /**
- * The header of a statement of a replay: a record without key, whose value is EMPTY_MARKER, in the ledger partition of the same number.
- * Every request below this offset had been answered when the offset of the group was moved back; `0`: what was refused is decided
- * after all. The last statement in log order holds. Workers of 0.3 read it as a marker that says nothing.
+ * The header of a statement of a replay: a record without key, whose value is EMPTY_MARKER, in the ledger partition of
+ * the same number. Every request below this offset had been answered when the offset of the group was moved back; `0`:
+ * what was refused is decided after all. The last statement in log order holds. Workers of 0.3 read it as a marker that
+ * says nothing.
  *
- * ANSWERED_HEADER does not say this: it rises by itself, and a log that has lost its tail has new requests at answered offsets.
+ * ANSWERED_HEADER does not say this: it rises by itself, and a log that has lost its tail has new requests at answered
+ * offsets.
  */
 export const REPLAY_HEADER = 'idalloc-replay';
 const BELOW = /^(?:0|[1-9]\d{0,15})$/;
@@ -123,7 +128,10 @@ export function decodeReplay(text: string): number | undefined {
   return BELOW.test(text) && Number.isSafeInteger(below) ? below : undefined;
 }
 
-/** What a record of the ledger states about a replay; undefined if it states nothing. Throws LEDGER_UNREADABLE for a malformed statement. */
+/**
+ * What a record of the ledger states about a replay; undefined if it states nothing. Throws LEDGER_UNREADABLE for a
+ * malformed statement.
+ */
 export function readReplay({
   key,
   headers,

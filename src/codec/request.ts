@@ -51,22 +51,25 @@ export interface ReplyAddress {
 }
 
 /**
- * What names a request: requests with the same one get the same batch, and are decided in its home partition. The request ID
- * if there is one, for senders that can't choose the correlation ID of each try; else the correlation ID.
+ * What names a request: requests with the same one get the same batch, and are decided in its home partition. The
+ * request ID if there is one, for senders that can't choose the correlation ID of each try; else the correlation ID.
  */
 export function decidingIdOf({ requestId, correlationId }: Pick<FullRequest, 'requestId' | 'correlationId'>): Buffer {
   return requestId ?? correlationId;
 }
 
-/** What decides the home partition: the sequence's name, since its numbers are given out in one place; else what names the request. */
+/**
+ * What decides the home partition: the sequence's name, since its numbers are given out in one place; else what names
+ * the request.
+ */
 export function homeKeyOf(request: Pick<FullRequest, 'requestId' | 'correlationId' | 'sequence'>): Buffer {
   return request.sequence === undefined ? decidingIdOf(request) : Buffer.from(request.sequence, 'latin1');
 }
 
 /**
  * Merges value and headers of a record. A field that is in both must agree. An empty or null value is a request if the
- * count header is present. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT, INVALID_CORRELATION_ID
- * (also if it is missing), INVALID_REPLY_TOPIC (likewise).
+ * count header is present. Throws IdallocError: MALFORMED_REQUEST, UNKNOWN_SCHEMA, INVALID_COUNT,
+ * INVALID_CORRELATION_ID (also if it is missing), INVALID_REPLY_TOPIC (likewise).
  */
 export function mergeRequest(
   value: Buffer | null,
@@ -95,8 +98,8 @@ export function mergeRequest(
 }
 
 /**
- * The readable parts of a rejected request's reply address. Never throws; headers win over the body where they disagree.
- * Only for addressing errors, never for serving a request.
+ * The readable parts of a rejected request's reply address. Never throws; headers win over the body where they
+ * disagree. Only for addressing errors, never for serving a request.
  */
 export function salvageAddress(
   value: Buffer | null,

@@ -40,12 +40,16 @@ export interface LedgerNumbers extends SequencePosition, Numbers {
 }
 
 /**
- * What a sequence is from here on, if the record counts. Edition, `first` and `isLoss` are in a header of the record, since workers of
+ * What a sequence is from here on, if the record counts. Edition, `first` and `isLoss` are in a header of the record,
+ * since workers of
  * 0.3 read its value.
  */
 export interface LedgerStatement extends SequencePosition, Statement {
   readonly kind: 'statement';
-  /** The next number in its writer's copy; undefined in statements of edition 0, and from a writer that knew nothing of the sequence. */
+  /**
+   * The next number in its writer's copy; undefined in statements of edition 0, and from a writer that knew nothing of
+   * the sequence.
+   */
   readonly first: number | undefined;
   /** It states that decisions up to `through` are gone. */
   readonly isLoss: boolean;
@@ -63,8 +67,8 @@ const schema = loadSchema('ledger-sequence', MAX_ENTRY_BYTES);
 export const SEQUENCE_ENTRY_HEADER: Buffer = schema.header;
 
 /**
- * The header of a statement: JSON with its edition, and `first` and `loss` where it has them, as in `{"edition":3,"first":17,"loss":true}`.
- * A statement without it is one of edition 0.
+ * The header of a statement: JSON with its edition, and `first` and `loss` where it has them, as in
+ * `{"edition":3,"first":17,"loss":true}`. A statement without it is one of edition 0.
  */
 export const STATEMENT_HEADER = 'idalloc-statement';
 const UNNUMBERED = { edition: 0, first: undefined, isLoss: false } as const;

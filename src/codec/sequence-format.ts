@@ -1,6 +1,6 @@
 /**
- * How readers write a number of a sequence: text with one place for the number, `{number}`, or `{number:6}` for at least six digits,
- * with zeros in front. An empty format is the number alone.
+ * How readers write a number of a sequence: text with one place for the number, `{number}`, or `{number:6}` for at
+ * least six digits, with zeros in front. An empty format is the number alone.
  */
 const PLACE = /\{number(?::([1-9]|1[0-6]))?\}/g;
 const TEXT = /^[^{}\p{Cc}]*$/u;

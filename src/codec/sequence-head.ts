@@ -19,8 +19,8 @@ import { parseBounded, parseExactObject, requireExactObject, requireInteger, req
  *   order            { "key", "value", "edition", "first" }
  *   sequences/NAME   { "next", "step", "max", "format", "closed", "edition" }
  *
- * `key` and `value` are the key and the value of the ledger record, in base64. The value has no place yet: its `end` is 0, its
- * `through` -1, and its `at` that of a renewal, or 0 in an order.
+ * `key` and `value` are the key and the value of the ledger record, in base64. The value has no place yet: its `end` is
+ * 0, its `through` -1, and its `at` that of a renewal, or 0 in an order.
  */
 
 /** What is known of a sequence behind its last draft. */

@@ -4,8 +4,8 @@ const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const MAX_JSON_BYTES = 4096;
 
 /**
- * Parses a JSON object that must have exactly the given keys, and may have the optional ones. Throws SyntaxError, TypeError or
- * RangeError with the reason.
+ * Parses a JSON object that must have exactly the given keys, and may have the optional ones. Throws SyntaxError,
+ * TypeError or RangeError with the reason.
  */
 export function parseExactObject(
   bytes: Buffer,

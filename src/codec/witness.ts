@@ -10,11 +10,11 @@ import { type Ticks, ticks } from '../core/units.ts';
  *
  * The second kind is the seal: it names the one namespace whose witnesses count, and is written when a namespace is
  * rebuilt. The leading 1 is the format's version. All numbers are decimal without a leading zero. The namespace's UUID
- * is part of the key, since after a rebuild etcd may restart its revisions, and so the fences. So is the lease, which is
- * random for each claim: an etcd that was rolled back to just before a claim gives the same fence to the next claim.
+ * is part of the key, since after a rebuild etcd may restart its revisions, and so the fences. So is the lease, which
+ * is random for each claim: an etcd that was rolled back to just before a claim gives the same fence to the next claim.
  *
- * Compaction keeps the last record of a key, even where its ceiling is not the highest. So the writes of one key must land
- * in the order in which they were sent. One without a response may land at any time, so the next has another key.
+ * Compaction keeps the last record of a key, even where its ceiling is not the highest. So the writes of one key must
+ * land in the order in which they were sent. One without a response may land at any time, so the next has another key.
  *
  * The layout is in a header since every release reads the record without it, and compaction keeps it with the record.
  */
@@ -25,8 +25,8 @@ export interface Witness {
   /** The term's fence; 0 if written by a rebuild. */
   readonly fence: bigint;
   /**
-   * The owner's lease, plus one for each earlier write of the term that had no response; 0 if written by a rebuild, or by
-   * an earlier release without a lease.
+   * The owner's lease, plus one for each earlier write of the term that had no response; 0 if written by a rebuild, or
+   * by an earlier release without a lease.
    */
   readonly leaseId: bigint;
   /** The ceiling, in whole ticks since the layout's epoch. */

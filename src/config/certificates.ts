@@ -15,9 +15,9 @@ const MAX_REMEMBERED = 20;
 const PEM = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g;
 
 /**
- * When our certificates and the CAs that we trust expire, as the files are now. A chain expires with its first certificate to
- * expire. A CA file expires with its last: during a rotation it holds two, of which the old one may expire. A text without a
- * readable certificate is left out.
+ * When our certificates and the CAs that we trust expire, as the files are now. A chain expires with its first
+ * certificate to expire. A CA file expires with its last: during a rotation it holds two, of which the old one may
+ * expire. A text without a readable certificate is left out.
  */
 export function certificateExpiries({ kafka, etcd, api }: Pick<Config, 'kafka' | 'etcd' | 'api'>): CertificateExpiry[] {
   const oauthCa = kafka.sasl !== undefined && 'oauth' in kafka.sasl ? kafka.sasl.oauth.ca : undefined;

@@ -34,8 +34,8 @@ export type Config = KafkaConfig & EtcdConfig;
 const readUtf8: ReadText = (path) => readFileSync(path, 'utf8');
 
 /**
- * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs` (wall
- * milliseconds), a layout that has no IDs at that time is an error, too.
+ * The configuration of a worker from its environment, deeply frozen. An empty variable counts as not set. With `nowMs`
+ * (wall milliseconds), a layout that has no IDs at that time is an error, too.
  *
  * @throws IdallocError CONFIG_INVALID whose message names every invalid variable, one per line.
  */

@@ -16,7 +16,9 @@ export const LAYOUT_VARIABLE_OF = {
   sequenceBits: 'LAYOUT',
 } as const satisfies Record<PresetProblem['property'], keyof LayoutValues>;
 
-/** The variables that define the layout: while one of them is invalid, nothing that depends on the layout is checked. */
+/**
+ * The variables that define the layout: while one of them is invalid, nothing that depends on the layout is checked.
+ */
 export const LAYOUT_NAMED: readonly string[] = Object.keys(LAYOUT_VARIABLES);
 
 const YEAR_MS = 365.2425 * 86_400_000;
@@ -44,9 +46,9 @@ export function layoutChoiceOf(env: Environment): LayoutChoice {
 }
 
 /**
- * A layout whose configured epoch leaves no IDs for the current time is an error, since the worker would only wait; one that
- * ends within a year is a warning. Published epochs are not checked: a clock that is off by decades is the clock guard's
- * concern.
+ * A layout whose configured epoch leaves no IDs for the current time is an error, since the worker would only wait; one
+ * that ends within a year is a warning. Published epochs are not checked: a clock that is off by decades is the clock
+ * guard's concern.
  */
 export function lifetimeWarnings(
   layout: Layout,

@@ -52,8 +52,8 @@ export class ConfigErrors {
 }
 
 /**
- * A value for each variable of the table. An empty variable counts as not set. An invalid one is reported and replaced by its
- * default or undefined, so that the others can be checked; the caller must not use the values after an error.
+ * A value for each variable of the table. An empty variable counts as not set. An invalid one is reported and replaced
+ * by its default or undefined, so that the others can be checked; the caller must not use the values after an error.
  */
 export function parseTable<T extends Table>(table: T, source: VariableSource): Values<T> {
   const values: Record<string, unknown> = {};
@@ -116,7 +116,9 @@ function problemOf({ issues }: ZodError): string {
   return issues[0]?.message ?? 'is not valid';
 }
 
-/** The beginning of an invalid value, without possible credentials: those before an @ or after a URL's question mark. */
+/**
+ * The beginning of an invalid value, without possible credentials: those before an @ or after a URL's question mark.
+ */
 function shown(text: string): string {
   const rest = text.slice(text.lastIndexOf('@') + 1);
   const open = text.includes('://') ? rest.replace(/\?.*/s, '?…') : rest;

@@ -8,8 +8,9 @@ export type ReadText = (path: string) => string;
 export type CheckText = (text: string) => { readonly text: string } | { readonly problem: string };
 
 /**
- * A secret, or another text of many lines, in a file that may be replaced while the process runs, as in a rotation. While the
- * file cannot be read or is invalid, its last valid text is used, so that an incomplete rotation stops nothing.
+ * A secret, or another text of many lines, in a file that may be replaced while the process runs, as in a rotation.
+ * While the file cannot be read or is invalid, its last valid text is used, so that an incomplete rotation stops
+ * nothing.
  */
 export class SecretFile {
   readonly variable: string;
@@ -29,8 +30,8 @@ export class SecretFile {
   }
 
   /**
-   * Whether others may read it without harm: certificates, and quotas. Anything else in the file, such as a key beside its
-   * certificate, makes it secret.
+   * Whether others may read it without harm: certificates, and quotas. Anything else in the file, such as a key beside
+   * its certificate, makes it secret.
    */
   get isPublic(): boolean {
     return this.variable === 'QUOTAS_FILE' || (PEM.test(this.#last) && !PRIVATE.test(this.#last));
@@ -76,8 +77,8 @@ const PRIVATE = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]*-----END \1-----/g;
 
 /**
- * What is wrong with a PEM text that replaces another one, if anything: each certificate and the private key must be readable.
- * Whether a key matches its certificate can't be said here, because one of the two files is replaced first.
+ * What is wrong with a PEM text that replaces another one, if anything: each certificate and the private key must be
+ * readable. Whether a key matches its certificate can't be said here, because one of the two files is replaced first.
  */
 export function pemProblem(text: string): string | undefined {
   try {

@@ -8,7 +8,8 @@ import { WORKER_VARIABLES, type WorkerValues } from './variables.ts';
 const DEFAULT_POOL = 32;
 
 /**
- * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would generate the same IDs.
+ * Required where the layout has a datacenter field: with a default, two clusters that forgot to set it would generate
+ * the same IDs.
  */
 export function datacenterOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): number {
   const datacenterId = values.DATACENTER_ID;
@@ -50,7 +51,10 @@ const LEASE_VARIABLES = {
   marginMs: 'LEASE_MARGIN_MS',
 } as const satisfies Record<keyof LeaseTiming, keyof WorkerValues>;
 
-/** The timing of the lease. The times depend on each other, so an error names all variables of the rule, with their values. */
+/**
+ * The timing of the lease. The times depend on each other, so an error names all variables of the rule, with their
+ * values.
+ */
 export function timingOf(values: WorkerValues, layout: Layout, errors: ConfigErrors): LeaseTiming {
   const timing: LeaseTiming = {
     ttlMs: values.LEASE_TTL_SECONDS * 1_000,

@@ -15,8 +15,8 @@ const MAX_EPOCH_MS = 2 ** 48;
 const MAX_KNOWN = 1_000;
 
 /**
- * The layout with this fingerprint: a preset with this epoch, or the layout described by `text` (see `layoutText`). Undefined
- * when neither has the fingerprint, so that no ID is ever decoded by another layout.
+ * The layout with this fingerprint: a preset with this epoch, or the layout described by `text` (see `layoutText`).
+ * Undefined when neither has the fingerprint, so that no ID is ever decoded by another layout.
  */
 export function findLayout({ epochMs, layoutFingerprint }: LayoutReference, text?: string): Layout | undefined {
   if (!Number.isSafeInteger(epochMs) || epochMs < 0 || epochMs > MAX_EPOCH_MS) return undefined;

@@ -4,7 +4,9 @@ import type { MonoMs } from './units.ts';
 /** The sources that may keep the gate closed, each for one reason at a time. */
 export type GateSource = 'identity' | 'clock' | 'process';
 
-/** Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific. */
+/**
+ * Most fundamental first: what waiting cannot fix, then causes before their effects; STARTING is the least specific.
+ */
 export const GATE_REASONS = [
   'STOPPING',
   'LAYOUT_EXHAUSTED',
@@ -44,7 +46,8 @@ export type UnreadyReason = (typeof UNREADY_REASONS)[number];
  *   closed (process: STARTING) -> open -> closed -> open -> ... -> closed (process: STOPPING, final)
  *
  * open:   no source has a reason; closedSince is absent.
- * closed: at least one has a reason; closedSince is when the gate was last open (or the process started). It stays while
+ * closed: at least one has a reason; closedSince is when the gate was last open (or the process started). It stays
+ * while
  *         reasons come and go, so that the grace time counts from the first of them.
  * STOPPING is final: a start or an identity that becomes ready late must not open the gate again.
  */
@@ -68,7 +71,9 @@ export function isClockReason(reason: GateReason | undefined): boolean {
   return reason !== undefined && CLOCK_REASONS.has(reason);
 }
 
-/** Whether clients should stop using this worker: it lost its identity for a cause in itself and is not just waiting. */
+/**
+ * Whether clients should stop using this worker: it lost its identity for a cause in itself and is not just waiting.
+ */
 export function isEjection(reason: GateReason): boolean {
   return reason === 'LEASE_LOST' || isClockReason(reason);
 }

@@ -13,8 +13,8 @@ export interface IdRange {
 /**
  * One worker's place in the ID space; immutable, `take` returns the next one.
  *
- * Everything before (nextTicks, nextSequence) is used or skipped. nextSequence is 0 exactly while nothing of nextTicks is
- * used: only then is a sequence start drawn, so each tick gets one draw, however it is split into batches.
+ * Everything before (nextTicks, nextSequence) is used or skipped. nextSequence is 0 exactly while nothing of nextTicks
+ * is used: only then is a sequence start drawn, so each tick gets one draw, however it is split into batches.
  */
 export interface Generator {
   readonly layout: Layout;

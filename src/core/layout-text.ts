@@ -13,8 +13,8 @@ const MAX_FIELDS = 4;
 const LAYOUT = /^([^;]*);tick_ms=([0-9]{1,16});epoch_ms=([0-9]{1,16});start_below=([0-9]{1,16})$/;
 
 /**
- * Parses fields such as `timestamp:41,worker:10:shard,sequence:12`; the default label is the role. layoutProblems checks whether
- * they form a layout. Throws RangeError for a syntax error.
+ * Parses fields such as `timestamp:41,worker:10:shard,sequence:12`; the default label is the role. layoutProblems
+ * checks whether they form a layout. Throws RangeError for a syntax error.
  */
 export function parseFields(text: string): readonly FieldSpec[] {
   const items = text.split(',').map((item) => item.trim());

@@ -21,7 +21,10 @@ export interface LayoutSpec {
   readonly sequenceStartBelow: number;
 }
 
-/** The position of a field: its lowest bit is bit `shift`, with the value `unit` = 2^shift. A missing datacenter has 0 bits. */
+/**
+ * The position of a field: its lowest bit is bit `shift`, with the value `unit` = 2^shift. A missing datacenter has 0
+ * bits.
+ */
 interface FieldPosition {
   readonly bits: number;
   readonly shift: number;
@@ -238,7 +241,10 @@ export function tickStartMs(layout: Layout, at: Ticks): WallMs {
   return wallMs(layout.epochMs + at * layout.tickMs);
 }
 
-/** The most IDs that the requests of a part, which are decided together, may request, at least 1; a request for more gets a separate part. */
+/**
+ * The most IDs that the requests of a part, which are decided together, may request, at least 1; a request for more
+ * gets a separate part.
+ */
 export function partMaxIds(layout: Layout): number {
   const perTick = layout.sequencesPerTick - layout.sequenceStartBelow + 1;
   const most = Math.floor((perTick * PART_MAX_GENERATOR_MS) / layout.tickMs);

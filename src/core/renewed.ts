@@ -2,8 +2,9 @@
 const CHECK_MS = 1_000;
 
 /**
- * A value derived from texts that may change while the process runs: derived immediately, and again at the first call at least a second
- * after a change. Throws what `make` throws; then the previous value stays in use, and the same texts are not tried again.
+ * A value derived from texts that may change while the process runs: derived immediately, and again at the first call
+ * at least a second after a change. Throws what `make` throws; then the previous value stays in use, and the same texts
+ * are not tried again.
  */
 export function renewed<T>(
   read: () => readonly string[],

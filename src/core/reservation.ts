@@ -12,8 +12,9 @@ export interface LeaseTiming {
   /** A ceiling lies this far after the moment at which its keep-alive was sent. */
   readonly reserveMs: number;
   /**
-   * A ceiling passes at least this long before the lease can expire. A successor whose clock is behind by no more does not
-   * wait for it; one whose clock is further behind waits for the difference. Ceilings keep IDs unique whatever it is.
+   * A ceiling passes at least this long before the lease can expire. A successor whose clock is behind by no more does
+   * not wait for it; one whose clock is further behind waits for the difference. Ceilings keep IDs unique whatever it
+   * is.
    */
   readonly marginMs: number;
 }
@@ -43,8 +44,8 @@ export interface Reservation {
 }
 
 /**
- * Every rule that a timing breaks; empty when it is valid. `named` is how messages name a field, with its value. With R(i)
- * the time at which keep-alive i was sent:
+ * Every rule that a timing breaks; empty when it is valid. `named` is how messages name a field, with its value. With
+ * R(i) the time at which keep-alive i was sent:
  *
  * - The heartbeat comes before the own deadline, or each one would find allocation suspended.
  * - reserve <= ttl - margin: when a crashed worker's lease ends, at R(i) + ttl or later, its ceiling R(i) + reserve is
@@ -87,9 +88,9 @@ export function checkTiming(
 }
 
 /**
- * The ceiling to store: `reserveMs` after the last successful keep-alive was sent, never past the layout's end; undefined
- * when that is not above the stored one, because a ceiling only rises. Rounded down, so that every usable tick has
- * started by then.
+ * The ceiling to store: `reserveMs` after the last successful keep-alive was sent, never past the layout's end;
+ * undefined when that is not above the stored one, because a ceiling only rises. Rounded down, so that every usable
+ * tick has started by then.
  */
 export function nextCeiling(
   layout: Layout,
@@ -102,8 +103,8 @@ export function nextCeiling(
 }
 
 /**
- * Milliseconds until the own deadline; at 0 or less, allocate nothing. Counted from the reading before the last successful
- * keep-alive was sent, because etcd starts counting later, and by the clock that advanced more.
+ * Milliseconds until the own deadline; at 0 or less, allocate nothing. Counted from the reading before the last
+ * successful keep-alive was sent, because etcd starts counting later, and by the clock that advanced more.
  */
 export function authorityMs(timing: LeaseTiming, keepAliveSent: Reading, now: Reading): number {
   return authoritySpanMs(timing) - elapsedMs(keepAliveSent, now);

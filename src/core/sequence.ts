@@ -1,6 +1,6 @@
 /**
- * What a reader of the ledger knows of a named sequence, and how each record that counts changes that: pure functions, applied in log
- * order. `docs/internals/sequences.md` has the whole rule, `test/model/sequence` explores it.
+ * What a reader of the ledger knows of a named sequence, and how each record that counts changes that: pure functions,
+ * applied in log order. `docs/internals/sequences.md` has the whole rule, `test/model/sequence` explores it.
  */
 
 /** What operators decide about a sequence. */
@@ -13,7 +13,10 @@ export interface Definition {
   readonly format: string;
   /** A closed sequence gives out no more numbers. */
   readonly closed: boolean;
-  /** Each order of an operator makes the next edition; 0 was written before there were editions. A newer one replaces an older one. */
+  /**
+   * Each order of an operator makes the next edition; 0 was written before there were editions. A newer one replaces an
+   * older one.
+   */
   readonly edition: number;
 }
 
@@ -36,7 +39,10 @@ export interface Place {
   readonly appendedAtMs: number;
 }
 
-/** The edition of a row of which no statement was read: numbers alone show neither the largest one nor whether the sequence is closed. */
+/**
+ * The edition of a row of which no statement was read: numbers alone show neither the largest one nor whether the
+ * sequence is closed.
+ */
 export const UNSTATED = -1;
 
 /** A reader's knowledge of one sequence. Next number, edition and gap only grow while it reads on. */
@@ -45,8 +51,8 @@ export interface SequenceRow {
   /** The last statement that counts and has the newest edition; of an unstated row, the first record. */
   readonly stated: Place;
   /**
-   * Set when a record lies behind a number that is not there: the log lost numbers below this one. Only a loss that states this
-   * number or a higher one ends it; then it is 0 again.
+   * Set when a record lies behind a number that is not there: the log lost numbers below this one. Only a loss that
+   * states this number or a higher one ends it; then it is 0 again.
    */
   readonly gap: number;
 }
@@ -80,9 +86,9 @@ export function afterRecord(row: SequenceRow | undefined, record: SequenceRecord
 }
 
 /**
- * Whether unknown requests up to the record's `through`, and those first sent before it, may have been decided by records that the
- * log does not have. A loss says so. So does a record that begins a row, since its writer knew more; an operator's has no `through`,
- * as it is behind no request.
+ * Whether unknown requests up to the record's `through`, and those first sent before it, may have been decided by
+ * records that the log does not have. A loss says so. So does a record that begins a row, since its writer knew more;
+ * an operator's has no `through`, as it is behind no request.
  */
 export function hidesDecisions(row: SequenceRow | undefined, record: SequenceRecord, through: number): boolean {
   return (record.kind === 'statement' && record.isLoss) || (row === undefined && through >= 0);
@@ -108,15 +114,18 @@ function gapBefore({ known, gap }: SequenceRow, first: number): number {
 }
 
 /**
- * A sequence with this next number. Should that be above what its largest number allows, as after numbers that another program wrote,
- * the largest number is raised so far that a statement can say it: the sequence is exhausted either way.
+ * A sequence with this next number. Should that be above what its largest number allows, as after numbers that another
+ * program wrote, the largest number is raised so far that a statement can say it: the sequence is exhausted either way.
  */
 export function statementAt(next: number, { step, max, format, closed, edition }: Definition): Statement {
   const exact = Math.min(next, Number.MAX_SAFE_INTEGER);
   return { next: exact, step, max: Math.max(max, exact - step), format, closed, edition };
 }
 
-/** Share of the ledger's retention after which a sequence is stated again: three more tries fit before the statement is deleted. */
+/**
+ * Share of the ledger's retention after which a sequence is stated again: three more tries fit before the statement is
+ * deleted.
+ */
 const RESTATED_SHARE = 1 / 4;
 /** In a ledger that keeps everything, so that readers find what a sequence is without reading all of that. */
 const RESTATED_OF_ENDLESS_MS = 7 * 24 * 3_600_000;

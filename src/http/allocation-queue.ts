@@ -23,7 +23,9 @@ export interface AllocationQueueOptions {
 const MAX_WAITING = 1_024;
 /** Beyond this wait, a client is better off with another worker. */
 const MAX_WAIT_MS = 2_000;
-/** IDs that a caller may take in a round: a tenth of the default MAX_COUNT, which delays others by a few milliseconds. */
+/**
+ * IDs that a caller may take in a round: a tenth of the default MAX_COUNT, which delays others by a few milliseconds.
+ */
 const QUANTUM = 10_000;
 
 interface Waiting {
@@ -45,13 +47,13 @@ interface Share {
 }
 
 /**
- * Passes HTTP requests to the allocator one at a time, so that the pipeline's partitions never compete with more than one of
- * them. Bounded in requests, IDs and time.
+ * Passes HTTP requests to the allocator one at a time, so that the pipeline's partitions never compete with more than
+ * one of them. Bounded in requests, IDs and time.
  *
- * Callers take turns by IDs, not by requests (deficit round robin of Shreedhar and Varghese, 1995): a caller waits at most for
- * one request of each other one, however many they have. A caller may have one request here, and more as long as it holds no more
- * than is left in the queue, thus half of it if it is alone, so that others always find room (dynamic thresholds of Choudhury and
- * Hahne).
+ * Callers take turns by IDs, not by requests (deficit round robin of Shreedhar and Varghese, 1995): a caller waits at
+ * most for one request of each other one, however many they have. A caller may have one request here, and more as long
+ * as it holds no more than is left in the queue, thus half of it if it is alone, so that others always find room
+ * (dynamic thresholds of Choudhury and Hahne).
  */
 export class AllocationQueue {
   readonly #options: AllocationQueueOptions;
@@ -112,7 +114,10 @@ export class AllocationQueue {
     this.#isWorking = false;
   }
 
-  /** Takes the next request from the queue. A caller whose turn is too short for its request gets more in the next round. */
+  /**
+   * Takes the next request from the queue. A caller whose turn is too short for its request gets more in the next
+   * round.
+   */
   #next(): Waiting | undefined {
     for (const share of this.#round) {
       const [first] = share.waiting;

@@ -24,8 +24,8 @@ const CHECK_MS = 50;
  *   shut -> open    the gate opens again; while another process has the port, opening is retried
  *   any  -> ended   no new connections; responses in progress are finished, within a limit
  *
- * A gate that is closed for any other reason leaves the port open, and responses give the reason. Opening and closing take
- * time and never overlap; each step is decided when it starts.
+ * A gate that is closed for any other reason leaves the port open, and responses give the reason. Opening and closing
+ * take time and never overlap; each step is decided when it starts.
  */
 export class ApiListener {
   readonly #options: ApiListenerOptions;

@@ -98,8 +98,8 @@ export function createApi(options: ApiOptions): Api {
     }
     done();
   });
-  // Responses of a turn are sent one right after the other. A client or proxy on this machine is then woken up once for them, which costs as
-  // much as to answer a request, and finds the next ones when it has read the first.
+  // Responses of a turn are sent one right after the other. A client or proxy on this machine is then woken up once for
+  // them, which costs as much as to answer a request, and finds the next ones when it has read the first.
   app.addHook('onSend', (_request, _reply, body, done) => {
     if (connections.size > 1) share.runLast(() => done(null, body));
     else done(null, body);

@@ -40,8 +40,9 @@ const MTLS_LABEL = 'mtls';
 const BEARER = /^Bearer +([A-Za-z0-9._~+/-]+=*) *$/i;
 
 /**
- * Identifies callers by token, or else by client certificate; if neither is required, all are one anonymous caller. Failed
- * logins are limited per remote address; logins that succeed never are, since a proxy has one address for all of its users.
+ * Identifies callers by token, or else by client certificate; if neither is required, all are one anonymous caller.
+ * Failed logins are limited per remote address; logins that succeed never are, since a proxy has one address for all of
+ * its users.
  */
 export function identifyBy({ tokens, mutualTls, monotonicMs }: CallersOptions): Identify {
   if (tokens !== undefined) return limited(byToken(renewed(() => [tokens()], hashed, monotonicMs)), monotonicMs);
@@ -61,7 +62,9 @@ function limited(identify: Identify, monotonicMs: () => number): Identify {
   };
 }
 
-/** Limits what needs no login, which no caller can be charged for: the documents. Throws Problem 429 above the limit. */
+/**
+ * Limits what needs no login, which no caller can be charged for: the documents. Throws Problem 429 above the limit.
+ */
 export function visitorLimit(monotonicMs: () => number): (request: IncomingMessage) => void {
   const visits = new RateLimit(VISITS_PER_SECOND, monotonicMs, OF_VISITS);
   return ({ socket }) => visits.take(networkOf(socket.remoteAddress ?? ''), 1);

@@ -30,8 +30,9 @@ interface Owner {
 const NOBODY = '';
 
 /**
- * The connections of one listener. Above the limit one is closed: of the owner that has most, the one that has waited longest for
- * a complete request. So neither idle connections nor slow senders keep new clients out, nor does one caller close those of others.
+ * The connections of one listener. Above the limit one is closed: of the owner that has most, the one that has waited
+ * longest for a complete request. So neither idle connections nor slow senders keep new clients out, nor does one
+ * caller close those of others.
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
@@ -130,9 +131,9 @@ export class Connections {
   }
 
   /**
-   * The request in progress on a connection is the caller's. A caller may have as many requests in progress as connections are left
-   * beside all requests in progress, thus half of the limit if it is alone, so that others always find some (dynamic thresholds
-   * of Choudhury and Hahne). Throws Problem 429 above that.
+   * The request in progress on a connection is the caller's. A caller may have as many requests in progress as
+   * connections are left beside all requests in progress, thus half of the limit if it is alone, so that others always
+   * find some (dynamic thresholds of Choudhury and Hahne). Throws Problem 429 above that.
    */
   claim(socket: Socket, caller: string): void {
     const connection = this.#all.get(socket);

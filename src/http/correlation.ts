@@ -5,11 +5,14 @@ import type { IncomingHttpHeaders } from 'node:http';
 export const REQUEST_ID = 'x-request-id';
 export const TRACE_PARENT = 'traceparent';
 
-/** Characters that need no escape in a log, a shell or a URL's query. A header that is repeated has a comma, and is none. */
+/**
+ * Characters that need no escape in a log, a shell or a URL's query. A header that is repeated has a comma, and is
+ * none.
+ */
 const WELL_FORMED_ID = /^[A-Za-z0-9._~:@=+/-]{1,128}$/;
 /**
- * version "-" trace-id "-" parent-id "-" flags, all in lower case. Of version 00 that is all; a later one may continue after
- * another "-". Version ff is forbidden.
+ * version "-" trace-id "-" parent-id "-" flags, all in lower case. Of version 00 that is all; a later one may continue
+ * after another "-". Version ff is forbidden.
  */
 const PARENT = /^(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 const ONLY_ZEROS = /^0+$/;
@@ -25,8 +28,8 @@ export function requestIdOf(headers: IncomingHttpHeaders): string {
 }
 
 /**
- * The `traceparent` of a response, as W3C Trace Context says: the trace of the request, if it names a valid one, as version 00;
- * else a new one that nobody records. A worker records no spans, so it passes the parent on and makes none.
+ * The `traceparent` of a response, as W3C Trace Context says: the trace of the request, if it names a valid one, as
+ * version 00; else a new one that nobody records. A worker records no spans, so it passes the parent on and makes none.
  */
 export function traceParentOf(headers: IncomingHttpHeaders): string {
   const sent = headers[TRACE_PARENT];

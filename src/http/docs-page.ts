@@ -11,7 +11,10 @@ code{font-family:ui-monospace,monospace}
 h2 code{font-size:1.1rem}
 @media(max-width:40rem){td{display:block;width:auto}td+td{border:0;padding-top:0}}`;
 
-/** The page runs no script and loads nothing, so whatever a description may contain one day, it can't do anything either. */
+/**
+ * The page runs no script and loads nothing, so whatever a description may contain one day, it can't do anything
+ * either.
+ */
 export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy': `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; frame-ancestors 'none'`,

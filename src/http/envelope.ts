@@ -14,8 +14,8 @@ export function headerValues({ rawHeaders }: IncomingMessage, name: string): str
 }
 
 /**
- * Checks every request. Proxies differ in which of two Host headers they use, and a request line without a version has no
- * headers at all, so both are rejected.
+ * Checks every request. Proxies differ in which of two Host headers they use, and a request line without a version has
+ * no headers at all, so both are rejected.
  *
  * @throws Problem 400 or 414
  */

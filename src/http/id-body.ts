@@ -37,8 +37,8 @@ export function idBody(layout: Layout, batch: Allocated, form?: string): string 
 }
 
 /**
- * The response body for the ranges of a batch: the k-th ID of a range, from 0, is first + k × step. It has at most one range for
- * each tick of the IDs.
+ * The response body for the ranges of a batch: the k-th ID of a range, from 0, is first + k × step. It has at most one
+ * range for each tick of the IDs.
  */
 export function rangesBody({ step, fitsNumber }: Layout, { ranges, generatedAt }: Allocated): string {
   return JSON.stringify({
@@ -53,8 +53,9 @@ export function rangesBody({ step, fitsNumber }: Layout, { ranges, generatedAt }
 }
 
 /**
- * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is streamed
- * with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for others.
+ * The response body for all IDs of a batch, each also in `form`, which must be able to hold them. A large body is
+ * streamed with backpressure: a slow reader costs one piece of memory, and a fast one leaves time on the event loop for
+ * others.
  */
 export function idsBody(
   layout: Layout,
@@ -82,8 +83,8 @@ function pieceIds(form: RequestedForm | undefined): number {
 }
 
 /**
- * The body in pieces of ASCII. The same text as JSON.stringify of all views, at a fraction of its cost: what does not change from one ID to
- * the next is one string, since each concatenation is paid again when the text is sent.
+ * The body in pieces of ASCII. The same text as JSON.stringify of all views, at a fraction of its cost: what does not
+ * change from one ID to the next is one string, since each concatenation is paid again when the text is sent.
  */
 function* idsPieces(layout: Layout, batch: Allocated, form: RequestedForm | undefined): Generator<string, undefined> {
   const most = pieceIds(form);

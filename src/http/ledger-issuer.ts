@@ -59,7 +59,10 @@ const LATER = 5;
 /** When an operator has to act. */
 const MUCH_LATER = 60;
 
-/** How the workers' refusals are reported: the status, and the seconds after which a retry may succeed if the refusal does not name them. */
+/**
+ * How the workers' refusals are reported: the status, and the seconds after which a retry may succeed if the refusal
+ * does not name them.
+ */
 const REFUSALS: Partial<Record<ErrorCode, readonly [status: number, retryAfterSeconds?: number]>> = {
   MALFORMED_REQUEST: [400],
   INVALID_COUNT: [400],
@@ -160,8 +163,8 @@ function problemOf({ code, message, retryable, retryAfterMs }: IdallocError): Pr
 }
 
 /**
- * What the workers call correlation ID or request ID, the caller knows as its Idempotency-Key. It can't set how long a request is valid or waits,
- * and after both the same key is right.
+ * What the workers call correlation ID or request ID, the caller knows as its Idempotency-Key. It can't set how long a
+ * request is valid or waits, and after both the same key is right.
  */
 function inWordsOfHttp(code: ErrorCode, message: string): string {
   if (code === 'EXPIRED') return 'the workers came to this request too late: ask again with the same Idempotency-Key';
@@ -179,7 +182,10 @@ function tooLong(caller: string): Problem {
   return malformed(detail);
 }
 
-/** Without a code: nothing was wrong. It must not invite to take numbers for a document that has had some for longer than the ledger keeps them. */
+/**
+ * Without a code: nothing was wrong. It must not invite to take numbers for a document that has had some for longer
+ * than the ledger keeps them.
+ */
 function hasNone({ sequence }: KeyedNumbers): Problem {
   const detail = `the ledger has no numbers of ${sequence} for this Idempotency-Key: it got none, or longer ago than the ledger keeps them`;
   return new Problem(404, detail);

@@ -1,6 +1,6 @@
 /**
- * Longest time per turn of the event loop for all queued pieces. A request over Kafka takes about eight turns, and each of them
- * waits as long.
+ * Longest time per turn of the event loop for all queued pieces. A request over Kafka takes about eight turns, and each
+ * of them waits as long.
  */
 const TURN_MS = 1;
 /** Pieces that are run in place between two turns: a few milliseconds of requests would be read at once. */
@@ -58,8 +58,9 @@ export class LoopShare {
   }
 
   /**
-   * A connection was accepted, so others may wait for that. Node accepts one per turn of the event loop, so the next turn here has
-   * only one piece: otherwise a flood of connections whose responses take long delays a new one by seconds.
+   * A connection was accepted, so others may wait for that. Node accepts one per turn of the event loop, so the next
+   * turn here has only one piece: otherwise a flood of connections whose responses take long delays a new one by
+   * seconds.
    */
   accepted(): void {
     this.#isShort = true;

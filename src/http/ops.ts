@@ -16,8 +16,8 @@ export interface OpsOptions {
   /** 0: any free port. */
   readonly port: number;
   /**
-   * Whether requests are served, and if not, why: the reason is one of a fixed set, the detail is for people. The warning is
-   * what needs an operator although they are.
+   * Whether requests are served, and if not, why: the reason is one of a fixed set, the detail is for people. The
+   * warning is what needs an operator although they are.
    */
   readonly ready: () => {
     readonly ready: boolean;
@@ -47,10 +47,10 @@ const MAX_ID_LENGTH = 200;
 const LIMITS = { maxConnections: 64, requestTimeoutMs: 5_000, shedsResponses: true };
 
 /**
- * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while requests are
- * served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. / is a page for people, which
- * polls /status and decodes IDs by /decode. It stays open while the gate is closed, and no client can slow the worker down
- * or keep probes out.
+ * The listener for health checks and metrics: /healthz answers 200 while the process responds, /readyz 200 while
+ * requests are served and otherwise 503 with the reason, /metrics the Prometheus text format, at most a second old. /
+ * is a page for people, which polls /status and decodes IDs by /decode. It stays open while the gate is closed, and no
+ * client can slow the worker down or keep probes out.
  *
  * Disposing it cuts open connections, so it ends immediately.
  *

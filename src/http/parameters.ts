@@ -26,8 +26,8 @@ export interface RequestedForm extends OpenForm {
 }
 
 /**
- * The form that a query selects, with its `prefix`; undefined without one. Throws 400 MALFORMED_REQUEST for an unknown form, for
- * one that lacks a setting or can't hold the layout's IDs, and for a prefix without the form prefixed.
+ * The form that a query selects, with its `prefix`; undefined without one. Throws 400 MALFORMED_REQUEST for an unknown
+ * form, for one that lacks a setting or can't hold the layout's IDs, and for a prefix without the form prefixed.
  */
 export function formOf(
   query: Raw,
@@ -78,7 +78,10 @@ export function encodingOf({ encoding = 'ids', form }: Raw): Encoding {
   return encoding;
 }
 
-/** `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another name. */
+/**
+ * `count` of a query, 1 without one. Throws 400 INVALID_COUNT, and 400 MALFORMED_REQUEST for a parameter of another
+ * name.
+ */
 export function countParameter(query: Raw, maxCount: number): number {
   requireNoOthers(query, ['count', 'encoding', ...FORM_PARAMETERS]);
   return countOf(query, maxCount);
@@ -112,8 +115,8 @@ export function requestKeyOf(request: IncomingMessage): Buffer | undefined {
 }
 
 /**
- * The bytes of the opaque Idempotency-Key, if any, as they were sent: Node decodes headers as Latin-1. Throws 400 MALFORMED_REQUEST
- * for one that is empty, too long or repeated.
+ * The bytes of the opaque Idempotency-Key, if any, as they were sent: Node decodes headers as Latin-1. Throws 400
+ * MALFORMED_REQUEST for one that is empty, too long or repeated.
  */
 export function idempotencyKeyOf(values: readonly string[]): Buffer | undefined {
   const [key, ...others] = values;
@@ -122,7 +125,10 @@ export function idempotencyKeyOf(values: readonly string[]): Buffer | undefined 
   throw malformed(`Idempotency-Key must be given once, with 1 to ${MAX_KEY_BYTES} bytes`);
 }
 
-/** Accepts a blank body of any type, since some clients always send a Content-Type, and `{}` as JSON. Others get 400 or 415. */
+/**
+ * Accepts a blank body of any type, since some clients always send a Content-Type, and `{}` as JSON. Others get 400 or
+ * 415.
+ */
 export function takeBodies(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'string' }, (request, body, done) => {

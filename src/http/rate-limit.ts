@@ -19,8 +19,8 @@ interface Bucket {
 }
 
 /**
- * A token bucket per caller that holds the IDs of one second. A request for more than that needs a full bucket, and leaves
- * a debt.
+ * A token bucket per caller that holds the IDs of one second. A request for more than that needs a full bucket, and
+ * leaves a debt.
  */
 export class RateLimit {
   readonly #perSecond: number;

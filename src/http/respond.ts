@@ -8,7 +8,10 @@ const RESPONSE_LIMIT_MS = 30_000;
 
 /** Responses from this size on are compressed for clients that accept it. */
 const GZIP_FROM_BYTES = 1_024;
-/** Up to this size, which a body in one piece does not exceed, at once: that takes a quarter of a millisecond. More in another thread. */
+/**
+ * Up to this size, which a body in one piece does not exceed, at once: that takes a quarter of a millisecond. More in
+ * another thread.
+ */
 const GZIP_AT_ONCE_BYTES = 32_768;
 
 /** Settings of the plugin: only what `send` passes to it, and nothing that a request contains is unpacked. */
@@ -16,8 +19,8 @@ export const COMPRESSION = {
   global: false,
   encodings: ['gzip' as const],
   /**
-   * Speed before size: the fields of IDs repeat so much that the fastest level leaves a tenth. The smaller window and memory hold a
-   * response to 128 KiB while it is compressed.
+   * Speed before size: the fields of IDs repeat so much that the fastest level leaves a tenth. The smaller window and
+   * memory hold a response to 128 KiB while it is compressed.
    */
   zlibOptions: { level: 1, windowBits: 14, memLevel: 7 },
   threshold: GZIP_FROM_BYTES,

@@ -10,7 +10,10 @@ const NOTATIONS = {
   hex: { last: textsOf(16), write: formatHex },
 };
 
-/** A text that ends in an ID which rises. Writing a BigInt is slow, so it is done only when more than its last three digits change. */
+/**
+ * A text that ends in an ID which rises. Writing a BigInt is slow, so it is done only when more than its last three
+ * digits change.
+ */
 export class RisingId {
   readonly #before: string;
   readonly #notation: (typeof NOTATIONS)['decimal' | 'hex'];

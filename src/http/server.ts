@@ -9,7 +9,10 @@ import { createTlsServer, type TlsSettings } from './tls.ts';
 
 export interface ServerOptions {
   readonly connections: Connections;
-  /** The time limit from a connection's start, or the end of its last response, until the next request has arrived completely. */
+  /**
+   * The time limit from a connection's start, or the end of its last response, until the next request has arrived
+   * completely.
+   */
   readonly requestTimeoutMs: number;
   /** Called with the status of each request that never reaches the handler, because the server answers it. */
   readonly refused: (status: number) => void;
@@ -28,7 +31,9 @@ const KEEP_ALIVE_MS = 65_000;
 const STALLED_MS = 30_000;
 /** How often request timeouts are checked. */
 const CHECK_MS = 500;
-/** Pipelined requests per connection. Clients normally wait for responses, and thousands of requests fit into one read. */
+/**
+ * Pipelined requests per connection. Clients normally wait for responses, and thousands of requests fit into one read.
+ */
 const MAX_PIPELINED = 2;
 /** Input is parsed in slices so small that few requests fit into one. */
 const SLICE_BYTES = 512;
@@ -87,8 +92,8 @@ function hasBody({ headers }: IncomingMessage): boolean {
 }
 
 /**
- * Node parses each read as a whole, even after one of its requests destroyed the connection: 64 kB of requests block the event
- * loop for 20 ms per connection. So the parser is fed in slices here, until the connection is destroyed.
+ * Node parses each read as a whole, even after one of its requests destroyed the connection: 64 kB of requests block
+ * the event loop for 20 ms per connection. So the parser is fed in slices here, until the connection is destroyed.
  */
 function parseInSlices(socket: Socket): void {
   const [parse, ...others] = socket.listeners('data');

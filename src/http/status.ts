@@ -40,7 +40,10 @@ export interface WorkerIdStatus {
   readonly ceiling_ahead_ms: number | null;
 }
 
-/** What a worker does, and why it does not. All times are wall milliseconds of the worker's clock, unless stated otherwise. */
+/**
+ * What a worker does, and why it does not. All times are wall milliseconds of the worker's clock, unless stated
+ * otherwise.
+ */
 export interface Status {
   readonly now_ms: number;
   readonly started_ms: number;
@@ -70,7 +73,9 @@ export interface Status {
   /** Since the start. */
   readonly totals: { readonly ids: number; readonly numbers: number; readonly requests: number };
   readonly layout: { readonly name: string; readonly epoch_ms: number; readonly ends_ms: number };
-  /** `used`: how much of what a second allows was taken lately, from 0 to 1, of the bound that is closest to its limit. */
+  /**
+   * `used`: how much of what a second allows was taken lately, from 0 to 1, of the bound that is closest to its limit.
+   */
   readonly quotas: readonly { readonly prefix: string; readonly limits: string; readonly used: number }[];
   /** As etcd had them at `as_of_ms`; null before the first answer. */
   readonly worker_ids: { readonly as_of_ms: number; readonly ids: readonly WorkerIdStatus[] } | null;
@@ -96,7 +101,10 @@ export interface DecodedStatus {
   }[];
 }
 
-/** Decodes an ID in any form that needs no key. Throws IdallocError INVALID_ID or CONFIG_INVALID, RangeError outside the layout. */
+/**
+ * Decodes an ID in any form that needs no key. Throws IdallocError INVALID_ID or CONFIG_INVALID, RangeError outside the
+ * layout.
+ */
 export function decodeForStatus(layout: Layout, text: string): DecodedStatus {
   const { id, form } = readIdText(text, undefined, { layout, prefix: undefined, keys: undefined });
   const fields = fieldsOf(layout, id).map(({ label, bits, value, startMs }) => {

@@ -15,8 +15,8 @@ export interface TlsSettings {
 }
 
 /**
- * An HTTPS server that uses the current certificates for each new connection. It speaks TLS 1.2 and later, also where this process is
- * started with `--tls-min-v1.0`; with `--tls-min-v1.3` only TLS 1.3.
+ * An HTTPS server that uses the current certificates for each new connection. It speaks TLS 1.2 and later, also where
+ * this process is started with `--tls-min-v1.0`; with `--tls-min-v1.3` only TLS 1.3.
  */
 export function createTlsServer(options: ServerOptions, settings: TlsSettings, handshakeTimeout: number): Server {
   const { cert, key, clientCa, monotonicMs, onError } = settings;

@@ -15,7 +15,8 @@ import { tryTransact } from './try-transact.ts';
  *   <root>clusters/<l>                      the Kafka cluster that this ledger is in
  *
  * The first, the claim, lies outside the namespace: it is the only key that two namespaces share. None of them is in
- * the descriptor, whose bytes every term compares, so a second pair of topics can be added while workers serve the first.
+ * the descriptor, whose bytes every term compares, so a second pair of topics can be added while workers serve the
+ * first.
  */
 interface Binding {
   readonly key: string;
@@ -29,7 +30,10 @@ export interface Bindings {
   /** The partition count, which is among the own ones. */
   readonly count: Binding;
   readonly own: readonly Binding[];
-  /** The cluster, which is none of them: another one is CLUSTER_CHANGED, which an operator ends. Undefined if it is not known. */
+  /**
+   * The cluster, which is none of them: another one is CLUSTER_CHANGED, which an operator ends. Undefined if it is not
+   * known.
+   */
   readonly cluster: Binding | undefined;
 }
 
@@ -44,7 +48,8 @@ export interface Bound {
 }
 
 /**
- * What etcd remembers of a ledger partition. The keys lie outside the namespace, which is read as a whole at each acquire:
+ * What etcd remembers of a ledger partition. The keys lie outside the namespace, which is read as a whole at each
+ * acquire:
  *
  *   <prefix>/ledger/<dc>/<ledger>/<partition>/end                the partition head: how far the log had gone
  *   <prefix>/ledger/<dc>/<ledger>/<partition>/pending            the last draft of numbers and orders
@@ -150,7 +155,8 @@ export function bindingsOf({ root }: Pick<NamespaceKeys, 'root'>, bound: Bound):
 
 /**
  * Claims the datacenter, create-only, and writes no other binding. Rejects with NAMESPACE_MISMATCH, which lists each
- * difference, those in existing bindings included, or with CLUSTER_CHANGED, and then changes nothing; or with ETCD_UNAVAILABLE.
+ * difference, those in existing bindings included, or with CLUSTER_CHANGED, and then changes nothing; or with
+ * ETCD_UNAVAILABLE.
  */
 export function claimDatacenter(etcd: EtcdPort, bindings: Bindings): Promise<void> {
   return settle(etcd, bindings, [bindings.claim]);

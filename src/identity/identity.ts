@@ -38,8 +38,8 @@ const STOPPED = { kind: 'stopped' } as const;
  * lost:      etcd shows that another process held, or could have held, the worker ID; the reservation is discarded.
  *
  * `release` leads from any mode to none. It and a loss increment `#turn`, so a step still in flight finds its turn over
- * and changes nothing. There are no timers here: the caller runs one step at a time, and a missed deadline still refuses,
- * because `authority` computes it.
+ * and changes nothing. There are no timers here: the caller runs one step at a time, and a missed deadline still
+ * refuses, because `authority` computes it.
  */
 export class Identity {
   readonly #settings: IdentitySettings;
@@ -67,8 +67,9 @@ export class Identity {
   }
 
   /**
-   * The authority to allocate at `now`; synchronous and cheap. Refuses after the own deadline (refuseAfterMs, or the TTL
-   * less a margin, counted from before the last successful keep-alive was sent) and after the end of the reservation.
+   * The authority to allocate at `now`; synchronous and cheap. Refuses after the own deadline (refuseAfterMs, or the
+   * TTL less a margin, counted from before the last successful keep-alive was sent) and after the end of the
+   * reservation.
    */
   authority(now: Reading): Authority {
     const term = this.#term;
@@ -173,7 +174,9 @@ export class Identity {
     return STOPPED;
   }
 
-  /** Reads the outcome of the attempt; undefined when none is left. Without an answer it throws and keeps the attempt. */
+  /**
+   * Reads the outcome of the attempt; undefined when none is left. Without an answer it throws and keeps the attempt.
+   */
   async #resolveAttempt(turn: number): Promise<AcquireOutcome | undefined> {
     if (turn !== this.#turn) return STOPPED;
     const attempt = this.#attempt;
@@ -268,7 +271,9 @@ export class Identity {
     return set ? { kind: 'refused', ...set } : { kind: 'failed', error: asRetryable(error) };
   }
 
-  /** The clock approaches the lowest ceiling; if it is not there within the longest possible wait, the clock is wrong. */
+  /**
+   * The clock approaches the lowest ceiling; if it is not there within the longest possible wait, the clock is wrong.
+   */
   #wait(waitMs: number, now: Reading): AcquireOutcome {
     this.#waitingSince ??= now;
     if (elapsedMs(this.#waitingSince, now) <= MAX_CEILING_WAIT_MS) return { kind: 'waiting', waitMs };

@@ -5,8 +5,8 @@
  *   <prefix>/datacenter/<dc>/ceilings/<id>   the ceiling, under no lease, never falling
  *   <prefix>/datacenter/<dc>/descriptor      says that all ceilings exist, and what they count
  *
- * Beside it, since each acquire reads the namespace as a whole: <prefix>/ledger/<dc>/, what etcd remembers of the ledgers, and
- * <prefix>/journal/<dc>/, the commands of operators.
+ * Beside it, since each acquire reads the namespace as a whole: <prefix>/ledger/<dc>/, what etcd remembers of the
+ * ledgers, and <prefix>/journal/<dc>/, the commands of operators.
  */
 export interface NamespaceKeys {
   /** The common prefix of everything above, and of nothing else. */

@@ -34,11 +34,11 @@ const SPARE_STEPS = 20;
 /**
  * Makes sure that the namespace exists and is the wanted one.
  *
- * The datacenter is claimed first, so that two namespaces never allocate its IDs. Then the ceilings are created, and the
- * descriptor last; both create-only, the ceilings only while there is no descriptor. So a descriptor means that all
+ * The datacenter is claimed first, so that two namespaces never allocate its IDs. Then the ceilings are created, and
+ * the descriptor last; both create-only, the ceilings only while there is no descriptor. So a descriptor means that all
  * ceilings exist, a crashed initialisation is resumed by the next worker, and of two different ones the first wins and
- * the other is rejected. A fresh read decides each step, never the answer to a write. The other bindings are settled once
- * the descriptor agrees.
+ * the other is rejected. A fresh read decides each step, never the answer to a write. The other bindings are settled
+ * once the descriptor agrees.
  *
  * A used namespace that is gone or was rolled back is never recreated: RESTORED.
  * Throws also NAMESPACE_MISMATCH (naming each differing field), NAMESPACE_DAMAGED, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
@@ -78,7 +78,9 @@ export async function openNamespace(options: OpenOptions): Promise<Namespace> {
   throw new IdallocError('ETCD_UNAVAILABLE', `the namespace ${keys.root} was not initialised in ${steps} steps`);
 }
 
-/** A comparison that fails if any known ceiling is gone: an etcd that was rolled back meanwhile lacks the newest first. */
+/**
+ * A comparison that fails if any known ceiling is gone: an etcd that was rolled back meanwhile lacks the newest first.
+ */
 export function newestCeiling({ ceilings }: Pick<Snapshot, 'ceilings'>, keys: NamespaceKeys): Compare {
   const revisions = [...ceilings].map(([workerId, { modRevision }]) => ({ key: keys.ceiling(workerId), modRevision }));
   return revisions.reduce((newest, next) => (next.modRevision > newest.modRevision ? next : newest));

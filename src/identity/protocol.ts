@@ -26,9 +26,9 @@ export function requireInPool({ namespace, staticWorkerId }: IdentitySettings): 
 }
 
 /**
- * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have been
- * rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was rolled back, NAMESPACE_MISMATCH or
- * NAMESPACE_DAMAGED when the namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
+ * The namespace as it is now, with a ceiling for each candidate; the witness topic is read before etcd. It may have
+ * been rebuilt since it was opened, and its bindings with it. Throws RESTORED when etcd was rolled back,
+ * NAMESPACE_MISMATCH or NAMESPACE_DAMAGED when the namespace is not as configured, ETCD_UNAVAILABLE, KAFKA_UNAVAILABLE.
  */
 export async function readNamespace(settings: IdentitySettings): Promise<{ namespace: Namespace; snapshot: Snapshot }> {
   const { etcd, witness, keys } = settings;
@@ -70,7 +70,8 @@ export async function sendClaim(settings: IdentitySettings, attempt: Attempt): P
 
 /**
  * The transaction that raises our ceiling, if we still own the worker ID and the ceiling has not changed. An etcd that
- * was rolled back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us out.
+ * was rolled back repeats revisions; the namespace that is rebuilt after that has another descriptor, which keeps us
+ * out.
  */
 async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Promise<void> {
   const { etcd, keys } = settings;
@@ -86,8 +87,9 @@ async function sendSwap(settings: IdentitySettings, term: Term, swap: Swap): Pro
 }
 
 /**
- * Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike. Returns why it
- * failed. Only a write that was answered, with ETCD_REFUSED as well, can't take effect later. The adapter reports refusals.
+ * Sends a write whose response decides nothing: its outcome is read back after success, failure and silence alike.
+ * Returns why it failed. Only a write that was answered, with ETCD_REFUSED as well, can't take effect later. The
+ * adapter reports refusals.
  */
 export async function sendIgnoringResponse(
   { log }: IdentitySettings,
@@ -121,7 +123,8 @@ export async function raiseAndReadBack(
 /**
  * The term with its stored ceiling usable, once the witness topic holds it too. Rejects with KAFKA_UNAVAILABLE, and as
  * `requireNoRival` does; the caller then counts a silent write, so that the next one has another key. The witnesses of
- * earlier terms and keys are removed, some at a time, by later writes: only after ours has been read together with them.
+ * earlier terms and keys are removed, some at a time, by later writes: only after ours has been read together with
+ * them.
  */
 export async function withWitness({ witness }: IdentitySettings, term: Term): Promise<Term> {
   const { workerId, fence, leaseId, silentWrites, stored, reservation } = term;
@@ -138,7 +141,10 @@ export async function withWitness({ witness }: IdentitySettings, term: Term): Pr
   return { ...term, reservation: { from: reservation.from, to: stored.ticks }, superseded: othersThan(view, name) };
 }
 
-/** The two keys that say who holds a worker ID, at one revision. Throws CLUSTER_CHANGED if the namespace has another cluster since. */
+/**
+ * The two keys that say who holds a worker ID, at one revision. Throws CLUSTER_CHANGED if the namespace has another
+ * cluster since.
+ */
 export async function readClaim(
   { etcd, keys, bindings }: IdentitySettings,
   workerId: number,
@@ -165,8 +171,8 @@ export async function revokeQuietly({ etcd, log }: IdentitySettings, leaseId: bi
 }
 
 /**
- * The code of an error that an operator's command ends: etcd was rolled back, or Kafka is another cluster. No worker exits because of
- * that. Undefined for any other error.
+ * The code of an error that an operator's command ends: etcd was rolled back, or Kafka is another cluster. No worker
+ * exits because of that. Undefined for any other error.
  */
 export function operatorsCode(error: unknown): 'RESTORED' | 'CLUSTER_CHANGED' | undefined {
   const code = error instanceof IdallocError ? error.code : undefined;

@@ -29,7 +29,9 @@ export interface RebuildOptions {
   /** With a new UUID for each call. */
   readonly wanted: Descriptor;
   readonly bindings: Bindings;
-  /** The first tick that may be used again, above all that was ever reserved. Called once no old term can reserve more. */
+  /**
+   * The first tick that may be used again, above all that was ever reserved. Called once no old term can reserve more.
+   */
   readonly floorOf: (found: StoredNamespace) => Ticks;
 }
 
@@ -52,9 +54,9 @@ export async function readStoredNamespace(
 }
 
 /**
- * Makes a namespace usable again after its etcd was rolled back, wiped or damaged, with every ceiling at a floor above all
- * that was ever reserved. No worker ID may be held. Safe to repeat after any interruption, and even if a worker runs
- * that should not.
+ * Makes a namespace usable again after its etcd was rolled back, wiped or damaged, with every ceiling at a floor above
+ * all that was ever reserved. No worker ID may be held. Safe to repeat after any interruption, and even if a worker
+ * runs that should not.
  *
  * 1. The seal is written to the witness topic. From then on no reservation under another UUID is used: its holder reads
  *    the topic past its own witness. If the seal comes before that witness, the holder stops; if it comes after, the
@@ -112,8 +114,8 @@ export function floorAbove(layout: Layout, { found, ledger, now, reserveMs }: Ev
 
 /**
  * The stored namespace; if `highest` is given, without the witnesses above it, since one that is forged could put every
- * floor decades ahead. The caller vouches that no worker's clock was ever past this tick. Ceilings and ledger still count.
- * Throws NAMESPACE_MISMATCH for any witness of another layout: its ticks can't be compared with this one's.
+ * floor decades ahead. The caller vouches that no worker's clock was ever past this tick. Ceilings and ledger still
+ * count. Throws NAMESPACE_MISMATCH for any witness of another layout: its ticks can't be compared with this one's.
  */
 export function believed(found: StoredNamespace, wanted: Descriptor, highest: Ticks | undefined): StoredNamespace {
   requireSameLayout(found.view.witnesses, wanted);

@@ -8,8 +8,8 @@ import type { GuardedReading } from './settings.ts';
 import { type AcquireOutcome, type HeartbeatOutcome, refusalFor } from './state.ts';
 
 /**
- * From the start of a heartbeat that failed, or that left the term suspended, to the next: several fit in before the own deadline,
- * and an etcd that refuses all writes is asked no more often than this.
+ * From the start of a heartbeat that failed, or that left the term suspended, to the next: several fit in before the
+ * own deadline, and an etcd that refuses all writes is asked no more often than this.
  */
 const RETRY_MS = 1_000;
 /** The pause after a heartbeat that failed late, such as by a timeout: there is no time left to lose. */
@@ -20,8 +20,8 @@ const MAX_WAIT_STEP_MS = 1_000;
 const BACKOFF_MS = { minMs: 500, maxMs: 5_000 };
 const MAX_RACE_PAUSE_MS = 250;
 /**
- * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock slewed
- * by NTP at its fastest (8 %) loses less than 10 ms between two checks, while a step back of 10 ms is noticed.
+ * How often clock and deadline are checked, even while etcd is silent and no request comes. So short that a clock
+ * slewed by NTP at its fastest (8 %) loses less than 10 ms between two checks, while a step back of 10 ms is noticed.
  */
 const CHECK_MS = 50;
 /** After an ejection the clock must stay steady under a new anchor for this long; a frozen clock shows after 1 s. */
@@ -46,8 +46,8 @@ export interface RunnerOptions {
 }
 
 /**
- * Keeps an identity for as long as the process runs: acquires with back-off, sends heartbeats, releases the identity when
- * the clock is ejected, and acquires again when the clock is steady.
+ * Keeps an identity for as long as the process runs: acquires with back-off, sends heartbeats, releases the identity
+ * when the clock is ejected, and acquires again when the clock is steady.
  */
 export class IdentityRunner {
   readonly #options: RunnerOptions;

@@ -128,9 +128,9 @@ export function termOf(attempt: Attempt, owner: KeyValue | undefined, ceiling: K
 export type ReadBack = { readonly kind: 'ours'; readonly term: Term } | { readonly kind: 'lost'; readonly why: string };
 
 /**
- * The state of a term as a read shows it, whatever the answers to earlier swaps were. It is ours only if the owner key is
- * the one we created and the ceiling is our last one or an unanswered swap on top of it.
- * Throws NAMESPACE_DAMAGED when the ceiling is missing or unreadable.
+ * The state of a term as a read shows it, whatever the answers to earlier swaps were. It is ours only if the owner key
+ * is the one we created and the ceiling is our last one or an unanswered swap on top of it. Throws NAMESPACE_DAMAGED
+ * when the ceiling is missing or unreadable.
  */
 export function readBack(term: Term, owner: KeyValue | undefined, ceiling: KeyValue | undefined): ReadBack {
   if (!ceiling) throw namespaceDamaged(`the ceiling of worker ID ${term.workerId} is missing`);

@@ -1,7 +1,10 @@
 import { IdallocError } from '../errors.ts';
 import type { Compare, EtcdPort, KeyOperation } from './ports.ts';
 
-/** A write whose outcome is read back afterwards. Without a response it may have taken effect or not. Rejects with ETCD_REFUSED. */
+/**
+ * A write whose outcome is read back afterwards. Without a response it may have taken effect or not. Rejects with
+ * ETCD_REFUSED.
+ */
 export async function tryTransact(
   etcd: Pick<EtcdPort, 'transact'>,
   compares: readonly Compare[],

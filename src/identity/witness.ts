@@ -5,9 +5,9 @@ import { IdallocError } from '../errors.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /**
- * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being rolled back, by a restored
- * backup or a lost data directory. Each term writes its reservations to the witness topic before it uses them, so at
- * every acquire etcd must show at least that much for each worker ID.
+ * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being rolled back, by a
+ * restored backup or a lost data directory. Each term writes its reservations to the witness topic before it uses them,
+ * so at every acquire etcd must show at least that much for each worker ID.
  *
  * The topic is read first, then etcd: everything in the topic was in etcd before, so a legitimate raise in between can
  * only make etcd's ceiling the higher one.
@@ -42,8 +42,8 @@ export function requireUnused(view: WitnessView, wanted: Descriptor): void {
 }
 
 /**
- * Throws NAMESPACE_MISMATCH for a witness of another layout: its ticks are other times, and IDs of two layouts can be equal.
- * The caller decides which witnesses count.
+ * Throws NAMESPACE_MISMATCH for a witness of another layout: its ticks are other times, and IDs of two layouts can be
+ * equal. The caller decides which witnesses count.
  */
 export function requireSameLayout(witnesses: readonly Witness[], wanted: Descriptor): void {
   const other = witnesses.find(({ layout }) => layout && layout.layoutFingerprint !== wanted.layoutFingerprint);
@@ -83,11 +83,11 @@ function isOfTerm({ fence, leaseId }: Witness, own: NewReservation): boolean {
 const LEASE_BITS = 63;
 
 /**
- * Throws when the topic, read past the witness of `own`, shows that another term has reserved ticks of the same worker ID
- * above the start of ours, or that the namespace was rebuilt meanwhile. Of two that reserve the same ticks, the later in
- * the log sees the earlier one here, whatever etcd answered. LEASE_LOST for a later term, which may have started
- * legitimately while we waited for the topic. RESTORED for an earlier term, or another one under our fence, which etcd
- * must have forgotten, and for a rebuild.
+ * Throws when the topic, read past the witness of `own`, shows that another term has reserved ticks of the same worker
+ * ID above the start of ours, or that the namespace was rebuilt meanwhile. Of two that reserve the same ticks, the
+ * later in the log sees the earlier one here, whatever etcd answered. LEASE_LOST for a later term, which may have
+ * started legitimately while we waited for the topic. RESTORED for an earlier term, or another one under our fence,
+ * which etcd must have forgotten, and for a rebuild.
  */
 export function requireNoRival(view: WitnessView, own: NewReservation): void {
   const foreign = foreignUuid(view, own.uuid);
@@ -99,8 +99,8 @@ export function requireNoRival(view: WitnessView, own: NewReservation): void {
 }
 
 /**
- * The witnesses of a worker ID under other names. Once `requireNoRival` has passed, they are of terms that have ended, or
- * of this one's earlier writes.
+ * The witnesses of a worker ID under other names. Once `requireNoRival` has passed, they are of terms that have ended,
+ * or of this one's earlier writes.
  */
 export function othersThan(view: WitnessView, { uuid, workerId, fence, leaseId }: WitnessName): readonly Witness[] {
   return view.witnesses.filter(
@@ -111,7 +111,9 @@ export function othersThan(view: WitnessView, { uuid, workerId, fence, leaseId }
   );
 }
 
-/** Another UUID than ours that is valid. A rebuild's seal voids all witnesses of earlier namespaces, past and future. */
+/**
+ * Another UUID than ours that is valid. A rebuild's seal voids all witnesses of earlier namespaces, past and future.
+ */
 function foreignUuid({ seal, witnesses }: WitnessView, uuid: string): string | undefined {
   if (seal !== undefined) return seal === uuid ? undefined : seal;
   return witnesses.find((witness) => witness.uuid !== uuid)?.uuid;
@@ -139,7 +141,10 @@ function requireReadable({ unreadable }: WitnessView): void {
   );
 }
 
-/** The other possible cause: this etcd never held the witnessed namespace. A rebuild would then take it from its workers. */
+/**
+ * The other possible cause: this etcd never held the witnessed namespace. A rebuild would then take it from its
+ * workers.
+ */
 const OTHERS =
   ' But if workers on another etcd serve this datacenter of the ID space, set another DATACENTER_ID here and do not rebuild.';
 

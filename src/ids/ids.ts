@@ -39,9 +39,9 @@ export function decode(id: bigint | string, ...given: [layout?: Layout]): Decode
 }
 
 /**
- * The smallest ID with the timestamp `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` selects rows by time without
- * an index on time. It is a bound, not an allocated ID. A date is rounded down to its tick; one before the layout's epoch
- * returns 0.
+ * The smallest ID with the timestamp `date`: `WHERE id >= firstIdAt(from) AND id < firstIdAt(to)` selects rows by time
+ * without an index on time. It is a bound, not an allocated ID. A date is rounded down to its tick; one before the
+ * layout's epoch returns 0.
  *
  * @throws IdallocError INVALID_ID for an invalid Date, for one after the layout's last tick, and for an undefined layout.
  */
@@ -75,8 +75,8 @@ export function format(id: bigint, form: IdForm, options: FormOptions = {}): str
 }
 
 /**
- * The ID of a text that `format` wrote with the same options. Hexadecimal digits may be uppercase; base32 follows Crockford:
- * lowercase letters and hyphens are accepted, I and L are read as 1, and O as 0.
+ * The ID of a text that `format` wrote with the same options. Hexadecimal digits may be uppercase; base32 follows
+ * Crockford: lowercase letters and hyphens are accepted, I and L are read as 1, and O as 0.
  *
  * @throws IdallocError INVALID_ID for any other text; CONFIG_INVALID for a missing key.
  */

@@ -44,9 +44,10 @@ export async function lastEntries({ partition, end, entries }: Log): Promise<rea
 }
 
 /**
- * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not enough: a producer's
- * retry may have appended it twice, and all empty markers are equal. In a copy more appends are as far from their offsets than at them. One
- * append alone may have been late, and have landed again behind a tail that was lost.
+ * Where these records have a head's entry, if they are a copy of the log at other offsets. The entry alone is not
+ * enough: a producer's retry may have appended it twice, and all empty markers are equal. In a copy more appends are as
+ * far from their offsets than at them. One append alone may have been late, and have landed again behind a tail that
+ * was lost.
  */
 function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | undefined {
   const shifts = shiftsIn(records);
@@ -59,7 +60,10 @@ function copyIn(records: readonly LedgerRecord[], head: EndHead): EndVerdict | u
   return undefined;
 }
 
-/** By how much the offsets of most of these entries differ from those that they were written for; undefined if no append begins among them. */
+/**
+ * By how much the offsets of most of these entries differ from those that they were written for; undefined if no append
+ * begins among them.
+ */
 export function usualShift(records: readonly LedgerRecord[]): number | undefined {
   const byAppends = [...shiftsIn(records)].sort(
     ([one, ones], [other, others]) => others - ones || Math.abs(one) - Math.abs(other),
@@ -68,8 +72,9 @@ export function usualShift(records: readonly LedgerRecord[]): number | undefined
 }
 
 /**
- * How many appends begin so far from the offset that they were written for: at it, for most of a log that is no copy. The first entry of an
- * append has its own offset in it, as the end that its writer had read, and the others have the same.
+ * How many appends begin so far from the offset that they were written for: at it, for most of a log that is no copy.
+ * The first entry of an append has its own offset in it, as the end that its writer had read, and the others have the
+ * same.
  */
 function shiftsIn(records: readonly LedgerRecord[]): ReadonlyMap<number, number> {
   const firsts = new Map<number, number>();

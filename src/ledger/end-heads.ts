@@ -21,8 +21,8 @@ export interface EndHeads {
   /** Rejects with ETCD_UNAVAILABLE or ETCD_REFUSED. */
   read(partitions: readonly number[]): Promise<ReadonlyMap<number, StoredEnd>>;
   /**
-   * Writes all of them or none; resolves with their revision, undefined if any has changed meanwhile. Rejects with ETCD_UNAVAILABLE
-   * or ETCD_REFUSED, when they may have been written.
+   * Writes all of them or none; resolves with their revision, undefined if any has changed meanwhile. Rejects with
+   * ETCD_UNAVAILABLE or ETCD_REFUSED, when they may have been written.
    */
   swap(changes: readonly EndChange[]): Promise<bigint | undefined>;
 }

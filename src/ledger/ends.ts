@@ -7,7 +7,10 @@ import type { KeptEntries, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** What becomes of the heads; for logs and metrics. */
 export interface EndEvents {
-  /** All heads that were due are raised, if any was; refused: another worker wrote some of them; failed: etcd did not confirm it. */
+  /**
+   * All heads that were due are raised, if any was; refused: another worker wrote some of them; failed: etcd did not
+   * confirm it.
+   */
   raised(outcome: 'done' | 'refused' | 'failed', error?: unknown): void;
   /** The loss of a tail was stated: the log had ended at `end`, and decided requests up to `through`. */
   lost(partition: number, loss: Loss): void;
@@ -56,13 +59,16 @@ const MAX_SENT = 8;
  *   known   ──copy restored, another worker's write──▶ unknown
  *   known   ──copy interrupted──▶ known     if etcd still has the same head: the copy lost nothing, or it would be restored
  *
- * Nothing is decided while the head is unknown. Only the owner raises it, up to what it has read back, and compares its revision. So
- * of two owners one is refused, and compares its copy again before it decides anything.
+ * Nothing is decided while the head is unknown. Only the owner raises it, up to what it has read back, and compares its
+ * revision. So of two owners one is refused, and compares its copy again before it decides anything.
  */
 export class LedgerEnds {
   readonly #options: EndsOptions;
   readonly #known = new Map<number, Known>();
-  /** What copies had before they were restored: maybe more than was raised, for a second. Until the log has been compared with it. */
+  /**
+   * What copies had before they were restored: maybe more than was raised, for a second. Until the log has been
+   * compared with it.
+   */
   readonly #kept = new Map<number, EndHead>();
   /** Partitions whose entries are at other offsets, with the head and the copy that showed it. */
   readonly #copied = new Map<
@@ -84,7 +90,9 @@ export class LedgerEnds {
     return this.#copied.get(partition)?.error;
   }
 
-  /** How often the copy of the partition was restored, or a loss was stated: after either, it may show less than before. */
+  /**
+   * How often the copy of the partition was restored, or a loss was stated: after either, it may show less than before.
+   */
   restores(partition: number): number {
     return this.#restores.get(partition) ?? 0;
   }
@@ -113,8 +121,9 @@ export class LedgerEnds {
   }
 
   /**
-   * Compares the copy with what etcd, and the copy before it, remember. Call in a turn of the partition, and `settle` once the first
-   * marker was read back. Rejects with LEDGER_COPIED, NAMESPACE_DAMAGED, LEDGER_TRUNCATED, and as etcd and the ledger do.
+   * Compares the copy with what etcd, and the copy before it, remember. Call in a turn of the partition, and `settle`
+   * once the first marker was read back. Rejects with LEDGER_COPIED, NAMESPACE_DAMAGED, LEDGER_TRUNCATED, and as etcd
+   * and the ledger do.
    */
   async compare(partition: number): Promise<ComparedEnd> {
     const { index, copyOf } = this.#options;
@@ -141,8 +150,8 @@ export class LedgerEnds {
   }
 
   /**
-   * The first marker was read back, and stated the loss, if there is one. Rejects with INDEX_RESTORING if another worker has written the
-   * head meanwhile, and as etcd does; then the copy must be compared again.
+   * The first marker was read back, and stated the loss, if there is one. Rejects with INDEX_RESTORING if another
+   * worker has written the head meanwhile, and as etcd does; then the copy must be compared again.
    */
   async settle(partition: number, { stored, epoch, loss }: ComparedEnd): Promise<void> {
     let now = stored;
@@ -161,9 +170,9 @@ export class LedgerEnds {
   }
 
   /**
-   * Rejects with REQUESTS_RECREATED if more requests were decided, up to `known`, than the topic has. Where etcd and the log agree that it
-   * never had so many, since both topics were created again and adopted, the copy alone knows them, from before a wipe. Then it forgets
-   * them, and is restored: INDEX_RESTORING.
+   * Rejects with REQUESTS_RECREATED if more requests were decided, up to `known`, than the topic has. Where etcd and
+   * the log agree that it never had so many, since both topics were created again and adopted, the copy alone knows
+   * them, from before a wipe. Then it forgets them, and is restored: INDEX_RESTORING.
    */
   requireSameRequests(partition: number, compared: ComparedEnd, topic: { known: number; requestEnd: number }): void {
     const [{ stored, loss, through }, { known, requestEnd }] = [compared, topic];
@@ -230,8 +239,8 @@ export class LedgerEnds {
   }
 
   /**
-   * Writes heads, and returns what is stored then. The answer to a write that was sent twice may be that of the second copy, which was
-   * refused. If one is refused all are, so the others are written again in the next round.
+   * Writes heads, and returns what is stored then. The answer to a write that was sent twice may be that of the second
+   * copy, which was refused. If one is refused all are, so the others are written again in the next round.
    */
   async #write(changes: readonly EndChange[]): Promise<ReadonlyMap<number, StoredEnd>> {
     const { heads } = this.#options;
@@ -240,7 +249,10 @@ export class LedgerEnds {
     return new Map(changes.map(({ partition, head }) => [partition, { head, revision }]));
   }
 
-  /** Whether the stored head is the known one, or one that this worker wrote without an answer; if not, it is unknown from now on. */
+  /**
+   * Whether the stored head is the known one, or one that this worker wrote without an answer; if not, it is unknown
+   * from now on.
+   */
   #adopt(partition: number, { head, revision }: StoredEnd, epoch?: number): boolean {
     const known = this.#known.get(partition);
     if (known === undefined) return false;

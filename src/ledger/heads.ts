@@ -29,21 +29,22 @@ export interface HeadChange extends Omit<PendingValue, 'records'> {
 }
 
 /**
- * The heads in etcd: which numbers were given out, and which decisions the log may not show yet. All that is written of a
- * partition is written together with its `pending`, whose revision tells whether anything changed.
+ * The heads in etcd: which numbers were given out, and which decisions the log may not show yet. All that is written of
+ * a partition is written together with its `pending`, whose revision tells whether anything changed.
  */
 export interface LedgerHeads {
   /**
-   * Linearizable: what is pending in a partition, and the heads of these sequences and of all that are pending, at one revision.
-   * Rejects with ETCD_UNAVAILABLE, ETCD_REFUSED or NAMESPACE_DAMAGED.
+   * Linearizable: what is pending in a partition, and the heads of these sequences and of all that are pending, at one
+   * revision. Rejects with ETCD_UNAVAILABLE, ETCD_REFUSED or NAMESPACE_DAMAGED.
    */
   read(partition: number, names: Iterable<string>): Promise<Head>;
   /** As `read`, for all sequences that etcd knows in the partition. They are read in pages that fit into one answer. */
   readAll(partition: number): Promise<Head>;
   /**
-   * Writes the change if nothing was swapped in since `head` was read. Resolves the new head, or undefined if something was: or
-   * this change itself, when the call was sent twice. Rejects with ETCD_UNAVAILABLE when it is unknown whether it was written, or
-   * will be; with ETCD_REFUSED when it will not be later. In all cases but a new head, the head is read again.
+   * Writes the change if nothing was swapped in since `head` was read. Resolves the new head, or undefined if something
+   * was: or this change itself, when the call was sent twice. Rejects with ETCD_UNAVAILABLE when it is unknown whether
+   * it was written, or will be; with ETCD_REFUSED when it will not be later. In all cases but a new head, the head is
+   * read again.
    */
   swap(partition: number, head: Head, change: HeadChange): Promise<Head | undefined>;
 }

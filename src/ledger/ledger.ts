@@ -80,9 +80,9 @@ export class Ledger {
   }
 
   /**
-   * Writes a marker: at a take-over, and from time to time, so that the log of a served partition never runs empty and a
-   * later restore finds a point at which an index was complete. Nothing is decided on the partition before the marker is
-   * written. Rejects as `inTurn` does.
+   * Writes a marker: at a take-over, and from time to time, so that the log of a served partition never runs empty and
+   * a later restore finds a point at which an index was complete. Nothing is decided on the partition before the marker
+   * is written. Rejects as `inTurn` does.
    */
   mark(partition: number): Promise<void> {
     this.requireMarker(partition);
@@ -95,8 +95,8 @@ export class Ledger {
   }
 
   /**
-   * States that every request below this offset was answered before, since some are about to be read again; unless that is stated
-   * already. Rejects as `inTurn` and `commit` do.
+   * States that every request below this offset was answered before, since some are about to be read again; unless that
+   * is stated already. Rejects as `inTurn` and `commit` do.
    */
   stateReplay(partition: number, below: number): Promise<void> {
     return this.inTurn(partition, async () => {
@@ -118,8 +118,9 @@ export class Ledger {
   }
 
   /**
-   * Runs `work` when all earlier work on the partition has ended, successfully or not, and the copy has been compared with what etcd
-   * remembers of it. Rejects with INDEX_RESTORING or LEDGER_UNREADABLE while the index can't be queried, and as a due marker does.
+   * Runs `work` when all earlier work on the partition has ended, successfully or not, and the copy has been compared
+   * with what etcd remembers of it. Rejects with INDEX_RESTORING or LEDGER_UNREADABLE while the index can't be queried,
+   * and as a due marker does.
    */
   inTurn<T>(partition: number, work: () => Promise<T>): Promise<T> {
     const turns = this.#turns.get(partition) ?? new Mutex();
@@ -140,14 +141,17 @@ export class Ledger {
     return readDecided({ index: this.#index, copy: this.#of(partition), entries: this.#entries }, keys);
   }
 
-  /** Rises whenever the copy of the partition is restored: what was looked up before may not hold for the log as it is now. */
+  /**
+   * Rises whenever the copy of the partition is restored: what was looked up before may not hold for the log as it is
+   * now.
+   */
   epoch(partition: number): number {
     return this.#of(partition).epoch;
   }
 
   /**
-   * Reads the partition to the end that its leader reports now. Call within a turn of the partition. Rejects as `inTurn` does, or
-   * with KAFKA_UNAVAILABLE when the leader does not answer.
+   * Reads the partition to the end that its leader reports now. Call within a turn of the partition. Rejects as
+   * `inTurn` does, or with KAFKA_UNAVAILABLE when the leader does not answer.
    */
   async catchUp(partition: number): Promise<void> {
     await this.#reachEnd(partition);
@@ -155,8 +159,8 @@ export class Ledger {
   }
 
   /**
-   * The offset after the last request of the partition, as its leader reports it now; asked again for a while if it is not above
-   * `known`. Rejects with KAFKA_UNAVAILABLE when the leader does not answer.
+   * The offset after the last request of the partition, as its leader reports it now; asked again for a while if it is
+   * not above `known`. Rejects with KAFKA_UNAVAILABLE when the leader does not answer.
    */
   requestEnd(partition: number, known: number): Promise<number> {
     return this.#log.requestEnd(partition, known);
@@ -202,11 +206,11 @@ export class Ledger {
   }
 
   /**
-   * The marker states what the log has lost: `end` is the old end, above the marker's own offset. Readers then refuse unknown requests up
-   * to `through`, whichever of them had noticed the loss.
+   * The marker states what the log has lost: `end` is the old end, above the marker's own offset. Readers then refuse
+   * unknown requests up to `through`, whichever of them had noticed the loss.
    *
-   * If nothing left in the log shows the horizon, every existing request may have been decided by entries that are gone:
-   * the marker's `through` covers them all.
+   * If nothing left in the log shows the horizon, every existing request may have been decided by entries that are
+   * gone: the marker's `through` covers them all.
    */
   async #writeMarker(partition: number): Promise<void> {
     this.#markerDue.add(partition);
@@ -225,7 +229,8 @@ export class Ledger {
     const statements = this.#statementsDue(partition, { end, through }, end + 1);
     const entries = [{ key: null, value: encodeLedgerEntry(marker), entry: marker }, ...statements];
     const { baseOffset } = await this.commit(partition, { end, epoch, entries });
-    // If the log has lost its tail and is as long again, the marker has a later leader epoch: reading it starts a comparison.
+    // If the log has lost its tail and is as long again, the marker has a later leader epoch: reading it starts a
+    // comparison.
     await this.#of(partition).readBack(baseOffset + entries.length);
     const isOvertaken = lostEnd !== undefined && baseOffset >= lostEnd; // so it says nothing of the loss
     if (isOvertaken || this.#index.horizon(partition) === undefined) {

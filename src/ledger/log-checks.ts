@@ -24,8 +24,8 @@ export function lossAtStart({ low, high }: LogBounds, { end, last }: Held): stri
 }
 
 /**
- * What the bounds of a log show to be lost of what is still to be read: from `due` on, and up to `target`. Of a partition that
- * is stopped, how the log has lost what was unreadable at this offset.
+ * What the bounds of a log show to be lost of what is still to be read: from `due` on, and up to `target`. Of a
+ * partition that is stopped, how the log has lost what was unreadable at this offset.
  */
 export function lossLater(
   { low, high }: LogBounds,
@@ -43,7 +43,9 @@ export function lossLater(
   return target > high ? `the log now ends at offset ${high}, but ended at ${target} before` : undefined;
 }
 
-/** An offset that does not continue from the one before it. Gaps below `acceptedBelow` that are no loss can't be read. */
+/**
+ * An offset that does not continue from the one before it. Gaps below `acceptedBelow` that are no loss can't be read.
+ */
 export function gapIn(
   records: readonly LedgerRecord[],
   expected: number,
@@ -94,8 +96,9 @@ export function lastRead(records: readonly LedgerRecord[], applied: KnownEntry |
 }
 
 /**
- * Applies records to the index. An entry that can't be applied stops its partition: deciding without it could allocate a
- * second batch. Bisection finds the entry. A failed store has reported itself, and has been replaced or has ended the worker.
+ * Applies records to the index. An entry that can't be applied stops its partition: deciding without it could allocate
+ * a second batch. Bisection finds the entry. A failed store has reported itself, and has been replaced or has ended the
+ * worker.
  */
 export function applied(
   index: LedgerIndex,

@@ -28,8 +28,8 @@ export interface OrderLog {
   /** Reads all that the log has, so that the keys of these are known from then on. */
   readWhole(pending: readonly PendingNumbers[]): Promise<void>;
   /**
-   * Appends the records in one batch. Resolves when they are in the log, wherever they are. Rejects with APPEND_UNANSWERED if that
-   * is unknown.
+   * Appends the records in one batch. Resolves when they are in the log, wherever they are. Rejects with
+   * APPEND_UNANSWERED if that is unknown.
    */
   append(records: readonly NewEntry[]): Promise<void>;
   /** The end of the home partition's requests, told by a leader that is not deposed. */

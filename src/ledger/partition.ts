@@ -17,8 +17,8 @@ export interface LedgerPartitionOptions {
 }
 
 /**
- * One partition of the ledger on this worker: keeps the index's copy of it in step with the log, and says whether the copy
- * may be queried.
+ * One partition of the ledger on this worker: keeps the index's copy of it in step with the log, and says whether the
+ * copy may be queried.
  *
  *   absent  ──open──▶ kept    may be queried once it is recognised, and has reached the end that the log had at the start
  *   kept    ─────────▶ lost   the log contradicts the copy, or the index lost it: wiped and restored, from `begin` on
@@ -26,14 +26,14 @@ export interface LedgerPartitionOptions {
  *   any     ──drop──▶ absent
  *
  * Reading starts at the last applied entry. Whenever reading passes that entry (an old one, or one of our own settled
- * since), it must match the digest that the index stored. Every delivery must start where the last one ended and have no
- * gap, and no entry may show that its writer had read a longer log. Anything else means that the log lost entries or is
- * another log: the partition is wiped and restored, because the index would otherwise be trusted. A restore from an empty
- * copy accepts the log as it is.
+ * since), it must match the digest that the index stored. Every delivery must start where the last one ended and have
+ * no gap, and no entry may show that its writer had read a longer log. Anything else means that the log lost entries or
+ * is another log: the partition is wiped and restored, because the index would otherwise be trusted. A restore from an
+ * empty copy accepts the log as it is.
  *
  * Offsets are reused after a log has lost its tail. So "read up to here" holds for one life of the log: after each
- * interruption the copy is in doubt, and may not be queried, until the last entry that was read and the last applied one have
- * been found again.
+ * interruption the copy is in doubt, and may not be queried, until the last entry that was read and the last applied
+ * one have been found again.
  */
 export class LedgerPartition {
   readonly partition: number;
@@ -82,8 +82,8 @@ export class LedgerPartition {
   }
 
   /**
-   * Undefined without a copy. One that was restored from a log without its head is not complete before a marker: until then
-   * new requests may be FORGOTTEN.
+   * Undefined without a copy. One that was restored from a log without its head is not complete before a marker: until
+   * then new requests may be FORGOTTEN.
    */
   get progress(): CopyProgress | undefined {
     if (this.#mode === 'absent') return undefined;
@@ -110,8 +110,8 @@ export class LedgerPartition {
   }
 
   /**
-   * Resolves once everything below `offset` was read from the log and fits the copy, what this worker has settled included;
-   * rejects when it can't in time.
+   * Resolves once everything below `offset` was read from the log and fits the copy, what this worker has settled
+   * included; rejects when it can't in time.
    */
   readBack(offset: number): Promise<void> {
     const isBack = this.refusal === undefined && this.#position.expected >= offset;
@@ -174,7 +174,10 @@ export class LedgerPartition {
     return from;
   }
 
-  /** The lowest offset that must be read: an entry by which the log is recognised. Resolves when no append holds the partition. */
+  /**
+   * The lowest offset that must be read: an entry by which the log is recognised. Resolves when no append holds the
+   * partition.
+   */
   async neededFrom(): Promise<number> {
     await this.#held;
     return this.#position.neededFrom(this.#known);
@@ -208,9 +211,9 @@ export class LedgerPartition {
   }
 
   /**
-   * Reading was interrupted, and the log may have lost its tail and grown again meanwhile. The copy may not be queried until its last
-   * entry has been compared. Returns false if the copy is not in use, or is restored anyway. The state is not reported as
-   * changed: nearly always the copy is found to be right a moment later.
+   * Reading was interrupted, and the log may have lost its tail and grown again meanwhile. The copy may not be queried
+   * until its last entry has been compared. Returns false if the copy is not in use, or is restored anyway. The state
+   * is not reported as changed: nearly always the copy is found to be right a moment later.
    */
   doubt(): boolean {
     if (this.#mode !== 'kept') return false;
@@ -234,9 +237,9 @@ export class LedgerPartition {
   /**
    * Forgets some of the entries below `low`, the current start of the log; returns true while there is more to do.
    *
-   * A partition whose unread entries were trimmed, or truncated at the log's end `high`, is restored again: with nothing
-   * left to read, no delivery would reveal the loss, and the restore would never end. So is a stopped partition, once the
-   * log no longer holds what was unreadable.
+   * A partition whose unread entries were trimmed, or truncated at the log's end `high`, is restored again: with
+   * nothing left to read, no delivery would reveal the loss, and the restore would never end. So is a stopped
+   * partition, once the log no longer holds what was unreadable.
    */
   expire(low: number, high = Number.POSITIVE_INFINITY): boolean {
     if (this.#mode === 'lost' || this.#mode === 'absent') return false;

@@ -43,8 +43,8 @@ export interface LedgerLog {
    */
   append(partition: number, entries: readonly NewEntry[]): Promise<Appended>;
   /**
-   * The offset after the last entry of the partition, as the broker reports it now. If it is below `known`, it is requested again for
-   * a while, since a deposed leader may report an old end.
+   * The offset after the last entry of the partition, as the broker reports it now. If it is below `known`, it is
+   * requested again for a while, since a deposed leader may report an old end.
    */
   endOffset(partition: number, known?: number): Promise<number>;
   /**
@@ -65,9 +65,9 @@ export interface LogBounds {
  */
 export interface LedgerEntries {
   /**
-   * The entries at these offsets, which are in rising order; offsets that retention has removed are missing in the result.
-   * Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_TRUNCATED when the log ends before an
-   * offset and its leader confirms that, LEDGER_UNREADABLE when an entry can't be decoded.
+   * The entries at these offsets, which are in rising order; offsets that retention has removed are missing in the
+   * result. Rejects with LEDGER_UNANSWERED when the brokers don't answer in time, LEDGER_TRUNCATED when the log ends
+   * before an offset and its leader confirms that, LEDGER_UNREADABLE when an entry can't be decoded.
    */
   read(partition: number, offsets: readonly number[]): Promise<ReadonlyMap<number, LedgerRecord>>;
 }
@@ -91,8 +91,8 @@ export interface Applied {
  * Maps the hash of each key to the offsets of its entries, for each ledger partition from its origin to its end. The
  * entries themselves are read from the ledger.
  *
- * Retention removes the head of the log, and the index forgets it later, so neither knows everything. Two rules prevent a
- * second batch:
+ * Retention removes the head of the log, and the index forgets it later, so neither knows everything. Two rules prevent
+ * a second batch:
  *
  * - An entry records the `end` at which its writer looked up the key: below that, the key had no entry. If that end is
  *   below the origin, the key's first entry may be among the unknown ones, and the key is forgotten.
@@ -112,26 +112,27 @@ export interface LedgerIndex {
   /** The highest request offset recorded in applied entries, those before a wipe included; -1 for none. */
   through(partition: number): number;
   /**
-   * Requests up to this offset may have been decided by unknown entries; -1 when there are none, undefined while nothing
-   * in the log shows it.
+   * Requests up to this offset may have been decided by unknown entries; -1 when there are none, undefined while
+   * nothing in the log shows it.
    */
   horizon(partition: number): number | undefined;
   /**
-   * What the last statement of a replay says: every request below this offset had been answered before, so an unknown one was refused, or
-   * its decision is forgotten. 0 without a statement. A wipe does not lower it; only a later statement and `disown` do.
+   * What the last statement of a replay says: every request below this offset had been answered before, so an unknown
+   * one was refused, or its decision is forgotten. 0 without a statement. A wipe does not lower it; only a later
+   * statement and `disown` do.
    */
   answeredBelow(partition: number): number;
   /**
-   * The offsets of all entries whose key has the hash of this one, in rising order. So an empty result means that no known
-   * entry has this key. An entry that is found nearly always has it; its key in the ledger must be compared.
+   * The offsets of all entries whose key has the hash of this one, in rising order. So an empty result means that no
+   * known entry has this key. An entry that is found nearly always has it; its key in the ledger must be compared.
    */
   placesOf(partition: number, key: Buffer): readonly number[];
   /**
-   * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for an
-   * entry that is not a valid ledger entry, and with LEDGER_TRUNCATED for a gap.
+   * Applies entries in log order; those below the end are skipped. All or nothing. Rejects with LEDGER_UNREADABLE for
+   * an entry that is not a valid ledger entry, and with LEDGER_TRUNCATED for a gap.
    *
-   * `firsts` gets the offsets of those that are known without reading the ledger to hold the first entry of their key: no earlier
-   * entry has the key's hash, and the entry's writer had read up to the origin.
+   * `firsts` gets the offsets of those that are known without reading the ledger to hold the first entry of their key:
+   * no earlier entry has the key's hash, and the entry's writer had read up to the origin.
    */
   apply(partition: number, records: readonly LedgerRecord[], firsts?: Set<number>): Applied;
   /** Forgets all entries of a partition, but not its horizon, to restore it from a log that starts at `from`. */
@@ -144,13 +145,16 @@ export interface LedgerIndex {
    */
   expire(partition: number, low: number): boolean;
   /**
-   * The time since which all decisions are known, by the brokers' clocks in milliseconds; 0 for always, undefined while no
-   * applied entry shows it.
+   * The time since which all decisions are known, by the brokers' clocks in milliseconds; 0 for always, undefined while
+   * no applied entry shows it.
    */
   since(partition: number): number | undefined;
   /** Everything that the index does not know was appended before this time: `since` is no later from now on. */
   missedBefore(partition: number, timeMs: number): void;
-  /** What the entries applied since the last wipe say of a sequence; undefined if they don't mention it, or only in numbers. */
+  /**
+   * What the entries applied since the last wipe say of a sequence; undefined if they don't mention it, or only in
+   * numbers.
+   */
   sequence(partition: number, name: string): SequenceRow | undefined;
   /** All such sequences of the partition. */
   sequences(partition: number): Iterable<readonly [name: string, row: SequenceRow]>;
@@ -168,16 +172,19 @@ export interface LedgerCopies extends LedgerIndex, Disposable {
    */
   load(partition: number): boolean;
   /**
-   * Does some of the work of deleting the copy of a partition, its horizon included; returns true while there is more to
-   * do. The first call unloads it.
+   * Does some of the work of deleting the copy of a partition, its horizon included; returns true while there is more
+   * to do. The first call unloads it.
    */
   drop(partition: number): boolean;
   /**
-   * Writes to disk what was applied to a partition and is in memory alone; returns whether there was anything. A crash loses
-   * that, and it is read from the ledger again.
+   * Writes to disk what was applied to a partition and is in memory alone; returns whether there was anything. A crash
+   * loses that, and it is read from the ledger again.
    */
   save(partition: number): boolean;
-  /** Resolves when all that was written before survives a power failure, too. The index is used meanwhile, and may be closed. */
+  /**
+   * Resolves when all that was written before survives a power failure, too. The index is used meanwhile, and may be
+   * closed.
+   */
   sync(): Promise<void>;
 }
 

@@ -4,9 +4,9 @@ import type { LedgerRecord, LogBounds } from './ports.ts';
 /**
  * How far a log was read, and whether it is the log that the copy was read from.
  *
- * Reading starts at an entry that is known: the last one that was read, or else that the index applied last. Own entries are
- * applied as soon as they are appended. Alone they would show nothing, since they may stand behind others than those that
- * were read. So the log is recognised once both are found.
+ * Reading starts at an entry that is known: the last one that was read, or else that the index applied last. Own
+ * entries are applied as soon as they are appended. Alone they would show nothing, since they may stand behind others
+ * than those that were read. So the log is recognised once both are found.
  */
 export class ReadPosition {
   /** Offset of the next record that the reader must deliver. */

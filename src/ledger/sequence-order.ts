@@ -17,15 +17,16 @@ import {
 } from './sequence-rule.ts';
 
 /**
- * How an operator changes a sequence: by the rule that workers follow (`sequence-rule`). The order is swapped in, so that etcd holds it,
- * then appended, so that the log shows it. A command that ends in between is completed by the next worker or command that looks.
+ * How an operator changes a sequence: by the rule that workers follow (`sequence-rule`). The order is swapped in, so
+ * that etcd holds it, then appended, so that the log shows it. A command that ends in between is completed by the next
+ * worker or command that looks.
  *
  * The rule is followed for one sequence alone. What is pending of others stays pending, in front of the order.
  */
 
 /**
- * What an order makes of a sequence; `now` is undefined if neither etcd nor the ledger knows what it is, and `least` the lowest number
- * that does not repeat one. Throws to refuse.
+ * What an order makes of a sequence; `now` is undefined if neither etcd nor the ledger knows what it is, and `least`
+ * the lowest number that does not repeat one. Throws to refuse.
  */
 export type Change = (now: Statement | undefined, least: number) => Omit<Statement, 'edition'>;
 
@@ -131,7 +132,9 @@ class Order {
     return (isMissing && !reading.isWhole) || numbersIn(head).some((one) => !reading.knows(one));
   }
 
-  /** Lets a worker append what it has just swapped in; else reads everything, since only unknown keys may be appended. */
+  /**
+   * Lets a worker append what it has just swapped in; else reads everything, since only unknown keys may be appended.
+   */
   async #learn({ head }: HeadsView): Promise<void> {
     const { log, runtime, sequence } = this.#options;
     const next = log.reading.row(sequence)?.known.next ?? -1;
@@ -192,8 +195,8 @@ class Order {
   }
 
   /**
-   * The copy shows nothing of requests, but the head does. A record that comes late to a log that has lost its tail may be the first of its
-   * sequence there, and must hide what was decided before.
+   * The copy shows nothing of requests, but the head does. A record that comes late to a log that has lost its tail may
+   * be the first of its sequence there, and must hide what was decided before.
    */
   #at({ head }: HeadsView, i: number) {
     return { end: 0, through: head.through, at: this.#options.log.reading.end + i };

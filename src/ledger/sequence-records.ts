@@ -11,8 +11,9 @@ import type { SequenceDue } from './sequence-rule.ts';
 type Placed = Pick<LedgerStatement, 'end' | 'through' | 'at'>;
 
 /**
- * The record of a pending decision, with the numbers that were swapped in. An order is the same, whoever appends it: all that the head
- * had decided before (`decided`) is hidden by one that comes late to a log which has lost it; but nothing comes before a creation.
+ * The record of a pending decision, with the numbers that were swapped in. An order is the same, whoever appends it:
+ * all that the head had decided before (`decided`) is hidden by one that comes late to a log which has lost it; but
+ * nothing comes before a creation.
  */
 export function pendingRecord(pending: Pending, placed: Placed, decided: Pick<Head, 'through'>): DraftedEntry {
   if (pending.kind === 'numbers') {
@@ -25,7 +26,9 @@ export function pendingRecord(pending: Pending, placed: Placed, decided: Pick<He
   return statementRecord(sequence, { ...place, ...statement, first: isNew ? undefined : first, isLoss: false });
 }
 
-/** The record of a loss, or of a definition that the log does not show. `first` is the next number in the writer's copy. */
+/**
+ * The record of a loss, or of a definition that the log does not show. `first` is the next number in the writer's copy.
+ */
 export function statedRecord(
   { kind, sequence, next, definition }: Extract<SequenceDue, { readonly kind: 'loss' | 'again' }>,
   first: number | undefined,
@@ -34,7 +37,10 @@ export function statedRecord(
   return statementRecord(sequence, { ...placed, ...definition, next, first, isLoss: kind === 'loss' });
 }
 
-/** The records of losses for the end of a log, as many as fit into one append. `next`: that of each sequence in the writer's copy. */
+/**
+ * The records of losses for the end of a log, as many as fit into one append. `next`: that of each sequence in the
+ * writer's copy.
+ */
 export function lossRecords(
   losses: readonly Extract<SequenceDue, { readonly kind: 'loss' }>[],
   next: (sequence: string) => number | undefined,

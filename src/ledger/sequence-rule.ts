@@ -11,14 +11,17 @@ import { IdallocError } from '../errors.ts';
 import type { Head, HeadChange } from './heads.ts';
 
 /**
- * "The swap decides, the log shows": what comes next for the sequences of a ledger partition, by a copy of the log and the head
- * that are known at one moment. Pure. docs/internals/decisions/the-swap-decides.md has the rule, and test/model/heads runs this
- * file in all its worlds.
+ * "The swap decides, the log shows": what comes next for the sequences of a ledger partition, by a copy of the log and
+ * the head that are known at one moment. Pure. docs/internals/decisions/the-swap-decides.md has the rule, and
+ * test/model/heads runs this file in all its worlds.
  */
 
 /** Sequences in one draft or repair. Each is an operation of the swap, of which etcd allows 128. */
 export const MAX_DRAFT = 100;
-/** Records that are pending in a partition, those of stopped sequences included: together less than etcd takes in one request. */
+/**
+ * Records that are pending in a partition, those of stopped sequences included: together less than etcd takes in one
+ * request.
+ */
 export const MAX_PENDING = 1_000;
 
 /** Everything on which the decision depends. */
@@ -38,7 +41,10 @@ export interface HeadsView {
 
 /** What must happen next. */
 export type SequenceDue =
-  /** The log lost something: state in it that the sequence goes on here, and that unknown requests from before are FORGOTTEN. */
+  /**
+   * The log lost something: state in it that the sequence goes on here, and that unknown requests from before are
+   * FORGOTTEN.
+   */
   | { readonly kind: 'loss'; readonly sequence: string; readonly next: number; readonly definition: Definition }
   /** Append what is pending, with the same numbers and in this order, at the end of the copy. */
   | { readonly kind: 'pending'; readonly records: readonly Pending[] }
@@ -86,7 +92,10 @@ export function dueNow(view: HeadsView, names: Iterable<string>): SequenceDue {
   return change === undefined ? { kind: 'draft' } : { kind: 'repair', change };
 }
 
-/** All the losses among these, in their order. Each is what `dueNow` would return by itself, whatever becomes of the others. */
+/**
+ * All the losses among these, in their order. Each is what `dueNow` would return by itself, whatever becomes of the
+ * others.
+ */
 export function lossesNow(view: Pick<HeadsView, 'row' | 'head' | 'firstOf'>, names: Iterable<string>): readonly Loss[] {
   const all = Map.groupBy(view.head.pending, sequenceOf);
   return [...names].flatMap((name) => {
@@ -100,14 +109,17 @@ export function isStopped(view: HeadsView, name: string): boolean {
   return isContradicted(sightOf(view, name)) && view.head.namespace === view.namespace;
 }
 
-/** The newest definition that log or head know; undefined if neither does. That of before there were editions is the first one. */
+/**
+ * The newest definition that log or head know; undefined if neither does. That of before there were editions is the
+ * first one.
+ */
 export function definitionNow(view: HeadsView, name: string): Definition | undefined {
   return newestOf(sightOf(view, name));
 }
 
 /**
- * The swap of a draft, made when nothing else is due. `through` is the highest request offset of the draft, -1 for none. What is
- * pending of stopped sequences stays. Throws RangeError for a draft that does not continue the copy.
+ * The swap of a draft, made when nothing else is due. `through` is the highest request offset of the draft, -1 for
+ * none. What is pending of stopped sequences stays. Throws RangeError for a draft that does not continue the copy.
  *
  * An order may be drafted behind numbers that are due: the records are then those of the due `pending`, and the order.
  */
@@ -186,8 +198,9 @@ function lossOf(
   { name, row, head, pending }: Pick<Sight, 'name' | 'row' | 'head' | 'pending'>,
 ): Loss | undefined {
   const shown = row?.known.next ?? -1;
-  // What is behind the first one that the log lacks may still have to be appended: compared with anything later, a loss would stay
-  // hidden. But numbers whose own record is gone are given, and not appended again, if a renewal shows their key.
+  // What is behind the first one that the log lacks may still have to be appended: compared with anything later, a loss
+  // would stay hidden. But numbers whose own record is gone are given, and not appended again, if a renewal shows their
+  // key.
   const first = pending.find((record) => record.kind === 'order' || view.firstOf(record) !== record.entry.first);
   const from = first === undefined ? (head?.next ?? -1) : firstOf(first);
   if (shown >= from && (row?.gap ?? 0) === 0) return undefined;
@@ -196,7 +209,10 @@ function lossOf(
   return definition && { kind: 'loss', sequence: name, next, definition: holding(definition, next) };
 }
 
-/** While an order is pending, the definition before it: of one that no log shows, the order itself stands in, as no edition. */
+/**
+ * While an order is pending, the definition before it: of one that no log shows, the order itself stands in, as no
+ * edition.
+ */
 function lostDefinition(
   row: SequenceRow | undefined,
   head: SequenceHead | undefined,
@@ -212,8 +228,8 @@ function isContradicted({ lacking, isNext, loss }: Sight): boolean {
 }
 
 /**
- * The head that says what the log says; undefined if it does. What the log contradicts stays as it is, unless the namespace was rebuilt
- * since it was swapped in: then the log is right. What does not fit into one swap is due again.
+ * The head that says what the log says; undefined if it does. What the log contradicts stays as it is, unless the
+ * namespace was rebuilt since it was swapped in: then the log is right. What does not fit into one swap is due again.
  */
 function repairOf(view: HeadsView, sights: readonly Sight[]): HeadChange | undefined {
   const isRebuilt = view.head.namespace !== view.namespace;

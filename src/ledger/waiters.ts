@@ -14,7 +14,10 @@ const REACH_TIMEOUT_MS = 10_000;
 export class Waiters {
   readonly #waiting = new Set<Waiter>();
 
-  /** Resolves when everything below `offset` was read; rejects when reading fails first, or after 10 s with what was read. */
+  /**
+   * Resolves when everything below `offset` was read; rejects when reading fails first, or after 10 s with what was
+   * read.
+   */
   wait(offset: number, runtime: Pick<Runtime, 'schedule'>, wasRead: () => string): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter = { offset, resolve, reject };

@@ -49,9 +49,13 @@ export interface Metrics {
   observeStep(step: Step, milliseconds: number): void;
   /** The time that a call of etcd took, and how it ended. */
   observeEtcdCall(call: EtcdCall, milliseconds: number, outcome: EtcdOutcome): void;
-  /** Records waiting in a request partition, those of open transactions included; undefined once another worker owns it. */
+  /**
+   * Records waiting in a request partition, those of open transactions included; undefined once another worker owns it.
+   */
   setLag(partition: number, records: number | undefined): void;
-  /** A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration. */
+  /**
+   * A request of the HTTP API; the route is one of the API's routes or 'other', the caller a name in the configuration.
+   */
   addHttpRequest(route: string, status: number, caller: string, milliseconds: number): void;
   /** A request of the HTTP API has waited for what the ledger decides. */
   observeHttpLedger(outcome: LedgerOutcome, milliseconds: number): void;
@@ -66,13 +70,16 @@ type Listener = (typeof LISTENERS)[number];
 
 const STEPS = ['swap', 'append', 'settle', 'reply', 'forward', 'dead_letter'] as const;
 /**
- * What the answer to a part consists of. `swap`: changing the heads of its sequences in etcd; `append`: sending its entries to the
- * ledger until they are acknowledged; `settle`: the same until its index shows who was first; `reply`, `forward` and `dead_letter`:
- * sending these until they are acknowledged.
+ * What the answer to a part consists of. `swap`: changing the heads of its sequences in etcd; `append`: sending its
+ * entries to the ledger until they are acknowledged; `settle`: the same until its index shows who was first; `reply`,
+ * `forward` and `dead_letter`: sending these until they are acknowledged.
  */
 type Step = (typeof STEPS)[number];
 
-/** refused: another worker had changed them. unanswered: etcd may have done it, or may later. failed: etcd answered that it does not. */
+/**
+ * refused: another worker had changed them. unanswered: etcd may have done it, or may later. failed: etcd answered that
+ * it does not.
+ */
 const SWAP_OUTCOMES = ['done', 'refused', 'unanswered', 'failed'] as const;
 
 /** refused: etcd answered that it does not do it. failed: nothing answered in time. */

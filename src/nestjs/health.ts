@@ -12,8 +12,8 @@ export interface IdallocHealth {
 }
 
 /**
- * A health indicator for @nestjs/terminus 11 and later. Use it for readiness, not for liveness: an empty buffer fills when the
- * workers answer again, and a restart would only empty a full one.
+ * A health indicator for @nestjs/terminus 11 and later. Use it for readiness, not for liveness: an empty buffer fills
+ * when the workers answer again, and a restart would only empty a full one.
  */
 export class IdallocHealthIndicator {
   readonly #client: IdClient;
@@ -25,7 +25,9 @@ export class IdallocHealthIndicator {
     this.#prefetch = prefetch;
   }
 
-  /** Down while the buffer is empty, which is when next() throws. A client without a buffer is always up. Never throws. */
+  /**
+   * Down while the buffer is empty, which is when next() throws. A client without a buffer is always up. Never throws.
+   */
   isHealthy<Key extends string = 'idalloc'>(key: Key = 'idalloc' as Key): Record<Key, IdallocHealth> {
     const { buffered, lowWater, pending } = this.#client.metrics();
     const status = buffered > 0 || !this.#prefetch ? 'up' : 'down';

@@ -28,10 +28,11 @@ const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN } = new ConfigurableModule
   .build();
 
 /**
- * Provides an IdClient and an IdallocHealthIndicator to all modules; with `isGlobal: false` only to those that import it, and with a `name`
- * under `InjectIds(name)` and `InjectIdsHealth(name)`, so that an application can have several. `forRoot` takes the options of
- * IdClient.connect, `forRootAsync` a factory of them, with `imports` and `inject`. The application starts when the client is connected,
- * whether or not a worker runs; it fails to start with the errors of IdClient.connect.
+ * Provides an IdClient and an IdallocHealthIndicator to all modules; with `isGlobal: false` only to those that import
+ * it, and with a `name` under `InjectIds(name)` and `InjectIdsHealth(name)`, so that an application can have several.
+ * `forRoot` takes the options of IdClient.connect, `forRootAsync` a factory of them, with `imports` and `inject`. The
+ * application starts when the client is connected, whether or not a worker runs; it fails to start with the errors of
+ * IdClient.connect.
  */
 export class IdallocModule extends ConfigurableModuleClass implements OnApplicationShutdown {
   readonly #client: IdClient;
@@ -109,7 +110,10 @@ function connect(options: IdClientOptions, name: string | undefined): Promise<Id
 /** What Nest calls of a provider, which looks like hooks of the client. */
 const OF_NEST = ['onModuleInit', 'onApplicationBootstrap', 'onModuleDestroy', 'onApplicationShutdown'];
 
-/** The hooks of an object or of an injected instance, with those of its class. Other methods that look like hooks are left to the client, which refuses them. */
+/**
+ * The hooks of an object or of an injected instance, with those of its class. Other methods that look like hooks are
+ * left to the client, which refuses them.
+ */
 function boundHooks(hooks: ClientHooks): ClientHooks {
   if (typeof hooks !== 'object') throw new IdallocError('CONFIG_INVALID', `hooks must be an object, not ${hooks}`);
   const bound: Record<string, unknown> = {};

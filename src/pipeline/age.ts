@@ -12,22 +12,25 @@ export interface AgeDeps {
   readonly trustedNow: () => WallMs | undefined;
   /** A decision is renewed when it answers a request that arrived this long after its newest entry. */
   readonly renewAfterMs: number;
-  /** Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it. */
+  /**
+   * Twice the largest difference between two brokers' clocks: one stamps a request, another the entry that decides it.
+   */
   readonly clockMarginMs: number;
 }
 
 /**
- * Copies of a request get entries until its key has this many: nobody pays for them. Renewals by time alone are fewer, for as long
- * as the ledger keeps entries by default.
+ * Copies of a request get entries until its key has this many: nobody pays for them. Renewals by time alone are fewer,
+ * for as long as the ledger keeps entries by default.
  */
 const MAX_ENTRIES = 64;
 
 /**
- * Refuses a forwarded or resent request that may have been decided by an entry that is gone. Its offset does not show that,
- * because it gets a new one each time; the time of its first record does.
+ * Refuses a forwarded or resent request that may have been decided by an entry that is gone. Its offset does not show
+ * that, because it gets a new one each time; the time of its first record does.
  *
- * A time that has yet to come, by this record's own time or by this worker's clock, is wrong: some broker's or client's clock
- * is, or was. It must not count as recent once it has come, so nothing is decided by it meanwhile, whatever is known.
+ * A time that has yet to come, by this record's own time or by this worker's clock, is wrong: some broker's or client's
+ * clock is, or was. It must not count as recent once it has come, so nothing is decided by it meanwhile, whatever is
+ * known.
  */
 export function refuseByAge(deps: AgeDeps, partition: number, accepted: Accepted): Refused | undefined {
   const { request, record } = accepted;
@@ -56,8 +59,8 @@ export function needsRenewal(
 }
 
 /**
- * Whether a record is a copy, as a producer's retry writes it, that no entry of its decision covers. Nothing shows its age, so
- * once the entries are gone, only the request offsets in them show that it was answered.
+ * Whether a record is a copy, as a producer's retry writes it, that no entry of its decision covers. Nothing shows its
+ * age, so once the entries are gone, only the request offsets in them show that it was answered.
  */
 export function isCopy({ record, request }: Accepted, { through }: { readonly through: number }): boolean {
   return record.offset > through && earliestDecisionMs(request.route) === undefined;

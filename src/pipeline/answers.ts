@@ -10,8 +10,8 @@ export interface Answer {
 }
 
 /**
- * The answers to the requests of a part, in order. A request that had its batch before is charged for the reply, and if the
- * quota is used up it is told so instead: the batch stays decided, and a later request gets it.
+ * The answers to the requests of a part, in order. A request that had its batch before is charged for the reply, and if
+ * the quota is used up it is told so instead: the batch stays decided, and a later request gets it.
  */
 export function answersOf(
   deps: ChargeDeps,

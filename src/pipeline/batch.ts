@@ -9,9 +9,9 @@ import { RECORDS_PER_TURN } from './record-turns.ts';
 import type { TracePart } from './trace.ts';
 
 /**
- * The most records of a part of large requests and bulk. What is made of them lives until they are answered, and each garbage collection copies
- * it. The part holds its partition's turn while it is decided, and each of its reply topics may have to be looked up: small
- * requests wait for that.
+ * The most records of a part of large requests and bulk. What is made of them lives until they are answered, and each
+ * garbage collection copies it. The part holds its partition's turn while it is decided, and each of its reply topics
+ * may have to be looked up: small requests wait for that.
  */
 const BULK_PART_MAX_RECORDS = RECORDS_PER_TURN;
 
@@ -22,8 +22,8 @@ export interface BatchControl {
   /** Everything up to this request offset has been answered or dead-lettered, and acknowledged, or deferred. */
   readonly resolved: (offset: number) => void;
   /**
-   * Takes over to answer the part up to this request offset, with retries, and to resolve it. Resolves when the next part may
-   * follow. If absent, a part is answered before the next one is begun.
+   * Takes over to answer the part up to this request offset, with retries, and to resolve it. Resolves when the next
+   * part may follow. If absent, a part is answered before the next one is begun.
    */
   readonly answer?: (offset: number, answer: () => Promise<void>) => Promise<void>;
   /** The lane whose requests are to be served; `small` by default. */
@@ -78,7 +78,10 @@ async function processChunk(
   }
 }
 
-/** Defers the bulk from an index on, without a look at it; returns how many records that is, of which one may stand for many. */
+/**
+ * Defers the bulk from an index on, without a look at it; returns how many records that is, of which one may stand for
+ * many.
+ */
 function deferBulk(records: readonly RequestRecord[], from: number, { deferrals, resolved }: BatchControl): number {
   const place = deferrals?.large;
   if (place === undefined) return 0;
@@ -116,8 +119,8 @@ async function processReadable(
   };
   const cutting = { layout, ...kinds, lane, deferrals };
   const parts = cutIntoParts(intakes, cutting);
-  // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already, and bulk that lets
-  // others go first from then on would look as if it had been taken over with them.
+  // A part is cut and begun in one step. Were it cut for nothing, requests behind it would be in other lanes already,
+  // and bulk that lets others go first from then on would look as if it had been taken over with them.
   while (control.isCurrent()) {
     const next = parts.next();
     if (next.done === true) break;

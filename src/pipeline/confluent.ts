@@ -3,8 +3,9 @@ import { IdallocError } from '../errors.ts';
 import type { RequestRecord, SchemaIds } from './ports.ts';
 
 /**
- * Looks up the schema IDs of these records of a partition in the registry. Returns the records that can be read now, in order: all of
- * them, or those before the first whose schema is still unknown, with the error that keeps the others waiting.
+ * Looks up the schema IDs of these records of a partition in the registry. Returns the records that can be read now, in
+ * order: all of them, or those before the first whose schema is still unknown, with the error that keeps the others
+ * waiting.
  */
 export async function withSchemas(
   schemas: SchemaIds | undefined,
@@ -25,8 +26,9 @@ export async function withSchemas(
 }
 
 /**
- * Converts a value in Confluent framing to single-object framing. Undefined for any other value, and without a registry.
- * Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE after the registry has been silent for too long.
+ * Converts a value in Confluent framing to single-object framing. Undefined for any other value, and without a
+ * registry. Throws IdallocError UNKNOWN_SCHEMA, and SCHEMA_REGISTRY_UNAVAILABLE after the registry has been silent for
+ * too long.
  */
 export function fromConfluent(schemas: SchemaIds | undefined, value: Buffer | null): Buffer | undefined {
   const id = schemas === undefined || value === null ? undefined : confluentSchemaId(value);

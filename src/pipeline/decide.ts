@@ -11,7 +11,9 @@ export interface DecisionDeps extends RulingDeps, DraftDeps {
   readonly partitions: number;
 }
 
-/** How often a part is decided, until what was found in vain to be old is renewed: each time, another writer was first. */
+/**
+ * How often a part is decided, until what was found in vain to be old is renewed: each time, another writer was first.
+ */
 const MAX_TRIES = 3;
 
 /** A request and its place in the part. */
@@ -22,7 +24,8 @@ interface Due {
 
 /**
  * Decides a bounded number of requests for IDs of one partition: look up, admit, allocate, append, settle. Runs in the
- * partition's turn; returns one decision for each request, in order. Requests for numbers of another partition are forwarded.
+ * partition's turn; returns one decision for each request, in order. Requests for numbers of another partition are
+ * forwarded.
  *
  * The look-up comes before every check, so a known request always gets its batch. The decision is what the ledger holds
  * after settling, never what this worker tried to write. A decision that proves old is renewed.
@@ -112,7 +115,10 @@ export async function withoutDecision(
     .map(([, accepted]) => accepted);
 }
 
-/** For a partition that was added to the request topic: nothing was ever decided there, so each request goes to its home. */
+/**
+ * For a partition that was added to the request topic: nothing was ever decided there, so each request goes to its
+ * home.
+ */
 export function forwardAll(deps: DecisionDeps, partition: number, part: readonly Accepted[]): Decision[] {
   return part.map((accepted) => {
     const decision = route(deps, partition, accepted, 0);

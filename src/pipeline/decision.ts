@@ -10,7 +10,9 @@ export type Decision =
       readonly replayed: boolean;
     }
   | Refused
-  /** Another partition decides; the request is unknown here. `wasAnswered`: so it was when the record was read before. */
+  /**
+   * Another partition decides; the request is unknown here. `wasAnswered`: so it was when the record was read before.
+   */
   | { readonly kind: 'elsewhere'; readonly home: number; readonly wasAnswered: boolean };
 
 /** A request that gets no batch, at least for now. */

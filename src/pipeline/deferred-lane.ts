@@ -14,7 +14,9 @@ export interface DeferredLaneOptions extends LaneOptions {
   readonly monotonicMs: () => number;
   /** Where the requests are that an earlier session took over and did not answer. */
   readonly unread: OffsetRange | undefined;
-  /** The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones. */
+  /**
+   * The most records from memory that are served at a time; those that arrive meanwhile are served with the next ones.
+   */
   readonly maxRecords: number;
   /** Where it leaves requests of other lanes. */
   readonly deferrals?: Deferrals | undefined;
@@ -29,8 +31,9 @@ export interface DeferredLaneOptions extends LaneOptions {
 }
 
 /**
- * The requests of one partition that let others go first: a cursor of its own over the partition. The first ones wait in memory;
- * when there are too many, the lane reads the partition again from the first that is not there, and serves only its own.
+ * The requests of one partition that let others go first: a cursor of its own over the partition. The first ones wait
+ * in memory; when there are too many, the lane reads the partition again from the first that is not there, and serves
+ * only its own.
  */
 export class DeferredLane {
   readonly queue: DeferredQueue;

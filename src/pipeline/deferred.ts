@@ -3,8 +3,9 @@ import { isMarkedBulk } from '../codec/request-origin.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
- * The lanes of a partition. `large`: requests for many IDs, and bulk. `numbers`: those for numbers of a sequence, which wait for
- * etcd; `bulk numbers`: those of them that came in bulk, so that the lane `large` has to find them. `small`: all others.
+ * The lanes of a partition. `large`: requests for many IDs, and bulk. `numbers`: those for numbers of a sequence, which
+ * wait for etcd; `bulk numbers`: those of them that came in bulk, so that the lane `large` has to find them. `small`:
+ * all others.
  */
 export type LaneName = 'small' | DeferredLaneName;
 export type DeferredLaneName = 'large' | 'numbers' | 'bulk numbers';
@@ -16,7 +17,10 @@ export type Deferrals = { readonly [lane in LaneName]?: Deferral };
 interface Deferral {
   /** Whether the record is bulk that waits here. */
   defersBulk(record: RequestRecord): boolean;
-  /** Takes over a request, or all that the record stands for, in offset order; one that was taken over before is ignored. */
+  /**
+   * Takes over a request, or all that the record stands for, in offset order; one that was taken over before is
+   * ignored.
+   */
   take(record: RequestRecord): void;
   /** How many requests were taken over so far. */
   readonly taken: number;
@@ -36,9 +40,9 @@ const RECORD_OVERHEAD = 200;
 const OTHERS_EXPECTED_MS = 60_000;
 
 /**
- * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds the
- * others, which are read from the topic when the first ones are answered. So there is room for any number of them, and dense
- * batches, which always wait, need not be read before.
+ * The deferred requests of one partition, in offset order: the first ones in memory, and a range of offsets that holds
+ * the others, which are read from the topic when the first ones are answered. So there is room for any number of them,
+ * and dense batches, which always wait, need not be read before.
  */
 export class DeferredQueue implements Deferral {
   readonly #onTaken: () => void;
@@ -68,8 +72,8 @@ export class DeferredQueue implements Deferral {
   }
 
   /**
-   * Dense bulk always waits. Other bulk waits only where it would hold somebody up, since what does not fit here is read twice; and
-   * while anything waits, so that nothing in the unread range has been served in its place.
+   * Dense bulk always waits. Other bulk waits only where it would hold somebody up, since what does not fit here is
+   * read twice; and while anything waits, so that nothing in the unread range has been served in its place.
    */
   defersBulk(record: RequestRecord): boolean {
     const bulk = originalBulk(record);

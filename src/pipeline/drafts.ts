@@ -50,7 +50,10 @@ export interface EntryDraft {
   readonly entry: DecidingEntry;
 }
 
-/** Allocates for the drafts that hold no IDs yet, commits their entries, and the renewals with them, and notes in each draft what became of it. */
+/**
+ * Allocates for the drafts that hold no IDs yet, commits their entries, and the renewals with them, and notes in each
+ * draft what became of it.
+ */
 export async function write(
   deps: DraftDeps,
   partition: number,

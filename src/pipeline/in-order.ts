@@ -9,7 +9,10 @@ export class InOrder {
     this.#onDone = onDone;
   }
 
-  /** What comes next, up to but not including an offset. Returns what to call when it is done; `then` is called when all before is, too. */
+  /**
+   * What comes next, up to but not including an offset. Returns what to call when it is done; `then` is called when all
+   * before is, too.
+   */
   add(until: number, then?: () => void): () => void {
     const part = { until, isDone: false, then };
     this.#parts.push(part);

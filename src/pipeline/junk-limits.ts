@@ -14,9 +14,9 @@ const MAX_KEYS = 10_000;
 const FORGET_MS = 1_000;
 
 /**
- * Limits the work that records which can't be served cause after they were read: above the rate they share a dead letter
- * and get no error reply. Kept for the whole worker, by the generic cell rate algorithm: each key has the time up to which
- * its rate is used up, which may be ahead of now by at most the burst.
+ * Limits the work that records which can't be served cause after they were read: above the rate they share a dead
+ * letter and get no error reply. Kept for the whole worker, by the generic cell rate algorithm: each key has the time
+ * up to which its rate is used up, which may be ahead of now by at most the burst.
  */
 export class JunkLimits {
   readonly #intervalMs: number;

@@ -22,8 +22,9 @@ export interface LetterContext extends OutgoingContext {
 }
 
 /**
- * The dead letters for the rejected records of a part, each of which is in exactly one: in its own while its code is below the
- * rate, else with the others of its code. So a range never reaches beyond its part, and is acknowledged with it.
+ * The dead letters for the rejected records of a part, each of which is in exactly one: in its own while its code is
+ * below the rate, else with the others of its code. So a range never reaches beyond its part, and is acknowledged with
+ * it.
  */
 export function lettersFor(
   context: LetterContext,

@@ -36,8 +36,8 @@ interface Draft {
 const AT_ONCE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['FORGOTTEN', 'ANSWERED_BEFORE', 'QUOTA_EXCEEDED']);
 
 /**
- * The next numbers for the requests that are due, in order, and who gets none. Whoever is refused for what is known of the ledger
- * alone, or by a quota, is told so at once. A request is charged once, however often it is drafted.
+ * The next numbers for the requests that are due, in order, and who gets none. Whoever is refused for what is known of
+ * the ledger alone, or by a quota, is told so at once. A request is charged once, however often it is drafted.
  */
 export function draftNumbers(deps: RulingDeps, part: NumbersPart, view: HeadsView): DraftedNumbers {
   const drafts = new Map<string, Draft>();

@@ -60,8 +60,9 @@ interface Seen extends LookUp {
 }
 
 /**
- * One look at a part, in its partition's turn: what the ledger has decided is the decision; else what the rule says is due is
- * appended, or has to be swapped in. At most one append follows from a look, so that others get their turns in between.
+ * One look at a part, in its partition's turn: what the ledger has decided is the decision; else what the rule says is
+ * due is appended, or has to be swapped in. At most one append follows from a look, so that others get their turns in
+ * between.
  */
 export async function lookAt(deps: LookDeps, part: NumbersPart, head: Known | undefined): Promise<Looked> {
   const { partition } = part;
@@ -152,9 +153,10 @@ const REVOCABLE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 /**
- * Refuses requests, once nothing else is drafted. What may be revoked is confirmed by reading head and ledger again. Any other refusal
- * promises that the request gets no numbers later, so what may still be swapped in for it by a call without an answer must have
- * become impossible: that is so once this worker has swapped since, if only to change nothing.
+ * Refuses requests, once nothing else is drafted. What may be revoked is confirmed by reading head and ledger again.
+ * Any other refusal promises that the request gets no numbers later, so what may still be swapped in for it by a call
+ * without an answer must have become impossible: that is so once this worker has swapped since, if only to change
+ * nothing.
  */
 function refuse(
   part: NumbersPart,

@@ -17,14 +17,18 @@ interface LossDeps {
 type LossStep = 'done' | 'stated' | 'overtaken';
 
 /**
- * States every loss that is due in a partition, also of sequences for which nobody asks. A statement lets unknown requests from before
- * it be FORGOTTEN. So the later it came, the more new requests it would refuse; and all of them have one `through`.
+ * States every loss that is due in a partition, also of sequences for which nobody asks. A statement lets unknown
+ * requests from before it be FORGOTTEN. So the later it came, the more new requests it would refuse; and all of them
+ * have one `through`.
  */
 export class PartitionLosses {
   readonly #deps: LossDeps;
   readonly #partition: number;
   readonly #head: Head;
-  /** The highest request that may have been decided by what is lost; undefined before a loss was seen in this life of the copy. */
+  /**
+   * The highest request that may have been decided by what is lost; undefined before a loss was seen in this life of
+   * the copy.
+   */
   #through: number | undefined;
   #restores = -1;
 

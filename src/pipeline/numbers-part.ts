@@ -77,7 +77,10 @@ export class NumbersPart {
     this.#isConfirmed = true;
   }
 
-  /** Head and ledger were read since the part was received. So whatever an operator's command had done before then is known. */
+  /**
+   * Head and ledger were read since the part was received. So whatever an operator's command had done before then is
+   * known.
+   */
   get isConfirmed(): boolean {
     return this.#isConfirmed;
   }

@@ -33,9 +33,15 @@ export interface NumbersOptions {
 const MAX_OVERTAKEN = 8;
 /** Looks at one part: some for each of its sequences, should the ledger have lost all of them. */
 const MAX_LOOKS = 1_000;
-/** The rests before another try: about the time of some appends, at random, so that two owners don't overtake each other for ever. */
+/**
+ * The rests before another try: about the time of some appends, at random, so that two owners don't overtake each other
+ * for ever.
+ */
 const REST_MS = { minMs: 20, maxMs: 200 };
-/** How long after a swap that etcd refused, as it does without space, this worker tries the next one, of whatever partition. */
+/**
+ * How long after a swap that etcd refused, as it does without space, this worker tries the next one, of whatever
+ * partition.
+ */
 const REFUSED_REST_MS = 1_000;
 /** Sequences whose heads are remembered in a partition; whoever invents names must not fill the memory. */
 const MAX_NAMES = 1_000;
@@ -57,16 +63,17 @@ interface Place {
 }
 
 /**
- * Decides requests for numbers: etcd decides which numbers, by a swap, and holds them until the ledger shows them; the ledger decides
- * for whom, and remembers it. `docs/internals/decisions/the-swap-decides.md` has the rule, and `ledger/sequence-rule` applies it.
+ * Decides requests for numbers: etcd decides which numbers, by a swap, and holds them until the ledger shows them; the
+ * ledger decides for whom, and remembers it. `docs/internals/decisions/the-swap-decides.md` has the rule, and
+ * `ledger/sequence-rule` applies it.
  *
- * One part of a partition at a time looks, swaps and appends, whatever its lane. What it looks at is the copy of the ledger and the
- * head at one moment, in the partition's turn; while it waits for etcd, the turn is given back, so that IDs go on. A head stays known
- * until a swap is refused or not answered, the copy is restored, or the partition is taken over: then it is read again, and after
- * it the ledger, to its end.
+ * One part of a partition at a time looks, swaps and appends, whatever its lane. What it looks at is the copy of the
+ * ledger and the head at one moment, in the partition's turn; while it waits for etcd, the turn is given back, so that
+ * IDs go on. A head stays known until a swap is refused or not answered, the copy is restored, or the partition is
+ * taken over: then it is read again, and after it the ledger, to its end.
  *
- * A part in progress goes on when the gate closes: what it has swapped in is decided, and whoever serves the partition next completes
- * it if this worker does not.
+ * A part in progress goes on when the gate closes: what it has swapped in is decided, and whoever serves the partition
+ * next completes it if this worker does not.
  */
 export class NumberDecisions {
   readonly #options: NumbersOptions;
@@ -98,8 +105,8 @@ export class NumberDecisions {
   }
 
   /**
-   * One decision for each request, in order. Known ones get theirs without a look at etcd. Rejects with ETCD_UNAVAILABLE or
-   * ETCD_REFUSED while new numbers can't be swapped in, with OVERTAKEN, and as the ledger does.
+   * One decision for each request, in order. Known ones get theirs without a look at etcd. Rejects with
+   * ETCD_UNAVAILABLE or ETCD_REFUSED while new numbers can't be swapped in, with OVERTAKEN, and as the ledger does.
    */
   async decide(given: NumbersDeps, partition: number, requests: readonly Accepted[]): Promise<Decision[]> {
     const deps = { ...given, namespace: this.#options.namespace };
@@ -120,8 +127,9 @@ export class NumberDecisions {
   }
 
   /**
-   * States what the ledger has lost of a partition's sequences, unless nothing can have been lost since that was done. To be called when
-   * the partition is taken over or its copy restored; new numbers wait for it in any case. Rejects as `decide` does.
+   * States what the ledger has lost of a partition's sequences, unless nothing can have been lost since that was done.
+   * To be called when the partition is taken over or its copy restored; new numbers wait for it in any case. Rejects as
+   * `decide` does.
    */
   async stateLosses(deps: Pick<NumbersDeps, 'ledger' | 'index'>, partition: number): Promise<void> {
     const place = this.#placeOf(partition);

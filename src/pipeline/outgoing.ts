@@ -62,7 +62,10 @@ function isOf(layout: OutgoingContext['customLayout'], entry: DecidingEntry): bo
   return entry.kind === 'batch' && layout?.fingerprint === entry.batch.layoutFingerprint;
 }
 
-/** Upper bounds, in bytes: the parts of a reply whose size does not depend on the request, an ID, a range and numbers in Avro. */
+/**
+ * Upper bounds, in bytes: the parts of a reply whose size does not depend on the request, an ID, a range and numbers in
+ * Avro.
+ */
 const REPLY_BYTES = { fixed: 200, id: 10, range: 13, numbers: 160 } as const;
 
 /** About the size of the reply with a batch of so many ranges, in bytes; known before it is encoded. */
@@ -136,8 +139,9 @@ export function deadLetter(
 }
 
 /**
- * One dead letter for several records of a partition that were rejected with the same code. It has the place and the message of the
- * first, and the offsets of all; the records themselves are in the request topic, for as long as that keeps them.
+ * One dead letter for several records of a partition that were rejected with the same code. It has the place and the
+ * message of the first, and the offsets of all; the records themselves are in the request topic, for as long as that
+ * keeps them.
  */
 export function rangeLetter(
   rejections: readonly { readonly record: RequestRecord; readonly code: ErrorCode; readonly message: string }[],
@@ -177,8 +181,8 @@ function letterHeaders(
 }
 
 /**
- * A dead letter without its record, for one that the dead-letter topic rejects: a header name that is not UTF-8 grows when
- * it is written again. The record stays at its offset for as long as the request topic keeps it.
+ * A dead letter without its record, for one that the dead-letter topic rejects: a header name that is not UTF-8 grows
+ * when it is written again. The record stays at its offset for as long as the request topic keeps it.
  */
 export function bareLetter({ topic, headers }: OutgoingRecord): OutgoingRecord {
   const names = [...Object.values(DEAD_LETTER_HEADERS), ...Object.values(RANGE_HEADERS)];

@@ -4,11 +4,12 @@ import { type LaneOptions, RetryingLane } from './lane.ts';
 const PARTS_AT_ONCE = 3;
 
 /**
- * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their replies to be
- * acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one is retried.
+ * Parts of one partition that are answered side by side: the next one is decided while those before it wait for their
+ * replies to be acknowledged. Each is retried by itself. They are begun in order, and so decided in order, unless one
+ * is retried.
  *
- * They take the lanes in turn, so none is begun while one three places before it is in progress. That bounds what is answered but
- * can't be committed, because an earlier part is stuck.
+ * They take the lanes in turn, so none is begun while one three places before it is in progress. That bounds what is
+ * answered but can't be committed, because an earlier part is stuck.
  */
 export class PartLanes {
   readonly #lanes: readonly RetryingLane[];
@@ -27,8 +28,8 @@ export class PartLanes {
   }
 
   /**
-   * Begins to answer a part, until that succeeds or the session ends. Resolves when there is room for another part; must not be
-   * called before.
+   * Begins to answer a part, until that succeeds or the session ends. Resolves when there is room for another part;
+   * must not be called before.
    */
   async begin(answer: () => Promise<void>): Promise<void> {
     const at = this.#begun % PARTS_AT_ONCE;

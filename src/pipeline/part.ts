@@ -55,7 +55,10 @@ interface PipelineObserver {
   deferred(requests: number): void;
 }
 
-/** How many requests got a new batch or new numbers, how many theirs again, and how many IDs and numbers the new ones hold. */
+/**
+ * How many requests got a new batch or new numbers, how many theirs again, and how many IDs and numbers the new ones
+ * hold.
+ */
 interface Served {
   readonly issued: number;
   readonly replayed: number;
@@ -64,8 +67,8 @@ interface Served {
 }
 
 /**
- * How many IDs a request may take here: none if another partition decides it, or for numbers of a sequence. The same at every reading, since the lane of
- * a request depends on it.
+ * How many IDs a request may take here: none if another partition decides it, or for numbers of a sequence. The same at
+ * every reading, since the lane of a request depends on it.
  */
 export function idsFor({ maxCount }: PipelineDeps, partition: number): (accepted: Accepted) => number {
   return ({ request: { sequence, count }, home }) => {
@@ -78,7 +81,10 @@ export function isAboveLimit({ maxCount }: PipelineDeps, partition: number): (ac
   return ({ request: { sequence, count }, home }) => sequence === undefined && count > maxCount && home === partition;
 }
 
-/** Whether numbers are decided here for a request: the rule of sequences, which needs etcd. Those of another partition are forwarded as any request is. */
+/**
+ * Whether numbers are decided here for a request: the rule of sequences, which needs etcd. Those of another partition
+ * are forwarded as any request is.
+ */
 export function isForNumbers(partition: number): (accepted: Accepted) => boolean {
   return ({ request: { sequence }, home }) => sequence !== undefined && home === partition;
 }
@@ -131,8 +137,8 @@ async function missingTopics({ replyTopics }: PipelineDeps, part: readonly Accep
 }
 
 /**
- * Takes the IDs of large requests before their partition's turn, which small requests need meanwhile. Two parts at a time
- * over all partitions do so. What was taken for one request stays, should another fail, for the next try.
+ * Takes the IDs of large requests before their partition's turn, which small requests need meanwhile. Two parts at a
+ * time over all partitions do so. What was taken for one request stays, should another fail, for the next try.
  */
 async function prepare(
   deps: PartDeps,

@@ -18,13 +18,16 @@ export interface Cutting {
   readonly isAboveLimit: (accepted: Accepted) => boolean;
   /** The lane whose requests are wanted. */
   readonly lane: LaneName;
-  /** Where requests of other lanes go. Without a place, the lane `small` serves them where they are, and every other one leaves them out. */
+  /**
+   * Where requests of other lanes go. Without a place, the lane `small` serves them where they are, and every other one
+   * leaves them out.
+   */
   readonly deferrals?: Deferrals | undefined;
 }
 
 /**
- * Cuts the requests of one partition into parts, in order, without those of other lanes. A part has numbers of sequences, or none: its
- * requests are decided together, and only numbers wait for etcd.
+ * Cuts the requests of one partition into parts, in order, without those of other lanes. A part has numbers of
+ * sequences, or none: its requests are decided together, and only numbers wait for etcd.
  */
 export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Generator<Intake[]> {
   const { layout, lane, deferrals, idsFor } = cutting;
@@ -64,7 +67,10 @@ export function* cutIntoParts(intakes: Iterable<Intake>, cutting: Cutting): Gene
   yield part;
 }
 
-/** The lane of a request. The same at every reading, but for bulk that is not large: `small` serves it where nobody waits for that. */
+/**
+ * The lane of a request. The same at every reading, but for bulk that is not large: `small` serves it where nobody
+ * waits for that.
+ */
 function laneOf(intake: Intake, { layout, idsFor, isForNumbers, lane }: Cutting): LaneName {
   const isBulk = originalBulk(intake.record) !== undefined;
   if (intake.kind === 'accepted' && isForNumbers(intake)) return isBulk ? 'bulk numbers' : 'numbers';
@@ -73,8 +79,8 @@ function laneOf(intake: Intake, { layout, idsFor, isForNumbers, lane }: Cutting)
 }
 
 /**
- * Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed since, and requests may
- * have been allowed to ask for more.
+ * Whether a request that is not for this lane was not for it at the first reading either: a registry may have failed
+ * since, and requests may have been allowed to ask for more.
  */
 function isCertain(intake: Intake, { lane, isAboveLimit }: Cutting): boolean {
   if (intake.kind === 'rejected') return intake.code !== 'SCHEMA_REGISTRY_UNAVAILABLE';

@@ -33,8 +33,8 @@ export interface RequestChunk {
 export interface SchemaIds {
   /**
    * Looks up the unknown IDs, and those of our schemas, at the cost of the partition's budget. Rejects with
-   * SCHEMA_REGISTRY_UNAVAILABLE while it is worth waiting for the registry; resolves without some of them when it has been
-   * silent for too long, has no answer for that ID alone, or the budget is used up.
+   * SCHEMA_REGISTRY_UNAVAILABLE while it is worth waiting for the registry; resolves without some of them when it has
+   * been silent for too long, has no answer for that ID alone, or the budget is used up.
    */
   learn(ids: ReadonlySet<number>, partition: number): Promise<void>;
   /**
@@ -44,7 +44,10 @@ export interface SchemaIds {
   requestHeader(id: number): Buffer | 'none' | undefined;
   /** The ID of the schema of replies with IDs or errors; undefined when unknown. */
   replyId(): number | undefined;
-  /** That of replies with numbers of a sequence; undefined if the registry does not have it. Known as soon as `replyId` is. */
+  /**
+   * That of replies with numbers of a sequence; undefined if the registry does not have it. Known as soon as `replyId`
+   * is.
+   */
   numbersReplyId(): number | undefined;
 }
 
@@ -66,8 +69,9 @@ export type Delivery =
 /** The writing side of reply topics and of the dead-letter topic. */
 export interface Publisher {
   /**
-   * Publishes durably; returns an outcome for each record, in order. An error of a topic (missing, too large, not allowed)
-   * fails only that topic's records; a retryable error rejects, and then the outcome of all of them is unknown.
+   * Publishes durably; returns an outcome for each record, in order. An error of a topic (missing, too large, not
+   * allowed) fails only that topic's records; a retryable error rejects, and then the outcome of all of them is
+   * unknown.
    *
    * `partition`: the request partition that waits for it.
    */
@@ -76,7 +80,10 @@ export interface Publisher {
 
 /** Looks up reply topics, before IDs are taken for a reply that nobody could get. */
 export interface ReplyTopicLookup {
-  /** Whether the topic exists and can be seen; may be cached. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer. */
+  /**
+   * Whether the topic exists and can be seen; may be cached. Rejects with KAFKA_UNAVAILABLE when the brokers do not
+   * answer.
+   */
   exists(topic: string): Promise<boolean>;
 }
 
@@ -102,7 +109,10 @@ export interface Allocator {
 /** How a swap ended. unanswered: etcd may have done it, or may do it later; failed: it answered that it does not. */
 type SwapOutcome = 'done' | 'refused' | 'unanswered' | 'failed';
 
-/** The ledger had lost numbers of a sequence, from `from` on; it goes on at `to`, and unknown requests up to `through` are FORGOTTEN. */
+/**
+ * The ledger had lost numbers of a sequence, from `from` on; it goes on at `to`, and unknown requests up to `through`
+ * are FORGOTTEN.
+ */
 export interface NumbersLoss {
   readonly partition: number;
   readonly sequence: string;

@@ -9,7 +9,10 @@ export interface QuotasOptions {
   readonly quotas: () => readonly Quota[];
   readonly policy: Pick<ReplyPolicy, 'prefix' | 'requestTopic'>;
   readonly monotonicMs: () => number;
-  /** This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to 1. */
+  /**
+   * This worker's share of each quota, above 0 and up to 1: its share of the partitions, so that all workers add up to
+   * 1.
+   */
   readonly share: () => number;
   /** A request was refused by the quota of this prefix. */
   readonly onExceeded: (prefix: string) => void;
@@ -42,11 +45,12 @@ export interface QuotaUse {
 const MAX_CHARGED = 4 * PART_MAX_REQUESTS;
 
 /**
- * Token buckets per reply-topic prefix, for new IDs, requests and bytes of replies. The longest matching prefix counts; a
- * topic without one is unlimited. A quota for all topics under the policy's prefix also covers the request topic's own
- * reply topic, unless that has one of its own.
+ * Token buckets per reply-topic prefix, for new IDs, requests and bytes of replies. The longest matching prefix counts;
+ * a topic without one is unlimited. A quota for all topics under the policy's prefix also covers the request topic's
+ * own reply topic, unless that has one of its own.
  *
- * A request is charged once: when its part fails and it is retried, nothing is taken again. A refused one takes nothing.
+ * A request is charged once: when its part fails and it is retried, nothing is taken again. A refused one takes
+ * nothing.
  *
  * When the list changes, an unchanged quota keeps the content of its buckets; any other starts with full ones.
  */

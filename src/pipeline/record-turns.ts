@@ -3,23 +3,23 @@ import type { Runtime } from '../async/runtime.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**
- * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small request needs about
- * six turns, and waits that long in each.
+ * Records of a worker's partitions that are read in one turn of the event loop, about a millisecond of work. A small
+ * request needs about six turns, and waits that long in each.
  */
 export const RECORDS_PER_TURN = 200;
 /** Steps of so few records never wait for their turn. */
 const FEW_RECORDS = 20;
 /**
- * Bulk rests so long before each step, which takes about a millisecond, while others are served. The records of a dense batch cost their sender
- * next to nothing, but each 200 of them an append here and at the broker.
+ * Bulk rests so long before each step, which takes about a millisecond, while others are served. The records of a dense
+ * batch cost their sender next to nothing, but each 200 of them an append here and at the broker.
  */
 const BULK_REST_MS = { many: 2, dense: 7 } as const;
 /** Others are expected for so long after the last ones came. */
 const OTHERS_EXPECTED_MS = 1_000;
 
 /**
- * Divides the work on records into turns of the event loop, so that heartbeats and other partitions go on beside any number
- * of records: one large step of all partitions together in each turn, and one step of bulk at a time.
+ * Divides the work on records into turns of the event loop, so that heartbeats and other partitions go on beside any
+ * number of records: one large step of all partitions together in each turn, and one step of bulk at a time.
  */
 export class RecordTurns {
   readonly #runtime: Pick<Runtime, 'nextTurn' | 'sleep' | 'monotonicMs'>;

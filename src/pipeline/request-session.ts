@@ -41,15 +41,17 @@ export interface Waiting {
  *                     working ──gate closed──▶ waiting ──gate opens──▶ working
  *   any  ──end──▶ ended (final)
  *
- * One chunk is read at a time, and cut into parts in order. A few parts are answered side by side, so that one does not wait for
- * the replies of another; the next chunk is read as soon as its first part would have room. A part in progress when the gate closes
- * or the session ends is completed, since it may be decided already; no further part starts. Unanswered requests are
- * retried from memory, so an error never moves the read position, which passes a part when all before it are answered, too.
+ * One chunk is read at a time, and cut into parts in order. A few parts are answered side by side, so that one does not
+ * wait for the replies of another; the next chunk is read as soon as its first part would have room. A part in progress
+ * when the gate closes or the session ends is completed, since it may be decided already; no further part starts.
+ * Unanswered requests are retried from memory, so an error never moves the read position, which passes a part when all
+ * before it are answered, too.
  *
- * Large requests and bulk, and requests for numbers, are deferred to lanes that run in parallel, so they do not hold up the requests
- * after them, in later chunks as well: the former take their time, and the latter wait for etcd. That is safe, because the order of
- * the ledger decides, not that of the requests. Each lane is a cursor over the partition. The position has the lowest of those of the
- * deferred ones: whoever continues from it answers some of their requests again, with the same replies.
+ * Large requests and bulk, and requests for numbers, are deferred to lanes that run in parallel, so they do not hold up
+ * the requests after them, in later chunks as well: the former take their time, and the latter wait for etcd. That is
+ * safe, because the order of the ledger decides, not that of the requests. Each lane is a cursor over the partition.
+ * The position has the lowest of those of the deferred ones: whoever continues from it answers some of their requests
+ * again, with the same replies.
  */
 export class RequestSession {
   readonly #options: RequestSessionOptions;
@@ -132,7 +134,10 @@ export class RequestSession {
     return Promise.all(this.#lanes.map(({ settled }) => settled)).then(() => undefined);
   }
 
-  /** Resolves when every record has been begun or deferred, and there is room for another part, or the session has ended. */
+  /**
+   * Resolves when every record has been begun or deferred, and there is room for another part, or the session has
+   * ended.
+   */
   async deliver({ records, next, answered }: RequestChunk): Promise<void> {
     this.#large.queue.saw(records);
     const due = () => records.slice(this.#firstDue(records));

@@ -23,11 +23,11 @@ const MAX_HOPS = 3;
 
 /**
  * A request that is unknown here is forwarded to its home partition, wherever it arrived: so all of its records meet in
- * one ledger partition, and the first entry there decides. One whose reply topic does not exist is refused here: nobody could
- * be told of a batch, and a flood of them would be appended and read a second time.
+ * one ledger partition, and the first entry there decides. One whose reply topic does not exist is refused here: nobody
+ * could be told of a batch, and a flood of them would be appended and read a second time.
  *
- * `answeredBelow` is that of the partition. A record below it was forwarded before, and its home decided about that copy: about this
- * one it decides nothing new.
+ * `answeredBelow` is that of the partition. A record below it was forwarded before, and its home decided about that
+ * copy: about this one it decides nothing new.
  */
 export function route(
   deps: ChargeDeps,
@@ -63,8 +63,9 @@ function expired(deps: RulingDeps, { request: { expiresAtMs } }: Accepted): Refu
 }
 
 /**
- * An answer is final: what was refused when the record was read before gets nothing now, though an operator has meanwhile created its
- * sequence, or its quota has room. Refusals have no entries, so an unknown record that was answered is one that was refused.
+ * An answer is final: what was refused when the record was read before gets nothing now, though an operator has
+ * meanwhile created its sequence, or its quota has room. Refusals have no entries, so an unknown record that was
+ * answered is one that was refused.
  */
 function answeredBefore({ index }: RulingDeps, partition: number, { request, record }: Accepted): Refused | undefined {
   if (!request.route.wasAnswered && record.offset >= index.answeredBelow(partition)) return undefined;
@@ -78,7 +79,10 @@ function tooMany({ maxCount }: RulingDeps, count: number): Refused | undefined {
   return { kind: 'refused', code: 'INVALID_COUNT', message: tooManyText(count, maxCount) };
 }
 
-/** The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got one. */
+/**
+ * The decision that the ledger holds: `winner`. `ownOffset` is the offset of the request's own entry, if it just got
+ * one.
+ */
 export function settled(
   deps: RulingDeps,
   partition: number,

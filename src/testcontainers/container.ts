@@ -52,8 +52,8 @@ export class IdAllocContainer extends GenericContainer {
   }
 
   /**
-   * The members of one etcd cluster: host:port or URLs as the worker's container sees them, or a started container whose
-   * network is joined.
+   * The members of one etcd cluster: host:port or URLs as the worker's container sees them, or a started container
+   * whose network is joined.
    *
    * @throws IdallocError CONFIG_INVALID if it is in another network than the container of withKafka().
    */
@@ -123,8 +123,8 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
   }
 
   /**
-   * Removes the worker's lease and worker ID, as if the lease had expired. Resolves when it is gone from etcd. The worker
-   * notices at its next heartbeat, stops with LEASE_LOST, and acquires a worker ID again.
+   * Removes the worker's lease and worker ID, as if the lease had expired. Resolves when it is gone from etcd. The
+   * worker notices at its next heartbeat, stops with LEASE_LOST, and acquires a worker ID again.
    *
    * @returns the worker ID that was removed
    * @throws IdallocError NOT_FOUND if the worker holds none.
@@ -165,8 +165,8 @@ export class StartedIdAllocContainer extends AbstractStartedContainer {
 }
 
 /**
- * Starts a container of the worker's image. An error contains the last lines of its log or, if the image does not exist,
- * the command that builds it.
+ * Starts a container of the worker's image. An error contains the last lines of its log or, if the image does not
+ * exist, the command that builds it.
  */
 export async function startWithLog<Started>(
   container: GenericContainer,

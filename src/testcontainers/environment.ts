@@ -83,7 +83,8 @@ export class IdAllocEnvironment {
   }
 
   /**
-   * Resolves when all workers serve and the client's buffer is full. After a failure everything that was started is removed.
+   * Resolves when all workers serve and the client's buffer is full. After a failure everything that was started is
+   * removed.
    *
    * @throws IdallocError INVALID_REPLY_TOPIC before anything starts, if workers would not reply to the reply topic; an
    * Error that names the image that did not start, with the end of its log.

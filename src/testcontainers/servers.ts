@@ -16,9 +16,9 @@ const CONTROLLER_PORT = 9093;
 const START_MS = 120_000;
 
 /**
- * Kafka as one combined node without automatic topic creation; start() resolves when it serves. Advertised addresses are
- * in its variables, so host ports must be fixed before the start, and survive a restart. The broker has a separate listener
- * for itself, since it could not reach one that is advertised at a host port.
+ * Kafka as one combined node without automatic topic creation; start() resolves when it serves. Advertised addresses
+ * are in its variables, so host ports must be fixed before the start, and survive a restart. The broker has a separate
+ * listener for itself, since it could not reach one that is advertised at a host port.
  *
  * @param listeners plaintext listeners; ports 9093 and 9094 are reserved
  */

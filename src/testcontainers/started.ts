@@ -57,8 +57,8 @@ export class StartedIdAllocEnvironment implements AsyncDisposable {
   }
 
   /**
-   * Removes the lease and the worker ID of a worker, as if the lease had expired. The worker notices at its next heartbeat,
-   * stops with LEASE_LOST, and acquires a worker ID again.
+   * Removes the lease and the worker ID of a worker, as if the lease had expired. The worker notices at its next
+   * heartbeat, stops with LEASE_LOST, and acquires a worker ID again.
    *
    * @returns the worker ID that was removed
    */

@@ -9,9 +9,9 @@ import { messaging, requestAttributes } from './attributes.ts';
 import { OnePart, type StepTopics, type Traced } from './one-part.ts';
 
 /**
- * How many requests, and how many parts, have spans in a second. Whoever sends a `traceparent` causes spans and pays nothing for them,
- * while each request has about five: CPU here, storage where they go. These are enough to see what happens, and fit into the queue of
- * an SDK with its defaults.
+ * How many requests, and how many parts, have spans in a second. Whoever sends a `traceparent` causes spans and pays
+ * nothing for them, while each request has about five: CPU here, storage where they go. These are enough to see what
+ * happens, and fit into the queue of an SDK with its defaults.
  */
 export const SPANS_PER_SECOND = { requests: 100, parts: 20 } as const;
 
@@ -27,14 +27,17 @@ export interface PartSpansOptions {
 /** Where a part comes from. */
 interface Received {
   readonly partition: number;
-  /** Epoch milliseconds with fractions, by which all spans of a part agree: an SDK would round each to milliseconds first. */
+  /**
+   * Epoch milliseconds with fractions, by which all spans of a part agree: an SDK would round each to milliseconds
+   * first.
+   */
   readonly nowMs: () => number;
   readonly atMs: number;
 }
 
 /**
- * Makes spans of parts. Each part has a trace of its own, with a span for each step. A request with a `traceparent` has the same steps
- * in the trace of its requester, if the SDK samples it. Both link to each other.
+ * Makes spans of parts. Each part has a trace of its own, with a span for each step. A request with a `traceparent` has
+ * the same steps in the trace of its requester, if the SDK samples it. Both link to each other.
  */
 export class PartSpans implements Tracing {
   readonly #options: PartSpansOptions;
@@ -91,7 +94,10 @@ export class PartSpans implements Tracing {
     return { requests, isLimited: false };
   }
 
-  /** Whether the SDK is asked about a request that is not sampled. The usual samplers refuse each, and asking is most of the cost. */
+  /**
+   * Whether the SDK is asked about a request that is not sampled. The usual samplers refuse each, and asking is most of
+   * the cost.
+   */
   #mayAsk(at: Moment): boolean {
     if (this.#unsampled.waitMs(1, at) > 0) return false;
     this.#unsampled.take(1);

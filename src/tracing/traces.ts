@@ -34,8 +34,8 @@ const SAME_LINE_MS = 60_000;
 const MAX_COMPLAINT = 300;
 
 /**
- * Uses the SDK that whoever started the process has registered, or else starts the one that the variables ask for. Undefined if
- * there is neither: that is decided once, and nothing is traced.
+ * Uses the SDK that whoever started the process has registered, or else starts the one that the variables ask for.
+ * Undefined if there is neither: that is decided once, and nothing is traced.
  *
  * @throws IdallocError CONFIG_INVALID as `startSdk` does.
  */

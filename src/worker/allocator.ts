@@ -38,10 +38,10 @@ const LARGE_SHARE = 1 / 8;
  * A request for more IDs than a tick has leaves the current tick to smaller requests, so that they never wait behind a
  * large one, however many ticks it needs. No IDs are lost: the rest of a tick is taken once it is over.
  *
- * When smaller requests use up every tick, the oldest large request still gets an eighth of the IDs: as each tick passes it
- * earns a credit, which is paid to it before a smaller request takes anything. (Deficit round robin with two classes,
- * Shreedhar and Varghese, 1995.) So the wait of a large request has a bound, and smaller ones notice it only when they
- * ask for more than seven eighths of what the layout has.
+ * When smaller requests use up every tick, the oldest large request still gets an eighth of the IDs: as each tick
+ * passes it earns a credit, which is paid to it before a smaller request takes anything. (Deficit round robin with two
+ * classes, Shreedhar and Varghese, 1995.) So the wait of a large request has a bound, and smaller ones notice it only
+ * when they ask for more than seven eighths of what the layout has.
  */
 export class LeasedAllocator implements Allocator {
   readonly #options: AllocatorOptions;
@@ -200,7 +200,9 @@ interface Turn {
   readonly granted: Granted;
 }
 
-/** A wiped etcd restarts its revisions, so two terms of one process may have the same fence, for different worker IDs. */
+/**
+ * A wiped etcd restarts its revisions, so two terms of one process may have the same fence, for different worker IDs.
+ */
 interface TermName {
   readonly workerId: number;
   readonly fence: bigint;

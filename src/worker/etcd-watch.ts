@@ -19,8 +19,8 @@ const LOOK_MS = 60_000;
 const LARGE_SHARE = 0.75;
 
 /**
- * Asks the members of etcd for the size of their databases and for alarms: an etcd that has no space serves reads and keep-alives,
- * so nothing shows that it is about to refuse the next reservation.
+ * Asks the members of etcd for the size of their databases and for alarms: an etcd that has no space serves reads and
+ * keep-alives, so nothing shows that it is about to refuse the next reservation.
  */
 export class EtcdWatch implements Disposable {
   readonly #options: EtcdWatchOptions;

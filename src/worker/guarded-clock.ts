@@ -37,8 +37,8 @@ export class GuardedClock {
   }
 
   /**
-   * Calls back after each pause of the process, before the next reading is returned. The clock must be read every 50 ms,
-   * as the identity runner does.
+   * Calls back after each pause of the process, before the next reading is returned. The clock must be read every 50
+   * ms, as the identity runner does.
    */
   onPause(listener: (now: Reading) => void): void {
     this.#last = this.#readClock();

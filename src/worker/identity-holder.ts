@@ -173,7 +173,10 @@ export class IdentityHolder implements AsyncDisposable {
     return { keys, bindings: bindingsOf(keys, { ...config, clusterId }) };
   }
 
-  /** The samples of a clock that may start a term count in it, so that the first broker which answers is not judged alone. */
+  /**
+   * The samples of a clock that may start a term count in it, so that the first broker which answers is not judged
+   * alone.
+   */
   async #sampleAtStart({ sampleBrokerClocks }: IdentityPorts): Promise<readonly DriftSample[]> {
     const samples = await sampleBrokerClocks();
     if (driftAtStart(samples) === undefined) for (const sample of samples) this.#options.clock.recordDrift(sample);

@@ -44,11 +44,11 @@ const MAX_REFUSALS = 1_000;
 const AND = new Intl.ListFormat('en-GB', { type: 'conjunction' });
 
 /**
- * Logins, operations and sessions that the brokers refuse to this worker. A refusal lasts until the same operation succeeds, or has not
- * been tried for a while.
+ * Logins, operations and sessions that the brokers refuse to this worker. A refusal lasts until the same operation
+ * succeeds, or has not been tried for a while.
  *
- * A refused reply topic is normally its requesters' problem. It is ours when it has accepted replies before and no reply topic
- * has accepted any since: then the permission was revoked, and requests wait for it.
+ * A refused reply topic is normally its requesters' problem. It is ours when it has accepted replies before and no
+ * reply topic has accepted any since: then the permission was revoked, and requests wait for it.
  */
 export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;

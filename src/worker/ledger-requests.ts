@@ -88,7 +88,8 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   /** Likewise the numbers of the key. */
   async numbers({ sequence, isLookUp, ...request }: KeyedNumbers): Promise<IssuedNumbers> {
     const ask = (asked: BatchRequest) => this.#requester.requestNumbers({ ...asked, sequence });
-    // A request that has expired gets what was decided for its key before, and else a refusal: so it reads without deciding.
+    // A request that has expired gets what was decided for its key before, and else a refusal: so it reads without
+    // deciding.
     const { numbers, replayed } = await this.#answered(ask, request, isLookUp ? LONG_AGO_MS : undefined);
     return { numbers, replayed };
   }

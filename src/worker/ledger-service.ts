@@ -27,8 +27,8 @@ const RECOGNITION_MS = 5_000;
 /** How often the index learns where the log starts; it also maintains its store then. */
 const EXPIRE_INTERVAL_MS = 10_000;
 /**
- * What a worker forgets at most that is killed or loses power. It reads that from the ledger again; if the ledger has lost it
- * meanwhile, nothing shows that it was there.
+ * What a worker forgets at most that is killed or loses power. It reads that from the ledger again; if the ledger has
+ * lost it meanwhile, nothing shows that it was there.
  */
 const SAVE_INTERVAL_MS = 1_000;
 
@@ -45,8 +45,8 @@ export interface LedgerParts {
 }
 
 /**
- * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step with
- * the log.
+ * The ledger of a worker: appending, deciding, and the copies of its partitions in the index, which are kept in step
+ * with the log.
  */
 export class LedgerService implements Disposable {
   readonly index: LedgerIndex;
@@ -67,7 +67,9 @@ export class LedgerService implements Disposable {
   #syncing: Promise<void> | undefined;
   readonly #listeners: ((partition: number) => void)[] = [];
 
-  /** Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE. */
+  /**
+   * Opens the index and starts to follow the partitions that it has copies of. Throws INDEX_LOCKED or INDEX_UNUSABLE.
+   */
   constructor(context: WorkerContext, { clusterId, tail, answered, owned }: LedgerParts) {
     const { config, runtime, cluster, clock, log, metrics, wireLog, environment, fail } = context;
     const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
@@ -249,8 +251,9 @@ export class LedgerService implements Disposable {
 }
 
 /**
- * Copies are compared only while the brokers are still those of the same cluster. Others may answer at the same addresses, after a
- * fail-over, whose ledger would seem to have lost its tail. Then the worker ends, and waits at its next start until the cluster is adopted.
+ * Copies are compared only while the brokers are still those of the same cluster. Others may answer at the same
+ * addresses, after a fail-over, whose ledger would seem to have lost its tail. Then the worker ends, and waits at its
+ * next start until the cluster is adopted.
  */
 function ofOneCluster(heads: EndHeads, { cluster, fail }: WorkerContext, clusterId: string): EndHeads {
   const requireCluster = async (): Promise<void> => {

@@ -16,19 +16,20 @@ export interface LostRequestsOptions {
 
 const LOOKUP_TIMEOUT_MS = 5_000;
 /**
- * How much earlier than the last good fetch new requests are searched: for the difference of clocks, and for a new leader
- * that took requests while a deposed one still answered our fetches.
+ * How much earlier than the last good fetch new requests are searched: for the difference of clocks, and for a new
+ * leader that took requests while a deposed one still answered our fetches.
  */
 const MARGIN_MS = 60_000;
 
 /**
- * Notices that a request partition has lost its tail, and finds where it continues. Either it ends below the read position, or it
- * has grown again meanwhile: so after each interruption the last record that was read is read again and compared.
+ * Notices that a request partition has lost its tail, and finds where it continues. Either it ends below the read
+ * position, or it has grown again meanwhile: so after each interruption the last record that was read is read again and
+ * compared.
  *
- * The offsets of lost requests are reused. So a new request may lie below everything that was read before, and must not be
- * passed over. All timestamps of the topic are its brokers' (LogAppendTime): whatever is new is not older than the last
- * fetch that found the log whole. If only a deposed leader reported a shorter log, the requests of about a minute are
- * answered again.
+ * The offsets of lost requests are reused. So a new request may lie below everything that was read before, and must not
+ * be passed over. All timestamps of the topic are its brokers' (LogAppendTime): whatever is new is not older than the
+ * last fetch that found the log whole. If only a deposed leader reported a shorter log, the requests of about a minute
+ * are answered again.
  */
 export class LostRequests {
   readonly #options: LostRequestsOptions;
@@ -49,8 +50,8 @@ export class LostRequests {
   }
 
   /**
-   * These records were read and are about to be answered. Returns what to call when they are: only then the next owner of the
-   * partition may begin after them. But if the log loses them meanwhile, that must be noticed.
+   * These records were read and are about to be answered. Returns what to call when they are: only then the next owner
+   * of the partition may begin after them. But if the log loses them meanwhile, that must be noticed.
    */
   reading(records: readonly FetchedRecord[]): () => void {
     const last = records.at(-1);
@@ -71,7 +72,10 @@ export class LostRequests {
     return this.#reading === undefined ? Number.POSITIVE_INFINITY : this.#reading.offset + 1;
   }
 
-  /** Reading was interrupted. Returns the offset from which it must continue, with a comparison; undefined if nothing was read. */
+  /**
+   * Reading was interrupted. Returns the offset from which it must continue, with a comparison; undefined if nothing
+   * was read.
+   */
   compareFrom(): number | undefined {
     this.#expected ??= this.#reading;
     return this.#expected?.offset;
@@ -93,8 +97,8 @@ export class LostRequests {
   }
 
   /**
-   * A fetch was answered, and the log ends at `end`. Returns whether it has lost what is to be compared: it has ended before that
-   * for 6 s. A new leader may not know its end at first.
+   * A fetch was answered, and the log ends at `end`. Returns whether it has lost what is to be compared: it has ended
+   * before that for 6 s. A new leader may not know its end at first.
    */
   fetched(end: number): boolean {
     if (this.#expected === undefined) this.#wholeAtMs = wallMs(this.#options.runtime.wallMs());
@@ -103,9 +107,9 @@ export class LostRequests {
   }
 
   /**
-   * The first offset to read again, given the read position and the offset below which everything is answered. If no record
-   * was read nothing says when the tail was lost, and the whole log is read: then it rejects with OFFSET_OUT_OF_RANGE
-   * until the log has been short for 6 s. Rejects also as `offsetAt` does.
+   * The first offset to read again, given the read position and the offset below which everything is answered. If no
+   * record was read nothing says when the tail was lost, and the whole log is read: then it rejects with
+   * OFFSET_OUT_OF_RANGE until the log has been short for 6 s. Rejects also as `offsetAt` does.
    */
   async continueAt({ logStart, end }: PartitionBounds, position: number, answered = logStart): Promise<number> {
     const wholeAtMs = this.#wholeAtMs ?? this.last?.timestampMs;

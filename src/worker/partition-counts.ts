@@ -26,12 +26,12 @@ const COUNTED = ['requests', 'ledger'] as const;
 export type CountedTopic = (typeof COUNTED)[number];
 
 /**
- * Compares the partition counts of the request topic and the ledger with what is served, and reports a difference within
- * about 11 s.
+ * Compares the partition counts of the request topic and the ledger with what is served, and reports a difference
+ * within about 11 s.
  *
- * More partitions endanger nothing: homes are computed with the count that is bound in etcd, by every worker, whenever it
- * started. A request that comes to another partition than its home is forwarded, also from an added one. Fewer partitions mean
- * another topic of this name, without what was decided: the worker ends.
+ * More partitions endanger nothing: homes are computed with the count that is bound in etcd, by every worker, whenever
+ * it started. A request that comes to another partition than its home is forwarded, also from an added one. Fewer
+ * partitions mean another topic of this name, without what was decided: the worker ends.
  */
 export class PartitionCounts implements Disposable {
   readonly #options: PartitionCountsOptions;

@@ -32,7 +32,10 @@ export interface ReachOptions {
 }
 
 const LOOK_MS = 1_000;
-/** A broker that has crashed loses its partitions to others within 9 s by default; one that is only cut off from here does not. */
+/**
+ * A broker that has crashed loses its partitions to others within 9 s by default; one that is only cut off from here
+ * does not.
+ */
 export const UNREACHED_MS = 8_000;
 /** So that a link that fails every few seconds does not move partitions back and forth. */
 const SETTLE_MS = 30_000;
@@ -40,13 +43,13 @@ const REMIND_MS = 60_000;
 const PROBE_TIMEOUT_MS = 3_000;
 
 /**
- * Knows which request partitions this worker can't serve because it does not reach a broker: the leader of the partition, of
- * its part of the ledger, or of a reply topic that its replies wait for. The brokers are well and other workers may
- * reach them, so the group's coordinator and the controller notice nothing.
+ * Knows which request partitions this worker can't serve because it does not reach a broker: the leader of the
+ * partition, of its part of the ledger, or of a reply topic that its replies wait for. The brokers are well and other
+ * workers may reach them, so the group's coordinator and the controller notice nothing.
  *
- * A leader is silent from the first call that it did not answer. A partition is unreached when a leader has been silent for
- * UNREACHED_MS, and reached again when that has not been so for SETTLE_MS. Until then the leader is probed, since after a
- * hand-over nothing else may call it.
+ * A leader is silent from the first call that it did not answer. A partition is unreached when a leader has been silent
+ * for UNREACHED_MS, and reached again when that has not been so for SETTLE_MS. Until then the leader is probed, since
+ * after a hand-over nothing else may call it.
  */
 export class Reach implements Disposable {
   readonly #options: ReachOptions;

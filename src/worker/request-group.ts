@@ -45,8 +45,8 @@ const BUSY_GAP_MS = 2;
 /** 1 MiB: the largest record batch of the request topic must fit; room for two would not help. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 /**
- * Two steps of bulk. It takes its time, and each garbage collection copies the records that wait: 20,000 in each of four
- * partitions cost 10 ms each time.
+ * Two steps of bulk. It takes its time, and each garbage collection copies the records that wait: 20,000 in each of
+ * four partitions cost 10 ms each time.
  */
 const LARGE_CHUNK_ITEMS = 2 * RECORDS_PER_TURN;
 const RETRY_MS = { minMs: 200, maxMs: 1_000 };
@@ -57,11 +57,11 @@ const SAME_CAUSE_MS = 10_000;
  *
  * A partition whose ledger copy is incomplete is assigned, but not read until the copy is ready; the others continue. A
  * partition that stays through a rebalance keeps its session, so its requests don't wait for the others to join. The
- * session of a partition that leaves ends immediately; the part in progress settles in the background, and the next owner
- * may answer the same requests: the ledger decides their batches, so the replies are equal.
+ * session of a partition that leaves ends immediately; the part in progress settles in the background, and the next
+ * owner may answer the same requests: the ledger decides their batches, so the replies are equal.
  *
- * Partitions that were added to the topic are assigned to nobody. Whoever serves partition p of the n others also reads p + n,
- * p + 2n and so on, whose requests are forwarded to their homes.
+ * Partitions that were added to the topic are assigned to nobody. Whoever serves partition p of the n others also reads
+ * p + n, p + 2n and so on, whose requests are forwarded to their homes.
  *
  * Offsets are committed for partitions that this member owns in the current generation: shortly after their requests
  * were answered, and before the member joins again.
@@ -148,8 +148,8 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * Leaves the group once the parts in progress have ended, or the drain time is over. Answered requests are committed; the
-   * next owner of the partition gets the others.
+   * Leaves the group once the parts in progress have ended, or the drain time is over. Answered requests are committed;
+   * the next owner of the partition gets the others.
    */
   async stop(): Promise<void> {
     const { runtime, config } = this.#options.context;
@@ -237,9 +237,10 @@ export class RequestGroup implements GroupMember {
   }
 
   /**
-   * Something that is not a worker has committed this offset, or nobody any. Of an added partition no ledger says what is answered: all of
-   * it is forwarded again. Where it begins behind such an offset is committed, whether or not there are requests. What is read again
-   * although it was answered is a replay, which the ledger must say before anything is decided.
+   * Something that is not a worker has committed this offset, or nobody any. Of an added partition no ledger says what
+   * is answered: all of it is forwarded again. Where it begins behind such an offset is committed, whether or not there
+   * are requests. What is read again although it was answered is a replay, which the ledger must say before anything is
+   * decided.
    */
   async #beginBefore(partition: number, offset: number | undefined): Promise<void> {
     const { context, settings, stateReplay } = this.#options;

@@ -19,12 +19,12 @@ const MAX_SAMPLES = 100;
 /**
  * The lag of a request partition, computed from the responses to its fetches, without extra reads.
  *
- * A read-committed consumer gets nothing after an open transaction, however many records wait there. So the lag counts up
- * to the high watermark, which each response contains, not up to the last stable offset.
+ * A read-committed consumer gets nothing after an open transaction, however many records wait there. So the lag counts
+ * up to the high watermark, which each response contains, not up to the last stable offset.
  *
- * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first response that
- * showed the oldest unread record: it does not include time before this worker owned the partition. While nothing can be
- * fetched, requests may wait that are not known: then it counts from the last response.
+ * The age is by the monotonic clock, since records may carry their senders' time. It counts from the first response
+ * that showed the oldest unread record: it does not include time before this worker owned the partition. While nothing
+ * can be fetched, requests may wait that are not known: then it counts from the last response.
  */
 export class RequestLag {
   readonly #options: RequestLagOptions;

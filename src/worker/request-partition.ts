@@ -183,7 +183,10 @@ export class RequestPartition {
     return bounds.logStart;
   }
 
-  /** Requests below the log's start are gone; a log that ends below is what the first reader finds, and ends the session. */
+  /**
+   * Requests below the log's start are gone; a log that ends below is what the first reader finds, and ends the
+   * session.
+   */
   #readAgain(lane: DeferredLaneName, offset: number, deliver: (chunk: RequestChunk) => Promise<void>): Followed {
     const { partition } = this;
     const outOfRange = async ({ logStart, end }: PartitionBounds, position: number) => {

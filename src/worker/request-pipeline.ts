@@ -34,7 +34,10 @@ export interface PipelineParts {
   readonly quotaShare: () => number;
 }
 
-/** What the pipeline works with, what it knows of sequences, and the places in reply topics to which replies are being sent. */
+/**
+ * What the pipeline works with, what it knows of sequences, and the places in reply topics to which replies are being
+ * sent.
+ */
 export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   const { config, runtime, cluster, environment, refusals } = context;
   const { topics, layout, datacenterId } = config;

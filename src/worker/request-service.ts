@@ -35,7 +35,9 @@ export interface RequestParts {
   readonly added: () => number;
 }
 
-/** Serves requests: is a member of the request group while the gate is open, and feeds record batches to the pipeline. */
+/**
+ * Serves requests: is a member of the request group while the gate is open, and feeds record batches to the pipeline.
+ */
 export class RequestService implements AsyncDisposable {
   readonly #context: WorkerContext;
   readonly #parts: RequestParts;

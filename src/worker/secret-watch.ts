@@ -32,9 +32,9 @@ const fileMode: FileMode = (path) => {
 };
 
 /**
- * Logs changes of files named by variables, so that operators can follow a rotation: a certificate and its key count as used when they
- * fit together, since TLS loads neither before. Also warns about secrets that every user can
- * read, at the start and when they are replaced. Users of the files read them themselves.
+ * Logs changes of files named by variables, so that operators can follow a rotation: a certificate and its key count as
+ * used when they fit together, since TLS loads neither before. Also warns about secrets that every user can read, at
+ * the start and when they are replaced. Users of the files read them themselves.
  */
 export class SecretWatch implements Disposable {
   readonly #log: Log;

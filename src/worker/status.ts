@@ -60,7 +60,10 @@ export class GateHistory {
   }
 }
 
-/** What is read from a server while somebody looks, at most so often, and never waited for: the page is opened when servers are away. */
+/**
+ * What is read from a server while somebody looks, at most so often, and never waited for: the page is opened when
+ * servers are away.
+ */
 class Reading<T> {
   readonly #runtime: Pick<Runtime, 'monotonicMs' | 'wallMs'>;
   readonly #read: () => Promise<T>;

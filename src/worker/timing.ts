@@ -24,7 +24,9 @@ async function timed<T>(
   }
 }
 
-/** Measures the steps of the pipeline for the metrics: a few for each part of a record batch, none for a single request. */
+/**
+ * Measures the steps of the pipeline for the metrics: a few for each part of a record batch, none for a single request.
+ */
 export function stepTimer(clock: Clock, metrics: Pick<Metrics, 'observeStep'>): TimeStep {
   return (step, work) => timed(clock, (milliseconds) => metrics.observeStep(step, milliseconds), work);
 }

@@ -35,9 +35,9 @@ const SERVERS: Partial<Record<ErrorCode, readonly [reason: GateReason, name: str
 };
 
 /**
- * Waits until the brokers answer, and returns the topics if a worker may start on them. Otherwise rejects with the first
- * fault's code and all messages; CONFIG_INVALID when the brokers reject the login; STOPPING when the signal aborts first.
- * After partitions were added it waits for etcd, too, and may reject with NAMESPACE_MISMATCH.
+ * Waits until the brokers answer, and returns the topics if a worker may start on them. Otherwise rejects with the
+ * first fault's code and all messages; CONFIG_INVALID when the brokers reject the login; STOPPING when the signal
+ * aborts first. After partitions were added it waits for etcd, too, and may reject with NAMESPACE_MISMATCH.
  */
 export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
   const { config, gate, runtime, log, stop } = waiting;
@@ -66,9 +66,9 @@ function withRemedy(error: unknown, { kafka }: Config): unknown {
 }
 
 /**
- * The topics, if a worker may start on them. Partitions that were added to a pair that the namespace serves are no fault: a worker
- * that starts serves the partitions from before, as those that run do. Only etcd can tell that from a REQUEST_PARTITIONS that was
- * wrong from the beginning, which must not be bound.
+ * The topics, if a worker may start on them. Partitions that were added to a pair that the namespace serves are no
+ * fault: a worker that starts serves the partitions from before, as those that run do. Only etcd can tell that from a
+ * REQUEST_PARTITIONS that was wrong from the beginning, which must not be bound.
  */
 async function acceptedTopics({ cluster, etcd, config, runtime }: Waiting): Promise<TopicsReport> {
   const { topics } = config;

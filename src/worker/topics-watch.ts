@@ -26,9 +26,9 @@ const LOOK_MS = { least: 45_000, spread: 30_000 } as const;
 /**
  * Judges the topics each minute as at the start, since anyone with Kafka's tools can change them under running workers.
  *
- * A fault that is found so is a warning and closes no gate. A worker that stopped would not save what the ledger is about to lose,
- * and all workers would stop at once. What is found holds until a later look no longer finds it: brokers that do not answer, and
- * one that does not let this user read the settings, say nothing about the topics.
+ * A fault that is found so is a warning and closes no gate. A worker that stopped would not save what the ledger is
+ * about to lose, and all workers would stop at once. What is found holds until a later look no longer finds it: brokers
+ * that do not answer, and one that does not let this user read the settings, say nothing about the topics.
  */
 export class TopicsWatch implements Disposable {
   readonly #options: TopicsWatchOptions;

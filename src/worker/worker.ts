@@ -41,7 +41,9 @@ export interface WorkerDeps {
   readonly environment?: Outside;
 }
 
-/** Kafka counts as unavailable when no broker has answered for this long; an idle worker gets a response twice a second. */
+/**
+ * Kafka counts as unavailable when no broker has answered for this long; an idle worker gets a response twice a second.
+ */
 export const KAFKA_SILENCE_MS = 5_000;
 
 /**
@@ -67,8 +69,8 @@ export class Worker implements AsyncDisposable {
   #stopped: Promise<void> | undefined;
 
   /**
-   * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when the
-   * brokers reject the login or the API's port can't be bound.
+   * `done` rejects with TOPIC_INVALID, LEDGER_WEAK, LEDGER_RETENTION, INDEX_LOCKED, INDEX_UNUSABLE; CONFIG_INVALID when
+   * the brokers reject the login or the API's port can't be bound.
    */
   constructor(
     config: Config,

@@ -11,8 +11,8 @@ import { cpuMsOf } from './running.ts';
 import { MAIN, median, Stage, type Topics } from './stage.ts';
 
 /**
- * What `idalloc audit` costs for a history that a real worker has made, as a ratio to a process that only reads the same topics: most of
- * an audit's time is its own work, and both need the brokers in the same way.
+ * What `idalloc audit` costs for a history that a real worker has made, as a ratio to a process that only reads the
+ * same topics: most of an audit's time is its own work, and both need the brokers in the same way.
  */
 const { values } = parseArgs({
   options: {
@@ -98,7 +98,10 @@ function bytesIn(directory: string): number {
   return bytes;
 }
 
-/** The size of the files of a directory that a process still has, though their names are gone: those in which SQLite sorts. */
+/**
+ * The size of the files of a directory that a process still has, though their names are gone: those in which SQLite
+ * sorts.
+ */
 function bytesUnlinked({ pid }: ChildProcess, directory: string): number {
   let bytes = 0;
   try {

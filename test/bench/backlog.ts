@@ -26,7 +26,10 @@ export interface Measured extends Pick<Running, 'cpuMs' | 'check'> {
   besideMs?(): number;
 }
 
-/** Fills the request topic with `requests` requests for `ids` IDs each; `shift`: how many partitions each is off its own. */
+/**
+ * Fills the request topic with `requests` requests for `ids` IDs each; `shift`: how many partitions each is off its
+ * own.
+ */
 export async function fill(
   stage: Stage,
   topics: Topics,
@@ -50,8 +53,8 @@ export async function fill(
 const FIRST_TENTH = 0.1;
 
 /**
- * The rate at which a contender that has just started serves a full topic, to the last reply; `before`: replies written by earlier runs;
- * `fromShare`: the share of the replies from which on it is measured.
+ * The rate at which a contender that has just started serves a full topic, to the last reply; `before`: replies written
+ * by earlier runs; `fromShare`: the share of the replies from which on it is measured.
  */
 export async function rateOf(
   stage: Stage,

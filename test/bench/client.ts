@@ -17,8 +17,8 @@ import { SUITE } from '../support/servers.ts';
 import { unique } from '../support/unique.ts';
 
 /**
- * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real servers,
- * the time to connect, the latency of getting IDs with and without prefetch, and the requests per second.
+ * What an ID costs the caller: next() compared with generators that need no server; and against a worker on real
+ * servers, the time to connect, the latency of getting IDs with and without prefetch, and the requests per second.
  *
  * Most generators allocate at most 4,096 (nodejs-snowflake: 1,024) IDs a millisecond and then wait or throw. That wait
  * is part of their figure.
@@ -103,8 +103,8 @@ function median(samples: readonly number[]): number {
 }
 
 /**
- * Nanoseconds of processor time per ID, which other load on the machine changes less than the time: the median of rounds in which
- * the generators take turns; the first round is a warm-up.
+ * Nanoseconds of processor time per ID, which other load on the machine changes less than the time: the median of
+ * rounds in which the generators take turns; the first round is a warm-up.
  */
 function nanoseconds(): Record<string, number> {
   const samples = new Map<string, number[]>();

@@ -7,8 +7,9 @@ import { BENCHES, type Bench, type Figures, idle, index, type Settings, serve } 
 import { type Tree, thisTree, treeOf } from './trees.ts';
 
 /**
- * Two trees, measured in turn on the same servers by the benchmarks of this tree: which is faster, and whether the figures can
- * tell. The order changes with each round (this, other, other, this …), so that a drift of the machine favours neither.
+ * Two trees, measured in turn on the same servers by the benchmarks of this tree: which is faster, and whether the
+ * figures can tell. The order changes with each round (this, other, other, this …), so that a drift of the machine
+ * favours neither.
  */
 const { values } = parseArgs({
   options: {

@@ -16,7 +16,10 @@ export interface Compared extends Spread {
 /** The figures of a round: those of this tree, and those of the other. */
 export type Pair = readonly [here: Figures, there: Figures];
 
-/** Every figure that the pairs have, in the order in which they have them. A ratio above 1 says that this tree is better. */
+/**
+ * Every figure that the pairs have, in the order in which they have them. A ratio above 1 says that this tree is
+ * better.
+ */
 export function compared(pairs: readonly Pair[], failBelow = 0): readonly Compared[] {
   const names = [...new Set(pairs.flatMap(([here]) => Object.keys(here)))];
   return names.map((figure) => {

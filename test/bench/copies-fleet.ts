@@ -21,7 +21,9 @@ export interface Cost {
   readonly disk_bytes: number;
 }
 
-/** A take-over of a killed worker's partitions; times in ms since the kill, the wait for its session to expire included. */
+/**
+ * A take-over of a killed worker's partitions; times in ms since the kill, the wait for its session to expire included.
+ */
 export interface TakenOver {
   readonly partitions: number;
   /** When another worker was first assigned one of the partitions. */
@@ -150,7 +152,9 @@ export class CopiesFleet implements AsyncDisposable {
     );
   }
 
-  /** Kills the first worker with SIGKILL, and waits until the others have answered a request on each of its partitions. */
+  /**
+   * Kills the first worker with SIGKILL, and waits until the others have answered a request on each of its partitions.
+   */
   async takeOver(): Promise<TakenOver> {
     const [{ worker: dead }, ...others] = this.#places.splice(0) as [Place, ...Place[]];
     this.#places.push(...others);

@@ -1,8 +1,8 @@
 import { Kafka, logLevel, Partitioners } from 'kafkajs';
 
 /**
- * The baseline of the throughput benchmark: kafkajs consumes a record, produces it to another topic and commits. It has the
- * worker's client settings where they affect speed, but no allocation, no ledger and no Avro.
+ * The baseline of the throughput benchmark: kafkajs consumes a record, produces it to another topic and commits. It has
+ * the worker's client settings where they affect speed, but no allocation, no ledger and no Avro.
  */
 const [brokers = '', from = '', to = '', groupId = ''] = process.argv.slice(2);
 const kafka = new Kafka({ brokers: brokers.split(','), logLevel: logLevel.ERROR });

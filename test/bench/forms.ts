@@ -5,8 +5,9 @@ import { parseFormKeys } from '../../src/codec/form/keys.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 
 /**
- * The cost of formatting and parsing an ID in each form. Each round measures every form, hex included, so that other load on
- * the machine affects all of them alike; the median of the rounds counts. The ratio to hex holds on other machines too.
+ * The cost of formatting and parsing an ID in each form. Each round measures every form, hex included, so that other
+ * load on the machine affects all of them alike; the median of the rounds counts. The ratio to hex holds on other
+ * machines too.
  */
 const { values } = parseArgs({
   options: {

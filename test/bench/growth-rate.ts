@@ -12,8 +12,8 @@ const TOLERANCE = 0.1;
 const APART = 4;
 
 /**
- * The growth of a cost, which may have an exponent of `most`, from points of increasing size. The steepest step counts, since a constant part hides growth at small
- * sizes.
+ * The growth of a cost, which may have an exponent of `most`, from points of increasing size. The steepest step counts,
+ * since a constant part hides growth at small sizes.
  */
 export function growthOf(points: readonly (readonly [size: number, cost: number])[], most: number): Growth {
   const steps = points.flatMap(([before, less], i) =>

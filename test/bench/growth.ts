@@ -11,8 +11,8 @@ import { ReportServers } from './report/servers.ts';
 import { type Case, type Effort, serve } from './report/serving.ts';
 
 /**
- * What more partitions, workers, reply topics and entries cost: the processor time of a request, memory, and the time to start. Nothing
- * may grow faster than what it grows with, and a request's time hardly at all.
+ * What more partitions, workers, reply topics and entries cost: the processor time of a request, memory, and the time
+ * to start. Nothing may grow faster than what it grows with, and a request's time hardly at all.
  */
 const { values } = parseArgs({
   options: {
@@ -57,8 +57,8 @@ interface Table {
 }
 
 /**
- * The exponent that a cost may have. More of anything should cost a request nothing; but several workers share the cores of this
- * machine.
+ * The exponent that a cost may have. More of anything should cost a request nothing; but several workers share the
+ * cores of this machine.
  */
 const MOST = { 'worker us': 0.5, MiB: 1, 'restore ms': 1, 'start ms': 1 };
 

@@ -1,8 +1,8 @@
 import { fastify } from 'fastify';
 
 /**
- * The baseline of bench:http: Fastify with its defaults, and two handlers that send texts as a worker sends them. It allocates nothing,
- * identifies nobody, and bounds nothing. Prints its URL.
+ * The baseline of bench:http: Fastify with its defaults, and two handlers that send texts as a worker sends them. It
+ * allocates nothing, identifies nobody, and bounds nothing. Prints its URL.
  */
 const ID = '117652452056031232';
 const VIEW =

@@ -4,8 +4,8 @@ import { closedLoop } from './closed-loop.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * Latency of one client's requests with so many in flight, from the call to its batch: the client's queue and append, the worker, and the
- * client's fetch. Each request is followed by the next, so rate and latency belong together.
+ * Latency of one client's requests with so many in flight, from the call to its batch: the client's queue and append,
+ * the worker, and the client's fetch. Each request is followed by the next, so rate and latency belong together.
  */
 const { values } = parseArgs({
   options: {

@@ -12,8 +12,8 @@ import type { LedgerRecord } from '../../src/ledger/ports.ts';
 import { seeded } from '../support/seeded.ts';
 
 /**
- * Size and speed of the ledger index: restoring from log records, serving requests, look-ups, loading, expiry and deletion,
- * each with the longest time that one call blocked the process.
+ * Size and speed of the ledger index: restoring from log records, serving requests, look-ups, loading, expiry and
+ * deletion, each with the longest time that one call blocked the process.
  */
 const { values } = parseArgs({
   options: {

@@ -5,9 +5,9 @@ import { type Percentiles, percentilesOf } from './percentiles.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * Latency from request to reply, at shares of the highest rate that a worker can serve, compared with a bare kafkajs copy
- * loop (consume, produce, commit) at the same rates. The two alternate on the same servers, each on its own topics, and the
- * figures are the medians of the rounds. `Load` describes how latency is measured.
+ * Latency from request to reply, at shares of the highest rate that a worker can serve, compared with a bare kafkajs
+ * copy loop (consume, produce, commit) at the same rates. The two alternate on the same servers, each on its own
+ * topics, and the figures are the medians of the rounds. `Load` describes how latency is measured.
  *
  * With --forwarded every other request is sent to a partition that is not its home partition, and is compared with the
  * direct ones of the same run.

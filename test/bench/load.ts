@@ -38,9 +38,9 @@ export interface Outcome {
  * Sends requests and reads the replies, both on our own wire: kafkajs' producer and consumer would be slower than the
  * worker that they measure.
  *
- * Open loop: each request is due at a time of a fixed schedule, and its latency counts from then. So a stall counts in the
- * latency of all requests that were due meanwhile, whether or not they could be sent. Each partition has one append in
- * flight; requests that become due meanwhile share the next one.
+ * Open loop: each request is due at a time of a fixed schedule, and its latency counts from then. So a stall counts in
+ * the latency of all requests that were due meanwhile, whether or not they could be sent. Each partition has one append
+ * in flight; requests that become due meanwhile share the next one.
  */
 export class Load implements AsyncDisposable {
   readonly #stage: Stage;
@@ -67,7 +67,9 @@ export class Load implements AsyncDisposable {
     this.#reading.catch((error: unknown) => this.#fail(error));
   }
 
-  /** Resolves with the first reply. One request is sent at a time, so that nothing piles up while the contender starts. */
+  /**
+   * Resolves with the first reply. One request is sent at a time, so that nothing piles up while the contender starts.
+   */
   async firstReply(timeoutMs: number): Promise<void> {
     const deadlineMs = performance.now() + timeoutMs;
     const phase = this.#phase('begin', 100_000, () => performance.now());
@@ -92,7 +94,10 @@ export class Load implements AsyncDisposable {
     return this.#outcome(phase);
   }
 
-  /** Replies per second over `durationMs` with `outstanding` requests in flight, after a warm-up of a quarter of that time. */
+  /**
+   * Replies per second over `durationMs` with `outstanding` requests in flight, after a warm-up of a quarter of that
+   * time.
+   */
   async maximum(outstanding: number, durationMs: number): Promise<number> {
     const [startMs, phase] = [performance.now(), this.#phase('maximum', 0, () => 0)];
     let from: { readonly atMs: number; readonly answered: number } | undefined;

@@ -10,8 +10,8 @@ import { RUNTIME } from '../../src/runtime.ts';
 import { batchOf, CODEC, type HandmadeRecord } from '../support/record-bytes.ts';
 
 /**
- * The floods of the neighbour bench. Each runs in a thread of its own, so that what it costs to make one does not delay the sender whose
- * requests are measured.
+ * The floods of the neighbour bench. Each runs in a thread of its own, so that what it costs to make one does not delay
+ * the sender whose requests are measured.
  */
 export interface FloodTarget {
   readonly name: string;

@@ -12,12 +12,13 @@ import { FLOODS, type FloodTarget, PARTITIONS } from './neighbour-flood.ts';
 import { median } from './stage.ts';
 
 /**
- * What a hostile neighbour costs a well-behaved requester: the latency of small requests beside each of several floods, as a
- * ratio to the same worker without a flood. Each flood has a worker of its own on fresh topics; the time alone is measured
- * on that worker before the flood. Beside it: the worker's memory, and whether its gate stayed open.
+ * What a hostile neighbour costs a well-behaved requester: the latency of small requests beside each of several floods,
+ * as a ratio to the same worker without a flood. Each flood has a worker of its own on fresh topics; the time alone is
+ * measured on that worker before the flood. Beside it: the worker's memory, and whether its gate stayed open.
  *
- * Servers, sender and worker share the machine, and brokers check each batch that they take. What that costs shows a second
- * ratio: to the latency beside the same flood on a topic that no worker reads. It is what the worker itself adds.
+ * Servers, sender and worker share the machine, and brokers check each batch that they take. What that costs shows a
+ * second ratio: to the latency beside the same flood on a topic that no worker reads. It is what the worker itself
+ * adds.
  */
 const { values } = parseArgs({
   options: {

@@ -6,8 +6,9 @@ import { parseArgs } from 'node:util';
 import { ServedPath } from './served-path.ts';
 
 /**
- * Processor time of one request on its way through a worker, without servers: `ServedPath` describes it. So sockets, the wire's framing and
- * waiting are left out, and the figure varies far less than that of a whole worker. With --profile also by room.
+ * Processor time of one request on its way through a worker, without servers: `ServedPath` describes it. So sockets,
+ * the wire's framing and waiting are left out, and the figure varies far less than that of a whole worker. With
+ * --profile also by room.
  */
 const { values } = parseArgs({
   options: {

@@ -31,7 +31,10 @@ export interface Postgres extends AsyncDisposable {
   crash(): Promise<void>;
 }
 
-/** A server of its own with the default settings, on a new directory that is removed with it; undefined if PostgreSQL is not installed. */
+/**
+ * A server of its own with the default settings, on a new directory that is removed with it; undefined if PostgreSQL is
+ * not installed.
+ */
 export async function startPostgres(connections: number): Promise<Postgres | undefined> {
   const programs = programDirectory();
   if (programs === undefined) return undefined;

@@ -4,7 +4,10 @@ import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 
-/** The baseline of the audit benchmark: reads whole topics as commands do, decodes the record batches, and drops the records. */
+/**
+ * The baseline of the audit benchmark: reads whole topics as commands do, decodes the record batches, and drops the
+ * records.
+ */
 const [brokers = '', ...topics] = process.argv.slice(2);
 const dialer = kafkaDialer({ clientId: 'bench', tls: false });
 const cluster = new Cluster({ dialer, seeds: seedsOf(brokers.split(',')), runtime: RUNTIME });

@@ -6,11 +6,11 @@ import { fill, type Rate, rateOf } from './backlog.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * The rate at which one worker serves requests a second time, as a ratio to the first time. A new consumer group reads all
- * requests again, as after `idalloc replay`, and each is found in the index that the first run filled.
+ * The rate at which one worker serves requests a second time, as a ratio to the first time. A new consumer group reads
+ * all requests again, as after `idalloc replay`, and each is found in the index that the first run filled.
  *
- * The index keeps the newest keys of each partition in memory: with fewer requests than the default, no look-up reads the
- * disk.
+ * The index keeps the newest keys of each partition in memory: with fewer requests than the default, no look-up reads
+ * the disk.
  */
 const { values } = parseArgs({
   options: {

@@ -11,8 +11,8 @@ import { ReportServers } from './report/servers.ts';
 import { type Effort, latency, serving } from './report/serving.ts';
 
 /**
- * Measures what docs/operations/capacity.md shows, each part for a short time, keeps the figures as JSON, and writes the page's
- * tables and plots from them.
+ * Measures what docs/operations/capacity.md shows, each part for a short time, keeps the figures as JSON, and writes
+ * the page's tables and plots from them.
  */
 const { values } = parseArgs({
   options: {

@@ -46,7 +46,10 @@ export class Running implements AsyncDisposable {
     }
   }
 
-  /** Like `cpuMs`, of the threads that run now, in nanoseconds rather than ticks where Linux counts them: for short times. */
+  /**
+   * Like `cpuMs`, of the threads that run now, in nanoseconds rather than ticks where Linux counts them: for short
+   * times.
+   */
   fineCpuMs(): number {
     try {
       const tasks = `/proc/${this.#child.pid}/task`;

@@ -13,15 +13,16 @@ import { type PostgresNumbers, startNumbers } from './postgres.ts';
 import { median } from './stage.ts';
 
 /**
- * What numbers of sequences cost beside IDs, and beside the usual gapless way in a database: requests a second of one worker through
- * the client, and latency at half of that, in one run on the same topics. All numbers of a sequence come from one partition, so one
- * sequence has the rate of a partition. IDs are also measured while numbers of many sequences are taken from the same partitions, which
- * must not hold them up.
+ * What numbers of sequences cost beside IDs, and beside the usual gapless way in a database: requests a second of one
+ * worker through the client, and latency at half of that, in one run on the same topics. All numbers of a sequence come
+ * from one partition, so one sequence has the rate of a partition. IDs are also measured while numbers of many
+ * sequences are taken from the same partitions, which must not hold them up.
  *
- * Each draft of numbers is a transaction in etcd. So what etcd does is measured with the highest rate, and with half of it.
+ * Each draft of numbers is a transaction in etcd. So what etcd does is measured with the highest rate, and with half of
+ * it.
  *
- * PostgreSQL commits the document with its number, which idalloc leaves to the service, and syncs each commit to its disk, for which
- * Kafka relies on its replicas, here one.
+ * PostgreSQL commits the document with its number, which idalloc leaves to the service, and syncs each commit to its
+ * disk, for which Kafka relies on its replicas, here one.
  */
 const { values } = parseArgs({
   options: {
@@ -90,7 +91,10 @@ async function p99At(perSecond: number, ask: Ask): Promise<number> {
   return latencies[Math.floor(0.99 * latencies.length)] ?? Number.NaN;
 }
 
-/** Creates the sequences as `idalloc sequence create` does, but all at once: the ledger is empty, and nobody else writes to it. */
+/**
+ * Creates the sequences as `idalloc sequence create` does, but all at once: the ledger is empty, and nobody else writes
+ * to it.
+ */
 async function createSequences(realm: Realm): Promise<void> {
   const ends = Array.from({ length: PARTITIONS }, () => 0);
   const records = names.map((name) => {
@@ -127,7 +131,10 @@ function kindsOf(client: IdClient, database: PostgresNumbers | undefined): Reado
 /** What each kind is compared with: the usual way in a database. */
 const RIVALS: Readonly<Record<string, string>> = { one_sequence: 'postgres_one', many_sequences: 'postgres_many' };
 
-/** The share of their highest rates at which IDs are asked for alone, and then beside numbers at the same share of theirs. */
+/**
+ * The share of their highest rates at which IDs are asked for alone, and then beside numbers at the same share of
+ * theirs.
+ */
 const SHARED_LOAD = 0.25;
 
 /** The medians over the rounds, in which the kinds alternate. */

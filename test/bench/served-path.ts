@@ -32,8 +32,8 @@ const BATCH = 500;
 const PARTS_AT_ONCE = 3;
 
 /**
- * The way of a request through a worker, over brokers that answer immediately: record batches are decoded, decided by the real pipeline,
- * ledger and index, and encoded for the ledger and for the reply topic.
+ * The way of a request through a worker, over brokers that answer immediately: record batches are decoded, decided by
+ * the real pipeline, ledger and index, and encoded for the ledger and for the reply topic.
  */
 export class ServedPath implements Disposable {
   readonly #index: SqliteIndex;

@@ -11,9 +11,9 @@ import type { LogLine } from '../support/worker-process.ts';
 import { CopiesFleet, type Cost, type TakenOver } from './copies-fleet.ts';
 
 /**
- * The cost of copies of the ledger index on real servers: restores from Kafka by workers with empty index directories, disk
- * and memory of each worker, take-over of a killed worker's partitions with a standby and without, and how many partitions
- * move when workers are added, leave and restart.
+ * The cost of copies of the ledger index on real servers: restores from Kafka by workers with empty index directories,
+ * disk and memory of each worker, take-over of a killed worker's partitions with a standby and without, and how many
+ * partitions move when workers are added, leave and restart.
  *
  * memory_bytes is what a worker uses above a worker with an empty ledger. Workers and servers share the machine.
  */
@@ -56,7 +56,10 @@ const SESSION_MS = 6_000;
 const ENV = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS) };
 /** Copies that a worker began before the others joined are deleted immediately, so that they don't count. */
 const NO_LINGER = { INDEX_LINGER_MS: '0' };
-/** Entries of each partition on the topic where partitions move: more than a copy may lag behind there, so that copies count. */
+/**
+ * Entries of each partition on the topic where partitions move: more than a copy may lag behind there, so that copies
+ * count.
+ */
 const ENTRIES_MOVED = 200;
 const MOVING_WORKERS = 4;
 const say = (line: string) => process.stderr.write(`${line}\n`);
@@ -171,7 +174,8 @@ async function main(servers: TestServers): Promise<object> {
   say(`${entries} entries written in ${Math.round(fillMs)} ms`);
   const restored: Restored[] = [];
   for (const count of counts) {
-    // With one or two workers, one standby gives each of them every copy, as more would; two workers also run without any.
+    // With one or two workers, one standby gives each of them every copy, as more would; two workers also run without
+    // any.
     const kinds = count > 2 ? standbys : [...standbys.slice(0, 1), ...(count === 2 ? ['0'] : [])];
     for (const kind of kinds) restored.push(await restore(realm, count, kind, empty));
   }

@@ -4,8 +4,8 @@ import { decode, IdallocError, IdClient, type IdClientOptions, type RequestedBat
 import type { Failure, Sample } from './soak-verdict.ts';
 
 /**
- * A service of the client soak: a process with one client. What it does is in its first argument; it reports every ID that it
- * got and every call that failed to its parent, and ends when that says so, or is gone.
+ * A service of the client soak: a process with one client. What it does is in its first argument; it reports every ID
+ * that it got and every call that failed to its parent, and ends when that says so, or is gone.
  */
 export interface ServicePlan {
   readonly name: string;

@@ -102,7 +102,10 @@ export class Service {
   }
 }
 
-/** Sends a small request to each partition twice a second, by another client than the one under test, and follows the replies. */
+/**
+ * Sends a small request to each partition twice a second, by another client than the one under test, and follows the
+ * replies.
+ */
 export class Probes {
   readonly #realm: Realm;
   readonly #replies: Followed;
@@ -120,7 +123,10 @@ export class Probes {
     this.#ended = this.#run();
   }
 
-  /** Resolves when each partition has answered a probe that was sent after this call; returns the partitions that don't in time. */
+  /**
+   * Resolves when each partition has answered a probe that was sent after this call; returns the partitions that don't
+   * in time.
+   */
   async answered(withinMs: number): Promise<readonly number[]> {
     const fromMs = Date.now();
     const answered = () =>

@@ -1,6 +1,6 @@
 /**
- * What a soak of clients may fail with. A failure is allowed only for a time in which, as probes by another client show, the
- * workers did not answer, so the rules hold on a machine of any speed.
+ * What a soak of clients may fail with. A failure is allowed only for a time in which, as probes by another client
+ * show, the workers did not answer, so the rules hold on a machine of any speed.
  */
 
 /** A span of time, by the wall clock of the machine, which all processes of a soak share. */
@@ -30,7 +30,9 @@ export interface Failure extends Span {
 
 /** A partition whose probe has no reply after this time is dark until one sent later has. */
 const DARK_AFTER_MS = 2_000;
-/** Waits for as many IDs or fewer are served the fast way by workers, so a flood of large requests does not delay them. */
+/**
+ * Waits for as many IDs or fewer are served the fast way by workers, so a flood of large requests does not delay them.
+ */
 const SMALL_COUNT = 4_000;
 /** In this time after the dark the client is to have IDs again. */
 const RELIEF_MS = 10_000;
@@ -118,7 +120,9 @@ export interface Sample {
 const middle = (values: readonly number[]): number =>
   values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN;
 
-/** By how much a figure rose from the second quarter of the samples to the last; the first is the start of the process. */
+/**
+ * By how much a figure rose from the second quarter of the samples to the last; the first is the start of the process.
+ */
 export function growth(samples: readonly Sample[], figure: 'heapBytes' | 'rssBytes'): number {
   const quarter = (nth: number) =>
     samples.slice(Math.floor((nth * samples.length) / 4), Math.ceil(((nth + 1) * samples.length) / 4));

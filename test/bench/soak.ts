@@ -9,9 +9,10 @@ import { Probes, Service } from './soak-stage.ts';
 import { allowedBy, type Failure, growth, type Span, sharedMs, slopePerMinute } from './soak-verdict.ts';
 
 /**
- * A soak of the client library: services in processes of their own on real servers, of which some take from their buffers,
- * some wait for IDs, some request batches, while workers are killed and suspended, a partition is stuck, the broker stops, a
- * service is suspended, and another service floods. All IDs are compared, and each failed call is judged by soak-verdict.ts.
+ * A soak of the client library: services in processes of their own on real servers, of which some take from their
+ * buffers, some wait for IDs, some request batches, while workers are killed and suspended, a partition is stuck, the
+ * broker stops, a service is suspended, and another service floods. All IDs are compared, and each failed call is
+ * judged by soak-verdict.ts.
  */
 export interface SoakOptions {
   readonly servers: SuiteServers;

@@ -25,8 +25,8 @@ const T_99 = [
 export const MOST_PAIRS = T_99.length + 1;
 
 /**
- * The spread of the ratios of pairs, which were measured one after the other, so that other load on the machine affects both
- * alike. Ratios multiply, so the mean is geometric: 2 and 0.5 cancel out.
+ * The spread of the ratios of pairs, which were measured one after the other, so that other load on the machine affects
+ * both alike. Ratios multiply, so the mean is geometric: 2 and 0.5 cancel out.
  *
  * @throws RangeError without a ratio, with more than MOST_PAIRS, and for one that is not a positive number.
  */

@@ -63,7 +63,10 @@ export class Stage implements AsyncDisposable {
     return this.#servers.brokers;
   }
 
-  /** `main`: the main.ts that creates the topics, where it is not that of this stage. Of `replyTopics` all but one have one partition. */
+  /**
+   * `main`: the main.ts that creates the topics, where it is not that of this stage. Of `replyTopics` all but one have
+   * one partition.
+   */
   async topics(partitions: number, main: string = this.#main, replyTopics = 1): Promise<Topics> {
     const id = unique();
     const replies = `b${id}.replies.main`;
@@ -111,8 +114,8 @@ export class Stage implements AsyncDisposable {
   }
 
   /**
-   * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped. `main`: the
-   * main.ts of another checkout's worker, on topics of this one.
+   * Starts a contender. Without INDEX_DIR in `more` it gets a new index directory, which is removed when it is stopped.
+   * `main`: the main.ts of another checkout's worker, on topics of this one.
    */
   start(
     contender: Contender,
@@ -168,7 +171,9 @@ export class Stage implements AsyncDisposable {
     return answers.flatMap((answer) => answer.partitions);
   }
 
-  /** Waits until the brokers serve the topic: metadata may name the leader of a new partition before that broker knows. */
+  /**
+   * Waits until the brokers serve the topic: metadata may name the leader of a new partition before that broker knows.
+   */
   async #led(topics: readonly string[], partitions: number): Promise<void> {
     for (const deadlineMs = performance.now() + LED_TIMEOUT_MS; ; await pause(LED_POLL_MS)) {
       const ends = await this.#ends(topics, partitions);

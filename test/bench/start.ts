@@ -7,10 +7,10 @@ import { parseArgs } from 'node:util';
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
 
 /**
- * What it costs to start commands and a worker: CPU seconds and wall time, as a ratio to an empty program of the same run. Each
- * start is measured without compiled code of an earlier one (cold), and with it (warm). Rounds take turns, so that other load on
- * the machine affects all of them alike; the least of the rounds counts. Commands that ask servers are measured if the
- * environment names some.
+ * What it costs to start commands and a worker: CPU seconds and wall time, as a ratio to an empty program of the same
+ * run. Each start is measured without compiled code of an earlier one (cold), and with it (warm). Rounds take turns, so
+ * that other load on the machine affects all of them alike; the least of the rounds counts. Commands that ask servers
+ * are measured if the environment names some.
  */
 const { values } = parseArgs({
   options: {

@@ -4,12 +4,13 @@ import type { Contender } from './running.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * Requests per second of one worker, as ratios to two baselines over the same records: a bare kafkajs copy loop (consume,
- * produce, commit), and the four record operations of a worker on our own wire. All alternate on the same servers.
- * Absolute figures depend on the machine; the ratios much less.
+ * Requests per second of one worker, as ratios to two baselines over the same records: a bare kafkajs copy loop
+ * (consume, produce, commit), and the four record operations of a worker on our own wire. All alternate on the same
+ * servers. Absolute figures depend on the machine; the ratios much less.
  *
- * Each run starts with all requests on the topic, and is timed from the first tenth of the replies to the last reply, so
- * that start-up does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by that limit.
+ * Each run starts with all requests on the topic, and is timed from the first tenth of the replies to the last reply,
+ * so that start-up does not count. The layout of the IDs also limits a worker: `limit_ratio` is the rate divided by
+ * that limit.
  */
 const { values } = parseArgs({
   options: {

@@ -5,8 +5,9 @@ import { fill, type Rate, rateOf } from './backlog.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * What traces cost a worker: requests without a `traceparent` and with one, with traces off and on, as ratios to the first. They take turns
- * on the same servers, each time in another order. Processor time per request says more than the rate on a busy machine.
+ * What traces cost a worker: requests without a `traceparent` and with one, with traces off and on, as ratios to the
+ * first. They take turns on the same servers, each time in another order. Processor time per request says more than the
+ * rate on a busy machine.
  */
 const { values } = parseArgs({
   options: {

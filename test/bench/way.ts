@@ -6,8 +6,9 @@ import { closedLoop } from './closed-loop.ts';
 import { MAIN, median, Stage } from './stage.ts';
 
 /**
- * Where the time of a request goes, from traces of the client and the worker: the median of each step, with some numbers of requests of one client
- * in flight. Only a share of the requests has spans, so that these do not become what is measured.
+ * Where the time of a request goes, from traces of the client and the worker: the median of each step, with some
+ * numbers of requests of one client in flight. Only a share of the requests has spans, so that these do not become what
+ * is measured.
  */
 const { values } = parseArgs({
   options: {

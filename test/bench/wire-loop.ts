@@ -8,9 +8,9 @@ import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';
 
 /**
- * The second baseline of the benchmarks: the four record operations of a worker on our own wire, which are to read a request,
- * append it to the ledger, follow the ledger, and reply. It has no group, no commit, no index, no allocation, and uses one
- * broker: it shows how fast the wire alone is.
+ * The second baseline of the benchmarks: the four record operations of a worker on our own wire, which are to read a
+ * request, append it to the ledger, follow the ledger, and reply. It has no group, no commit, no index, no allocation,
+ * and uses one broker: it shows how fast the wire alone is.
  */
 const [brokers = '', requests = '', replies = '', ledger = ''] = process.argv.slice(2);
 

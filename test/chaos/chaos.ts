@@ -45,8 +45,8 @@ function* steps(rng: Rng, faults: typeof WORKER_FAULTS, slots: readonly Slot[]):
 
 /**
  * Injects faults for a time, and removes each of them again. The servers and each of two groups of workers are separate
- * lanes. Within a lane, faults follow one another, so that up to three overlap and never two affect the same process. The
- * order within each lane depends on the seed alone.
+ * lanes. Within a lane, faults follow one another, so that up to three overlap and never two affect the same process.
+ * The order within each lane depends on the seed alone.
  *
  * @returns all faults, in order within each lane
  */

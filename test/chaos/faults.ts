@@ -41,7 +41,9 @@ const HEIR_LIMIT_MS = 30_000;
 /** How long the heir and the worker that it succeeds run side by side. */
 const BOTH_MS = 2_000;
 
-/** Etcd's faults are more frequent: without the broker nothing is served for some 20 s, and other faults show little. */
+/**
+ * Etcd's faults are more frequent: without the broker nothing is served for some 20 s, and other faults show little.
+ */
 const ETCD_TIMES = 4;
 
 const member = (chance: number, offset = 0): number => (Math.floor(chance * ETCD_SIZE) + offset) % ETCD_SIZE;

@@ -12,7 +12,9 @@ interface View {
   readonly value_number?: number;
 }
 
-/** Requests IDs from the workers of all slots over HTTP, in turn, until it is stopped. A refused request is no error. */
+/**
+ * Requests IDs from the workers of all slots over HTTP, in turn, until it is stopped. A refused request is no error.
+ */
 export class HttpClient implements AsyncDisposable {
   readonly #slots: readonly Slot[];
   readonly #layout: Layout;

@@ -65,7 +65,8 @@ export class Slot implements Disposable {
   }
 
   /**
-   * Ends the process by a signal, and starts another one in its place `afterMs` later, with the same index or with none.
+   * Ends the process by a signal, and starts another one in its place `afterMs` later, with the same index or with
+   * none.
    */
   async replace(signal: 'SIGKILL' | 'SIGTERM', afterMs: number, index: 'kept' | 'emptied' = 'kept'): Promise<void> {
     await this.#expectAlive();

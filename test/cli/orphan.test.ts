@@ -15,7 +15,10 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true }));
 
-/** Starts a worker below a shell, whose first line is the worker's process ID. Ending the shell leaves the worker behind. */
+/**
+ * Starts a worker below a shell, whose first line is the worker's process ID. Ending the shell leaves the worker
+ * behind.
+ */
 function startBelowShell() {
   const env = {
     PATH: process.env.PATH,

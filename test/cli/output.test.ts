@@ -2,7 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { printable, visible } from '../../src/cli/output.ts';
 import { cli } from './harness.ts';
 
-/** One of each kind: DEL, C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a tag. */
+/**
+ * One of each kind: DEL, C1's own escape, a turn to the left, an isolate, no width, a joiner, a mark at the start, a
+ * tag.
+ */
 const UNSEEN = [
   '\u007f',
   '\u009b',

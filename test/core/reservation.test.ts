@@ -143,7 +143,8 @@ describe('a timing', () => {
         fine += 1;
         const authority = authorityMs(its, at(0, 0), at(0, 0));
         const ceilingMs = tickStartMs(layout, nextCeiling(layout, NOW, its.reserveMs, ticks(0)) ?? ticks(-1)) - NOW;
-        // A heartbeat is due while there is authority, which ends before the ceiling that the previous heartbeat reserved.
+        // A heartbeat is due while there is authority, which ends before the ceiling that the previous heartbeat
+        // reserved.
         expect(its.heartbeatMs).toBeLessThan(authority);
         expect(ceilingMs).toBeGreaterThanOrEqual(its.heartbeatMs + authority);
         // A successor whose clock is behind by the margin finds the ceiling of a crashed worker in its past.

@@ -55,7 +55,10 @@ const COMMANDS = await known();
 /** The commands that no test takes from a page. */
 const LISTED = [...ELSEWHERE.keys(), ...HELP_ONLY, ...UNTESTED.keys()];
 
-/** The arguments of every mention of a command; `idalloc <family>` alone names a family. `idalloc form …` is a label of keys. */
+/**
+ * The arguments of every mention of a command; `idalloc <family>` alone names a family. `idalloc form …` is a label of
+ * keys.
+ */
 const CALLS = MENTIONED.flatMap(({ page, command }) => {
   const [, args] = /^(?:npm run idalloc -- |idalloc )(?!ready\b|form )(.+)$/.exec(command) ?? [];
   return args === undefined ? [] : [{ page, args }];

@@ -6,7 +6,9 @@ import { ERRORS } from '../../src/errors.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { inlineCode, PAGES, readPage } from '../support/docs.ts';
 
-/** Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports. */
+/**
+ * Names in capitals that are neither settings nor error codes: of scripts, of Node, and codes that the audit reports.
+ */
 const OTHERS = new Set([
   'CLOCK_', // of `CLOCK_*`, `CLOCK_…`
   'IDALLOC_API_PORT',

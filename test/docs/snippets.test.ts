@@ -4,7 +4,9 @@ import { expect, test } from 'vitest';
 import { type Block, blocksOf, PAGES, ROOT, readPage } from '../support/docs.ts';
 import { PROGRAMS_RUN_BY, TRIED_BY } from '../support/shown-commands.ts';
 
-/** Languages of blocks that are not snippets: commands, which commands.test.ts checks, and drawings, formats and output. */
+/**
+ * Languages of blocks that are not snippets: commands, which commands.test.ts checks, and drawings, formats and output.
+ */
 const NO_SNIPPET = new Set(['sh', 'console', 'text', '']);
 const EXAMPLES = globSync('examples/*/*.{py,go,java,js}', { cwd: ROOT }).map((path) =>
   readFileSync(join(ROOT, path), 'utf8'),

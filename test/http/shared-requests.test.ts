@@ -9,7 +9,10 @@ const COUNT = 60;
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 const REQUEST = 'POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n';
 
-/** A request on each of many connections at once; each takes the whole time of a turn. Returns the turns in which they were answered. */
+/**
+ * A request on each of many connections at once; each takes the whole time of a turn. Returns the turns in which they
+ * were answered.
+ */
 async function ask(answered: (count: number, cut: () => void) => void = () => undefined): Promise<readonly number[]> {
   let nowMs = 0;
   let turn = 0;

@@ -27,7 +27,8 @@ export const goodLink: Link = async () => ({ fault: 'pass' });
 
 /**
  * etcd in memory: one revision for each transaction that writes, create and mod revisions, leases that expire by the
- * given clock and take their keys along. Every operation is atomic and synchronous; delays and losses happen in the link.
+ * given clock and take their keys along. Every operation is atomic and synchronous; delays and losses happen in the
+ * link.
  */
 export class FakeEtcd {
   readonly #nowMs: () => number;
@@ -71,8 +72,8 @@ export class FakeEtcd {
   }
 
   /**
-   * Reaches the quota, so that puts and grants are refused until `free`; everything else is served. With `appliesOne` the next
-   * write is applied and refused: etcd does so with the one that it finds too large only when it applies it.
+   * Reaches the quota, so that puts and grants are refused until `free`; everything else is served. With `appliesOne`
+   * the next write is applied and refused: etcd does so with the one that it finds too large only when it applies it.
    */
   fill(appliesOne = false): void {
     this.#space = appliesOne ? 'last' : 'none';

@@ -39,8 +39,8 @@ interface Reserved {
 }
 
 /**
- * Three hosts compete for three worker IDs while messages are lost, doubled, late and delayed, processes pause, crash and
- * restart, and wall clocks step. After every action the whole history must still be correct.
+ * Three hosts compete for three worker IDs while messages are lost, doubled, late and delayed, processes pause, crash
+ * and restart, and wall clocks step. After every action the whole history must still be correct.
  */
 class History {
   readonly #random: () => number;

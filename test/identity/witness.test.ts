@@ -204,7 +204,10 @@ describe('a witness of another layout than the one that is configured', () => {
   });
 });
 
-/** What becomes of a write: it is answered, or it is not and lands after the write with this number, or with the last ones. */
+/**
+ * What becomes of a write: it is answered, or it is not and lands after the write with this number, or with the last
+ * ones.
+ */
 type Fate = 'answered' | number;
 
 /** Every history of so many writes. */

@@ -249,7 +249,10 @@ describe('one worker', () => {
     };
     const { uuid: namespace } = decodeDescriptor(await kept(keys.descriptor));
     const replies = await realm.follow();
-    /** A sequence from 5, of which etcd remembers this as next, and these numbers as pending; a worker is then asked for one. */
+    /**
+     * A sequence from 5, of which etcd remembers this as next, and these numbers as pending; a worker is then asked for
+     * one.
+     */
     const remembered = async (name: string, next: number, records: readonly PendingNumbers[]) => {
       const { code, stderr } = await runIdalloc(['sequence', 'create', name, '--start', '5', '--json'], env);
       if (code !== 0) throw new Error(stderr);
@@ -277,7 +280,8 @@ describe('one worker', () => {
     await etcd.transact([], [{ put: key, value: encodeEndHead(head) }]);
     const replies = await realm.follow();
     let rounds = 0;
-    // The worker learns that another has written the head when it has something to add, and compares before it decides again.
+    // The worker learns that another has written the head when it has something to add, and compares before it decides
+    // again.
     const livesAfterOneMore = async () => {
       rounds += 1;
       const id = `after-${rounds}`;

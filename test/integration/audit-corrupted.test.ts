@@ -81,7 +81,10 @@ async function audit(env: Readonly<Record<string, string>> = {}, ...flags: reado
 
 type Changed = Pick<Seen['message'], 'key' | 'value'>;
 
-/** Writes records to a topic that is empty, each at its offset and with its time, but some of them changed; left out if undefined. */
+/**
+ * Writes records to a topic that is empty, each at its offset and with its time, but some of them changed; left out if
+ * undefined.
+ */
 async function write(
   topic: string,
   records: readonly Seen[],

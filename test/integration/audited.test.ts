@@ -62,7 +62,10 @@ async function command(...args: readonly string[]) {
   return { code, found: JSON.parse(stdout) };
 }
 
-/** The n-th request: mostly for a few IDs; now and then for numbers, for very many IDs, or one that is refused, repeated or a conflict. */
+/**
+ * The n-th request: mostly for a few IDs; now and then for numbers, for very many IDs, or one that is refused, repeated
+ * or a conflict.
+ */
 function request(nth: number): TestRequest {
   const replyTopic = nth % 10 === 9 ? second : realm.replyTopic;
   const plain = { correlationId: `request-${nth}`, count: 1 + (nth % 7), replyTopic };
@@ -90,7 +93,10 @@ function placed(one: TestRequest, nth: number): TestRequest {
   return { ...one, partition: nth % 10 === 8 ? (home + 1) % PARTITIONS : home };
 }
 
-/** Sends the next requests, a burst at a time; a burst that the broker refused is sent again, so that some requests are in the topic twice. */
+/**
+ * Sends the next requests, a burst at a time; a burst that the broker refused is sent again, so that some requests are
+ * in the topic twice.
+ */
 async function load(until: number): Promise<void> {
   while (sent < until) {
     const burst = Array.from({ length: BURST }, (_, i) => placed(request(sent + i), sent + i));

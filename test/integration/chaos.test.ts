@@ -18,8 +18,8 @@ import { silencesMs } from '../support/stops.ts';
 import { report } from '../support/whole-history.ts';
 import { runIdalloc } from '../support/worker-process.ts';
 
-// Stays alone: it freezes and kills any of the suite's servers, in an order that a seed gives, and its faults are timed: beside
-// other tests the same seed would meet another history.
+// Stays alone: it freezes and kills any of the suite's servers, in an order that a seed gives, and its faults are
+// timed: beside other tests the same seed would meet another history.
 
 const PARTITIONS = 6;
 const WORKERS = 3;
@@ -37,7 +37,9 @@ afterEach(async () => {
   for (let index = 0; index < ETCD_SIZE; index += 1) await suiteServers().resumeEtcd(index);
 });
 
-/** For the search for a failure's cause: writes the logs of all workers to files; returns their place and record counts. */
+/**
+ * For the search for a failure's cause: writes the logs of all workers to files; returns their place and record counts.
+ */
 async function keepLogs({ realm, replies, workers }: Scene): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), `idalloc-chaos-${SEED}-`));
   for (const [i, { lines }] of workers.entries()) {

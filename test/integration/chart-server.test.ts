@@ -9,8 +9,9 @@ import { blockCommands, blocksOf, readPage } from '../support/docs.ts';
 import { KubernetesSchemas } from '../support/kubernetes-schemas.ts';
 import { KubernetesServer } from '../support/kubernetes-server.ts';
 
-// The API server takes two cores five minutes to build, and decides the same about the same chart. So it is built only for a chart
-// that it has not accepted yet. Where CI is not set, what it accepts is recorded, to be committed with the change.
+// The API server takes two cores five minutes to build, and decides the same about the same chart. So it is built only
+// for a chart that it has not accepted yet. Where CI is not set, what it accepts is recorded, to be committed with the
+// change.
 
 /** The first build of the API server, on a machine that has much else to do. */
 const BUILD_MS = 1_800_000;

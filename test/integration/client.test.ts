@@ -177,8 +177,9 @@ test('a closed client lets its process exit, even while the broker hangs', async
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const exit = once(child, 'exit');
   expect((await lines.next()).value).toBe('answered');
-  // Each connection hangs at its next request, and so do some that are opened later: until this test ends, so the process
-  // ends before the broker answers. How soon close() settles is shown in virtual time, in test/client/kafka-link.test.ts.
+  // Each connection hangs at its next request, and so do some that are opened later: until this test ends, so the
+  // process ends before the broker answers. How soon close() settles is shown in virtual time, in
+  // test/client/kafka-link.test.ts.
   const held = Array.from({ length: 12 }, () => proxy.holdRequest(() => true, new Promise(() => undefined)));
   await held[0];
   child.stdin.write('close\n');

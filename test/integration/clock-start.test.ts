@@ -57,8 +57,8 @@ test.for(STARTS)(
 );
 
 /**
- * Off at the start by a tolerated amount, and then too fast by 16 % or too slow by 4 %. The machine's monotonic clock does not
- * show this: where NTP slews one clock, it slews the other as well.
+ * Off at the start by a tolerated amount, and then too fast by 16 % or too slow by 4 %. The machine's monotonic clock
+ * does not show this: where NTP slews one clock, it slews the other as well.
  */
 const DRIFTS = [
   ['slow', -450, -2, 'CLOCK_BEHIND'],

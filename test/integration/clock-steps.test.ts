@@ -65,8 +65,8 @@ async function start(context: TestContext): Promise<Stage> {
 afterAll(() => stack.disposeAsync());
 
 /**
- * Sets the clock right, and waits until the worker serves. It compares its clocks before each allocation, so the gate has shown
- * any effect of setting the clock right when a request that was sent afterwards has its batch.
+ * Sets the clock right, and waits until the worker serves. It compares its clocks before each allocation, so the gate
+ * has shown any effect of setting the clock right when a request that was sent afterwards has its batch.
  */
 async function calm({ clock, worker, replies, load }: Stage): Promise<number> {
   clock.set(0);

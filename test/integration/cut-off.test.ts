@@ -43,7 +43,8 @@ describe.skipIf(why !== undefined)(`three brokers${why === undefined ? '' : `: $
     );
     await using loaded = await LoadedWorker.start(realm, { KAFKA_BROKERS: cluster.brokers.slice(0, 2).join() });
     const { worker } = loaded;
-    // A member that does not reach its coordinator loses its membership, which is another fault; without the witness it serves nothing.
+    // A member that does not reach its coordinator loses its membership, which is another fault; without the witness it
+    // serves nothing.
     await lead(realm, { never: FAR }, ['__consumer_offsets', realm.witnessTopic]);
     await lead(realm, { always: FAR }, [realm.requestTopic]);
     const other = realm.worker();

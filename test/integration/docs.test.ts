@@ -166,8 +166,8 @@ async function forge(): Promise<void> {
 }
 
 /**
- * Runs a command in this process, which is faster than a child process, at a simulated terminal where a person confirms with
- * y. The result is the text on the terminal.
+ * Runs a command in this process, which is faster than a child process, at a simulated terminal where a person confirms
+ * with y. The result is the text on the terminal.
  */
 async function atTerminal(args: readonly string[], when: Scene['when']): Promise<Outcome> {
   let seen = '';
@@ -226,7 +226,10 @@ function asShown(text: string): string {
     .replaceAll(SLOW_ETCD, 'ok  $1');
 }
 
-/** A warning of doctor that an etcd took a second to respond, as it may on a busy machine. Only the last of several has the fix. */
+/**
+ * A warning of doctor that an etcd took a second to respond, as it may on a busy machine. Only the last of several has
+ * the fix.
+ */
 const SLOW_ETCD = /^warn( +etcd http\S+ +etcd .*, \d+\.\d s)(\n +fix: check its disk.*)?$/gm;
 
 /** Lines about the suite's single broker and about the machine, which the pages don't show. */

@@ -24,8 +24,8 @@ const WAIT_MS = 60_000;
 const MARGIN_EVERY_MS = 250;
 
 /**
- * Reads the margins to the deadlines until each worker's lease was renewed twice: the first renewal may have been sent before
- * the call. Returns the least margin.
+ * Reads the margins to the deadlines until each worker's lease was renewed twice: the first renewal may have been sent
+ * before the call. Returns the least margin.
  */
 async function leastMargin(workers: readonly WorkerProcess[]): Promise<number> {
   const least = await Promise.all(
@@ -99,7 +99,8 @@ test('with two of three etcd members frozen all workers stop, requests wait, and
   for (const { detail, reason, seenMs } of stops) {
     const silentMs = Number(/for (\d+) ms/.exec(String(detail))?.[1]);
     expect(reason).toBe('LEASE_SUSPENDED');
-    // That it stops no later, whether it allocates or not, is shown in virtual time, in test/identity/heartbeat.test.ts.
+    // That it stops no later, whether it allocates or not, is shown in virtual time, in
+    // test/identity/heartbeat.test.ts.
     expect(silentMs).toBeGreaterThanOrEqual(REFUSE_MS);
     await report(
       annotate,

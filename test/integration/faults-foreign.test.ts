@@ -55,7 +55,10 @@ async function ask(realm: Realm, name: string): Promise<void> {
   await realm.send(partitions.map((partition) => ({ correlationId: idOf(name, partition), count: 3 })));
 }
 
-/** Expects that each partition with a foreign entry stops with a reason, the healthy one serves, and the worker is not ready. */
+/**
+ * Expects that each partition with a foreign entry stops with a reason, the healthy one serves, and the worker is not
+ * ready.
+ */
 async function expectStopped(realm: Realm, worker: WorkerProcess, replies: Followed, name: string): Promise<void> {
   await ask(realm, name);
   expect('batch' in (await replies.reply(idOf(name, WELL))).reply).toBe(true);

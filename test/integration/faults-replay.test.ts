@@ -17,8 +17,8 @@ const PARTITIONS = 3;
 const ANSWERED = 60;
 
 /**
- * A new worker for each reset, since offsets can be reset only while the group is empty. All workers run in this process:
- * so many starts of a process would take minutes and read the same requests.
+ * A new worker for each reset, since offsets can be reset only while the group is empty. All workers run in this
+ * process: so many starts of a process would take minutes and read the same requests.
  */
 test(`after each of ${RESETS} resets of the offsets to the start, replies are the same bytes and nothing is decided anew`, async ({
   annotate,

@@ -10,7 +10,9 @@ import { SeenIds } from '../support/seen-ids.ts';
 import { report } from '../support/whole-history.ts';
 
 const ERROR_LEVEL = 50;
-/** Limit as a share of the time that all responses take, so that a busy machine affects both. Unsliced, it is a quarter. */
+/**
+ * Limit as a share of the time that all responses take, so that a busy machine affects both. Unsliced, it is a quarter.
+ */
 const STALL_SHARE = 0.1;
 
 /** One test freezes etcd. */

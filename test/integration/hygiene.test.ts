@@ -4,7 +4,9 @@ import { ownServers } from '../support/own-servers.ts';
 import { Realm } from '../support/realm.ts';
 
 const ERROR_LEVEL = 50;
-/** Connections of a worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries. */
+/**
+ * Connections of a worker to one broker, one for each lane: control, append, publish, requests, ledger, group, entries.
+ */
 const CONNECTIONS_PER_BROKER = 7;
 
 const servers = await ownServers({ kafka: true });

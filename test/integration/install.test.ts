@@ -30,7 +30,9 @@ const MAX_EXPOSURE = 15;
 /** The command that installs and upgrades; test/support/shown-commands.ts names it. */
 const INSTALL = 'npm install --prefix /opt/idalloc';
 
-/** A directory that stands for the machine's root, and one with the files that an operator has copied to the machine. */
+/**
+ * A directory that stands for the machine's root, and one with the files that an operator has copied to the machine.
+ */
 const root = mkdtempSync(join(tmpdir(), 'idalloc-machine-'));
 const copied = join(root, 'copied');
 const here = (text: string) => text.replaceAll(/(?<![\w.])\/(?=(opt|etc|var)\/)/g, `${root}/`);

@@ -16,8 +16,8 @@ test('a worker that starts while Kafka is down waits, logs the reason, and stops
   expect(await readyz.json()).toMatchObject({ status: 'not ready', reason: 'KAFKA_UNAVAILABLE' });
   expect((await worker.ops('/healthz')).status).toBe(200);
   expect(worker.lines.filter(({ msg }) => msg === 'waiting for Kafka')).toHaveLength(1);
-  // Kafka never comes, so the worker can't be waiting for it. That it waits for nothing else either is shown in virtual time,
-  // in test/worker/readiness.test.ts.
+  // Kafka never comes, so the worker can't be waiting for it. That it waits for nothing else either is shown in virtual
+  // time, in test/worker/readiness.test.ts.
   worker.kill('SIGTERM');
   expect(await worker.ended()).toEqual({ code: 0, signal: null });
 });

@@ -20,7 +20,8 @@ describe.concurrent('etcd is out of reach for one worker', () => {
     annotate,
     expect,
   }) => {
-    // By default a reservation ends together with the authority if heartbeats are punctual; on a busy machine it would end before.
+    // By default a reservation ends together with the authority if heartbeats are punctual; on a busy machine it would
+    // end before.
     await using scene = await Scene.open({ env: { RESERVATION_MS: '29000', LEASE_MARGIN_MS: '1000' } });
     const link = await scene.link();
     const worker = scene.worker(link.env);

@@ -18,9 +18,10 @@ import { suiteServers } from '../support/servers.ts';
 import { report } from '../support/whole-history.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
-// Stays alone: its floods take all the machine has, and a worker that others keep from a processor is paused, which is how these
-// tests know that a flood has held it up. How fast probes are answered is a figure of the report. What is
-// asserted is the order: a probe is answered while the flood still holds its connections; a probe that hangs ends the test.
+// Stays alone: its floods take all the machine has, and a worker that others keep from a processor is paused, which is
+// how these tests know that a flood has held it up. How fast probes are answered is a figure of the report. What is
+// asserted is the order: a probe is answered while the flood still holds its connections; a probe that hangs ends the
+// test.
 
 const HOST = '127.0.0.1';
 const MAX_RSS_MB = 600;
@@ -100,8 +101,8 @@ function described({ probes, slowestMs, failed }: Probed): string {
 }
 
 /**
- * What the flood did to the worker: probes without success, and closings of its gate. A pause of the process is not the flood's
- * if the main thread waited that long for a processor, which it does on a busy machine.
+ * What the flood did to the worker: probes without success, and closings of its gate. A pause of the process is not the
+ * flood's if the main thread waited that long for a processor, which it does on a busy machine.
  */
 function harm(worker: WorkerProcess, pid: number, ...probed: readonly Probed[]): readonly string[] {
   const closings = worker.lines.filter(({ msg }) => msg === 'gate closed').map(({ reason }) => String(reason));
@@ -234,7 +235,9 @@ test.for([
   },
 );
 
-/** Starts and drops handshakes continuously, `atOnce` at a time, until the returned function is called or after `most`. */
+/**
+ * Starts and drops handshakes continuously, `atOnce` at a time, until the returned function is called or after `most`.
+ */
 function beginHandshakes(port: number, hello: Buffer, atOnce: number, most: number): () => Promise<number> {
   let begun = 0;
   let ended = false;

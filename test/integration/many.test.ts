@@ -53,7 +53,9 @@ async function sumOf(workers: readonly WorkerProcess[], metric: string): Promise
   return values.reduce((sum, value) => sum + value, 0);
 }
 
-/** Sends all requests. Their replies go to one partition, with the broker's time: its order is the order of visibility. */
+/**
+ * Sends all requests. Their replies go to one partition, with the broker's time: its order is the order of visibility.
+ */
 async function sendAll(realm: Realm, replyTopic: string): Promise<readonly TestRequest[]> {
   await realm.createTopic(replyTopic, { configs: { 'message.timestamp.type': 'LogAppendTime' } });
   const asks = Array.from({ length: REQUESTS }, (_, i) => ({
@@ -79,9 +81,9 @@ function checkUnique(asks: readonly TestRequest[], answered: ReadonlyMap<string,
 }
 
 /**
- * An ID becomes visible after its time: by at most the back-fill window plus the time from its allocation to the append of
- * the reply. The workers share one clock and use no future ticks, so no earlier visible ID has a time after that append. So
- * the disorder is at most the age of the oldest IDs when their reply was appended.
+ * An ID becomes visible after its time: by at most the back-fill window plus the time from its allocation to the append
+ * of the reply. The workers share one clock and use no future ticks, so no earlier visible ID has a time after that
+ * append. So the disorder is at most the age of the oldest IDs when their reply was appended.
  */
 function checkOrder(replies: readonly Visible[]): number {
   for (const { ids, generatedAtMs } of replies) expect(timeOf(ids.at(-1))).toBeLessThanOrEqual(generatedAtMs);

@@ -23,7 +23,10 @@ const countOf = (nth: number) => 1 + ((nth * 37) % 1_000);
 /** Documents that a lane asks for at once, and then waits for. */
 const BURST = 8;
 const WORKERS = 3;
-/** Records at the end of a partition that a power failure takes, or that have not been mirrored: more than are in progress at a time. */
+/**
+ * Records at the end of a partition that a power failure takes, or that have not been mirrored: more than are in
+ * progress at a time.
+ */
 const LOST = 12;
 
 /** Documents of all sequences take numbers on a site, a few at a time of each sequence, until they are stopped. */

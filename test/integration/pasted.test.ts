@@ -37,7 +37,9 @@ const TOOLS: Readonly<Record<string, () => Promise<Tool>>> = {
   nestjs: nestModules,
   kcat,
 };
-/** The commands that ask a registry, which is not here, and what has the same effect with the tool that the tests have. */
+/**
+ * The commands that ask a registry, which is not here, and what has the same effect with the tool that the tests have.
+ */
 const INSTALLED: readonly (readonly [command: string, here: string])[] = [
   ['python3 -m venv .venv && . .venv/bin/activate', 'PATH=TOOL/bin:$PATH'],
   ['pip install -r requirements.txt', ':'],

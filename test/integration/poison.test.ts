@@ -16,7 +16,10 @@ const STALL_LIMIT_MS = 100;
 const LEAST_CASES = 40;
 const ERROR_LEVEL = 50;
 const BOMB_BYTES = 100_000_000;
-/** Rounds that measure stalls: work that is no case's own, such as a collection of garbage, hardly falls in one case each time. */
+/**
+ * Rounds that measure stalls: work that is no case's own, such as a collection of garbage, hardly falls in one case
+ * each time.
+ */
 const MEASURED_ROUNDS = 3;
 
 interface Sent {
@@ -104,8 +107,9 @@ test('no record of any kind stops the worker, blocks a partition, stalls the eve
   const together = await sendAll(realm, cases, async () => {});
   await checkAll(realm, together, replies, letters);
 
-  // A stall is processor time of the main thread in one piece: cases that take less in all can't stall it, however busy the
-  // machine is. Only for the others, and in later rounds, the event loop's own figure says whether it was one piece.
+  // A stall is processor time of the main thread in one piece: cases that take less in all can't stall it, however busy
+  // the machine is. Only for the others, and in later rounds, the event loop's own figure says whether it was one
+  // piece.
   let stalling = cases.map((_, i) => i);
   for (let round = 1; round <= MEASURED_ROUNDS && stalling.length > 0; round += 1) {
     const all = poisonCases({ realm, kafka, handmade, round });

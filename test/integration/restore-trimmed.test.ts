@@ -15,7 +15,9 @@ const FETCHES_BEFORE = 2;
 const SEND_AT_ONCE = 5_000;
 const COUNT = 5;
 
-/** Whether the cause names the log's start, or an entry after the gap, as the worker's own marker if that is read first. */
+/**
+ * Whether the cause names the log's start, or an entry after the gap, as the worker's own marker if that is read first.
+ */
 const wasOvertaken = ({ cause }: LogLine) =>
   /^(the log now starts at offset|reading continued at offset|offset \d+ was expected)/.test(String(cause));
 

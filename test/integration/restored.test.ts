@@ -18,7 +18,10 @@ async function ask(realm: Realm, replies: Followed, correlationId: string, count
   return expandIds(await replies.batch(correlationId));
 }
 
-/** A rebuild under another layout is refused for what the witness topic says and, with witnesses of an earlier release, the ledger. */
+/**
+ * A rebuild under another layout is refused for what the witness topic says and, with witnesses of an earlier release,
+ * the ledger.
+ */
 async function expectOneLayout(realm: Realm): Promise<void> {
   const mistaken = () => runIdalloc(['namespace', 'rebuild', '--yes'], { ...realm.env, LAYOUT: 'twitter-2010' });
   const refusal = (what: string) =>

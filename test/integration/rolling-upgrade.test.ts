@@ -16,8 +16,9 @@ const REPEATED = 100;
 const [BEFORE, CREATED] = ['invoices/2026', 'invoices/2027'];
 
 /**
- * Replaces one worker after another, as docs/how-to/rolling-upgrade.md says, and serves for a while after each. Some of the oldest and of the
- * newest requests are sent again each time: whichever version decided them, they have their batch. Returns those.
+ * Replaces one worker after another, as docs/how-to/rolling-upgrade.md says, and serves for a while after each. Some of
+ * the oldest and of the newest requests are sent again each time: whichever version decided them, they have their
+ * batch. Returns those.
  */
 async function roll(fleet: Fleet, program?: readonly string[]): Promise<readonly TestRequest[]> {
   const repeated: TestRequest[] = [];

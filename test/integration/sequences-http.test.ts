@@ -19,7 +19,10 @@ async function ask(method: 'GET' | 'POST', url: string, key: string): Promise<An
   return { status: response.status, replayed, body: (await response.json()) as Answer['body'] };
 }
 
-/** The answer of the first of these workers that has one, as a caller gets it: with the same key until the status is not 503 or 504. */
+/**
+ * The answer of the first of these workers that has one, as a caller gets it: with the same key until the status is not
+ * 503 or 504.
+ */
 async function until(method: 'GET' | 'POST', urls: readonly string[], path: string, key: string): Promise<Answer> {
   for (let nth = 0; ; nth += 1) {
     const answer = await ask(method, `${urls[nth % urls.length]}${path}`, key).catch(() => undefined); // a killed worker

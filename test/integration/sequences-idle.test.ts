@@ -16,7 +16,9 @@ const HOUR_MS = 3_600_000;
 const PATIENCE_MS = 120_000;
 /** More than a quarter of the ledger's retention, which is 26 h. */
 const A_QUARTER_AGO_MS = 7 * HOUR_MS;
-/** Before the part of the ledger that a list reads, which is 9.5 h; the ledger keeps it, since its retention is 26 h. */
+/**
+ * Before the part of the ledger that a list reads, which is 9.5 h; the ledger keeps it, since its retention is 26 h.
+ */
 const BEFORE_THE_PART_MS = 20 * HOUR_MS;
 /** A worker with this retention does not yet write again what is older than the part that a list reads. */
 const LONG_RETENTION = { LEDGER_RETENTION_MS: String(40 * 24 * HOUR_MS) };
@@ -98,7 +100,8 @@ test('a new name is created beside workers without reading all of the ledger, an
   const { realm, take, command } = scene;
   realm.worker(LONG_RETENTION);
   await marked(realm);
-  // The worker has another retention than commands, so its statement is older than the part that they read; etcd has no such name.
+  // The worker has another retention than commands, so its statement is older than the part that they read; etcd has no
+  // such name.
   expect((await command('list')).view).toMatchObject({ sequences: [] });
   expect((await command('list', '--all')).view).toMatchObject({ sequences: [{ sequence: 'invoices', next: 1 }] });
   expect((await command('create', 'tickets')).view).toMatchObject({ next: 1 });

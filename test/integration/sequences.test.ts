@@ -44,7 +44,9 @@ async function sequence(...args: readonly string[]) {
 /** 1 to 1,000, about a million numbers in all. */
 const countOf = (nth: number) => 1 + ((nth * 37) % 1_000);
 
-/** Takes numbers until the end, a few at a time from each client; a client that was closed leaves its own to another. */
+/**
+ * Takes numbers until the end, a few at a time from each client; a client that was closed leaves its own to another.
+ */
 async function takeUntil(end: AbortSignal): Promise<void> {
   let next = 0;
   const one = async (nthClient: number) => {

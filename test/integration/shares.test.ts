@@ -51,7 +51,9 @@ class Fleet implements AsyncDisposable {
     this.replies = replies;
   }
 
-  /** Opens workers; resolves when they have equal shares of the partitions, with `entries` each, and no other copies. */
+  /**
+   * Opens workers; resolves when they have equal shares of the partitions, with `entries` each, and no other copies.
+   */
   static async open(size: number, { entries = 0, env = {} }: { entries?: number; env?: Env } = {}): Promise<Fleet> {
     const always = { KAFKA_SESSION_TIMEOUT_MS: String(SESSION_MS), INDEX_LINGER_MS: '0' };
     const realm = await Realm.create(suiteServers(), { partitions: PARTITIONS, env: { ...always, ...env } });

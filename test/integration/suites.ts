@@ -1,6 +1,6 @@
 /**
- * The project of vitest.config.ts that runs a file: `short` is what `npm test` runs, the others are the long suite. `few` and
- * `alone` are for what is late beside many others: two files at a time, and one.
+ * The project of vitest.config.ts that runs a file: `short` is what `npm test` runs, the others are the long suite.
+ * `few` and `alone` are for what is late beside many others: two files at a time, and one.
  */
 type Project = 'short' | 'long' | 'few' | 'alone';
 
@@ -13,8 +13,9 @@ interface Listed {
 }
 
 /**
- * Every file of tests on real servers. A file is in the short suite if only real servers show its subject; what the simulator or
- * unit tests show as well, and what few changes can break, is in the long one. docs/internals/testing.md has this as a table.
+ * Every file of tests on real servers. A file is in the short suite if only real servers show its subject; what the
+ * simulator or unit tests show as well, and what few changes can break, is in the long one. docs/internals/testing.md
+ * has this as a table.
  */
 export const SUITES: Readonly<Record<string, Listed>> = {
   // npm test

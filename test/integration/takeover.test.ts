@@ -24,7 +24,8 @@ test('after kill -9 of a worker its partitions are served once its session has e
     annotate,
     `kill -9 with a session of ${SHORT_SESSION.KAFKA_SESSION_TIMEOUT_MS} ms: its partitions waited at most ${ownMs} ms, the others ${otherMs} ms`,
   );
-  // If the others had waited for the killed worker, nothing sent after the kill would be answered before its partitions are.
+  // If the others had waited for the killed worker, nothing sent after the kill would be answered before its partitions
+  // are.
   const servedAgainMs = firstAnswerMs(asks, fleet.replies, { sentFromMs: killedMs, partitions: lost });
   for (const partition of kept) {
     const own = firstAnswerMs(asks, fleet.replies, { sentFromMs: killedMs, partitions: new Set([partition]) });

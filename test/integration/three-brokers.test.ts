@@ -53,7 +53,8 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
       await http.stop();
       await requests.stop();
     }
-    // The test's consumers may be stuck until the broker is back; append times in the ledger show when decisions were made.
+    // The test's consumers may be stuck until the broker is back; append times in the ledger show when decisions were
+    // made.
     const ms = await firstDecision(ledger, partitions, frozenMs);
     await report(annotate, `${ms} ms from SIGSTOP of a leader to the next decision in its partitions`);
     await report(annotate, `a leader frozen: no request waited longer than ${requests.longestMs} ms`);

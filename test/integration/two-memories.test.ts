@@ -13,8 +13,9 @@ import { whyNoProcesses } from '../support/why-no-processes.ts';
 import type { WorkerProcess } from '../support/worker-process.ts';
 
 /**
- * What was given out is remembered twice: by the ledger, and by etcd. Each test takes one of the memories from whole workers, on two
- * clusters of Kafka where it matters. What a power failure takes from a worker's own disk is in test/adapters/index/power-failure.
+ * What was given out is remembered twice: by the ledger, and by etcd. Each test takes one of the memories from whole
+ * workers, on two clusters of Kafka where it matters. What a power failure takes from a worker's own disk is in
+ * test/adapters/index/power-failure.
  */
 /** A sequence in the first partition and one in the second. */
 const [INVOICES, TICKETS] = [idFor('invoices', 0, PARTITIONS), idFor('tickets', 1, PARTITIONS)];
@@ -33,7 +34,9 @@ beforeAll(async () => {
 
 afterAll(() => second?.stop());
 
-/** A site that was served and is gone: of each sequence documents 1 to 5 have their numbers, and `ids` 1 to 4 their IDs. */
+/**
+ * A site that was served and is gone: of each sequence documents 1 to 5 have their numbers, and `ids` 1 to 4 their IDs.
+ */
 async function goneSite(servers: SuiteServers, isKilled = false) {
   const site = await Site.open(servers);
   for (const name of SEQUENCES) expect(await site.command('sequence', 'create', name)).toMatchObject({ code: 0 });
@@ -53,8 +56,8 @@ function documentRequest(sequence: string, nth: number, firstSentMs?: number): T
 }
 
 /**
- * Starts the site's workers, which refuse to serve with this reason until the operator agrees. An order that waits then may be one that was
- * sent before, as far as anyone knows; orders from then on get the next numbers that nobody has.
+ * Starts the site's workers, which refuse to serve with this reason until the operator agrees. An order that waits then
+ * may be one that was sent before, as far as anyone knows; orders from then on get the next numbers that nobody has.
  */
 async function adopted(site: Site, reason: string): Promise<void> {
   const before = await decisions(site);
@@ -83,8 +86,8 @@ async function decisions({ realm }: Site): Promise<number> {
 }
 
 /**
- * Each document has its own number or is forgotten, and each request its own IDs or is forgotten, whether it is read again or sent again.
- * Returns what they were told beside what was theirs.
+ * Each document has its own number or is forgotten, and each request its own IDs or is forgotten, whether it is read
+ * again or sent again. Returns what they were told beside what was theirs.
  */
 async function expectOwnOrForgotten(site: Site, ids: readonly unknown[], goneMs: number): Promise<Set<unknown>> {
   const others = new Set<unknown>();

@@ -90,7 +90,10 @@ describe('a copy whose reading was interrupted', () => {
     expect(['a', 'b', 'c', 'x', 'y'].map((key) => heldAt(world.index, key))).toEqual([0, undefined, undefined, 1, 2]);
   });
 
-  /** The worker appends an entry behind others than those that it has read: the log has lost its tail and is as long again. */
+  /**
+   * The worker appends an entry behind others than those that it has read: the log has lost its tail and is as long
+   * again.
+   */
   function appendedBehindOthers() {
     const world = followedWorld({ entries: three });
     world.reader.catchUp(0);

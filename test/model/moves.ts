@@ -83,7 +83,9 @@ function sendings(rule: Rule, world: World, state: State, { step }: Observer): v
   }
 }
 
-/** Whether records are sent to a partition: nothing is decided outside the home partition, so other ones add no cases. */
+/**
+ * Whether records are sent to a partition: nothing is decided outside the home partition, so other ones add no cases.
+ */
 function isUsed(rule: Rule, { homes }: World, partition: number): boolean {
   return rule.elsewhere === 'decide' || homes.includes(partition);
 }
@@ -263,7 +265,10 @@ function append(state: State, partition: number, draft: Draft, appendedAt: numbe
   return { ...state, logs, batches: replaced(state.batches, draft.key, partition * 64 + log.entries.length) };
 }
 
-/** The times that the leader's clock may show: leadership moves between a correct and a fast clock, and one that is far off once. */
+/**
+ * The times that the leader's clock may show: leadership moves between a correct and a fast clock, and one that is far
+ * off once.
+ */
 function clocks({ skew, wrongBy }: World, { now, wasWrong }: State): readonly number[] {
   const times = skew === 0 ? [now] : [now, now + skew];
   return wrongBy === undefined || wasWrong ? times : [...times, now + wrongBy];

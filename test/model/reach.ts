@@ -4,8 +4,8 @@
  * --deep wider ones: minutes, and some gigabytes.
  *
  * It allows more than a cluster does: any record may be read again at any time (offsets are reset to any place, members
- * overlap); any append may be stamped by any broker's clock (leaders move); each of a worker's partitions may lose its index
- * separately; entries are trimmed one by one.
+ * overlap); any append may be stamped by any broker's clock (leaders move); each of a worker's partitions may lose its
+ * index separately; entries are trimmed one by one.
  */
 import { parseArgs } from 'node:util';
 import { explore } from './reach-search.ts';

@@ -11,7 +11,9 @@ export interface Rule {
    * knowledge starts no later. Undefined: no such assumption.
    */
   readonly trimmedAge?: number;
-  /** Whether only the first entry after a restore applies that age, or each one, also after the index expired entries. */
+  /**
+   * Whether only the first entry after a restore applies that age, or each one, also after the index expired entries.
+   */
   readonly trimmedAgeApplies: 'once' | 'always';
   /** Whether T is checked: for forwarded and resent requests, for all, or not at all. */
   readonly byTime: 'copies' | 'all' | 'never';
@@ -31,7 +33,10 @@ export interface Rule {
   readonly futureForgotten: boolean;
   /** The time of an entry: the broker's, or the later of it and the writer's. */
   readonly entryTime: 'of broker' | 'of both';
-  /** After a restore, `since` falls to the time of a later entry of a request whose writer had read all that is before it. */
+  /**
+   * After a restore, `since` falls to the time of a later entry of a request whose writer had read all that is before
+   * it.
+   */
   readonly sinceFalls: 'with anchors' | 'with all' | 'never';
   /** A key is FORGOTTEN if the writer of its first entry had not read up to the origin. */
   readonly losersForgotten: boolean;

@@ -1,8 +1,13 @@
 import { explore, type Limits, type Model, type Observer, type Result } from './search.ts';
 
-/** What the models of sequences and of their heads have in common: a rule, each part of which can be broken, in a world with bounds. */
+/**
+ * What the models of sequences and of their heads have in common: a rule, each part of which can be broken, in a world
+ * with bounds.
+ */
 
-/** A rule in a world; with `isAnswered` it is also checked from each state that one owner then answers every request. */
+/**
+ * A rule in a world; with `isAnswered` it is also checked from each state that one owner then answers every request.
+ */
 export interface Run<Rule, World> {
   readonly rule: Rule;
   readonly world: World;

@@ -12,7 +12,10 @@ export const AGELESS = 40;
 /** A `since` before the beginning: everything is known. */
 export const FOR_EVER = -9;
 
-/** A record of a request partition; its offset is its position. Records are never deleted: one that is not read again counts as gone. */
+/**
+ * A record of a request partition; its offset is its position. Records are never deleted: one that is not read again
+ * counts as gone.
+ */
 export interface Request {
   readonly id: number;
   /** Append time of the request's first record, as far as this record shows. */
@@ -112,7 +115,9 @@ export function initialState(ids: number, workers: number): State {
 const LIFT = 16;
 const BLANK: Entry = { key: MARKER, end: 0, through: NONE, requestOffset: NONE, sentAt: 0, appendedAt: 0 };
 
-/** Encodes a state. Workers have no names, and entries in no index and no log have no content, so such states are equal. */
+/**
+ * Encodes a state. Workers have no names, and entries in no index and no log have no content, so such states are equal.
+ */
 export function encode(state: State): string {
   const { now, firsts, batches, requests, logs, strays, workers } = state;
   const numbers = [now, state.wasWrong ? 1 : 0];

@@ -11,7 +11,9 @@ import { configOf, FIRST } from './pairs.ts';
 import { runtimeOf } from './runtime.ts';
 import { DATACENTER, descriptor, PREFIX } from './setting.ts';
 
-/** Runs `idalloc namespace adopt-cluster --yes` in a process of a machine: the real code, without its own connections. */
+/**
+ * Runs `idalloc namespace adopt-cluster --yes` in a process of a machine: the real code, without its own connections.
+ */
 export async function adopt({ world, brokers, store }: Place, machine: Machine, process: Process): Promise<void> {
   const config = configOf(brokers.config, FIRST);
   const runtime = runtimeOf(world, machine, process);

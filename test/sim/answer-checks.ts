@@ -10,8 +10,9 @@ interface Answer {
 }
 
 /**
- * Replies with batches, in the order in which they were sent. Records that were forwarded more than once are left out, since
- * their replies don't show which copy they answer; so are decisions that the ledger may have lost after acknowledging them.
+ * Replies with batches, in the order in which they were sent. Records that were forwarded more than once are left out,
+ * since their replies don't show which copy they answer; so are decisions that the ledger may have lost after
+ * acknowledging them.
  */
 function answersOf(history: History): readonly Answer[] {
   const copies = new Map<string, SentRequest[]>();
@@ -33,8 +34,8 @@ function answersOf(history: History): readonly Answer[] {
 }
 
 /**
- * The entries that keep a batch for a request for as long as its record can be read again: they reach its offset, or, for a later
- * record, are recent enough not to need a renewal for it.
+ * The entries that keep a batch for a request for as long as its record can be read again: they reach its offset, or,
+ * for a later record, are recent enough not to need a renewal for it.
  */
 function keepersOf(known: readonly Entry[], { request, batch, record }: Answer): readonly Entry[] {
   return known.filter((entry) => {
@@ -55,12 +56,12 @@ function byKey(entries: readonly Entry[]): ReadonlyMap<string, Entry[]> {
 }
 
 /**
- * No record of the request topic gets two batches, unless the ledger lost all entries that kept the first one, which retention
- * may not delete while the record can be read. Even then, a record with an entry of its own is not decided again; but another
- * request under its correlation ID may be decided, and the record then gets that batch.
+ * No record of the request topic gets two batches, unless the ledger lost all entries that kept the first one, which
+ * retention may not delete while the record can be read. Even then, a record with an entry of its own is not decided
+ * again; but another request under its correlation ID may be decided, and the record then gets that batch.
  *
- * If the ledger keeps its retention time, a record that got a batch is not FORGOTTEN later either, while it can be read.
- * Forwarded records are an exception: a worker judges them by their age and by how far back it knows the ledger.
+ * If the ledger keeps its retention time, a record that got a batch is not FORGOTTEN later either, while it can be
+ * read. Forwarded records are an exception: a worker judges them by their age and by how far back it knows the ledger.
  */
 export function oneAnswer(history: History): string | undefined {
   const known = byKey(history.entries);
@@ -97,8 +98,8 @@ function forgottenAfter(history: History, first: ReadonlyMap<string, Answer>): s
 }
 
 /**
- * Each batch in a reply is in an entry that the ledger keeps for as long as the request can be read again; and no decision
- * is renewed for a request that does not need it.
+ * Each batch in a reply is in an entry that the ledger keeps for as long as the request can be read again; and no
+ * decision is renewed for a request that does not need it.
  */
 export function renewedInTime(history: History): string | undefined {
   const known = byKey(history.entries);
@@ -111,7 +112,9 @@ export function renewedInTime(history: History): string | undefined {
   return needless && `ledger ${needless.partition}/${needless.offset} renews a decision for ${needless.requestOffset}`;
 }
 
-/** A renewal that was not needed: the newest entry that its writer had read, and that could decide, was recent enough. */
+/**
+ * A renewal that was not needed: the newest entry that its writer had read, and that could decide, was recent enough.
+ */
 function needlessRenewal(history: History, known: ReadonlyMap<string, readonly Entry[]>): Entry | undefined {
   if (history.sharesHashes) return undefined;
   const requestOf = requestsOfEntries(history);

@@ -64,8 +64,8 @@ const OF_LOSS: ReadonlySet<FindingCode> = new Set([
 ]);
 
 /**
- * A partition has lost what etcd had not heard of yet, in the last second before it, or has had no worker since, as in a pair of
- * topics that was left.
+ * A partition has lost what etcd had not heard of yet, in the last second before it, or has had no worker since, as in
+ * a pair of topics that was left.
  */
 function hasUnstatedLoss({ losses, marks, entries, numbers }: Audited): boolean {
   // An entry that was late has a higher end as well, and states nothing.
@@ -78,12 +78,17 @@ function hasUnstatedLoss({ losses, marks, entries, numbers }: Audited): boolean 
   );
 }
 
-/** Where a broker's clock was off by more than the margin, the time of the oldest record does not show how far a trimmed log reaches back. */
+/**
+ * Where a broker's clock was off by more than the margin, the time of the oldest record does not show how far a trimmed
+ * log reaches back.
+ */
 function hasUnclearReach({ trims, requestTrims, isBrokerFarOff }: Audited): boolean {
   return isBrokerFarOff && trims.length + requestTrims.length > 0;
 }
 
-/** Clients use a correlation ID again for the second pair of topics, which decides it anew, and shares the reply topics. */
+/**
+ * Clients use a correlation ID again for the second pair of topics, which decides it anew, and shares the reply topics.
+ */
 function isOfTwoPairs({ code, locations }: Finding): boolean {
   const ledgers = new Set(locations.filter(({ source }) => source === 'ledger').map(({ topic }) => topic));
   return (code === 'SPLIT' || code === 'DIVERGENT') && ledgers.size > 1;

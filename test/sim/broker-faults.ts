@@ -61,8 +61,9 @@ export class BrokerFaults {
   }
 
   /**
-   * An operator adds partitions by mistake, once a worker has an identity: workers that run and those that start serve the ones from
-   * before, and forward what comes to the others. The random numbers are its own, so that no other fault of the seed changes.
+   * An operator adds partitions by mistake, once a worker has an identity: workers that run and those that start serve
+   * the ones from before, and forward what comes to the others. The random numbers are its own, so that no other fault
+   * of the seed changes.
    */
   #addPartitions(rng: Rng): void {
     const { world, brokers, history, scenario } = this.#place;
@@ -269,7 +270,10 @@ export class BrokerFaults {
     else this.#resetOffsets();
   }
 
-  /** Sets committed offsets back or deletes them, as an operator does, or moves them past waiting requests, as a foreign consumer. */
+  /**
+   * Sets committed offsets back or deletes them, as an operator does, or moves them past waiting requests, as a foreign
+   * consumer.
+   */
   #resetOffsets(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;
@@ -280,7 +284,10 @@ export class BrokerFaults {
     brokers.resetOffsets(partition, rng.chance(0.3) ? undefined : offset);
   }
 
-  /** A consumer of Kafka's new group protocol is in the group for a while, and commits what it has read of some partitions. */
+  /**
+   * A consumer of Kafka's new group protocol is in the group for a while, and commits what it has read of some
+   * partitions.
+   */
   #convertGroup(): void {
     const { world, brokers } = this.#place;
     const { rng } = world;

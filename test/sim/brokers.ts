@@ -242,7 +242,9 @@ export class Brokers {
     if (!this.cluster.topics.has(LATE_REPLY_TOPIC)) this.#makeReplyTopic(LATE_REPLY_TOPIC, 1);
   }
 
-  /** The offset up to which whole batches of a partition are older than `ageMs` by its leader's clock, as for retention. */
+  /**
+   * The offset up to which whole batches of a partition are older than `ageMs` by its leader's clock, as for retention.
+   */
   agedTo(what: 'requests' | 'ledger', partition: number, ageMs: number): number {
     const { log, leadership } = this.partition(what, partition);
     const nowMs = this.cluster.brokers.get(leadership.leader)?.clock.wallMs() ?? Number.NEGATIVE_INFINITY;
@@ -313,7 +315,10 @@ export class Brokers {
     lose();
   }
 
-  /** Whether a broker may still serve a log of this ledger partition that is gone: until then, each moment is one of loss. */
+  /**
+   * Whether a broker may still serve a log of this ledger partition that is gone: until then, each moment is one of
+   * loss.
+   */
   mayServeLostLedger(partition: number): boolean {
     return pairAt(partition) === FIRST && this.#unknownLedger !== undefined;
   }

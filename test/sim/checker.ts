@@ -150,7 +150,9 @@ function overlapOf(spans: readonly Span[]): string | undefined {
   return undefined;
 }
 
-/** One partition of a pair decides a correlation ID, wherever its requests arrive: so it has one batch over all of them. */
+/**
+ * One partition of a pair decides a correlation ID, wherever its requests arrive: so it has one batch over all of them.
+ */
 function oneHome({ entries }: History): string | undefined {
   const misplaced = entries.find(
     ({ partition, correlationId }) => partition !== homeOf(correlationId, pairAt(partition)),
@@ -278,7 +280,10 @@ function isAboveLowest({ lowestCount = Number.POSITIVE_INFINITY }: History, { co
   return count > lowestCount;
 }
 
-/** A request becomes a dead letter when no reply to it is allowed, its topic rejects the reply, or it wants more than a worker allows. */
+/**
+ * A request becomes a dead letter when no reply to it is allowed, its topic rejects the reply, or it wants more than a
+ * worker allows.
+ */
 function deadLetters(history: History): string | undefined {
   const { letters } = history;
   const byOffset = Map.groupBy(history.requests, ({ partition, offset }) => `${partition}/${offset}`);

@@ -130,7 +130,10 @@ export class Clients {
     return { ...this.#fresh(), replyTopic: FOREIGN_TOPIC };
   }
 
-  /** The same request, or one that abuses the correlation ID of another. Half of the clients say when they sent it first. */
+  /**
+   * The same request, or one that abuses the correlation ID of another. Half of the clients say when they sent it
+   * first.
+   */
   #again({ correlationId, sequence, count, replyTopic, expiresAtMs }: SentRequest, isSame: boolean): Draft {
     const wanted = { ...this.#named(correlationId), ...(sequence !== undefined && { sequence }) };
     if (!isSame) return { ...wanted, ...this.#demand() };

@@ -2,8 +2,9 @@ import { hadLost } from './decisions.ts';
 import type { CopyEvent, Entry, History } from './history.ts';
 
 /**
- * No worker decides with an incomplete copy: the copy has been read at least to the log's end at the time when it was opened,
- * or emptied to be restored. A decision just after such an event may be based on the copy before it, which counts as well.
+ * No worker decides with an incomplete copy: the copy has been read at least to the log's end at the time when it was
+ * opened, or emptied to be restored. A decision just after such an event may be based on the copy before it, which
+ * counts as well.
  */
 export function completeCopies(history: History): string | undefined {
   const begun = new Map<string, CopyEvent[]>();
@@ -53,7 +54,10 @@ export function syncedCopies({ unsynced }: History): string | undefined {
   return unsynced[0];
 }
 
-/** After an owner is killed while another worker has a complete copy, the partition is soon served again, without a restore. */
+/**
+ * After an owner is killed while another worker has a complete copy, the partition is soon served again, without a
+ * restore.
+ */
 export function takenOver({ takeOvers, entries, copies }: History): string | undefined {
   for (const { order, until, partition, killed, requests } of takeOvers) {
     const within = (at: number): boolean => order < at && at < until;

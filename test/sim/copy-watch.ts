@@ -23,8 +23,8 @@ interface Place {
 }
 
 /**
- * Records the copies of one process: which it opens, empties, completes and drops, what it reports of them to its group, and
- * how often it reads entries back from the ledger.
+ * Records the copies of one process: which it opens, empties, completes and drops, what it reports of them to its
+ * group, and how often it reads entries back from the ledger.
  */
 export class CopyWatch {
   readonly #place: Place;
@@ -102,7 +102,10 @@ export class CopyWatch {
     },
   };
 
-  /** Compares the copies that a member reports with the log; copies opened after the log's last loss must be of that log. */
+  /**
+   * Compares the copies that a member reports with the log; copies opened after the log's last loss must be of that
+   * log.
+   */
   #onReport({ protocols }: JoinGroupRequest): void {
     const { brokers, history } = this.#place;
     const own = protocols.find(({ name }) => name === STICKY);

@@ -34,8 +34,8 @@ export const requestsByPlace = ({ requests }: Pick<History, 'requests'>) =>
   new Map(requests.map((request) => [placeName(request), request]));
 
 /**
- * The records that a reply may answer: the one that it is taken for, and the other copies of a forwarded request that were there, since
- * a reply does not show which of them was read.
+ * The records that a reply may answer: the one that it is taken for, and the other copies of a forwarded request that
+ * were there, since a reply does not show which of them was read.
  */
 export function answeredBy({ requests }: Pick<History, 'requests'>) {
   const copyName = ({ partition, tag }: SentRequest) => `${partition}: ${tag}`;
@@ -79,8 +79,8 @@ export function lossBefore(
 }
 
 /**
- * Whether a record may have been passed over: its offset was used before, and no worker has noticed, since the log was as long
- * again before the next fetch.
+ * Whether a record may have been passed over: its offset was used before, and no worker has noticed, since the log was
+ * as long again before the next fetch.
  */
 export function mayBePassedOver(history: Pick<History, 'requestLosses'>, place: RequestPlace): boolean {
   const loss = lossBefore(history, place);
@@ -92,8 +92,8 @@ export function sameRanges(a: IdBatch, b: IdBatch): boolean {
 }
 
 /**
- * Whether a decision for a request's correlation ID may have been in the part that the ledger had lost by then. If the ID was
- * first sent after the loss, it was not.
+ * Whether a decision for a request's correlation ID may have been in the part that the ledger had lost by then. If the
+ * ID was first sent after the loss, it was not.
  */
 export function mayBeLost(history: History, { partition, correlationId }: SentRequest, order: number): boolean {
   const { losses, firstSent } = history;

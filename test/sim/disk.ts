@@ -40,7 +40,10 @@ export function chooseDisks(
 /** The production index, in a directory of its own, and in a copy of that after each kill. */
 export class FileDisk implements Disk {
   #directory = newDirectory();
-  /** The directory as it was at the last sync; SQLite's own, at checkpoints, are left out, so more is lost than on a real disk. */
+  /**
+   * The directory as it was at the last sync; SQLite's own, at checkpoints, are left out, so more is lost than on a
+   * real disk.
+   */
   readonly #synced = newDirectory();
   readonly #name = new Name();
   #opened: LedgerCopies | undefined;

@@ -19,8 +19,8 @@ interface Others {
 }
 
 /**
- * Kafka and etcd lose what they have, in turns, and nothing else fails. Before each loss, the other one remembers all that was decided,
- * and nothing is under way: so no number may be given twice, however often that happens.
+ * Kafka and etcd lose what they have, in turns, and nothing else fails. Before each loss, the other one remembers all
+ * that was decided, and nothing is under way: so no number may be given twice, however often that happens.
  */
 export class EachLoses {
   readonly #place: Place;

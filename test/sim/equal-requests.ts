@@ -4,9 +4,9 @@ type Content = Pick<SentRequest, 'correlationId' | 'triedAs' | 'sequence' | 'cou
 type Sending = Pick<ReplyRecord, 'sent' | 'landed'>;
 
 /**
- * Answers by the content of their requests: of equal requests that are read together only one gets an answer. A refusal answers
- * only those that expire at the same time as well. The partition does not matter: a request that was forwarded is in two, and its
- * answer does not say which one was read.
+ * Answers by the content of their requests: of equal requests that are read together only one gets an answer. A refusal
+ * answers only those that expire at the same time as well. The partition does not matter: a request that was forwarded
+ * is in two, and its answer does not say which one was read.
  */
 export class EqualRequests {
   readonly #answers = new Map<string, Sending[]>();

@@ -36,8 +36,8 @@ export interface Others {
 }
 
 /**
- * Sets etcd back, to an earlier backup or to nothing, while workers continue: at random times and at the worst moments, which
- * are while the witness of a reservation is in flight, or while readers of the witness topic are behind.
+ * Sets etcd back, to an earlier backup or to nothing, while workers continue: at random times and at the worst moments,
+ * which are while the witness of a reservation is in flight, or while readers of the witness topic are behind.
  */
 export class EtcdLoss {
   readonly #place: Place;

@@ -111,7 +111,10 @@ export class Store {
     this.#etcd.revokeLease(leaseId);
   }
 
-  /** The port of one process. `renewing` is called when a renewal is sent; the function that it returns, when it is answered. */
+  /**
+   * The port of one process. `renewing` is called when a renewal is sent; the function that it returns, when it is
+   * answered.
+   */
   port(from: Process, renewing: () => () => void): EtcdPort {
     const call = <R>(name: keyof EtcdPort, effect: () => R, heldMs?: number): Promise<R> =>
       this.#network.call(from, {

@@ -51,7 +51,10 @@ export class Failovers {
     world.after(world.rng.between(FIRST_MS.from, FIRST_MS.to), () => this.#begin());
   }
 
-  /** Ends the faults. Requests go on until each partition ends above what its ledger knows: below that no worker serves it. */
+  /**
+   * Ends the faults. Requests go on until each partition ends above what its ledger knows: below that no worker serves
+   * it.
+   */
   heal(): void {
     this.#isOver = true;
     for (const partition of partitionsOf(FIRST)) {
@@ -86,7 +89,10 @@ export class Failovers {
     world.after(rng.between(ADOPT_MS.from, ADOPT_MS.to), () => this.#adopt());
   }
 
-  /** The operator gives the command until it succeeds; it is refused while workers hold worker IDs, and may be killed in the middle. */
+  /**
+   * The operator gives the command until it succeeds; it is refused while workers hold worker IDs, and may be killed in
+   * the middle.
+   */
   #adopt(): void {
     const { world, history } = this.#place;
     const { rng } = world;

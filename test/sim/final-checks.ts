@@ -13,9 +13,9 @@ import type {
 } from './history.ts';
 
 /**
- * An answer is final. Before an operator moves an offset back, the ledger states up to where the partition had been answered; from then on no
- * worker that must know of it decides what is read below and has no decision. What it refuses for that reason was answered before. A statement
- * with 0 ends that, and only the last one holds.
+ * An answer is final. Before an operator moves an offset back, the ledger states up to where the partition had been
+ * answered; from then on no worker that must know of it decides what is read below and has no decision. What it refuses
+ * for that reason was answered before. A statement with 0 ends that, and only the last one holds.
  */
 export function final(history: History): string | undefined {
   return movedBeforeStated(history) ?? statedLess(history) ?? decidedAnew(history) ?? refusedUnanswered(history);
@@ -88,7 +88,10 @@ function mustKnow({ started }: History, process: string, { process: author }: An
   return process === author || (started.get(process) ?? 0) > (started.get(author) ?? Number.POSITIVE_INFINITY);
 }
 
-/** Whether a statement forbids to decide a request for the first time: it was answered before, here or where it was first sent. */
+/**
+ * Whether a statement forbids to decide a request for the first time: it was answered before, here or where it was
+ * first sent.
+ */
 function isForbidden(history: History, request: SentRequest, { order, end, process }: Decision): boolean {
   const { partition, offset, origin, sender = '' } = request;
   const here = heldBy(history, partition, order);
@@ -114,7 +117,8 @@ function decidedAnew(history: History): string | undefined {
   const anew = decisionsIn(history).find((decision) => {
     const request = requestOf(decision as Entry);
     if (request === undefined || !isForbidden(history, request, decision)) return false;
-    // A decision has the offset of the last of equal requests that were read together. Another of them may be a new one.
+    // A decision has the offset of the last of equal requests that were read together. Another of them may be a new
+    // one.
     return history.requests.filter(isOf(decision)).every((one) => isForbidden(history, one, decision));
   });
   return (
@@ -141,7 +145,10 @@ export function mayBeRefusedAgain(history: History, { tag }: SentRequest, by: nu
   return history.requests.some((one) => one.tag === tag && coveringOf(history, one, by).length > 0);
 }
 
-/** What is refused since it was answered before had an answer by then, or was forwarded, or an equal request that was read with it had one. */
+/**
+ * What is refused since it was answered before had an answer by then, or was forwarded, or an equal request that was
+ * read with it had one.
+ */
 function refusedUnanswered(history: History): string | undefined {
   const byPlace = requestsByPlace(history);
   const equals = new EqualRequests();

@@ -141,7 +141,10 @@ describe('a second decision by the worker that had replied with the first', () =
 });
 
 describe('a second decision by a worker whose copy had the first', () => {
-  /** Of three entries of a key, 1 decides, for this request; the worker has read that 2 lost, and then writes the last for the same request. */
+  /**
+   * Of three entries of a key, 1 decides, for this request; the worker has read that 2 lost, and then writes the last
+   * for the same request.
+   */
   const then = (first: bigint, decidedFor: number): History => {
     const sent = { correlationId: 'a', requestOffset: 4, end: 0 };
     const { entries } = ledger([{ ...sent, requestOffset: decidedFor }, sent, { ...sent, end: 2 }]);

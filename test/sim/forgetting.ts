@@ -13,8 +13,8 @@ import { CLOCK_MARGIN_MS, layout, START_MS, shortHashOf } from './setting.ts';
 const LONGEST_MS = 1_800_000;
 
 /**
- * Whether a worker may answer a request with FORGOTTEN by then: an entry that decided it may be in the part that the ledger
- * has lost, and nothing that is left shows otherwise.
+ * Whether a worker may answer a request with FORGOTTEN by then: an entry that decided it may be in the part that the
+ * ledger has lost, and nothing that is left shows otherwise.
  *
  * A worker's index reaches back to an origin: where the log started when the index was restored, or a place up to which
  * it has expired entries that were trimmed. What lies below the origin is unknown, so a request is forgotten
@@ -72,8 +72,8 @@ export function mayBeForgotten(history: History, request: SentRequest, order: nu
 }
 
 /**
- * Whether a loss of numbers says that the request may have been decided by what is lost; where the ledger lost anything at either end,
- * each record with which a sequence begins says so as well.
+ * Whether a loss of numbers says that the request may have been decided by what is lost; where the ledger lost anything
+ * at either end, each record with which a sequence begins says so as well.
  */
 function isBelowLoss(history: History, request: SentRequest, order: number): boolean {
   const { partition, offset, origin, firstSentMs } = request;
@@ -145,9 +145,9 @@ export function falseClaim(history: History): Mark | undefined {
 }
 
 /**
- * A marker that claims to know of more requests than there were while its writer asked for their end: such a writer must refuse
- * to serve. It may know what was decided meanwhile, even if that is lost already. An end that was lost counts until somebody has seen the
- * loss: till then a deposed leader may have reported it.
+ * A marker that claims to know of more requests than there were while its writer asked for their end: such a writer
+ * must refuse to serve. It may know what was decided meanwhile, even if that is lost already. An end that was lost
+ * counts until somebody has seen the loss: till then a deposed leader may have reported it.
  */
 export function claimBeyondRequests(history: History): Append | undefined {
   const { appends, requestEnds, requestLosses } = history;
@@ -174,10 +174,10 @@ export function claimBeyondRequests(history: History): Append | undefined {
 }
 
 /**
- * A second decision of a request by a worker that had replied with the first. The worker knows that the request was decided
- * for as long as its copy exists, even if the ledger has lost the decision. A reply may be sent long after its copy is deleted, by a part that
- * was decided before: what a worker decided itself counts from its append. A batch of an earlier request under the same correlation ID does not
- * count.
+ * A second decision of a request by a worker that had replied with the first. The worker knows that the request was
+ * decided for as long as its copy exists, even if the ledger has lost the decision. A reply may be sent long after its
+ * copy is deleted, by a part that was decided before: what a worker decided itself counts from its append. A batch of
+ * an earlier request under the same correlation ID does not count.
  */
 export function decidedAgainst({ replies, entries, damaged, copies }: History): Entry | undefined {
   const nameOf = (partition: number, offset: number, key: string, batch: Entry['batch']) =>
@@ -206,9 +206,9 @@ export function decidedAgainst({ replies, entries, damaged, copies }: History): 
 }
 
 /**
- * A second decision of a request by a worker whose copy had the first one, at the look-up or before the copy was emptied: a
- * copy still knows what was decided after its entries are gone. A renewal repeats an earlier request's entry of the key, and
- * decides nothing: its own request may have an entry that lost.
+ * A second decision of a request by a worker whose copy had the first one, at the look-up or before the copy was
+ * emptied: a copy still knows what was decided after its entries are gone. A renewal repeats an earlier request's entry
+ * of the key, and decides nothing: its own request may have an entry that lost.
  */
 export function decidedThoughKnown({ learned, entries, damaged, copies }: History): Entry | undefined {
   const known = new Map<string, Learned[]>();
@@ -235,8 +235,8 @@ export function decidedThoughKnown({ learned, entries, damaged, copies }: Histor
 }
 
 /**
- * A second decision of a request whose writer claims to have read the first one, which the ledger still had: the writer had read
- * another life of the log up to there. Once the first is trimmed, the second would count.
+ * A second decision of a request whose writer claims to have read the first one, which the ledger still had: the writer
+ * had read another life of the log up to there. Once the first is trimmed, the second would count.
  */
 export function decidedThoughRead({ entries, trims, losses, damaged }: History): Entry | undefined {
   const known = new Map<string, Entry[]>();

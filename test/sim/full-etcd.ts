@@ -17,7 +17,10 @@ interface Workers {
   readonly killOne: () => void;
 }
 
-/** Fills etcd for a while, again and again, so that it refuses writes and serves everything else; may kill a worker meanwhile. */
+/**
+ * Fills etcd for a while, again and again, so that it refuses writes and serves everything else; may kill a worker
+ * meanwhile.
+ */
 export class FullEtcd {
   readonly #place: Place;
   readonly #workers: Workers;

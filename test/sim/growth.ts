@@ -37,8 +37,9 @@ const LOOK_MS = 500;
 const IDLE_MS = 90_000;
 
 /**
- * The change to more partitions: a second pair of topics is added to the namespace while the first serves, clients move, the
- * first is drained, and its workers stop. A worker with the group or the ledger of another request topic tries to join.
+ * The change to more partitions: a second pair of topics is added to the namespace while the first serves, clients
+ * move, the first is drained, and its workers stop. A worker with the group or the ledger of another request topic
+ * tries to join.
  */
 export class Growth {
   /** The workers of the second pair, and the worker with a wrong configuration. */
@@ -69,8 +70,8 @@ export class Growth {
   }
 
   /**
-   * Starts once a worker has allocated, or later has a worker ID though nobody asks for IDs any more: its bindings are then stored, so
-   * a wrong configuration can't be bound first.
+   * Starts once a worker has allocated, or later has a worker ID though nobody asks for IDs any more: its bindings are
+   * then stored, so a wrong configuration can't be bound first.
    */
   #begin(): void {
     const { world, brokers, history } = this.#place;
@@ -106,8 +107,8 @@ export class Growth {
   }
 
   /**
-   * Stops the first pair's workers when it is drained, as far as faults allow. They start again if a record arrives late, such
-   * as a second copy of a forwarded request.
+   * Stops the first pair's workers when it is drained, as far as faults allow. They start again if a record arrives
+   * late, such as a second copy of a forwarded request.
    */
   #tend(): void {
     const { world, brokers } = this.#place;

@@ -10,8 +10,8 @@ const HANDED_OVER_WITHIN_MS = UNREACHED_MS + 5_000;
 const UNSETTLED_MS = 45_000;
 
 /**
- * Checks that a worker which is cut off from the leader of a partition that it owns hands that partition over to another
- * member, which reaches the leader. In the scenario without other faults only.
+ * Checks that a worker which is cut off from the leader of a partition that it owns hands that partition over to
+ * another member, which reaches the leader. In the scenario without other faults only.
  */
 export class HandOverWatch {
   readonly #place: Place;

@@ -5,8 +5,8 @@ import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-en
 import type { FinalTopics } from './final-topics.ts';
 
 /**
- * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events, which
- * shows which of two came first. A record in a topic counts from the time when readers may see it.
+ * What happened in a simulation, as plain data, observed from outside the code under test. `order` numbers all events,
+ * which shows which of two came first. A record in a topic counts from the time when readers may see it.
  */
 export interface History {
   readonly requests: SentRequest[];
@@ -49,7 +49,9 @@ export interface History {
   readonly replays: ReplaySeen[];
   /** When each process started. */
   readonly started: Map<string, number>;
-  /** The least that a worker allowed as the count of a request; undefined if that never was less than any request wants. */
+  /**
+   * The least that a worker allowed as the count of a request; undefined if that never was less than any request wants.
+   */
   lowestCount: number | undefined;
   /** Errors that must never occur here, whatever else fails: bugs. */
   readonly defects: string[];
@@ -134,7 +136,10 @@ export interface Learned {
   readonly first: bigint;
 }
 
-/** A process applied a record to its copy, or opened the copy of an earlier process: it knows that all numbers below are given out. */
+/**
+ * A process applied a record to its copy, or opened the copy of an earlier process: it knows that all numbers below are
+ * given out.
+ */
 export interface LearnedNumbers {
   readonly order: number;
   readonly process: string;
@@ -230,7 +235,9 @@ interface CeilingChange {
   readonly aheadMs: number;
 }
 
-/** The place of a ledger record, and its writer's knowledge: the index ended at `end` and knew requests up to `through`. */
+/**
+ * The place of a ledger record, and its writer's knowledge: the index ended at `end` and knew requests up to `through`.
+ */
 export interface Mark {
   readonly order: number;
   readonly partition: number;
@@ -292,7 +299,9 @@ export interface Append {
   /** Whether it is a marker, or has decisions. */
   readonly marks: boolean;
   readonly decides: boolean;
-  /** For a marker: the requests that it claims to know of, and when its writer last asked for the end of the requests. */
+  /**
+   * For a marker: the requests that it claims to know of, and when its writer last asked for the end of the requests.
+   */
   readonly claim?: { readonly through: number; readonly asked: number } | undefined;
 }
 
@@ -344,7 +353,10 @@ interface RequestEnd {
 
 /** A request partition lost its tail, read or not. */
 export interface RequestLoss extends Loss {
-  /** From then on the owner reads the log as it is now, and the next owner will; undefined before, and if a late commit undoes it. */
+  /**
+   * From then on the owner reads the log as it is now, and the next owner will; undefined before, and if a late commit
+   * undoes it.
+   */
   seen: number | undefined;
 }
 
@@ -398,7 +410,10 @@ interface Commit {
   readonly offset: number;
 }
 
-/** A statement of a replay in the ledger: all requests of the partition below were answered; 0: what was refused is decided after all. */
+/**
+ * A statement of a replay in the ledger: all requests of the partition below were answered; 0: what was refused is
+ * decided after all.
+ */
 export interface AnsweredStated extends Pick<Mark, 'order' | 'partition' | 'offset'> {
   readonly below: number;
   readonly process: string;

@@ -11,7 +11,10 @@ const EXPECTED_ERRORS: readonly RegExp[] = [
 ];
 /** A worker states a loss only after there was one. */
 const LOST_TAIL = /^a ledger partition has lost its tail/;
-/** Appends that come late, and twice, behind a lost tail look like a copy of the log; nothing is decided until an operator has looked. */
+/**
+ * Appends that come late, and twice, behind a lost tail look like a copy of the log; nothing is decided until an
+ * operator has looked.
+ */
 const COPIED = /LEDGER_COPIED/;
 /** What an operator ends by adopting the cluster. */
 const OTHER_CLUSTER = /CLUSTER_CHANGED|LEDGER_COPIED/;

@@ -89,8 +89,8 @@ export class LedgerFaults {
   }
 
   /**
-   * Truncates or recreates the log while one worker can't read it. Others append until it is as long again as that worker
-   * knows it, and that worker may then serve it. Correlation IDs decided before and after are sent again.
+   * Truncates or recreates the log while one worker can't read it. Others append until it is as long again as that
+   * worker knows it, and that worker may then serve it. Correlation IDs decided before and after are sent again.
    */
   loseTail(): void {
     const { world, brokers } = this.#place;
@@ -126,8 +126,8 @@ export class LedgerFaults {
   }
 
   /**
-   * Retention as the documentation requires it: requests are deleted when they are old, and entries when they are older by a
-   * margin. Workers write markers often enough that an anchor is left.
+   * Retention as the documentation requires it: requests are deleted when they are old, and entries when they are older
+   * by a margin. Workers write markers often enough that an anchor is left.
    */
   age(): void {
     const { brokers, history } = this.#place;
@@ -194,7 +194,9 @@ export class LedgerFaults {
     return forMs;
   }
 
-  /** Trims the deciding entry, so that a worker that restores or expires finds only the loser; false if there is none. */
+  /**
+   * Trims the deciding entry, so that a worker that restores or expires finds only the loser; false if there is none.
+   */
   #cutBeforeLoser(partition: number): boolean {
     const { world, brokers } = this.#place;
     const losers = this.#losers(partition);

@@ -5,8 +5,9 @@ import { isLostBy, isTrimmedBy } from './sequence-log.ts';
 type EndSeen = Extract<HeadSeen, { what: 'end' }>;
 
 /**
- * A request is not decided again after the ledger lost its decision, if etcd knew by then that the ledger had gone as far: all that the
- * head covers is FORGOTTEN. What is younger than that may be decided again, and so may a request that was sent again without a date.
+ * A request is not decided again after the ledger lost its decision, if etcd knew by then that the ledger had gone as
+ * far: all that the head covers is FORGOTTEN. What is younger than that may be decided again, and so may a request that
+ * was sent again without a date.
  */
 export function lostForgotten(history: History): string | undefined {
   const requestOf = requestsOfEntries(history);
@@ -25,7 +26,10 @@ export function lostForgotten(history: History): string | undefined {
   return undefined;
 }
 
-/** Whether the head of the partition covered an entry when the ledger lost it, and the request was among those that it knew. */
+/**
+ * Whether the head of the partition covered an entry when the ledger lost it, and the request was among those that it
+ * knew.
+ */
 function isCovered(history: History, entry: Entry, request: SentRequest): boolean {
   const { partition, offset, order } = entry;
   if (isTrimmedBy(history, entry)) return false;

@@ -68,8 +68,8 @@ export class Machine implements Disposable {
 }
 
 /**
- * One process. It gets events only through `deliver`: a frozen process gets them later, and a dead one never, so that its
- * code keeps waiting.
+ * One process. It gets events only through `deliver`: a frozen process gets them later, and a dead one never, so that
+ * its code keeps waiting.
  */
 export class Process {
   readonly #world: World;

@@ -11,7 +11,9 @@ import { NOTHING, seldomIn, sum, type Tally, tallyOf } from './tally.ts';
 
 /** So many random seeds must meet every hard case: else the scenarios no longer reach it. */
 const COVERING_SEEDS = 300;
-/** They may miss a rare case by chance, since it comes in one of twenty seeds: then more are played, up to this many. */
+/**
+ * They may miss a rare case by chance, since it comes in one of twenty seeds: then more are played, up to this many.
+ */
 const MOST_COVERING_SEEDS = 1_000;
 
 const HELP = `Simulates workers under faults, each run from a seed, and checks the whole history of each run.

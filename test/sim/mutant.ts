@@ -5,7 +5,9 @@ export interface Mutant {
   readonly name: string;
   /** The only scenario to play, for a bug that random scenarios would reveal too rarely. */
   readonly scenario?: Scenario;
-  /** The first seed to play, for a bug that many seeds before it do not reveal; it saves time and shows nothing else. */
+  /**
+   * The first seed to play, for a bug that many seeds before it do not reveal; it saves time and shows nothing else.
+   */
   readonly firstSeed?: number;
   readonly patches: readonly Patch[];
 }

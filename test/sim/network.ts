@@ -25,9 +25,9 @@ interface Call<R> {
 }
 
 /**
- * The network between processes and servers. A call is sent once or twice, as by clients that hedge or retry. Each copy that
- * arrives takes effect then, and the first answer counts. So an abandoned call may have taken effect, may take effect
- * later, and may take effect twice.
+ * The network between processes and servers. A call is sent once or twice, as by clients that hedge or retry. Each copy
+ * that arrives takes effect then, and the first answer counts. So an abandoned call may have taken effect, may take
+ * effect later, and may take effect twice.
  */
 export class Network {
   readonly #world: World;

@@ -27,8 +27,9 @@ interface Mirrored {
 }
 
 /**
- * Replaces the cluster by another one with another ID, as a failover to a mirror does. What the new one lacks is lost: in the history
- * that is a loss of each partition's tail, or of all of it where offsets differ. Records at other offsets are written anew.
+ * Replaces the cluster by another one with another ID, as a failover to a mirror does. What the new one lacks is lost:
+ * in the history that is a loss of each partition's tail, or of all of it where offsets differ. Records at other
+ * offsets are written anew.
  */
 export function replaceCluster(
   { world, brokers, history }: { readonly world: World; readonly brokers: Brokers; readonly history: History },

@@ -17,7 +17,9 @@ import type { Happening } from './world.ts';
 export const OPERATOR = 'operator';
 /** How often the operator checks, and how long until the first check. */
 export const CHECK_MS = 5_000;
-/** Calls that a rebuild of a wiped etcd makes: in all, and those around its seal, up to where it has chosen the floor. */
+/**
+ * Calls that a rebuild of a wiped etcd makes: in all, and those around its seal, up to where it has chosen the floor.
+ */
 const CALLS = 19;
 const CALLS_AT_SEAL = { from: 8, to: 12 } as const;
 /** The longest usual pause of a rebuild. */
@@ -49,8 +51,8 @@ export class Operator {
   }
 
   /**
-   * Schedules a check, which then repeats at intervals. With `pausedUntilMs` that check is paused in the middle, until then,
-   * and is not killed.
+   * Schedules a check, which then repeats at intervals. With `pausedUntilMs` that check is paused in the middle, until
+   * then, and is not killed.
    */
   check(inMs: number, pausedUntilMs?: number): void {
     const { world } = this.#place;
@@ -150,7 +152,10 @@ export class Operator {
     }
   }
 
-  /** How far behind the operator's clock is. With a right one, what workers reserve ahead is below the floor in any case. */
+  /**
+   * How far behind the operator's clock is. With a right one, what workers reserve ahead is below the floor in any
+   * case.
+   */
   #behindMs(): number {
     const { world, scenario } = this.#place;
     return scenario === 'late-witness' ? world.rng.between(0, MAX_BEHIND_MS) : 0;

@@ -3,7 +3,9 @@ import { FAIR, type Fate, type Message } from '../support/fake-kafka/network.ts'
 import type { Place } from './host.ts';
 import { WITNESS } from './setting.ts';
 
-/** The share of witnesses that are held, and for how long: their writers have stopped waiting, and written others since. */
+/**
+ * The share of witnesses that are held, and for how long: their writers have stopped waiting, and written others since.
+ */
 const HELD = 0.1;
 const HELD_MS = { from: 4_000, to: 15_000 } as const;
 

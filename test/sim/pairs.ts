@@ -3,8 +3,8 @@ import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REQUESTS } from './setting.ts';
 
 /**
- * A request topic, with the ledger, dead-letter topic and group that belong to it. In the history, partitions are numbered
- * over all pairs: those of a pair, and of its ledger, start at `first`.
+ * A request topic, with the ledger, dead-letter topic and group that belong to it. In the history, partitions are
+ * numbered over all pairs: those of a pair, and of its ledger, start at `first`.
  */
 export interface Pair {
   readonly requests: string;
@@ -34,7 +34,10 @@ export const SECOND: Pair = {
   first: PARTITIONS,
 };
 
-/** Configurations that a namespace refuses: the group of another request topic, or its ledger, which fits by its partitions. */
+/**
+ * Configurations that a namespace refuses: the group of another request topic, or its ledger, which fits by its
+ * partitions.
+ */
 export const STRAYS: readonly Pair[] = [
   { ...SECOND, group: FIRST.group },
   { ...FIRST, requests: `${REQUESTS}.3`, deadLetters: `${REQUESTS}.3.dlt`, group: `${GROUP}.3` },
@@ -63,7 +66,10 @@ export function partitionsOf({ first, partitions }: Pair): number[] {
   return Array.from({ length: partitions }, (_, i) => first + i);
 }
 
-/** The home partition of a correlation ID, or of the sequence that a request wants numbers of, in a pair, as numbered in the history. */
+/**
+ * The home partition of a correlation ID, or of the sequence that a request wants numbers of, in a pair, as numbered in
+ * the history.
+ */
 export function homeOf(named: string, { first, partitions }: Pair): number {
   return first + partitionFor(Buffer.from(named, 'latin1'), partitions, () => 0);
 }

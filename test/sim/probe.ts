@@ -18,8 +18,8 @@ interface Turn {
 }
 
 /**
- * Watches the allocator and reads the store in the same turn in which ranges are taken. The allocator reads the clock, gets
- * its authority and takes, all in one turn.
+ * Watches the allocator and reads the store in the same turn in which ranges are taken. The allocator reads the clock,
+ * gets its authority and takes, all in one turn.
  */
 export class Probe {
   readonly #world: World;

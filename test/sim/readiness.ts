@@ -9,8 +9,8 @@ const LOOK_MS = 250;
 const GRACE_MS = SESSION_MS + 2_000;
 
 /**
- * Checks the readiness that a worker reports: brokers must have answered it recently, and the coordinator must list it as a
- * member.
+ * Checks the readiness that a worker reports: brokers must have answered it recently, and the coordinator must list it
+ * as a member.
  */
 export class ReadinessProbe {
   readonly #place: Place;

@@ -69,7 +69,10 @@ export class Recorder implements PartitionObserver {
     this.#history = history;
   }
 
-  /** The tags of requests in partitions that were added: their copies at home are in the history, they themselves are not. */
+  /**
+   * The tags of requests in partitions that were added: their copies at home are in the history, they themselves are
+   * not.
+   */
   readonly #strays: string[] = [];
 
   /** A request was sent to a partition that was added. */
@@ -103,7 +106,9 @@ export class Recorder implements PartitionObserver {
     return [...unread, ...missing];
   }
 
-  /** A request partition has lost its tail: what was committed beyond its end says nothing about the requests to come. */
+  /**
+   * A request partition has lost its tail: what was committed beyond its end says nothing about the requests to come.
+   */
   lost(partition: number, from: number): void {
     this.#furthest.set(partition, Math.min(from, this.#furthest.get(partition) ?? 0));
   }
@@ -119,7 +124,9 @@ export class Recorder implements PartitionObserver {
     const appends = new Map<object, Append>();
     const started = this.#world.tick();
     this.#history.started.set(process, started);
-    /** When the end of each request partition was first asked for since the last marker: later a reader may have asked. */
+    /**
+     * When the end of each request partition was first asked for since the last marker: later a reader may have asked.
+     */
     const asked = new Map<number, number>();
     return {
       sent: (call, request) => {
@@ -231,8 +238,8 @@ export class Recorder implements PartitionObserver {
   }
 
   /**
-   * A commit names the last record that was read. If the log has another one there by now, the next reader notices: so it says
-   * nothing about the requests that are there.
+   * A commit names the last record that was read. If the log has another one there by now, the next reader notices: so
+   * it says nothing about the requests that are there.
    */
   #isOfLostLog(partition: number, offset: number, metadata: string | null | undefined): boolean {
     const last = decodePosition(offset, metadata ?? '')?.last;
@@ -347,7 +354,10 @@ export class Recorder implements PartitionObserver {
     this.#world.note(() => `${topic}: reply to ${name}, ${outcomeOf(what.reply)}`);
   }
 
-  /** A range letter names the places of its requests; one for a single request is a copy of it. Those of junk are left out. */
+  /**
+   * A range letter names the places of its requests; one for a single request is a copy of it. Those of junk are left
+   * out.
+   */
   #dropped(firstPartition: number, { headers }: PlainRecord, { sent }: Sent): void {
     const { isRange, partition: number = -1, offsets = [], code = '' } = readDeadLetterNote(headers ?? {});
     const isOfJunk = (offset: number) => code === JUNK_CODE && this.#junk.has(`${firstPartition + number}/${offset}`);
@@ -414,8 +424,8 @@ function throughOf(batch: Buffer): number {
 }
 
 /**
- * The kind of a batch, by its first record. A clock marker asks a broker for its time, and has no information about the log. What
- * sequences are is stated again by whoever has a copy.
+ * The kind of a batch, by its first record. A clock marker asks a broker for its time, and has no information about the
+ * log. What sequences are is stated again by whoever has a copy.
  */
 export function kindOf(batch: Buffer): 'decisions' | 'statements' | 'marker' | 'clock marker' {
   const [first] = recordsOf(batch);

@@ -17,7 +17,10 @@ const SEEDS_WITH_REPLAYS = 7;
 /** When the first replay begins, and the time between two. */
 const FIRST_MS = { from: 4_000, to: 10_000 } as const;
 const NEXT_MS = { from: 2_000, to: 8_000 } as const;
-/** Workers that were stopped leave the group soon; the others once their sessions are over. Most operators wait for that. */
+/**
+ * Workers that were stopped leave the group soon; the others once their sessions are over. Most operators wait for
+ * that.
+ */
 const STOPPING_MS = { from: 200, to: 3_000 } as const;
 const LOOK_MS = 500;
 const MOST_LOOKS = 40;
@@ -32,8 +35,8 @@ const DECIDING = 0.2;
 const WHOLE = 0.3;
 
 /**
- * Scenarios without replays: where a tail of the requests is lost, offsets that are moved decide what is read, and a pair of topics that is
- * drained has no workers that would read it again.
+ * Scenarios without replays: where a tail of the requests is lost, offsets that are moved decide what is read, and a
+ * pair of topics that is drained has no workers that would read it again.
  */
 const WITHOUT: ReadonlySet<Scenario | undefined> = new Set<Scenario>(['lost-requests', 'growth']);
 
@@ -50,7 +53,10 @@ interface Workers {
   readonly release: () => void;
 }
 
-/** An operator replays: stops the workers, gives the command, with the real code, until it succeeds or he gives up, and starts them again. */
+/**
+ * An operator replays: stops the workers, gives the command, with the real code, until it succeeds or he gives up, and
+ * starts them again.
+ */
 export class Replays {
   readonly #place: Place;
   readonly #workers: Workers;

@@ -30,7 +30,10 @@ export const SCENARIOS = {
 } as const;
 export type Scenario = keyof typeof SCENARIOS;
 
-/** The share of random simulations with each scenario; the rest have none. Replays come beside other scenarios, in some seeds. */
+/**
+ * The share of random simulations with each scenario; the rest have none. Replays come beside other scenarios, in some
+ * seeds.
+ */
 const SHARES: readonly (readonly [Scenario, number])[] = [
   ['etcd-loss', 0.11],
   ['lost-heads', 0.04],

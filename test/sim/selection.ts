@@ -33,8 +33,8 @@ export function firstSeed(seeds: number, ask: Git): number {
 }
 
 /**
- * Up to CHANGED mutants whose files differ from the last release, and UNCHANGED others; which ones rotates by commit. All of
- * them where the last release is unknown, as in a shallow clone: what may have changed is not left out.
+ * Up to CHANGED mutants whose files differ from the last release, and UNCHANGED others; which ones rotates by commit.
+ * All of them where the last release is unknown, as in a shallow clone: what may have changed is not left out.
  */
 export function changedMutants(mutants: readonly Mutant[], ask: Git): readonly Mutant[] {
   const changed = changedFiles(ask);

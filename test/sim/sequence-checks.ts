@@ -15,10 +15,10 @@ const keyOf = ({ sequence, correlationId }: Pick<SentRequest, 'sequence' | 'corr
   `${sequence} ${correlationId}`;
 
 /**
- * Numbers that count follow each other by the step, in the order in which they were decided, whether or not the ledger has lost some of
- * them since: so none is given twice, and none is skipped. Only an order of an operator breaks that, upwards. None passes the largest
- * number, none follows a close. A record that was lost may count again, as it was. A sequence has one home, and without a statement
- * no numbers.
+ * Numbers that count follow each other by the step, in the order in which they were decided, whether or not the ledger
+ * has lost some of them since: so none is given twice, and none is skipped. Only an order of an operator breaks that,
+ * upwards. None passes the largest number, none follows a close. A record that was lost may count again, as it was. A
+ * sequence has one home, and without a statement no numbers.
  */
 export function gapless(history: History): string | undefined {
   const due = new Map<string, Due>();
@@ -55,7 +55,10 @@ function wrongNumbers(record: NumbersEntry, { next, step, max, closed }: Due): s
   return first + (count - 1) * step > max ? `passes the end of ${sequence}` : undefined;
 }
 
-/** What workers state is at most what was decided. An order starts where the last decision ended, and makes the next edition. */
+/**
+ * What workers state is at most what was decided. An order starts where the last decision ended, and makes the next
+ * edition.
+ */
 function wrongStatement(record: StatementEntry, due: Due): string | undefined {
   const { sequence, edition, first, next, isLoss } = record;
   if (isOldOrder(record)) return next < due.next ? `sets ${sequence} from ${due.next} to ${next}` : undefined;
@@ -70,8 +73,8 @@ function wrongStatement(record: StatementEntry, due: Due): string | undefined {
 const isOldOrder = ({ edition, isLoss }: StatementEntry) => edition === 0 && !isLoss;
 
 /**
- * What the ledger has lost of a sequence is stated in it: where it shows numbers behind others that are not there, a loss follows, before
- * anything else is decided.
+ * What the ledger has lost of a sequence is stated in it: where it shows numbers behind others that are not there, a
+ * loss follows, before anything else is decided.
  */
 export function lossStated(history: History): string | undefined {
   const needless = history.statements.find(({ isLoss, partition, order }) => {
@@ -85,7 +88,8 @@ export function lossStated(history: History): string | undefined {
   const rows = new Map<string, Row>();
   for (const record of countingIn(history)) {
     const { sequence, partition, offset } = record;
-    // What retention took is still known to some copies. Only those that never read it see a gap, and state a loss once they decide.
+    // What retention took is still known to some copies. Only those that never read it see a gap, and state a loss once
+    // they decide.
     if (isLostBy(history, record)) continue;
     const row = rows.get(sequence);
     const next = rowAfter(row, record);
@@ -126,8 +130,9 @@ function decidersOf(history: History): ReadonlyMap<string, readonly NumbersEntry
 }
 
 /**
- * A correlation ID has one record that counts, unless retention deleted that and all its renewals before. Where the ledger lost it, no other
- * numbers follow, but to a request that was sent again after that, without the time of its first sending.
+ * A correlation ID has one record that counts, unless retention deleted that and all its renewals before. Where the
+ * ledger lost it, no other numbers follow, but to a request that was sent again after that, without the time of its
+ * first sending.
  */
 export function numbersDecidedOnce(history: History): string | undefined {
   const renewals = history.numbers.filter(({ at }) => at === RENEWAL);
@@ -146,7 +151,10 @@ export function numbersDecidedOnce(history: History): string | undefined {
   return undefined;
 }
 
-/** Whether the request of a record was sent after the ledger had lost another one, and does not say that it was sent before. */
+/**
+ * Whether the request of a record was sent after the ledger had lost another one, and does not say that it was sent
+ * before.
+ */
 function isSentAnew(history: History, first: NumbersEntry, again: NumbersEntry): boolean {
   const { losses, requests, losesBoth = Number.POSITIVE_INFINITY } = history;
   if (again.order > losesBoth) return true;
@@ -183,7 +191,8 @@ export function numbersGivenOnce(history: History): string | undefined {
 }
 
 /**
- * No worker gives out numbers of which its copy knew that they are given out, at the look-up or before the copy was emptied.
+ * No worker gives out numbers of which its copy knew that they are given out, at the look-up or before the copy was
+ * emptied.
  */
 function givenThoughKnown(history: History): string | undefined {
   const nameOf = ({ process, partition, sequence }: Omit<LearnedNumbers, 'order' | 'offset' | 'next'>) =>
@@ -215,7 +224,9 @@ function isBeyond(history: History, { sequence, count }: SentRequest, by: number
 
 const machineOf = (process: string) => process.split('.')[0];
 
-/** Each reply with numbers has those of a record that decided, and was there; refusals occur only where they are due. */
+/**
+ * Each reply with numbers has those of a record that decided, and was there; refusals occur only where they are due.
+ */
 export function numbersReplied(history: History): string | undefined {
   const copiesOf = answeredBy(history);
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];

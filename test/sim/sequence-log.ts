@@ -11,7 +11,9 @@ export interface Row extends Pick<StatementEntry, 'next' | 'step' | 'max' | 'clo
 
 export const isNumbers = (record: SequenceRecord): record is NumbersEntry => 'count' in record;
 
-/** The records of sequences that count: those at the offset for which they were written. Renewals are not among them. */
+/**
+ * The records of sequences that count: those at the offset for which they were written. Renewals are not among them.
+ */
 export function countingIn({
   numbers,
   statements,
@@ -62,8 +64,8 @@ export function isTrimmedBy(
 }
 
 /**
- * What retention may take of a ledger partition where etcd loses its heads: workers state a sequence again before, so the last statement of
- * each stays.
+ * What retention may take of a ledger partition where etcd loses its heads: workers state a sequence again before, so
+ * the last statement of each stays.
  */
 export function lastStated(history: History, partition: number): number {
   const stated = new Map<string, number>();

@@ -32,11 +32,15 @@ const EXPECTED = new Set([
   'APPEND_UNANSWERED',
   'SEQUENCE_STOPPED',
   'CONFLICT',
-  // The request topic has lost its tail, or belongs to another cluster: the order waits until that is adopted, or has as many again.
+  // The request topic has lost its tail, or belongs to another cluster: the order waits until that is adopted, or has
+  // as many again.
   'REQUESTS_RECREATED',
 ]);
 
-/** The operator of sequences: each command runs the real code in a process of its own, over the true log, and may be killed in the middle. */
+/**
+ * The operator of sequences: each command runs the real code in a process of its own, over the true log, and may be
+ * killed in the middle.
+ */
 export class SequenceOperator {
   readonly #place: Place;
   readonly #machine: Machine;

@@ -3,9 +3,9 @@ import { EqualRequests } from './equal-requests.ts';
 import type { History } from './history.ts';
 
 /**
- * When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread. A
- * request may share the answer to an equal one. After a lost tail that counts for commits by those who have seen the loss,
- * unless a lower offset follows: one was queued before that.
+ * When an offset is committed, all requests below it have replies, dead letters or copies at home, or were lost unread.
+ * A request may share the answer to an equal one. After a lost tail that counts for commits by those who have seen the
+ * loss, unless a lower offset follows: one was queued before that.
  */
 export function repliedBeforeCommitted(history: History): string | undefined {
   const { requests, requestTrims, commits, replies, letters, forwards } = history;

@@ -23,7 +23,10 @@ export function survivingNumbersOnce(history: History): string | undefined {
   return undefined;
 }
 
-/** No reply has a batch while the ledger has an earlier entry of the same key with another one, which its writer could read. */
+/**
+ * No reply has a batch while the ledger has an earlier entry of the same key with another one, which its writer could
+ * read.
+ */
 export function survivingReplies(history: History): string | undefined {
   const requests = requestsByPlace(history);
   const byName = Map.groupBy(history.entries, nameOf);
@@ -113,7 +116,9 @@ export function fleetKnew(history: History): string | undefined {
   return undefined;
 }
 
-/** A worker appends only numbers that are in etcd: so whatever the ledger loses, etcd knows that they were given out. */
+/**
+ * A worker appends only numbers that are in etcd: so whatever the ledger loses, etcd knows that they were given out.
+ */
 export function swappedFirst({ heads, numbers }: History): string | undefined {
   const swapped = new Map<string, number>();
   const nameOf = (one: {

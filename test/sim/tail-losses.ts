@@ -15,10 +15,16 @@ const BLIND = ['owner', 'owner', 'other', 'other', 'none'] as const;
 /** The time for requests before a worker is blind, and from one round to the next. */
 const BEFORE_MS = 2_000;
 const ROUND_MS = 21_000;
-/** How long a worker is blind. The others believe in a shorter ledger after 6 s; then it grows again, before that worker sees it. */
+/**
+ * How long a worker is blind. The others believe in a shorter ledger after 6 s; then it grows again, before that worker
+ * sees it.
+ */
 const BLIND_MS = { requests: { from: 4_000, to: 10_000 }, ledger: { from: 10_000, to: 14_000 } } as const;
 const LOST_MS = 1_500;
-/** The share of losses of a single request, after which no request comes until a worker gives up waiting for a longer log. */
+/**
+ * The share of losses of a single request, after which no request comes until a worker gives up waiting for a longer
+ * log.
+ */
 const QUIET = 0.5;
 const QUIET_MS = 8_000;
 /** The time within which clients send after a loss. */
@@ -55,12 +61,13 @@ interface Pending {
 }
 
 /**
- * Request partitions, ledger partitions or both lose their tails: in an unclean election, or while all brokers are away. One
- * worker may be blind meanwhile. Clients send again what they had sent before, and new requests at the offsets that became free.
+ * Request partitions, ledger partitions or both lose their tails: in an unclean election, or while all brokers are
+ * away. One worker may be blind meanwhile. Clients send again what they had sent before, and new requests at the
+ * offsets that became free.
  *
- * A worker notices a shorter request log by a fetch beyond its end. So a partition stays shorter than what any worker has read or
- * committed, until the owner reads from below its end and has committed such an offset. In some rounds it is as long again at once:
- * the requests at reused offsets may then be passed over, but nothing may be decided twice.
+ * A worker notices a shorter request log by a fetch beyond its end. So a partition stays shorter than what any worker
+ * has read or committed, until the owner reads from below its end and has committed such an offset. In some rounds it
+ * is as long again at once: the requests at reused offsets may then be passed over, but nothing may be decided twice.
  */
 export class TailLosses {
   readonly #place: Place;
@@ -108,7 +115,10 @@ export class TailLosses {
     world.after(world.rng.between(500, BEFORE_MS), () => this.#round());
   }
 
-  /** Ends the losses. Requests go on until each partition ends above what its ledger knows: below that no worker serves it. */
+  /**
+   * Ends the losses. Requests go on until each partition ends above what its ledger knows: below that no worker serves
+   * it.
+   */
   heal(): void {
     this.#isOver = true;
     for (let partition = 0; partition < PARTITIONS; partition += 1) {
@@ -155,7 +165,9 @@ export class TailLosses {
     }
   }
 
-  /** Keeps a worker from all brokers for a while: cut off or frozen. What it is about to decide may take even longer. */
+  /**
+   * Keeps a worker from all brokers for a while: cut off or frozen. What it is about to decide may take even longer.
+   */
   #blind(partition: number, who: (typeof BLIND)[number], forMs: number): string | undefined {
     const { world, brokers } = this.#place;
     const { rng } = world;

@@ -16,8 +16,8 @@ export interface Killing {
 }
 
 /**
- * Kills owners of partitions, one after the other. If a standby is ready and has a complete copy, the history records that,
- * with the number of requests meanwhile.
+ * Kills owners of partitions, one after the other. If a standby is ready and has a complete copy, the history records
+ * that, with the number of requests meanwhile.
  */
 export class TakeOvers {
   readonly #place: Place;

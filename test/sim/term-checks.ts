@@ -1,7 +1,9 @@
 import type { History } from './history.ts';
 import { timing } from './setting.ts';
 
-/** The most by which a clock in use may be ahead: half a second at the start of a term, and a second more after that. */
+/**
+ * The most by which a clock in use may be ahead: half a second at the start of a term, and a second more after that.
+ */
 const AHEAD_MS = 2_500;
 
 /** Each issued tick was below the ceiling stored at the time. */
@@ -85,8 +87,8 @@ export function increasing({ issued, setBacks }: History): string | undefined {
 }
 
 /**
- * Nothing is allocated after the own deadline, counted from when the last answered renewal was sent; nor by a clock below
- * the highest time it has shown; nor by a process after a pause, before it has sent another renewal.
+ * Nothing is allocated after the own deadline, counted from when the last answered renewal was sent; nor by a clock
+ * below the highest time it has shown; nor by a process after a pause, before it has sent another renewal.
  */
 export function stopped({ grants }: History): string | undefined {
   const late = grants.find(({ sinceRenewalMs }) => sinceRenewalMs > timing.refuseAfterMs);

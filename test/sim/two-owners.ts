@@ -4,7 +4,10 @@ import { pairOf } from './pairs.ts';
 import { kindOf } from './recorder.ts';
 import { SESSION_MS } from './setting.ts';
 
-/** The share of swaps at which something happens to the worker, and how long it is away then: others take over meanwhile. */
+/**
+ * The share of swaps at which something happens to the worker, and how long it is away then: others take over
+ * meanwhile.
+ */
 const STRUCK = 0.08;
 const AWAY_MS = { from: SESSION_MS + 500, to: SESSION_MS + 8_000 } as const;
 /** How long the append after a swap may be under way. */
@@ -12,8 +15,8 @@ const HELD_MS = { from: 1_000, to: SESSION_MS + 8_000 } as const;
 const REQUESTS_MS = 400;
 
 /**
- * Owners of a partition overlap, at the moments that matter for numbers: one is frozen or cut off between a swap and its append, which
- * another worker completes; or its append arrives long after.
+ * Owners of a partition overlap, at the moments that matter for numbers: one is frozen or cut off between a swap and
+ * its append, which another worker completes; or its append arrives long after.
  */
 export class TwoOwners {
   readonly #place: Place;

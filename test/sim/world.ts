@@ -15,8 +15,8 @@ interface Event extends Happening {
 }
 
 /**
- * Time, randomness and order of one simulation. Events run one at a time; before the next one, all code that the last one
- * woke has run until it waits again. So the order of everything observable is decided here.
+ * Time, randomness and order of one simulation. Events run one at a time; before the next one, all code that the last
+ * one woke has run until it waits again. So the order of everything observable is decided here.
  */
 export class World {
   readonly seed: number;
@@ -120,8 +120,8 @@ function anyOf(signals: readonly AbortSignal[]): AbortSignal {
 }
 
 /**
- * Runs with the real clocks and the real randomness disabled, so that a run can't depend on them unnoticed. A simulation
- * throws hundreds of errors: their stack traces, which take time, are cut to the given length.
+ * Runs with the real clocks and the real randomness disabled, so that a run can't depend on them unnoticed. A
+ * simulation throws hundreds of errors: their stack traces, which take time, are cut to the given length.
  */
 export async function sealed<T>(run: () => Promise<T>, stackTraceLimit: number): Promise<T> {
   const stackTraces = Error.stackTraceLimit;

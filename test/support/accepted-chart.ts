@@ -3,7 +3,9 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from '
 import { join } from 'node:path';
 import { ROOT } from '../../ops/dev/paths.ts';
 
-/** All that decides whether Kubernetes' API server accepts the chart: what helm renders, both programs, and their test. */
+/**
+ * All that decides whether Kubernetes' API server accepts the chart: what helm renders, both programs, and their test.
+ */
 const DECISIVE = [
   'docs/operations/kubernetes.md',
   'ops/dev/helm',

@@ -42,7 +42,10 @@ export class CalmWorkers implements AsyncDisposable {
     return new CalmWorkers(prometheus, realm, workers, await prometheus.evaluations());
   }
 
-  /** Waits until each rule was evaluated so often since the start, and returns what fired, and how many IDs were allocated. */
+  /**
+   * Waits until each rule was evaluated so often since the start, and returns what fired, and how many IDs were
+   * allocated.
+   */
   async served(evaluations: number): Promise<{ readonly fired: readonly Sample[]; readonly ids: number }> {
     const seen = async () => (await this.#prometheus.evaluations()) - this.#before;
     await expect.poll(seen, { timeout: 2_000 * evaluations, interval: 1_000 }).toBeGreaterThanOrEqual(evaluations);

@@ -63,7 +63,10 @@ export class RenderedChart implements Disposable {
     rmSync(this.#dir, { recursive: true, force: true });
   }
 
-  /** Runs a command of helm that a page shows, in a directory with the packed chart and a file of values; `more`: options besides. */
+  /**
+   * Runs a command of helm that a page shows, in a directory with the packed chart and a file of values; `more`:
+   * options besides.
+   */
   async command(command: string, values: string, more: readonly string[]): Promise<string> {
     const path = join(this.#dir, 'values.yaml');
     writeFileSync(path, values);

@@ -16,7 +16,10 @@ export interface Watched {
   readonly replies: Followed;
 }
 
-/** Waits until the log, from line `from` on, has this state of the gate ('open' or a reason); returns its monotonic time. */
+/**
+ * Waits until the log, from line `from` on, has this state of the gate ('open' or a reason); returns its monotonic
+ * time.
+ */
 export async function gateSays(worker: WorkerProcess, said: string, from: number): Promise<number> {
   await worker.line(({ msg, reason }) => (said === 'open' ? msg === 'gate open' : reason === said), from);
   return performance.now();
@@ -31,8 +34,8 @@ export function gateSince(worker: WorkerProcess, from: number): readonly unknown
 }
 
 /**
- * Expects that health check and metrics agree with the log, and that the worker holds no worker ID. Use it only for a fault
- * that lasts: the worker returns 1.5 s after the end of one, and a delayed test would miss that it was gone.
+ * Expects that health check and metrics agree with the log, and that the worker holds no worker ID. Use it only for a
+ * fault that lasts: the worker returns 1.5 s after the end of one, and a delayed test would miss that it was gone.
  */
 export async function expectEjected({ realm, worker }: Watched, reason: string): Promise<void> {
   const readyz = await worker.ops('/readyz');

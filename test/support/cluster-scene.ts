@@ -58,9 +58,9 @@ export class ClusterScene implements AsyncDisposable {
   }
 }
 /**
- * Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is so, and
- * all replicas are in sync. The controller moves a leadership at once if the leader is no replica any more, and else only when it next looks
- * for imbalance.
+ * Makes a broker the first choice as the leader of all partitions of these topics, or the last. Resolves when that is
+ * so, and all replicas are in sync. The controller moves a leadership at once if the leader is no replica any more, and
+ * else only when it next looks for imbalance.
  */
 export async function lead(
   realm: Realm,

@@ -30,8 +30,8 @@ export async function sessionLabel(): Promise<string> {
 }
 
 /**
- * Removes containers and networks of processes that were killed on this machine, and none of running processes: with a reaper
- * all processes share one session.
+ * Removes containers and networks of processes that were killed on this machine, and none of running processes: with a
+ * reaper all processes share one session.
  */
 export async function removeOrphans(log: (line: string) => void): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * The least processor time of a few runs, in milliseconds: how long the work itself blocks the event loop, even on a busy
- * machine.
+ * The least processor time of a few runs, in milliseconds: how long the work itself blocks the event loop, even on a
+ * busy machine.
  */
 export function leastCpuMs(work: () => void, runs = 3): number {
   const taken = Array.from({ length: runs }, () => {
@@ -15,8 +15,8 @@ export function leastCpuMs(work: () => void, runs = 3): number {
 }
 
 /**
- * The processor time of another process's main thread so far, which no other load on the machine extends, and how long it has
- * waited for a processor.
+ * The processor time of another process's main thread so far, which no other load on the machine extends, and how long
+ * it has waited for a processor.
  */
 export function mainThreadTimes(pid: number): { readonly usedMs: number; readonly waitedMs: number } {
   const [used, waited] = readFileSync(`/proc/${pid}/task/${pid}/schedstat`, 'utf8').split(' ');

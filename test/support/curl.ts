@@ -37,8 +37,8 @@ function parse(args: readonly string[]): Call {
 }
 
 /**
- * The output of curl, for the options that the pages use, with `worker` at the default ports. File names are relative to `dir`.
- * Rejects when the connection fails.
+ * The output of curl, for the options that the pages use, with `worker` at the default ports. File names are relative
+ * to `dir`. Rejects when the connection fails.
  */
 export async function curl(args: readonly string[], worker: WorkerProcess, dir = '.'): Promise<string> {
   const { method, url, headers, files } = parse(args);

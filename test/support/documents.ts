@@ -24,7 +24,10 @@ export function answerIn({ reply }: Pick<DecodedReply, 'reply'>): number | strin
   return 'error' in reply ? reply.error.code : 'IDs';
 }
 
-/** Documents that take numbers, through faults and on several clusters one after the other; each asks with one correlation ID. */
+/**
+ * Documents that take numbers, through faults and on several clusters one after the other; each asks with one
+ * correlation ID.
+ */
 export class Documents {
   readonly #all = new Map<string, NumberedDocument>();
   readonly #counts: (nth: number) => number;
@@ -117,8 +120,8 @@ export interface Run {
 }
 
 /**
- * Checks that each document was told at most one first number, and no number was given to two of them. Returns the runs between 1 and
- * `next` that nobody was told.
+ * Checks that each document was told at most one first number, and no number was given to two of them. Returns the runs
+ * between 1 and `next` that nobody was told.
  */
 export function untold(documents: readonly NumberedDocument[], sequence: string, next: number): readonly Run[] {
   const runs = documents
@@ -140,7 +143,10 @@ export function untold(documents: readonly NumberedDocument[], sequence: string,
   return gaps;
 }
 
-/** The numbers that the statements of the ledger say were lost, of one sequence: with the log, or before it was taken over. */
+/**
+ * The numbers that the statements of the ledger say were lost, of one sequence: with the log, or before it was taken
+ * over.
+ */
 export function lostBy(ledger: readonly Seen[], sequence: string): readonly Run[] {
   return ledger.flatMap(({ offset, message: { key, value, headers } }) => {
     if (key === null || value === null || !key.equals(encodeStatementKey(sequence))) return [];

@@ -24,8 +24,8 @@ function log(line: string): void {
 }
 
 /**
- * A cached directory for an example, built again when the file `recipe` or one of `sources` changes; the programs that the
- * build needs are installed if possible.
+ * A cached directory for an example, built again when the file `recipe` or one of `sources` changes; the programs that
+ * the build needs are installed if possible.
  */
 async function prepared(
   what: string,
@@ -83,7 +83,10 @@ export function jars(example: 'spring' | 'java'): Promise<Tool> {
   );
 }
 
-/** A directory whose node_modules has what a package.json with a lockfile beside it names; the folder is relative to the examples. */
+/**
+ * A directory whose node_modules has what a package.json with a lockfile beside it names; the folder is relative to the
+ * examples.
+ */
 function npmModules(what: string, folder: string): Promise<Tool> {
   return prepared(what, `${folder}/package-lock.json`, {}, async (into, recipe) => {
     await cp(join(recipe, '../package.json'), join(into, 'package.json'));

@@ -16,8 +16,8 @@ function findLibrary(): string | undefined {
 }
 
 /**
- * The wall clock of a worker's process, which the test sets: libfaketime reads it from a file each time that the process
- * reads its clock. The monotonic clock is the machine's.
+ * The wall clock of a worker's process, which the test sets: libfaketime reads it from a file each time that the
+ * process reads its clock. The monotonic clock is the machine's.
  */
 export class FakedClock implements Disposable {
   readonly #dir = mkdtempSync(join(tmpdir(), 'idalloc-clock-'));
@@ -38,8 +38,8 @@ export class FakedClock implements Disposable {
   }
 
   /**
-   * A clock that is off by `offsetMs`. libfaketime is installed if it is missing. If that fails, the test is skipped, or fails
-   * if CI is set.
+   * A clock that is off by `offsetMs`. libfaketime is installed if it is missing. If that fails, the test is skipped,
+   * or fails if CI is set.
    */
   static async create({ skip }: TestContext, offsetMs = 0): Promise<FakedClock> {
     const log = (line: string) => process.stderr.write(`clock test: ${line}\n`);

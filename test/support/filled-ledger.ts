@@ -13,14 +13,16 @@ const CALL_TIMEOUT_MS = 30_000;
 const WORKER_ID = 18;
 const EPOCH_MS = 1_780_416_300_000;
 
-/** The correlation ID of the entry at an offset of a filled partition; their hashes are spread evenly, as in production. */
+/**
+ * The correlation ID of the entry at an offset of a filled partition; their hashes are spread evenly, as in production.
+ */
 function filledId(partition: number, offset: number): string {
   return `5b1cf3a2-${String(partition).padStart(4, '0')}-4d1e-8f00-${String(offset).padStart(12, '0')}`;
 }
 
 /**
- * Fills each partition of an empty ledger with `perPartition` entries, as a single worker would have written them: each is at
- * its own `end`, and `through` rises. Their requests are not in the request topic, so they are not read again.
+ * Fills each partition of an empty ledger with `perPartition` entries, as a single worker would have written them: each
+ * is at its own `end`, and `through` rises. Their requests are not in the request topic, so they are not read again.
  */
 export async function fillLedger(realm: Realm, perPartition: number): Promise<void> {
   const partitions = Array.from({ length: Number(realm.env.REQUEST_PARTITIONS) }, (_, partition) => partition);

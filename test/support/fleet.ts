@@ -31,8 +31,8 @@ export class Fleet implements AsyncDisposable {
   }
 
   /**
-   * `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded. `prepare` is run before
-   * the first worker starts.
+   * `program`: what workers run that is installed elsewhere. `misroutes`: half of the load has to be forwarded.
+   * `prepare` is run before the first worker starts.
    */
   static async open(
     env: Readonly<Record<string, string>> = SHORT_SESSION,

@@ -103,8 +103,8 @@ export class Followed implements AsyncDisposable {
   }
 
   /**
-   * kafkajs stops a consumer permanently after some errors of a broker that starts or restarts, and does nothing about a
-   * consumer that fails to join. In both cases it is replaced by a new one.
+   * kafkajs stops a consumer permanently after some errors of a broker that starts or restarts, and does nothing about
+   * a consumer that fails to join. In both cases it is replaced by a new one.
    */
   #makeConsumer(): ReturnType<Kafka['consumer']> {
     const consumer = this.#kafka.consumer({

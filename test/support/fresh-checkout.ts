@@ -10,7 +10,10 @@ import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 const TIMEOUT_MS = 300_000;
 const SERVING = 'Serving until Ctrl-C.';
 const IS_ROOT = process.getuid?.() === 0;
-/** A network with nothing but a loopback address, where every port is free. Others than root need a user namespace for it. */
+/**
+ * A network with nothing but a loopback address, where every port is free. Others than root need a user namespace for
+ * it.
+ */
 const OWN_NETWORK = [...(IS_ROOT ? [] : ['--map-root-user']), '--net', '--', 'sh', '-c'];
 
 /** What a shell has printed, and where it is then. */
@@ -28,8 +31,8 @@ export function whyNoNetwork(): string | undefined {
 }
 
 /**
- * A copy of the files of this checkout, as a user has it after the clone, with terminals on a machine on which nothing else
- * listens. Its dependencies are installed; there is no registry.
+ * A copy of the files of this checkout, as a user has it after the clone, with terminals on a machine on which nothing
+ * else listens. Its dependencies are installed; there is no registry.
  */
 export class FreshCheckout implements AsyncDisposable {
   readonly #place = mkdtempSync(join(tmpdir(), 'idalloc-checkout-'));

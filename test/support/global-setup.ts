@@ -10,8 +10,8 @@ function log(line: string): void {
 }
 
 /**
- * Removes the session's containers when the process exits without the teardown. A signal must become an exit here: a library
- * of testcontainers would otherwise kill the process by that signal, without its exit handlers.
+ * Removes the session's containers when the process exits without the teardown. A signal must become an exit here: a
+ * library of testcontainers would otherwise kill the process by that signal, without its exit handlers.
  */
 function sweepAtExit(label: string): () => void {
   const sweep = () => {

@@ -138,7 +138,9 @@ export class Stage {
   }
 }
 
-/** A stage on a topic of its own, which every broker knows: kafkajs' consumers fail at a topic that is not known yet. */
+/**
+ * A stage on a topic of its own, which every broker knows: kafkajs' consumers fail at a topic that is not known yet.
+ */
 export async function openStage(cluster: Cluster): Promise<Stage> {
   const stage = new Stage();
   const topics = [{ name: stage.id, partitions: PARTITIONS, replicas: 1, configs: {} }];

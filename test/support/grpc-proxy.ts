@@ -2,15 +2,18 @@ import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything by default. */
+/**
+ * A proxy between one client and one gRPC server without TLS, in the test's own process. It forwards everything by
+ * default.
+ */
 export interface GrpcProxy {
   /** http://host:port, to use in place of the server's address. */
   readonly endpoint: string;
   /** The number of answers dropped since the start. */
   readonly dropped: number;
   /**
-   * Lets the next `times` calls through, waits for the server's answer, drops it, and cuts the client's connection: the call
-   * took effect, and the client can't know.
+   * Lets the next `times` calls through, waits for the server's answer, drops it, and cuts the client's connection: the
+   * call took effect, and the client can't know.
    *
    * @param method as in the path: `/etcdserverpb.KV/Txn`
    * @param matches selects calls by the bytes of the request received so far; all by default

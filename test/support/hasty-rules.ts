@@ -5,8 +5,8 @@ import { readRules } from '../../ops/prometheus/rules.ts';
 export const HASTY_WINDOW = '20s';
 
 /**
- * The rules, in haste: nothing has to last before it fires (`for`), and what is looked at is the last 20 s (`[5m]`, `[15m]`).
- * Conditions and thresholds stay. So an alert that is silent by these is silent by the real ones.
+ * The rules, in haste: nothing has to last before it fires (`for`), and what is looked at is the last 20 s (`[5m]`,
+ * `[15m]`). Conditions and thresholds stay. So an alert that is silent by these is silent by the real ones.
  */
 export function hastyRules(): string {
   const { groups } = readRules();

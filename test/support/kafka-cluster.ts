@@ -8,7 +8,10 @@ const NODES = [1, 2, 3] as const;
 export type NodeId = (typeof NODES)[number];
 const PORTS_EACH = 3;
 
-/** Properties of one broker in addition to the default ones. Its ports are those of the listeners CLIENT and BROKER, and another. */
+/**
+ * Properties of one broker in addition to the default ones. Its ports are those of the listeners CLIENT and BROKER, and
+ * another.
+ */
 type Properties = (node: NodeId, ports: readonly number[]) => Readonly<Record<string, string>>;
 
 function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: number): Record<string, string> {
@@ -26,8 +29,9 @@ function propertiesOf(node: NodeId, ports: readonly number[], controllerPort: nu
 }
 
 /**
- * Three brokers as child processes, which are stopped with this process at the latest. The first is also the controller, and
- * must stay up; the others may be killed, even both at once, and restarted on their data, with their addresses or others.
+ * Three brokers as child processes, which are stopped with this process at the latest. The first is also the
+ * controller, and must stay up; the others may be killed, even both at once, and restarted on their data, with their
+ * addresses or others.
  */
 export class KafkaCluster implements AsyncDisposable {
   readonly #dir: string;

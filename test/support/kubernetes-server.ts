@@ -26,7 +26,10 @@ interface Resource {
   readonly namespaced: boolean;
 }
 
-/** A real API server of Kubernetes on an etcd of its own, without nodes and controllers: it checks manifests and runs nothing. */
+/**
+ * A real API server of Kubernetes on an etcd of its own, without nodes and controllers: it checks manifests and runs
+ * nothing.
+ */
 export class KubernetesServer implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly #port: number;

@@ -24,8 +24,9 @@ const REFUSED_LIMIT_MS = 150_000;
 const REFUSED_REST_MS = 100;
 
 /**
- * An endless stream of requests to each partition in turn; a correlation ID names its partition. A burst without a response
- * is sent again unchanged, as a client would do: so the request topic may have a request twice, but never lacks one.
+ * An endless stream of requests to each partition in turn; a correlation ID names its partition. A burst without a
+ * response is sent again unchanged, as a client would do: so the request topic may have a request twice, but never
+ * lacks one.
  */
 export class Load {
   readonly #realm: Realm;

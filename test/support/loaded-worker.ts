@@ -80,7 +80,9 @@ export class LoadedWorker implements AsyncDisposable {
     await expect.poll(() => readiness(this.worker), POLL).toMatchObject({ status: 200 });
   }
 
-  /** Ends the load. Expects one batch for every request, none allocated while the worker was stopped, and no ID twice. */
+  /**
+   * Ends the load. Expects one batch for every request, none allocated while the worker was stopped, and no ID twice.
+   */
   async check(): Promise<History> {
     const requests = await this.load.stop();
     const history = await checkWholeHistory(this.realm, requests, this.#replies, () =>

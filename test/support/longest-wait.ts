@@ -2,8 +2,8 @@ import type { Followed } from './followed.ts';
 import { partitionOf, type Sent } from './load.ts';
 
 /**
- * The longest wait of a request for its first reply, by partition: the effect on users when a worker joins or leaves. In
- * milliseconds from sending, for requests sent since `fromMs`.
+ * The longest wait of a request for its first reply, by partition: the effect on users when a worker joins or leaves.
+ * In milliseconds from sending, for requests sent since `fromMs`.
  */
 export function longestWaits(
   asks: readonly Sent[],
@@ -30,7 +30,9 @@ export function longestOf(waits: ReadonlyMap<number, number>, partitions: Iterab
   return Math.max(...[...partitions].map((partition) => waits.get(partition) ?? 0));
 }
 
-/** When the first of the requests to these partitions that were sent from then on was answered, by the monotonic clock. */
+/**
+ * When the first of the requests to these partitions that were sent from then on was answered, by the monotonic clock.
+ */
 export function firstAnswerMs(
   asks: readonly Sent[],
   replies: Followed,

@@ -3,7 +3,9 @@ import { join } from 'node:path';
 import { AT, endOfBatch, readInt64 } from '../../src/kafka/records/format.ts';
 import type { ProcessServers } from './process-servers.ts';
 
-/** Which records a log loses: those from an offset on, and those that were written in one batch with the first of them. */
+/**
+ * Which records a log loses: those from an offset on, and those that were written in one batch with the first of them.
+ */
 export interface Tail {
   readonly topic: string;
   readonly partition: number;
@@ -11,8 +13,9 @@ export interface Tail {
 }
 
 /**
- * Kills the broker, takes the tail of a partition from its disk and starts it again. That is what a power failure leaves of a log that the
- * operating system had not written yet. Whoever read those records knows what the log does not.
+ * Kills the broker, takes the tail of a partition from its disk and starts it again. That is what a power failure
+ * leaves of a log that the operating system had not written yet. Whoever read those records knows what the log does
+ * not.
  */
 export async function loseTail(servers: ProcessServers, { topic, partition, from }: Tail): Promise<void> {
   await servers.killKafka();

@@ -6,7 +6,9 @@ import type { EndEvents } from '../../src/ledger/ends.ts';
 export class MemoryEndHeads implements EndHeads {
   readonly #stored = new Map<number, StoredEnd>();
   #revision = 1n;
-  /** What happens to the calls: all are served unless a test says so. May throw before it, or do something meanwhile. */
+  /**
+   * What happens to the calls: all are served unless a test says so. May throw before it, or do something meanwhile.
+   */
   onRead: () => void = () => {};
   onSwap: (changes: readonly EndChange[]) => void = () => {};
   /** What the answer to a swap becomes, after it took effect; may throw. */

@@ -43,7 +43,9 @@ export class MemoryIndex implements LedgerCopies {
   readonly #loaded = new Set<number>();
   readonly #hashOf: (key: Buffer) => string;
 
-  /** Opens copies of these partitions. Keys with the same hash are not distinguished; by default each key has its own. */
+  /**
+   * Opens copies of these partitions. Keys with the same hash are not distinguished; by default each key has its own.
+   */
   constructor(partitions: readonly number[] = [], hashOf = (key: Buffer): string => key.toString('latin1')) {
     this.#hashOf = hashOf;
     for (const partition of partitions) this.load(partition);

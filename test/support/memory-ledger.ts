@@ -36,8 +36,8 @@ interface Partition {
 }
 
 /**
- * The ledger topic in memory. Each append is atomic and gets dense offsets; the append time is from the given clock. Faults on
- * the way happen in the link; faults of the log have their own methods.
+ * The ledger topic in memory. Each append is atomic and gets dense offsets; the append time is from the given clock.
+ * Faults on the way happen in the link; faults of the log have their own methods.
  */
 export class MemoryLedger {
   readonly #partitions: readonly Partition[];

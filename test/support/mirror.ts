@@ -6,8 +6,8 @@ export interface MirrorOptions {
   /** By default those that a copy of the site needs: ledger, requests and witness. */
   readonly topics?: readonly string[];
   /**
-   * How many decisions or requests at the end of each partition have not been copied yet, for each topic that lags; nor what is behind
-   * the first of them. Markers don't count, since workers write them when they like.
+   * How many decisions or requests at the end of each partition have not been copied yet, for each topic that lags; nor
+   * what is behind the first of them. Markers don't count, since workers write them when they like.
    */
   readonly lag?: Readonly<Record<string, number>>;
   /** How many records at the start of each partition had been trimmed from the source: all others get lower offsets. */
@@ -18,9 +18,9 @@ export interface MirrorOptions {
 const AT_ONCE = 500;
 
 /**
- * Copies the records of topics to the realm of the same names on another cluster, with keys, values, headers and timestamps, as
- * MirrorMaker and backup tools do. The topics there must be empty. A topic with LogAppendTime dates its records anew, as it does for
- * those tools.
+ * Copies the records of topics to the realm of the same names on another cluster, with keys, values, headers and
+ * timestamps, as MirrorMaker and backup tools do. The topics there must be empty. A topic with LogAppendTime dates its
+ * records anew, as it does for those tools.
  */
 export async function mirrorTopics(from: Realm, to: Realm, options: MirrorOptions = {}): Promise<void> {
   const { topics = [from.ledgerTopic, from.requestTopic, from.witnessTopic], lag = {}, shift = {} } = options;

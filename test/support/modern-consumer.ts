@@ -10,8 +10,9 @@ const LEAVES = -1;
 const NO_TAGS = 0;
 
 /**
- * A consumer of Kafka's new group protocol (KIP-848), as far as its coordinator sees it: it heartbeats and commits, and reads nothing.
- * Its requests have the compact format, in which counts and lengths are one more, and each struct ends with tagged fields.
+ * A consumer of Kafka's new group protocol (KIP-848), as far as its coordinator sees it: it heartbeats and commits, and
+ * reads nothing. Its requests have the compact format, in which counts and lengths are one more, and each struct ends
+ * with tagged fields.
  */
 export class ModernConsumer implements AsyncDisposable {
   readonly #socket: Socket;

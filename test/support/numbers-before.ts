@@ -8,8 +8,8 @@ import type { Realm } from './realm.ts';
 export const KEPT = { correlationId: 'kept', first: 40, count: 2 } as const;
 
 /**
- * Writes what the ledger has of a sequence since before etcd knew of sequences: a statement without an edition, and the numbers of one
- * request, whose request is in the topic. Both topics must be empty.
+ * Writes what the ledger has of a sequence since before etcd knew of sequences: a statement without an edition, and the
+ * numbers of one request, whose request is in the topic. Both topics must be empty.
  */
 export async function leaveNumbersBefore(realm: Realm, sequence: string, replyTopic: string): Promise<void> {
   const { correlationId, first, count } = KEPT;

@@ -16,7 +16,9 @@ const MOST_QUOTAS = 20;
 /** So small that a test fills it, and large enough for an etcd without data. */
 export const SMALL_QUOTA_BYTES = 4 * 2 ** 20;
 
-/** Makes sure that this machine has etcd or the tools that build it. Else the test is skipped, or fails if CI is set. */
+/**
+ * Makes sure that this machine has etcd or the tools that build it. Else the test is skipped, or fails if CI is set.
+ */
 export function requireOwnEtcd({ skip }: Pick<TestContext, 'skip'>): void {
   const missing = etcdTools(cacheDir(process.env), process.env).filter(
     (tool) => which(tool, process.env) === undefined,

@@ -2,9 +2,9 @@ import { afterAll } from 'vitest';
 import { type ServerParts, type SuiteServers, suiteServers, type TestServers } from './servers.ts';
 
 /**
- * Starts servers for one test file, of the same kind as the suite's, so that the file may break them while others run. Call it
- * at the top of the file; they stop after its last test, and with its process at the latest. What is not asked for is the
- * suite's, and must not be broken.
+ * Starts servers for one test file, of the same kind as the suite's, so that the file may break them while others run.
+ * Call it at the top of the file; they stop after its last test, and with its process at the latest. What is not asked
+ * for is the suite's, and must not be broken.
  */
 export async function ownServers(parts: Partial<ServerParts>): Promise<SuiteServers> {
   const suite = suiteServers();

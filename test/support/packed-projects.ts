@@ -52,7 +52,9 @@ export function mib(bytes: number): string {
   return `${(bytes / MIB).toFixed(1)} MiB`;
 }
 
-/** The packages of this checkout as tarballs, and empty projects that install them; removed when this is disposed of. */
+/**
+ * The packages of this checkout as tarballs, and empty projects that install them; removed when this is disposed of.
+ */
 export class PackedProjects implements Disposable {
   /** An otherwise empty directory; each project and each tarball has its place in it. */
   readonly place = mkdtempSync(join(tmpdir(), 'idalloc-packages-'));

@@ -13,8 +13,8 @@ const READY_TIMEOUT_MS = 120_000;
 const INTERVAL = '1s';
 
 /**
- * Makes sure that Prometheus and promtool are installed. If they are not, and can't be, the test is skipped, or fails if CI is
- * set.
+ * Makes sure that Prometheus and promtool are installed. If they are not, and can't be, the test is skipped, or fails
+ * if CI is set.
  */
 export async function requirePrometheus({ skip }: Pick<TestContext, 'skip'>): Promise<void> {
   const log = (line: string) => process.stderr.write(`prometheus: ${line}\n`);

@@ -46,14 +46,20 @@ export interface RealmOptions {
   /** The HTTP API asks the ledger: for Idempotency-Keys, and numbers of sequences. */
   readonly apiReplies?: boolean;
   readonly env?: Readonly<Record<string, string>>;
-  /** Configs that the ledger topic has from its creation on: a broker applies a later change a moment after it has accepted it. */
+  /**
+   * Configs that the ledger topic has from its creation on: a broker applies a later change a moment after it has
+   * accepted it.
+   */
   readonly ledgerConfigs?: Readonly<Record<string, string>>;
 }
 
 export const DATACENTER_ID = 4;
 export const LAYOUT = presetLayout('default');
 
-/** A lease that expires soon after its owner is killed, for tests that wait for that; the ceiling is raised every second. */
+/**
+ * A lease that expires soon after its owner is killed, for tests that wait for that; the ceiling is raised every
+ * second.
+ */
 export const SHORT_LEASE = {
   LEASE_TTL_SECONDS: '5',
   LEASE_HEARTBEAT_MS: '1000',
@@ -63,8 +69,9 @@ export const SHORT_LEASE = {
 } as const;
 
 /**
- * A worker without etcd stops as soon as with SHORT_LEASE, but does not lose its worker ID while a slow test heals it, and not because
- * its reservation has run out: on a busy machine heartbeats come late, and a short reservation may end first.
+ * A worker without etcd stops as soon as with SHORT_LEASE, but does not lose its worker ID while a slow test heals it,
+ * and not because its reservation has run out: on a busy machine heartbeats come late, and a short reservation may end
+ * first.
  */
 export const KEPT_LEASE = { ...SHORT_LEASE, LEASE_TTL_SECONDS: '30', RESERVATION_MS: '15000' } as const;
 
@@ -154,8 +161,8 @@ export class Realm implements AsyncDisposable {
   }
 
   /**
-   * Starts a worker of this realm, which is stopped with the realm at the latest; does not wait until it is ready. `program`: one that is
-   * installed elsewhere.
+   * Starts a worker of this realm, which is stopped with the realm at the latest; does not wait until it is ready.
+   * `program`: one that is installed elsewhere.
    */
   worker(env: Readonly<Record<string, string>> = {}, program?: readonly string[]): WorkerProcess {
     return this.#stack.use(new WorkerProcess({ ...this.env, ...env }, program));
@@ -188,7 +195,9 @@ export class Realm implements AsyncDisposable {
     }
   }
 
-  /** Deletes the group's committed offsets, so that its next member reads all requests again. The group must be empty. */
+  /**
+   * Deletes the group's committed offsets, so that its next member reads all requests again. The group must be empty.
+   */
   async rewind(): Promise<void> {
     await this.admin.deleteGroups([this.groupId]);
   }
@@ -264,7 +273,9 @@ export class Realm implements AsyncDisposable {
     await followed.until(`all ${records} records`, (seen) => seen.length >= records);
   }
 
-  /** The number of different batches in the ledger: an entry that repeats one, as that of a copy does, doesn't count. */
+  /**
+   * The number of different batches in the ledger: an entry that repeats one, as that of a copy does, doesn't count.
+   */
   async decisions(ledger: Followed): Promise<number> {
     await this.readToEnd(ledger);
     const batches = ledger.seen.flatMap(({ message: { key, value } }) => {

@@ -12,7 +12,9 @@ export interface HandmadeRecord {
   readonly headers?: readonly (readonly [Buffer, Buffer | null])[];
 }
 
-/** A zigzag varint, as in Kafka's record format and in Avro; of any size, since some tests need one that is too long. */
+/**
+ * A zigzag varint, as in Kafka's record format and in Avro; of any size, since some tests need one that is too long.
+ */
 export function varint(value: bigint | number): Buffer {
   const number = BigInt(value);
   const bytes: number[] = [];

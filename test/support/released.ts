@@ -33,8 +33,8 @@ export function lastRelease(): Release | { readonly missing: string } {
 }
 
 /**
- * Gives a temporary tree what its worker needs. Most trees differ from this one in their sources only, and share its packages. A cached
- * one must not: it outlives this checkout.
+ * Gives a temporary tree what its worker needs. Most trees differ from this one in their sources only, and share its
+ * packages. A cached one must not: it outlives this checkout.
  */
 export async function shareDependencies(dir: string, name: string): Promise<void> {
   const isSame = readFileSync(join(dir, 'package-lock.json')).equals(readFileSync(join(ROOT, 'package-lock.json')));

@@ -22,8 +22,8 @@ export interface SecuredOptions {
 }
 
 /**
- * A broker with an authorizer that denies by default. Users connect with TLS and a login or a client certificate. The test,
- * which may do everything, uses a separate listener without TLS and login.
+ * A broker with an authorizer that denies by default. Users connect with TLS and a login or a client certificate. The
+ * test, which may do everything, uses a separate listener without TLS and login.
  */
 export class SecuredKafka implements AsyncDisposable {
   readonly dir: string;

@@ -2,7 +2,9 @@
 const LOW_BITS = 12n;
 const ROW_WORDS = 2 ** Number(LOW_BITS) / 32;
 
-/** A set of millions of IDs, one bit each: a row of 512 bytes for the 4,096 IDs with the same bits above the sequence. */
+/**
+ * A set of millions of IDs, one bit each: a row of 512 bytes for the 4,096 IDs with the same bits above the sequence.
+ */
 export class SeenIds {
   readonly #rows = new Map<bigint, Uint32Array>();
   #size = 0;

@@ -6,8 +6,8 @@ import { inject } from 'vitest';
 type ServersKind = 'containers' | 'processes';
 
 /**
- * Servers, and what a test may do to them. Those of the suite are shared: what breaks them must run alone and restore them
- * before it ends; other tests break servers of their own.
+ * Servers, and what a test may do to them. Those of the suite are shared: what breaks them must run alone and restore
+ * them before it ends; other tests break servers of their own.
  */
 export interface SuiteServers {
   readonly kind: ServersKind;
@@ -64,7 +64,9 @@ declare module 'vitest' {
   }
 }
 
-/** The shortest session of a group member that the suite's broker accepts, so that tests need not wait for longer ones. */
+/**
+ * The shortest session of a group member that the suite's broker accepts, so that tests need not wait for longer ones.
+ */
 export const LEAST_SESSION_MS = 2_000;
 
 const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) => Promise<void>>> = {
@@ -77,7 +79,8 @@ const ACTIONS: Readonly<Record<string, (servers: SuiteServers, index: number) =>
 };
 
 /**
- * Lets other processes on this machine control the servers: vitest runs tests outside the process that started the servers.
+ * Lets other processes on this machine control the servers: vitest runs tests outside the process that started the
+ * servers.
  *
  * @returns the URL for `ServersAddress`, and `close`
  */

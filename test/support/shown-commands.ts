@@ -1,6 +1,6 @@
 /**
- * How each command of the pages is tested. A test follows each page from its first command to its last; ELSEWHERE has the
- * commands that such a test can't run.
+ * How each command of the pages is tested. A test follows each page from its first command to its last; ELSEWHERE has
+ * the commands that such a test can't run.
  */
 
 /** Pages that test/integration/docs.test.ts follows, in this order and in one realm. It also compares the output. */

@@ -1,4 +1,6 @@
-/** Masks for what differs from run to run: names, times, places and numbers; but not a number of 0, as in "0 losers". */
+/**
+ * Masks for what differs from run to run: names, times, places and numbers; but not a number of 0, as in "0 losers".
+ */
 const MASKS: readonly (readonly [RegExp, string])[] = [
   [/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, 'UUID'],
   [/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, 'TIME'],
@@ -19,8 +21,8 @@ function masked(line: string): string {
 }
 
 /**
- * The difference between the output `shown` on a page and the `real` one; undefined if they match. `…` stands for any lines on
- * a line of its own, and for any text within a line; with `exactly` nothing is masked.
+ * The difference between the output `shown` on a page and the `real` one; undefined if they match. `…` stands for any
+ * lines on a line of its own, and for any text within a line; with `exactly` nothing is masked.
  */
 export function misfit(shown: readonly string[], real: readonly string[], exactly = false): string | undefined {
   const [expected, actual] = exactly ? [shown, real] : [shown.map(masked), real.map(masked)];

@@ -2,7 +2,9 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 
 const HOST = '127.0.0.1';
 
-/** Forwards connections to a local port, and can fall silent: then connections stay open, or open, and carry nothing. */
+/**
+ * Forwards connections to a local port, and can fall silent: then connections stay open, or open, and carry nothing.
+ */
 export class SilentLink implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();

@@ -12,7 +12,10 @@ import { runIdalloc, type WorkerProcess } from './worker-process.ts';
 
 export const PARTITIONS = 3;
 
-/** The workers of a site, with disks that outlive them. They may be started again on another cluster, with the same etcd. */
+/**
+ * The workers of a site, with disks that outlive them. They may be started again on another cluster, with the same
+ * etcd.
+ */
 export class Site implements AsyncDisposable {
   readonly realm: Realm;
   readonly replies: Followed;
@@ -96,7 +99,9 @@ export class Site implements AsyncDisposable {
     return remembered(this.realm);
   }
 
-  /** The operator looks, then agrees. Worker IDs of killed workers are held until their leases end, and prevent that. */
+  /**
+   * The operator looks, then agrees. Worker IDs of killed workers are held until their leases end, and prevent that.
+   */
   async adopt(): Promise<unknown> {
     const unasked = async () => (await this.command('namespace', 'adopt-cluster')).stderr;
     await expect.poll(unasked, { interval: 500 }).toContain('NOT_CONFIRMED');

@@ -9,8 +9,8 @@ import type { LogLine, WorkerProcess } from './worker-process.ts';
 const STEP_BACK_MS = 10;
 
 /**
- * The next closing of the gate, at line `from` of the log or later; the last one before, if the gate is closed there already:
- * on a busy machine it may close by itself, and does not close again.
+ * The next closing of the gate, at line `from` of the log or later; the last one before, if the gate is closed there
+ * already: on a busy machine it may close by itself, and does not close again.
  */
 export async function closed(worker: WorkerProcess, from: number): Promise<LogLine> {
   const last = worker.lines.slice(0, from).findLast(({ msg }) => msg === 'gate open' || msg === 'gate closed');
@@ -74,8 +74,8 @@ function batchesByFence(replies: Followed, sent: readonly Sent[]): ReadonlyMap<b
 }
 
 /**
- * Stopped means stopped: no worker allocated a batch while its gate was closed for its lease or its clock, or outside the
- * term whose fence the batch has. And the IDs of one worker ID rise from one term to the next.
+ * Stopped means stopped: no worker allocated a batch while its gate was closed for its lease or its clock, or outside
+ * the term whose fence the batch has. And the IDs of one worker ID rise from one term to the next.
  *
  * @returns how often the workers stopped
  */

@@ -1,6 +1,6 @@
 /**
- * What the chart uses of Strimzi's KafkaTopic and KafkaUser, by its documentation. No package registry has Strimzi's own definitions, which
- * know more fields.
+ * What the chart uses of Strimzi's KafkaTopic and KafkaUser, by its documentation. No package registry has Strimzi's
+ * own definitions, which know more fields.
  */
 const text = { type: 'string' };
 const oneOf = (...values: readonly string[]) => ({ type: 'string', enum: values });

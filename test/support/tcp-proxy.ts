@@ -48,9 +48,10 @@ interface Fault {
 }
 
 /**
- * A proxy between one worker and the broker, in the test's own process. It splits both streams into Kafka's frames, so that
- * a fault can apply to the answer of a certain request: the broker has executed it, and the worker can't know. In answers
- * that name the broker it puts its own port, so that its clients stay behind it; a broker can have any number of proxies.
+ * A proxy between one worker and the broker, in the test's own process. It splits both streams into Kafka's frames, so
+ * that a fault can apply to the answer of a certain request: the broker has executed it, and the worker can't know. In
+ * answers that name the broker it puts its own port, so that its clients stay behind it; a broker can have any number
+ * of proxies.
  */
 export class TcpProxy implements AsyncDisposable {
   readonly #server: Server;
@@ -90,7 +91,9 @@ export class TcpProxy implements AsyncDisposable {
     return this.#add('delay-answer', matches, times, { delayMs });
   }
 
-  /** Cuts the connection instead of passing on the answers to the next `times` requests; resolves after the last cut. */
+  /**
+   * Cuts the connection instead of passing on the answers to the next `times` requests; resolves after the last cut.
+   */
   cutAnswers(matches: Matches, times: number): Promise<void> {
     return this.#add('cut-answer', matches, times);
   }

@@ -18,8 +18,8 @@ interface Span {
 }
 
 /**
- * One term of a worker, from its log. Times are by the worker's own wall clock, which is steady within a term, since a step
- * ends it; only `overSeenMs` is by the test's monotonic clock.
+ * One term of a worker, from its log. Times are by the worker's own wall clock, which is steady within a term, since a
+ * step ends it; only `overSeenMs` is by the test's monotonic clock.
  */
 export interface Term {
   readonly fence: bigint;
@@ -102,7 +102,10 @@ export function faultsOf(term: Term, batches: readonly Allocated[], stepMs: numb
   });
 }
 
-/** The time from each reopening of the gate to the next batch of the term; reopenings without a later batch are left out. */
+/**
+ * The time from each reopening of the gate to the next batch of the term; reopenings without a later batch are left
+ * out.
+ */
 export function resumedMs({ suspended }: Term, batches: readonly Allocated[]): readonly number[] {
   return suspended.flatMap(({ toMs }) => {
     const nextMs = Math.min(...batches.flatMap(({ generatedAtMs: ms }) => (ms >= toMs ? [ms] : [])));

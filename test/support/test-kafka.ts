@@ -6,8 +6,9 @@ import { createSocketFactory } from '../../src/kafka/wire/kafkajs-modules.ts';
 export const PATIENT = { initialRetryTime: 5, maxRetryTime: 200, retries: 54 } as const;
 
 /**
- * Opens sockets for kafkajs, which disconnects a connection again and again while its broker is away. For that it calls `unref`, which
- * on a socket that is gone would wait for it to be connected: one more listener each time, until Node warns of a leak.
+ * Opens sockets for kafkajs, which disconnects a connection again and again while its broker is away. For that it calls
+ * `unref`, which on a socket that is gone would wait for it to be connected: one more listener each time, until Node
+ * warns of a leak.
  */
 const openSocket: ISocketFactory = (args) => {
   const socket = createSocketFactory()(args);

@@ -7,8 +7,8 @@ interface Due {
 }
 
 /**
- * A runtime whose time stands still while code runs, and then jumps to the next timer. Driven by `until`; the awaited work
- * must not use real IO.
+ * A runtime whose time stands still while code runs, and then jumps to the next timer. Driven by `until`; the awaited
+ * work must not use real IO.
  */
 export class VirtualRuntime implements Runtime {
   #nowMs = 0;

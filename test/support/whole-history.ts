@@ -31,8 +31,8 @@ export interface History {
   /** Ledger entries that lost: an earlier entry has their key, with other IDs. */
   readonly losers: number;
   /**
-   * Ledger entries with the IDs of an earlier one of their key: an append that was repeated after a lost response, or the entry of
-   * a request's copy, as a producer's retry writes it.
+   * Ledger entries with the IDs of an earlier one of their key: an append that was repeated after a lost response, or
+   * the entry of a request's copy, as a producer's retry writes it.
    */
   readonly doubled: number;
 }
@@ -80,8 +80,8 @@ export async function settledRecords(realm: Realm, topic: string, followed: Foll
 }
 
 /**
- * Waits until each request has a reply, then checks all records: each request has one batch, the same bytes in each reply,
- * decided by the first entry of the ledger; no ID occurs twice, those of losing entries included.
+ * Waits until each request has a reply, then checks all records: each request has one batch, the same bytes in each
+ * reply, decided by the first entry of the ledger; no ID occurs twice, those of losing entries included.
  *
  * @param ledger all records of the ledger topic, in log order within each partition
  * @param others IDs that were allocated without the ledger, as over HTTP

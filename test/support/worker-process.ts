@@ -20,7 +20,10 @@ const CLI_TIMEOUT_MS = 180_000;
 
 type Env = Readonly<Record<string, string>>;
 
-/** Only what every program needs, and the cache of compiled code: settings of the test runner's environment must not reach a worker. */
+/**
+ * Only what every program needs, and the cache of compiled code: settings of the test runner's environment must not
+ * reach a worker.
+ */
 function bareEnv(): Env {
   return { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE: COMPILE_CACHE };
 }
@@ -53,8 +56,8 @@ export class WorkerProcess implements AsyncDisposable {
   readonly exit: Promise<Exit>;
 
   /**
-   * Starts the process with these variables and no others. Without INDEX_DIR it gets a temporary index directory. `program`: an
-   * installed worker in place of that of the sources.
+   * Starts the process with these variables and no others. Without INDEX_DIR it gets a temporary index directory.
+   * `program`: an installed worker in place of that of the sources.
    */
   constructor(env: Env, program: readonly string[] = [process.execPath, MAIN, 'worker']) {
     this.indexDir = env.INDEX_DIR ?? mkdtempSync(join(tmpdir(), 'idalloc-index-'));

@@ -12,7 +12,10 @@ function slugify(heading) {
     .replaceAll(' ', '-');
 }
 
-/** Writes the heading of its column to each cell: on a phone a row is shown as a list, and the heading is beside the cell. */
+/**
+ * Writes the heading of its column to each cell: on a phone a row is shown as a list, and the heading is beside the
+ * cell.
+ */
 function nameCells(md) {
   md.core.ruler.push('name-cells', ({ tokens }) => {
     let [headings, column] = [[], 0];

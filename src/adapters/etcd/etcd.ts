@@ -32,7 +32,10 @@ export interface EtcdOptions extends EtcdAccess {
 }
 
 export interface ClosableEtcd extends EtcdPort {
-  /** Why the last call, or else the last write, failed; undefined when both succeeded. etcd may serve reads and refuse writes. */
+  /**
+   * Why the last call, or else the last write, failed; undefined when both succeeded. etcd may serve reads and refuse
+   * writes.
+   */
   readonly lastError: IdallocError | undefined;
   /** The status of each endpoint that answers. The errors of the others are reported as those of calls are. */
   statuses(): Promise<ReadonlyMap<string, EtcdStatus>>;

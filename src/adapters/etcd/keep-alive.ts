@@ -6,8 +6,8 @@ type CallOptions = NonNullable<Parameters<LeaseClient['leaseKeepAlive']>[0]>;
  * Renews a lease once and returns its remaining seconds (0: the lease is gone). etcd offers this only as a stream, so a
  * stream is opened per renewal and closed on the response, on a failure, or when the signal aborts.
  *
- * etcd3 drops a rejected token after unary calls, but not after streams. So after such a failure, a unary call on the same
- * lease precedes the one retry.
+ * etcd3 drops a rejected token after unary calls, but not after streams. So after such a failure, a unary call on the
+ * same lease precedes the one retry.
  */
 export async function renewOnce(
   client: LeaseClient,

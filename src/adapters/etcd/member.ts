@@ -27,11 +27,11 @@ interface Credentials {
 }
 
 /**
- * One endpoint of etcd. Its client uses neither etcd3's retries nor its circuit breaker, which stop all calls when one of
- * several nodes is frozen.
+ * One endpoint of etcd. Its client uses neither etcd3's retries nor its circuit breaker, which stop all calls when one
+ * of several nodes is frozen.
  *
- * A client keeps its first certificates and password. So it is replaced when those change, and when etcd no longer accepts
- * its login: a change to any user or role may invalidate its token.
+ * A client keeps its first certificates and password. So it is replaced when those change, and when etcd no longer
+ * accepts its login: a change to any user or role may invalidate its token.
  */
 export class EtcdMember implements Peer {
   readonly endpoint: string;

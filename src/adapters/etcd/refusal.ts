@@ -53,8 +53,8 @@ export function isFinal(error: unknown): boolean {
 }
 
 /**
- * Whether a member answered that it does not do what was asked, so that this call takes effect no later than with its answer.
- * It may have taken effect by then: the write with which the database reaches its quota is applied and refused.
+ * Whether a member answered that it does not do what was asked, so that this call takes effect no later than with its
+ * answer. It may have taken effect by then: the write with which the database reaches its quota is applied and refused.
  */
 export function isRefusal(error: unknown): boolean {
   return isFinal(error) || isLoginRefused(error) || (error instanceof Error && OVERLOADED.test(error.message));

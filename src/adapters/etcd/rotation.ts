@@ -39,10 +39,11 @@ const SEE_LOG = "look for the cause in etcd's log";
 export type PeerCall<P, R> = (peer: P, signal: AbortSignal) => Promise<R>;
 
 /**
- * Calls peers one after another until one answers. The peer that answered last goes first; the next one follows immediately
- * after a failure, or after hedgeMs of silence. After the last peer the round starts again, one call per hedgeMs: a member may
- * hang on a call that it forwarded to a dead leader, and answer a repeated one a second later. The first response wins; later
- * ones are dropped. Timers use the monotonic clock, so that a wall clock step neither extends nor shortens a call.
+ * Calls peers one after another until one answers. The peer that answered last goes first; the next one follows
+ * immediately after a failure, or after hedgeMs of silence. After the last peer the round starts again, one call per
+ * hedgeMs: a member may hang on a call that it forwarded to a dead leader, and answer a repeated one a second later.
+ * The first response wins; later ones are dropped. Timers use the monotonic clock, so that a wall clock step neither
+ * extends nor shortens a call.
  */
 export class Rotation<P extends Peer> {
   readonly #peers: readonly P[];
@@ -50,8 +51,8 @@ export class Rotation<P extends Peer> {
   readonly #classifier: ErrorClassifier;
   readonly #onError: OnError;
   /**
-   * The last error that has a remedy, by endpoint, until that answers: a client may report why it cannot connect once, and later
-   * only that it is not connected.
+   * The last error that has a remedy, by endpoint, until that answers: a client may report why it cannot connect once,
+   * and later only that it is not connected.
    */
   readonly #causes = new Map<string, { readonly text: string; readonly remedy: string }>();
   #preferred = 0;
@@ -70,8 +71,8 @@ export class Rotation<P extends Peer> {
   }
 
   /**
-   * Calls every peer at the same time. Resolves with the responses, by endpoint, once each call has settled: a call must have its
-   * own time limit. Errors are reported, and those with a remedy remembered, as those of `run`.
+   * Calls every peer at the same time. Resolves with the responses, by endpoint, once each call has settled: a call
+   * must have its own time limit. Errors are reported, and those with a remedy remembered, as those of `run`.
    */
   async onEach<R>(what: string, call: (peer: P) => Promise<R>): Promise<ReadonlyMap<string, R>> {
     const responses = new Map<string, R>();
@@ -88,8 +89,8 @@ export class Rotation<P extends Peer> {
   }
 
   /**
-   * The first response. Rejects with an IdallocError that names every endpoint called and its error: ETCD_REFUSED when each call
-   * was answered, ETCD_UNAVAILABLE when one of them was not, and so may take effect later.
+   * The first response. Rejects with an IdallocError that names every endpoint called and its error: ETCD_REFUSED when
+   * each call was answered, ETCD_UNAVAILABLE when one of them was not, and so may take effect later.
    */
   run<R>(what: string, call: PeerCall<P, R>): Promise<R> {
     const order = this.#peers.map((_, index) => (this.#preferred + index) % this.#peers.length);

@@ -17,8 +17,8 @@ const MAX_KEPT = 2;
 const FOLDER = 'kept';
 
 /**
- * Opens the store in a locked directory. One that is damaged or of another format is replaced by an empty one, and one of another ledger is
- * kept aside; `wiped` says why. Throws as openStore does, but no StoreError.
+ * Opens the store in a locked directory. One that is damaged or of another format is replaced by an empty one, and one
+ * of another ledger is kept aside; `wiped` says why. Throws as openStore does, but no StoreError.
  */
 export function openOrReplace(
   directory: string,
@@ -44,9 +44,10 @@ function tryToOpen(directory: string, identity: string, options: StoreOptions): 
 }
 
 /**
- * Moves a closed store of another ledger aside, and the one of the wanted ledger back, if it was kept: a wrong KAFKA_BROKERS must not cost
- * the index, nor a cluster that comes back. Returns the folder where the store is now; undefined, and moves nothing, if the store is of the
- * same ledger in another format. Both are named by their identities.
+ * Moves a closed store of another ledger aside, and the one of the wanted ledger back, if it was kept: a wrong
+ * KAFKA_BROKERS must not cost the index, nor a cluster that comes back. Returns the folder where the store is now;
+ * undefined, and moves nothing, if the store is of the same ledger in another format. Both are named by their
+ * identities.
  */
 function exchangeStores(directory: string, stored: string, wanted: string): string | undefined {
   const [other, own] = [ledgerIn(stored), ledgerIn(wanted)];

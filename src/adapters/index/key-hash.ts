@@ -30,8 +30,8 @@ export function decodeSeed(bytes: Uint8Array): HashSeed {
 /**
  * A keyed hash of a ledger key, in [0, 2^HASH_BITS).
  *
- * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the keys;
- * since they don't know the seed they can't choose keys that collide and slow down look-ups.
+ * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the
+ * keys; since they don't know the seed they can't choose keys that collide and slow down look-ups.
  */
 export function hashKey(key: Uint8Array, seed: HashSeed): number {
   let v0 = seed.low;

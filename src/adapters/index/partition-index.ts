@@ -39,7 +39,10 @@ export class PartitionIndex {
   readonly #runs: SealedRuns;
   readonly #sequences: SequenceTable;
   #state: State;
-  /** Set by a wipe: when the last entry before it was appended. Nothing that was lost then is newer than this or the log. */
+  /**
+   * Set by a wipe: when the last entry before it was appended. Nothing that was lost then is newer than this or the
+   * log.
+   */
   #floorMs: number | undefined;
   /** The `since` that was compared with a trusted clock. */
   #judged: number | undefined;
@@ -101,8 +104,8 @@ export class PartitionIndex {
   }
 
   /**
-   * Reads all records before it adds any: an unreadable entry leaves the index unchanged. A transaction costs as much as 15
-   * entries, so these are in memory until it pays.
+   * Reads all records before it adds any: an unreadable entry leaves the index unchanged. A transaction costs as much
+   * as 15 entries, so these are in memory until it pays.
    */
   apply(records: readonly LedgerRecord[], firsts?: Set<number>): Applied {
     const fresh = records.filter((record) => record.offset >= this.end);
@@ -178,11 +181,12 @@ export class PartitionIndex {
   }
 
   /**
-   * The time since which all is known, given an entry of the log that is being restored. What is gone was appended before the
-   * entry, too, and before its IDs were allocated, if its writer had read all that is before it. So one broker whose clock was
-   * ahead does not decide this time.
+   * The time since which all is known, given an entry of the log that is being restored. What is gone was appended
+   * before the entry, too, and before its IDs were allocated, if its writer had read all that is before it. So one
+   * broker whose clock was ahead does not decide this time.
    *
-   * Only if both times of the entry agree: a renewal has the IDs of long ago, so that nothing but a broker shows its time.
+   * Only if both times of the entry agree: a renewal has the IDs of long ago, so that nothing but a broker shows its
+   * time.
    */
   #lowered(since: number, { end, batch }: LedgerPosition, { offset, appendedAtMs }: LedgerRecord): number {
     if (this.#floorMs === undefined || batch === undefined || end !== offset) return since;
@@ -191,8 +195,8 @@ export class PartitionIndex {
   }
 
   /**
-   * Everything that is not known was appended before this time. Saved at once: after a restart the time would be a later one. Each
-   * `since` is compared once: clocks that all go back later must not lower it.
+   * Everything that is not known was appended before this time. Saved at once: after a restart the time would be a
+   * later one. Each `since` is compared once: clocks that all go back later must not lower it.
    */
   missedBefore(timeMs: number): void {
     const { since } = this.#state;
@@ -282,16 +286,17 @@ export class PartitionIndex {
 }
 
 /**
- * When an entry was appended: by the broker's clock, or by its writer's, which allocated its IDs before. The later one, since
- * a broker whose clock is behind must not make what is gone look older than it was.
+ * When an entry was appended: by the broker's clock, or by its writer's, which allocated its IDs before. The later one,
+ * since a broker whose clock is behind must not make what is gone look older than it was.
  */
 function shownMs({ batch }: LedgerPosition, { appendedAtMs }: LedgerRecord): number {
   return Math.max(appendedAtMs, batch?.generatedAtMs ?? 0);
 }
 
 /**
- * Whether the `through` of an entry covers everything that may be missing from the log. Its writer had read the log up to
- * `end`: if that is the entry's own offset, it had read what was trimmed; if that is above, the entries between are lost.
+ * Whether the `through` of an entry covers everything that may be missing from the log. Its writer had read the log up
+ * to `end`: if that is the entry's own offset, it had read what was trimmed; if that is above, the entries between are
+ * lost.
  */
 function coversLoss({ end }: LedgerPosition, offset: number, anchored: boolean): boolean {
   return end > offset || (end === offset && !anchored);

@@ -26,8 +26,8 @@ export function chunksFor(bits: number): number {
 }
 
 /**
- * A blocked Bloom filter in memory that says whether a run may contain a hash, so that looking up a new key need not read
- * the run. Blocks are in the order of hashes, so the filter fills from its start when a run is written in order.
+ * A blocked Bloom filter in memory that says whether a run may contain a hash, so that looking up a new key need not
+ * read the run. Blocks are in the order of hashes, so the filter fills from its start when a run is written in order.
  */
 export class RunFilter {
   readonly #words: Uint32Array<ArrayBuffer>;

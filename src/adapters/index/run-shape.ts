@@ -10,8 +10,8 @@ export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** (LEVELS - 1);
 const ROW_PLACES = 128;
 
 /**
- * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 16 one in a
- * thousand. Small runs get more: they are many of the runs to check, and hold few of the entries.
+ * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 16 one in
+ * a thousand. Small runs get more: they are many of the runs to check, and hold few of the entries.
  */
 const FILTER_BITS = [16, 14, 10, 10] as const;
 

@@ -10,7 +10,9 @@ export class RunSweeper {
   readonly #tables: RunTables;
   readonly #shape: RunShape;
   readonly #dead: RunFacts[];
-  /** How often a step is due: twice for each sealed run. A step deletes a run of the first level, or as much of another. */
+  /**
+   * How often a step is due: twice for each sealed run. A step deletes a run of the first level, or as much of another.
+   */
   readonly #entriesAStep: number;
   #steps: Generator<void, void> | undefined;
   #due = 0;

@@ -82,8 +82,8 @@ class BlobTable {
 }
 
 /**
- * The rows of the sealed runs of a partition. Each level has a table for its items, in which one run at a time is written,
- * after all existing rows: so pages are filled in order, and freed from the other end.
+ * The rows of the sealed runs of a partition. Each level has a table for its items, in which one run at a time is
+ * written, after all existing rows: so pages are filled in order, and freed from the other end.
  */
 export class RunTables {
   readonly #db: DatabaseSync;

@@ -21,10 +21,10 @@ interface Merge {
 /**
  * Maps the hash of a key to offsets, for entries that are no longer in the open run: a log-structured merge tree.
  *
- * A run is written in the order of hashes and never changed, so random keys cost no random writes. The eight oldest runs
- * of a level are merged into one of the next, so that a look-up has few runs to check. A merge is done in steps, in
- * proportion to the entries applied. Until its last step only its inputs count, and after a restart it starts again. Runs
- * that no longer count are deleted in steps as well.
+ * A run is written in the order of hashes and never changed, so random keys cost no random writes. The eight oldest
+ * runs of a level are merged into one of the next, so that a look-up has few runs to check. A merge is done in steps,
+ * in proportion to the entries applied. Until its last step only its inputs count, and after a restart it starts again.
+ * Runs that no longer count are deleted in steps as well.
  */
 export class SealedRuns {
   readonly #tables: RunTables;

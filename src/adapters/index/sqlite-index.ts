@@ -46,16 +46,16 @@ export interface IndexOptions {
 }
 
 /**
- * The ledger index on local disk: one SQLite file in a directory that one process locks. It stores hashes and offsets; the
- * entries are in the ledger.
+ * The ledger index on local disk: one SQLite file in a directory that one process locks. It stores hashes and offsets;
+ * the entries are in the ledger.
  *
- * Entries are added in memory, and written with the end offset in one transaction: when a quarter of a run is unwritten, by
- * `save`, and when the index is closed. So after a crash the index is in an older, consistent state, and the reader continues
- * from there. After a power failure that is the state of the last `sync`, or a later one.
+ * Entries are added in memory, and written with the end offset in one transaction: when a quarter of a run is
+ * unwritten, by `save`, and when the index is closed. So after a crash the index is in an older, consistent state, and
+ * the reader continues from there. After a power failure that is the state of the last `sync`, or a later one.
  *
- * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By then
- * the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a second
- * failure in the same process calls fail with INDEX_UNUSABLE.
+ * A failure of the store (damaged, full, deleted) never becomes a wrong answer: the call fails with INDEX_RESTORING. By
+ * then the store has been replaced by an empty one with the same partitions loaded, and `onWiped` was called. After a
+ * second failure in the same process calls fail with INDEX_UNUSABLE.
  *
  * SQLite notices damage to the structure of its pages, but not to their content, and neither would anything else: a key
  * that is no longer found is decided again, and that entry is then the first one of its key that this index knows. So
@@ -78,8 +78,8 @@ export class SqliteIndex implements LedgerCopies {
   #refusal: IdallocError | undefined;
 
   /**
-   * An index that is unreadable is wiped. One of another ledger is kept aside; the last two of these are. Throws INDEX_LOCKED if
-   * another process has locked the directory, INDEX_UNUSABLE if it can't be read and written.
+   * An index that is unreadable is wiped. One of another ledger is kept aside; the last two of these are. Throws
+   * INDEX_LOCKED if another process has locked the directory, INDEX_UNUSABLE if it can't be read and written.
    */
   constructor(directory: string, binding: IndexBinding, events: IndexEvents, options: IndexOptions = {}) {
     this.#directory = directory;

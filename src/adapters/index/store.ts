@@ -11,8 +11,8 @@ export interface Store {
   readonly db: DatabaseSync;
   readonly seed: HashSeed;
   /**
-   * Resolves when what was committed before survives a power failure. Rejects with StoreError if a file was deleted or replaced,
-   * or if the disk fails: then nobody knows what it holds, and a second sync would report success.
+   * Resolves when what was committed before survives a power failure. Rejects with StoreError if a file was deleted or
+   * replaced, or if the disk fails: then nobody knows what it holds, and a second sync would report success.
    */
   sync(): Promise<void>;
   close(): void;
@@ -66,7 +66,10 @@ export function inTransaction(db: DatabaseSync, change: () => void): void {
   });
 }
 
-/** Runs changes to objects in memory. A failure may leave them half changed, or ahead of the disk, so it becomes a StoreError. */
+/**
+ * Runs changes to objects in memory. A failure may leave them half changed, or ahead of the disk, so it becomes a
+ * StoreError.
+ */
 export function keptWhole(change: () => void): void {
   try {
     change();
@@ -91,16 +94,17 @@ const OWN_DIRECTORY = 0o700;
 const OWN_FILE = 0o600;
 
 /**
- * Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is missing.
- * `onReplaced` is called with the cause if the lock's file was damaged and has been replaced.
+ * Throws INDEX_LOCKED or INDEX_UNUSABLE unless an index can be kept in the directory, which is created if it is
+ * missing. `onReplaced` is called with the cause if the lock's file was damaged and has been replaced.
  */
 export function requireIndexDirectory(directory: string, onReplaced?: (cause: string) => void): void {
   lockDirectory(directory, onReplaced)[Symbol.dispose]();
 }
 
 /**
- * Locks a directory for this process until disposed, and creates it if it is missing. The lock has its own file, so that the
- * index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else INDEX_UNUSABLE.
+ * Locks a directory for this process until disposed, and creates it if it is missing. The lock has its own file, so
+ * that the index can be replaced while it is locked. Throws INDEX_LOCKED if another process has locked it, else
+ * INDEX_UNUSABLE.
  */
 export function lockDirectory(directory: string, onReplaced: (cause: string) => void = () => undefined): Disposable {
   try {
@@ -138,8 +142,8 @@ function lockedFile(file: string): Disposable {
 
 /**
  * Makes a damaged lock the empty file that a new lock is. It stays the same file, on which a process that has locked it
- * meanwhile keeps its lock: two files of this name would have two holders. This process has no lock on it that opening and
- * closing would release, since SQLite reads a file, and so notices damage, only when nobody has locked it.
+ * meanwhile keeps its lock: two files of this name would have two holders. This process has no lock on it that opening
+ * and closing would release, since SQLite reads a file, and so notices damage, only when nobody has locked it.
  */
 function emptyLock(file: string): void {
   const { nlink } = lstatSync(file);
@@ -202,8 +206,8 @@ export function openStore(directory: string, identity: string, { newSeed, syncFi
   const file = join(directory, FILE);
   const db = new DatabaseSync(file);
   try {
-    // The write-ahead log makes commits cheap: none waits for the disk, which confirms them in `sync`. A checkpoint moves
-    // one megabyte at a time, since it blocks the process until the disk confirms it.
+    // The write-ahead log makes commits cheap: none waits for the disk, which confirms them in `sync`. A checkpoint
+    // moves one megabyte at a time, since it blocks the process until the disk confirms it.
     db.exec(`
       PRAGMA locking_mode = EXCLUSIVE;
       PRAGMA journal_mode = WAL;
@@ -260,8 +264,8 @@ function failSync(error: unknown): never {
 }
 
 /**
- * The values of a row, without their checksum. They are known by their places: the names of columns are in the file too, and
- * a damaged name would hide a value.
+ * The values of a row, without their checksum. They are known by their places: the names of columns are in the file
+ * too, and a damaged name would hide a value.
  */
 export function requireSum(stored: unknown, what: string): readonly unknown[] {
   const values = stored as readonly unknown[];

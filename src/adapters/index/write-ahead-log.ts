@@ -8,12 +8,13 @@ export type SyncFile = (descriptor: number) => Promise<void>;
 export const syncData: SyncFile = promisify(fdatasync);
 
 /**
- * Syncs what a database has committed to its write-ahead log, which SQLite itself syncs at checkpoints only. The sync takes
- * place in another thread: SQLite's own, at each commit, would block the process while the disk works.
+ * Syncs what a database has committed to its write-ahead log, which SQLite itself syncs at checkpoints only. The sync
+ * takes place in another thread: SQLite's own, at each commit, would block the process while the disk works.
  *
- * It needs a descriptor of its own. One of the database file would be wrong: closing it would release the locks that SQLite
- * has on that file. SQLite has no locks on the log. While the database is open the log stays one file: SQLite writes it from
- * the start again after a checkpoint, which has synced everything before, and deletes it when the database is closed.
+ * It needs a descriptor of its own. One of the database file would be wrong: closing it would release the locks that
+ * SQLite has on that file. SQLite has no locks on the log. While the database is open the log stays one file: SQLite
+ * writes it from the start again after a checkpoint, which has synced everything before, and deletes it when the
+ * database is closed.
  */
 export class WriteAheadLog {
   readonly inode: number;

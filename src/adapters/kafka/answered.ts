@@ -13,15 +13,18 @@ import { ISOLATION, type Source, type Span, wholePartition } from './topics/offs
 import { readSpans, type TopicRecord } from './topics/spans.ts';
 
 /**
- * The entries that are looked at, counted from the end of the log. An append has at most some hundred entries, and nearly each one
- * says what was answered. If none of so many does, they are of an earlier release.
+ * The entries that are looked at, counted from the end of the log. An append has at most some hundred entries, and
+ * nearly each one says what was answered. If none of so many does, they are of an earlier release.
  */
 const LOOKS = [
   [0, 1_000],
   [1_000, 20_000],
 ] as const;
 
-/** A partition of the request topic, and the topic that has its decisions; undefined for an added partition, which has none. */
+/**
+ * A partition of the request topic, and the topic that has its decisions; undefined for an added partition, which has
+ * none.
+ */
 interface RequestPlace {
   readonly topic: string;
   readonly partition: number;
@@ -31,15 +34,19 @@ interface RequestPlace {
 /** Where to begin in a request partition. */
 export interface Beginning {
   readonly start: CommittedPosition;
-  /** Every request below was answered, and some are read again: what a statement of the replay has to say first. Undefined for none. */
+  /**
+   * Every request below was answered, and some are read again: what a statement of the replay has to say first.
+   * Undefined for none.
+   */
   readonly answeredBelow: number | undefined;
 }
 
 /**
- * Where to begin in a request partition whose committed offset is not a worker's, and requests below it may be unanswered: at what
- * the ledger shows as answered, at a lower offset that was set, or at the start of the log where nothing shows what is answered.
- * A log that has lost requests has new ones at their offsets: then it is the ledger's position, which the session compares with the
- * log. `offset`: undefined if none is committed. Rejects with a KafkaError, or as readSpans does.
+ * Where to begin in a request partition whose committed offset is not a worker's, and requests below it may be
+ * unanswered: at what the ledger shows as answered, at a lower offset that was set, or at the start of the log where
+ * nothing shows what is answered. A log that has lost requests has new ones at their offsets: then it is the ledger's
+ * position, which the session compares with the log. `offset`: undefined if none is committed. Rejects with a
+ * KafkaError, or as readSpans does.
  */
 export async function beginningOf(
   source: Source,
@@ -63,7 +70,10 @@ export async function beginningOf(
 /** What workers had answered at the last append to a ledger partition. */
 interface LastAnswered {
   readonly position: CommittedPosition;
-  /** Behind it is a statement of a replay, which is newer than what it says: that of an operator's command, or of a worker before. */
+  /**
+   * Behind it is a statement of a replay, which is newer than what it says: that of an operator's command, or of a
+   * worker before.
+   */
   readonly isStated: boolean;
 }
 

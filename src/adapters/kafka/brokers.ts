@@ -38,9 +38,9 @@ const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
 ]);
 
 /**
- * After one of these errors a write is not executed any more, so a retry can't overtake it. It may be in the log already: a
- * leader that is deposed while it waits for its followers reports NOT_LEADER_FOR_PARTITION, and the next leader may have it.
- * So a retry may write a second copy, and only writes that tolerate one are retried.
+ * After one of these errors a write is not executed any more, so a retry can't overtake it. It may be in the log
+ * already: a leader that is deposed while it waits for its followers reports NOT_LEADER_FOR_PARTITION, and the next
+ * leader may have it. So a retry may write a second copy, and only writes that tolerate one are retried.
  */
 const UNSENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
   'UNREACHABLE',
@@ -72,7 +72,9 @@ export const PATIENT = {
   isTransient,
 } as const satisfies Retries;
 
-/** Settles as the work does; rejects with STOPPING when the signal aborts, without starting the work if it already has. */
+/**
+ * Settles as the work does; rejects with STOPPING when the signal aborts, without starting the work if it already has.
+ */
 export function unlessStopped<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const end = () => reject(new IdallocError('STOPPING', 'stopped by a signal before it was done'));

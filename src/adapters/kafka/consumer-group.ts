@@ -59,7 +59,10 @@ function shareOf(assignment: Buffer): Pick<DescribedMember, 'owned' | 'standbys'
 /** A committed offset. */
 export interface Committed {
   readonly offset: number;
-  /** What is answered, as the worker says that committed the offset; undefined if another program did, which says nothing about that. */
+  /**
+   * What is answered, as the worker says that committed the offset; undefined if another program did, which says
+   * nothing about that.
+   */
   readonly position: CommittedPosition | undefined;
 }
 
@@ -94,8 +97,8 @@ const ACTIVE: ReadonlySet<KafkaErrorCode | undefined> = new Set([
 ]);
 
 /**
- * Commits offsets from outside a group of workers, which must have no members. None may be above the one that a worker committed: workers
- * take everything below for answered.
+ * Commits offsets from outside a group of workers, which must have no members. None may be above the one that a worker
+ * committed: workers take everything below for answered.
  *
  * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
  */

@@ -39,8 +39,8 @@ const NOTHING: Chunk = { requestedAtMs: 0, from: 0, next: 0, records: [] };
 
 /**
  * Reads single entries of the ledger by their offsets. A replay reads one after the other, so the last chunk of each
- * partition is kept for a moment. Not for longer: an entry deleted by retention no longer decides anything, and a worker
- * that does not know it may have decided again.
+ * partition is kept for a moment. Not for longer: an entry deleted by retention no longer decides anything, and a
+ * worker that does not know it may have decided again.
  */
 export class KafkaLedgerEntries implements LedgerEntries {
   readonly #options: KafkaLedgerEntriesOptions;
@@ -120,8 +120,8 @@ export class KafkaLedgerEntries implements LedgerEntries {
   }
 
   /**
-   * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any more;
-   * if the leader still reports that end, the log has lost the entry.
+   * Below the log's start an entry is gone. Beyond the end it may still exist, if the broker turns out not to lead any
+   * more; if the leader still reports that end, the log has lost the entry.
    */
   async #gone(partition: number, offset: number, timeoutMs: number): Promise<Chunk> {
     const { cluster, runtime, topic } = this.#options;

@@ -55,7 +55,10 @@ export class KafkaLedgerLog implements LedgerLog {
     this.#options = options;
   }
 
-  /** The first entry also says what is answered, should the group's committed offset be lost or moved by another program. */
+  /**
+   * The first entry also says what is answered, should the group's committed offset be lost or moved by another
+   * program.
+   */
   async append(partition: number, entries: readonly NewEntry[]): Promise<Appended> {
     const { answered, onDriftSample } = this.#options;
     const position = answered(partition);
@@ -66,9 +69,9 @@ export class KafkaLedgerLog implements LedgerLog {
   }
 
   /**
-   * Samples the clocks of the leaders of the ledger by appending an empty marker: no other response of a broker contains
-   * its time. Resolves with one sample per response, once most have answered or the others are too late; onDriftSample does not
-   * get them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE if none answers.
+   * Samples the clocks of the leaders of the ledger by appending an empty marker: no other response of a broker
+   * contains its time. Resolves with one sample per response, once most have answered or the others are too late;
+   * onDriftSample does not get them. Rejects with APPEND_UNANSWERED or KAFKA_UNAVAILABLE if none answers.
    */
   async sampleBrokerClocks(): Promise<readonly DriftSample[]> {
     const partitions = await this.#onePartitionOfEachLeader();

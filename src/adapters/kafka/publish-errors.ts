@@ -25,7 +25,10 @@ export function isTopicError(errorCode: KafkaErrorCode | undefined): errorCode i
   return TOPIC_ERRORS.has(errorCode);
 }
 
-/** Transient errors of the topic, which end with a leader election, or when a replica returns or a broker knows all partitions. */
+/**
+ * Transient errors of the topic, which end with a leader election, or when a replica returns or a broker knows all
+ * partitions.
+ */
 const WEAKNESSES: ErrorCodes = new Set([
   'LEADER_NOT_AVAILABLE',
   'NOT_ENOUGH_REPLICAS',

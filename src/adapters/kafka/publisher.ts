@@ -30,9 +30,14 @@ const BATCH_MAX_RECORDS = 5_000;
 /** How long a topic without a leader or enough replicas is waited for: longer than an election takes. */
 const TOPIC_TIMEOUT_MS = 10_000;
 const RETRY_MS = 200;
-/** The time limit of one append, including those before it, since partitions take one at a time and brokers answer in order. */
+/**
+ * The time limit of one append, including those before it, since partitions take one at a time and brokers answer in
+ * order.
+ */
 const APPEND_TIMEOUT_MS = 10_000;
-/** Queues that are not in use are dropped when there are twice as many as after the last time, and at least this many. */
+/**
+ * Queues that are not in use are dropped when there are twice as many as after the last time, and at least this many.
+ */
 const MIN_DROP = 1_000;
 /** How long a broker may wait for its followers before it answers. */
 const REPLICATION_TIMEOUT_MS = 5_000;
@@ -62,18 +67,22 @@ interface Sending extends InBag {
 const DELIVERED: Delivery = Object.freeze({ ok: true });
 
 /**
- * Publishes all topics and partitions in parallel, so that none delays another. Publications to one partition share record
- * batches: the replies of all request partitions to one requester go to one partition. The outcome of each record is written into `deliveries` once it is known.
+ * Publishes all topics and partitions in parallel, so that none delays another. Publications to one partition share
+ * record batches: the replies of all request partitions to one requester go to one partition. The outcome of each
+ * record is written into `deliveries` once it is known.
  *
- * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the records of
- * that topic. Any other error that persists rejects the whole publication.
+ * An error affects only the records that it belongs to: one of a record only that record, one of a topic only the
+ * records of that topic. Any other error that persists rejects the whole publication.
  */
 export class KafkaPublisher implements Publisher {
   readonly #options: KafkaPublisherOptions;
   /** Where records are being sent to, by topic of each publication. */
   readonly #sending = new Bag<Sending>();
   readonly #undated: UndatedTopics;
-  /** By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see `Bag`. */
+  /**
+   * By topic and partition; now and then those are dropped that are not in use. Each time would keep garbage alive: see
+   * `Bag`.
+   */
   #queues = new Map<string, AppendQueue>();
   #dropAt = MIN_DROP;
   #keyless = 0;
@@ -193,9 +202,9 @@ export class KafkaPublisher implements Publisher {
   }
 
   /**
-   * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic rejects
-   * one of them, so that a bad record fails alone. If it rejects them for their time, sends them once more with the present
-   * one. Stops at the first error that is not a record's own, and resolves to it.
+   * Sends the records to one partition, in order. Splits them in half if they are too large together or if the topic
+   * rejects one of them, so that a bad record fails alone. If it rejects them for their time, sends them once more with
+   * the present one. Stops at the first error that is not a record's own, and resolves to it.
    */
   async #send(to: Target, indices: readonly number[], publication: Publication): Promise<unknown> {
     const { records, deliveries } = publication;

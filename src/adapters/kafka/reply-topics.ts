@@ -15,7 +15,9 @@ export type TopicStatus =
 const LOOKUP_TIMEOUT_MS = 10_000;
 /** How long a status is cached; that of a missing topic for a moment, so that a burst of requests causes one lookup. */
 const MAX_AGE_MS = { writable: 60_000, unwritable: 2_000, leaderless: 200 } as const;
-/** A topic that lacks a requested partition is looked up again after this, and no sooner: whoever names it may name any. */
+/**
+ * A topic that lacks a requested partition is looked up again after this, and no sooner: whoever names it may name any.
+ */
 const GROWTH_AGE_MS = 2_000;
 /** How long a topic is not retried after a write to it failed. */
 const UNWRITABLE_MAX_AGE_MS = 10_000;
@@ -47,8 +49,8 @@ export class ReplyTopics {
   }
 
   /**
-   * The status, which may be cached. If it has no partition `partition`, partitions may have been added since: it is looked up
-   * again, unless that was a moment ago. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer.
+   * The status, which may be cached. If it has no partition `partition`, partitions may have been added since: it is
+   * looked up again, unless that was a moment ago. Rejects with KAFKA_UNAVAILABLE when the brokers do not answer.
    */
   async status(topic: string, partition = 0): Promise<TopicStatus> {
     const known = this.#known(topic);
@@ -66,7 +68,10 @@ export class ReplyTopics {
     return status.kind !== 'unwritable' || status.isMissing !== true;
   }
 
-  /** A write to the topic failed: its cached status has expired, except for how long it has been leaderless or unwritable. */
+  /**
+   * A write to the topic failed: its cached status has expired, except for how long it has been leaderless or
+   * unwritable.
+   */
   invalidate(topic: string): void {
     const known = this.#known(topic);
     if (known !== undefined) this.#remember(topic, known.status, 0, known.isUnwritable);

@@ -6,8 +6,8 @@ const REMEMBERED_MS = 60_000;
 const MAX_REMEMBERED = 1_000;
 
 /**
- * The topics that refused a record for its time, as `message.timestamp.before.max.ms` makes them refuse the reply to a retry: its time is when
- * it was decided. They get the time of sending.
+ * The topics that refused a record for its time, as `message.timestamp.before.max.ms` makes them refuse the reply to a
+ * retry: its time is when it was decided. They get the time of sending.
  */
 export class UndatedTopics {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;

@@ -18,8 +18,8 @@ export class WitnessFollower {
   }
 
   /**
-   * Takes records in log order; the log continues at `next`. Offsets may be missing, since the topic is compacted. Records
-   * that were delivered before are skipped.
+   * Takes records in log order; the log continues at `next`. Offsets may be missing, since the topic is compacted.
+   * Records that were delivered before are skipped.
    */
   deliver(records: readonly Pick<FetchedRecord, 'offset' | 'key' | 'value' | 'headers'>[], next: number): void {
     for (const { offset, key, value, headers } of records) {

@@ -32,8 +32,8 @@ const MAX_ENTRIES = 2_000;
  * "Read to the end" means: up to a record that was written after the call. The high watermark would not work, since the
  * last records of a compacted log may be gone, and a reader would never reach it.
  *
- * One write is in progress at a time, so that an earlier one is not appended after a later one. A write without a response
- * ends at its deadline and may still be appended later; writers and readers have to tolerate that.
+ * One write is in progress at a time, so that an earlier one is not appended after a later one. A write without a
+ * response ends at its deadline and may still be appended later; writers and readers have to tolerate that.
  */
 export class WitnessTopic implements WitnessPort {
   readonly #options: WitnessTopicOptions;

@@ -19,9 +19,9 @@ const MAX_BODY_BYTES = 256 * 1024;
 const CONTENT_TYPE = 'application/vnd.schemaregistry.v1+json';
 
 /**
- * One call of Confluent's API. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE for silence, an unreadable answer, and any
- * status other than 200 and those in `expected`. `any answer`: each 4xx is an answer that says no, without a body, except
- * 401, 403 and 429, by which the registry refuses this worker.
+ * One call of Confluent's API. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE for silence, an unreadable answer, and
+ * any status other than 200 and those in `expected`. `any answer`: each 4xx is an answer that says no, without a body,
+ * except 401, 403 and 429, by which the registry refuses this worker.
  */
 export async function callRegistry(
   { url, auth, timeoutMs, fetch: send }: RegistrySettings & RegistryTransport,

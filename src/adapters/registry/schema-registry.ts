@@ -16,10 +16,15 @@ interface RegistryDeps extends RegistryTransport {
   readonly monotonicMs: () => number;
 }
 
-/** Requests wait for a worker's calls. A command is run by a person, perhaps against a registry that has just started. */
+/**
+ * Requests wait for a worker's calls. A command is run by a person, perhaps against a registry that has just started.
+ */
 const CALL_TIMEOUT_MS = { worker: 2_000, command: 15_000 };
 
-/** How long requests wait for a registry that does not answer; after that those with an unknown schema are dead-lettered. */
+/**
+ * How long requests wait for a registry that does not answer; after that those with an unknown schema are
+ * dead-lettered.
+ */
 export const WAIT_LIMIT_MS = 30_000;
 /** The pause between two calls to a registry that did not answer. */
 const RETRY_DELAY_MS = 1_000;
@@ -60,7 +65,10 @@ export interface RegisteredSchema {
 
 type SchemaName = keyof typeof COMPATIBILITY;
 
-/** A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a limit. */
+/**
+ * A client of a schema registry with Confluent's API. Ids never change their meaning, so they are cached, up to a
+ * limit.
+ */
 export class SchemaRegistry implements SchemaIds {
   readonly #settings: RegistrySettings;
   readonly #deps: RegistryDeps;
@@ -120,7 +128,9 @@ export class SchemaRegistry implements SchemaIds {
     return known === undefined || (known.untilMs !== undefined && known.untilMs <= nowMs);
   }
 
-  /** Looks up as many of these ids as the partition's budget has look-ups left. A registry that is down costs nothing. */
+  /**
+   * Looks up as many of these ids as the partition's budget has look-ups left. A registry that is down costs nothing.
+   */
   async #lookAffordable(missing: readonly number[], partition: number, nowMs: number): Promise<void> {
     const due = missing.filter((id) => this.#isMissing(id, nowMs));
     const budget = this.#budgets.get(partition) ?? { left: LOOK_UPS_AT_ONCE, atMs: nowMs };
@@ -150,7 +160,9 @@ export class SchemaRegistry implements SchemaIds {
     return registered;
   }
 
-  /** The subjects that lack a schema of this version; changes nothing. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE. */
+  /**
+   * The subjects that lack a schema of this version; changes nothing. Throws IdallocError SCHEMA_REGISTRY_UNAVAILABLE.
+   */
   async missing(requestTopic: string): Promise<readonly string[]> {
     const missing = new Set<string>();
     for (const [subject, name] of schemasOf(requestTopic)) {
@@ -202,7 +214,9 @@ export class SchemaRegistry implements SchemaIds {
     else this.#numbersReplyId = idOf(found);
   }
 
-  /** The ids of the reply schemas and of the request topic's subject: valid requests then need no look-up of their own. */
+  /**
+   * The ids of the reply schemas and of the request topic's subject: valid requests then need no look-up of their own.
+   */
   async #findOurs(nowMs: number): Promise<void> {
     if (this.#lacksNumbers(nowMs)) await this.#findNumbersReplyId(nowMs);
     if (this.#replyId === undefined) this.#replyId = await this.#findReplyId();
@@ -227,8 +241,9 @@ export class SchemaRegistry implements SchemaIds {
   }
 
   /**
-   * Looks an id up. If that fails although the registry answers for our own schema, the cause is this id: it is tried once
-   * more, then left unknown for a while, so that no other request waits for it. Rejects if the registry does not answer.
+   * Looks an id up. If that fails although the registry answers for our own schema, the cause is this id: it is tried
+   * once more, then left unknown for a while, so that no other request waits for it. Rejects if the registry does not
+   * answer.
    */
   async #look(id: number): Promise<void> {
     try {

@@ -7,9 +7,9 @@ const LENGTH = 18;
 const END = 62n ** BigInt(LENGTH);
 
 /**
- * Boundary's Flake: 64 bits of ms since 1970, then 48 bits of worker and 16 of sequence. Here those 64 bits hold the rest of
- * the ID and its hash: a layout's sequence may have more than 16 bits or lie above the worker, and only the ID's own bit
- * order sorts as the IDs do.
+ * Boundary's Flake: 64 bits of ms since 1970, then 48 bits of worker and 16 of sequence. Here those 64 bits hold the
+ * rest of the ID and its hash: a layout's sequence may have more than 16 bits or lie above the worker, and only the
+ * ID's own bit order sorts as the IDs do.
  */
 export const boundary = timedForm({
   name: 'boundary',

@@ -7,9 +7,10 @@ const ID_BYTES = 8;
 const MOST_BITS = 128;
 
 /**
- * Fills the bits that an ID leaves free in a form: the first bits of SHA-256 over the ASCII text `idalloc:FORM:FINGERPRINT:`
- * and the ID as 8 bytes, big-endian. It detects typing errors, foreign texts and other layouts, but anyone with the layout can
- * compute it, so it proves nothing. SHA-256 is available in every language, and the input fits into one block.
+ * Fills the bits that an ID leaves free in a form: the first bits of SHA-256 over the ASCII text
+ * `idalloc:FORM:FINGERPRINT:` and the ID as 8 bytes, big-endian. It detects typing errors, foreign texts and other
+ * layouts, but anyone with the layout can compute it, so it proves nothing. SHA-256 is available in every language, and
+ * the input fits into one block.
  */
 export class CheckBits {
   readonly #message: Uint8Array;

@@ -1,6 +1,6 @@
 /**
- * The quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004). It detects every single wrong
- * digit and every swap of adjacent digits.
+ * The quasigroup of order 10 from H. M. Damm, "Total anti-symmetrische Quasigruppen" (2004). It detects every single
+ * wrong digit and every swap of adjacent digits.
  */
 const QUASIGROUP = [
   '0317598642',

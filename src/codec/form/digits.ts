@@ -58,8 +58,8 @@ export const CROCKFORD_DIGITS = `${DECIMAL}ABCDEFGHJKMNPQRSTVWXYZ`;
 export const CROCKFORD = new Digits(CROCKFORD_DIGITS);
 
 /**
- * Crockford's decoding rules: lowercase letters count as uppercase, I and L as 1, O as 0, and hyphens are ignored. Only for text of
- * ASCII: others, such as ſ and ß, have uppercase letters in ASCII.
+ * Crockford's decoding rules: lowercase letters count as uppercase, I and L as 1, O as 0, and hyphens are ignored. Only
+ * for text of ASCII: others, such as ſ and ß, have uppercase letters in ASCII.
  */
 export function normalisedCrockford(text: string): string {
   return text.replaceAll('-', '').toUpperCase().replaceAll('O', '0').replace(/[IL]/g, '1');

@@ -31,8 +31,8 @@ export interface FormSettings {
 }
 
 /**
- * A pure, reversible way to write an ID. Different IDs of one layout have different texts, and `parse` returns the ID of each
- * text that `format` wrote.
+ * A pure, reversible way to write an ID. Different IDs of one layout have different texts, and `parse` returns the ID
+ * of each text that `format` wrote.
  */
 export interface Form {
   readonly name: FormName;
@@ -42,8 +42,8 @@ export interface Form {
   /** Matches every text of the form, and few others. */
   readonly shape: RegExp;
   /**
-   * Bits of a text that the ID does not fill, rounded down. `parse` checks them, so that only one in 2^freeBits random texts of
-   * this shape is accepted. Negative if the form can't hold the layout's IDs.
+   * Bits of a text that the ID does not fill, rounded down. `parse` checks them, so that only one in 2^freeBits random
+   * texts of this shape is accepted. Negative if the form can't hold the layout's IDs.
    */
   freeBits(layout: Layout): number;
   /**

@@ -28,8 +28,8 @@ export class FormKey {
   }
 
   /**
-   * The permutation of a form: FF1 of NIST SP 800-38G, without a tweak, with AES-256. Its key is HKDF-SHA-256 (RFC 5869) of
-   * this one, without salt and with the info `idalloc form NAME`, so that every form has its own.
+   * The permutation of a form: FF1 of NIST SP 800-38G, without a tweak, with AES-256. Its key is HKDF-SHA-256 (RFC
+   * 5869) of this one, without salt and with the info `idalloc form NAME`, so that every form has its own.
    */
   permutation(form: KeyedFormName, radix: number): Permutation {
     const known = this.#permutations.get(form);
@@ -55,8 +55,8 @@ export class FormKeys {
 }
 
 /**
- * Parses lines of number:key, with a number from 1 to 9 and a key of 64 hexadecimal digits. `format` uses the first key,
- * `parse` all of them. Empty lines and those that start with # are ignored.
+ * Parses lines of number:key, with a number from 1 to 9 and a key of 64 hexadecimal digits. `format` uses the first
+ * key, `parse` all of them. Empty lines and those that start with # are ignored.
  *
  * @throws RangeError that names the first invalid line, but never a key.
  */

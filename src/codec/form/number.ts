@@ -10,8 +10,8 @@ const SHAPE = /^[1-9][0-9]{20}$/;
 const FREE_BITS = Math.floor(Math.log2(10 ** (DIGITS + 1)) - 63);
 
 /**
- * A 21-digit number for people: the key's number, which is never 0; a keyed permutation of the ID's 19 digits, which hides
- * volume and order; and Damm's check digit.
+ * A 21-digit number for people: the key's number, which is never 0; a keyed permutation of the ID's 19 digits, which
+ * hides volume and order; and Damm's check digit.
  */
 export const number: Form = {
   name: NAME,

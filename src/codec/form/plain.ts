@@ -82,8 +82,8 @@ export const base62 = plainForm({
 });
 
 /**
- * 13 Crockford digits; parse also accepts lowercase letters, hyphens after digits, I or L for 1 and O for 0. Without the flag u, /i
- * matches no letter outside ASCII, as toUpperCase would.
+ * 13 Crockford digits; parse also accepts lowercase letters, hyphens after digits, I or L for 1 and O for 0. Without
+ * the flag u, /i matches no letter outside ASCII, as toUpperCase would.
  */
 export const base32 = plainForm({
   name: 'base32',

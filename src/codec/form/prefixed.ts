@@ -9,13 +9,15 @@ const DIGIT_BITS = 5;
 const CHECK_SYMBOLS = `${CROCKFORD_DIGITS}*~$=U`;
 const PREFIX = /^[a-z][a-z0-9]*(_[a-z0-9]+)*$/;
 const MOST_PREFIX = 32;
-/** Each digit may be followed by a hyphen. Without the flag u, /i matches no letter outside ASCII, as toUpperCase would. */
+/**
+ * Each digit may be followed by a hyphen. Without the flag u, /i matches no letter outside ASCII, as toUpperCase would.
+ */
 const BODY = /^([0-9A-Z]-?){13}[0-9A-Z*~$=]$/i;
 const FREE_BITS = LENGTH * DIGIT_BITS + Math.floor(Math.log2(CHECK_SYMBOLS.length)) - ID_BITS;
 
 /**
- * A prefix, an underscore, 13 Crockford base32 digits and Crockford's check symbol (the number modulo 37), which detects every
- * single wrong digit and every swap of adjacent digits. `parse` is as lenient with the digits as base32.
+ * A prefix, an underscore, 13 Crockford base32 digits and Crockford's check symbol (the number modulo 37), which
+ * detects every single wrong digit and every swap of adjacent digits. `parse` is as lenient with the digits as base32.
  */
 export const prefixed: Form = {
   name: NAME,

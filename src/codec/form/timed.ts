@@ -23,7 +23,10 @@ export interface TimedForm {
   readonly timeBits: number;
   /** Bits below the time. */
   readonly restBits: number;
-  /** The value, below 2^(timeBits + restBits), as the scheme writes it. Throws INVALID_ID for a value outside the scheme. */
+  /**
+   * The value, below 2^(timeBits + restBits), as the scheme writes it. Throws INVALID_ID for a value outside the
+   * scheme.
+   */
   readonly write: (value: bigint) => string;
   /** The value in a text. Throws INVALID_ID. */
   readonly read: (text: string) => bigint;
@@ -40,9 +43,9 @@ interface Packing {
 const MS_BITS = 10;
 
 /**
- * A form of a scheme whose values start with a time. From the highest bits, a value has: the start of the ID's tick in the
- * scheme's unit; the ms within the second, if that unit is the second (10 bits); the bits of the ID below its timestamp; and a
- * hash of the ID in the remaining bits. This is the ID's own order, so the values sort like the IDs.
+ * A form of a scheme whose values start with a time. From the highest bits, a value has: the start of the ID's tick in
+ * the scheme's unit; the ms within the second, if that unit is the second (10 bits); the bits of the ID below its
+ * timestamp; and a hash of the ID in the remaining bits. This is the ID's own order, so the values sort like the IDs.
  */
 export function timedForm(scheme: TimedForm): Form {
   const { name, sorts, shape, write, read } = scheme;

@@ -7,8 +7,8 @@ const LENGTH = UUID_BITS / 2;
 const FREE_BITS = UUID_BITS - ID_BITS;
 
 /**
- * UUID version 4: a keyed permutation of the ID, then 59 zero bits, as 61 digits of base 4. Without the key it looks like
- * 122 random bits; `parse` tries all keys, and accepts only a result with these zeros.
+ * UUID version 4: a keyed permutation of the ID, then 59 zero bits, as 61 digits of base 4. Without the key it looks
+ * like 122 random bits; `parse` tries all keys, and accepts only a result with these zeros.
  */
 export const uuid4: Form = {
   name: NAME,

@@ -22,13 +22,16 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** What is no longer wanted is purged when the queue is twice as long as after the last purge, and at least this long. */
+/**
+ * What is no longer wanted is purged when the queue is twice as long as after the last purge, and at least this long.
+ */
 const MIN_PURGE = 1_000;
 const always = () => true;
 
 /**
- * Appends to one partition, one at a time, in order. What arrives meanwhile shares the next append, so that many callers need few
- * calls: brokers serve the appends of a connection one after another, and a call takes each partition once.
+ * Appends to one partition, one at a time, in order. What arrives meanwhile shares the next append, so that many
+ * callers need few calls: brokers serve the appends of a connection one after another, and a call takes each partition
+ * once.
  *
  *   idle -> due: something arrived; the append starts in the next turn of the event loop, with what arrived in this one
  *   due -> appending: what waits, limited in number and bytes; then due again if more waits, else idle
@@ -49,8 +52,8 @@ export class AppendQueue {
   }
 
   /**
-   * Resolves when the records are in the log, or are no longer wanted. Rejects with the error of their append. `bytes`: the sum of their
-   * `maxBytesOf`.
+   * Resolves when the records are in the log, or are no longer wanted. Rejects with the error of their append. `bytes`:
+   * the sum of their `maxBytesOf`.
    */
   add(records: readonly NewRecord[], bytes: number, isWanted: () => boolean = always): Promise<void> {
     return new Promise((resolve, reject) => {

@@ -78,7 +78,9 @@ function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0;
 }
 
-/** The claimants of each partition, each once: newest generation first, then promised warm-ups, then order of members. */
+/**
+ * The claimants of each partition, each once: newest generation first, then promised warm-ups, then order of members.
+ */
 function claimantsOf(partitions: number, seats: readonly Seat[]): Seat[][] {
   const claims = seats.flatMap((seat) =>
     seat.candidate.claims.flatMap(({ generation, warmups, partitions: owned }) => [
@@ -125,7 +127,10 @@ function releaseSurplus(seat: Seat, seats: readonly Seat[], lags: Lags): number[
   return seat.held.splice(seat.quota);
 }
 
-/** Gives each partition to the member with the smallest lag; of several to the one with the most room, then to the first. */
+/**
+ * Gives each partition to the member with the smallest lag; of several to the one with the most room, then to the
+ * first.
+ */
 function distribute(free: readonly number[], seats: readonly Seat[], lags: Lags): void {
   for (const partition of fewestCopiesFirst(free, seats, lags)) {
     const lag = ({ candidate }: Seat) => lags.of(candidate, partition);

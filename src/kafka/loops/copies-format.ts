@@ -14,8 +14,8 @@ import type { Copy, CopyReport } from './copies.ts';
  *
  * The list of unreached partitions is absent when it is empty: members of earlier releases reject a report that has it.
  *
- * Decoding returns undefined for a newer version, which is another format, and for bytes that are truncated, too long or
- * out of order.
+ * Decoding returns undefined for a newer version, which is another format, and for bytes that are truncated, too long
+ * or out of order.
  */
 const VERSION = 1;
 

@@ -12,8 +12,9 @@ export interface DescribedGroup extends Pick<Group, 'state' | 'members'> {
 }
 
 /**
- * Asks the coordinator for a group, of either of Kafka's protocols; undefined if there is none. A group of the classic protocol that
- * has an assigner has one kind of members. In one of the new protocol, workers take part by the classic one.
+ * Asks the coordinator for a group, of either of Kafka's protocols; undefined if there is none. A group of the classic
+ * protocol that has an assigner has one kind of members. In one of the new protocol, workers take part by the classic
+ * one.
  */
 export async function describeBy(link: BrokerLink, groupId: string): Promise<DescribedGroup | undefined> {
   const classic = await link.call('describeGroups', { groupIds: [groupId] });

@@ -38,9 +38,9 @@ export interface PartitionHooks {
  *   backing off -> finding      after 50 ms, doubled up to 1 s
  *   any         -> stopped      final
  *
- * Delivering: `ahead` (as fetched) -> `current` (decoded and delivered, chunk by chunk) -> released. So at most two responses
- * and one chunk are held, and the next one is fetched while one is decoded and delivered. `seek` and `stop` drop both; `seek` also raises `seeks`,
- * which identifies responses to earlier fetches.
+ * Delivering: `ahead` (as fetched) -> `current` (decoded and delivered, chunk by chunk) -> released. So at most two
+ * responses and one chunk are held, and the next one is fetched while one is decoded and delivered. `seek` and `stop`
+ * drop both; `seek` also raises `seeks`, which identifies responses to earlier fetches.
  */
 export class FollowedPartition implements Followed {
   readonly topic: string;
@@ -120,8 +120,8 @@ export class FollowedPartition implements Followed {
   }
 
   /**
-   * Whether the records are of a later leader than all before. Then the log may have lost its tail and grown again since the
-   * last fetch, even if none has failed.
+   * Whether the records are of a later leader than all before. Then the log may have lost its tail and grown again
+   * since the last fetch, even if none has failed.
    */
   isOfNewLeader({ records }: FetchedPartition): boolean {
     const known = this.#leaderEpoch;
@@ -203,7 +203,8 @@ export function keyOf({ topic, partition }: { readonly topic: string; readonly p
 }
 
 /**
- * The offset after the last whole batch, where the next fetch starts before this one is decoded. Decoding may correct it.
+ * The offset after the last whole batch, where the next fetch starts before this one is decoded. Decoding may correct
+ * it.
  */
 function endOfBatches(records: Buffer, from: number): number {
   let next = from;
@@ -216,7 +217,10 @@ function endOfBatches(records: Buffer, from: number): number {
   return next;
 }
 
-/** The leader epoch of the last whole batch, which brokers write and which never falls in a log; undefined if there is none. */
+/**
+ * The leader epoch of the last whole batch, which brokers write and which never falls in a log; undefined if there is
+ * none.
+ */
 function lastLeaderEpoch(records: Buffer): number | undefined {
   let epoch: number | undefined;
   for (let at = 0, end = endOfBatch(records, at); end !== undefined; at = end, end = endOfBatch(records, at)) {

@@ -34,7 +34,10 @@ export class GroupOffsets {
     return this.#commits.settled;
   }
 
-  /** One commit at a time, since a late earlier one could move offsets back. `begin` returns the member to commit as, or throws. */
+  /**
+   * One commit at a time, since a late earlier one could move offsets back. `begin` returns the member to commit as, or
+   * throws.
+   */
   commit(offsets: ReadonlyMap<number, CommittedOffset>, begin: () => MemberRequest): Promise<void> {
     return this.#commits.run(() => this.#commit(offsets, begin()));
   }

@@ -23,8 +23,8 @@ const FIRST_RETRY_MS = 1_000;
 const RETRY_GROWTH = 1.5;
 
 /**
- * Sends heartbeats one at a time by the monotonic clock: each one an interval after the previous one was sent, and after
- * silence as soon as a short backoff is over. A response may take no longer than a third of the session.
+ * Sends heartbeats one at a time by the monotonic clock: each one an interval after the previous one was sent, and
+ * after silence as soon as a short backoff is over. A response may take no longer than a third of the session.
  */
 export class Heartbeats {
   readonly #options: HeartbeatsOptions;

@@ -38,7 +38,8 @@ const DESCRIBE_MS = 2_000;
 
 /**
  * JoinGroup and SyncGroup, which the coordinator holds until the other members have joined. They have their own
- * connection, which is closed to give up a held call: a coordinator that was silent may have lost the call and never answer.
+ * connection, which is closed to give up a held call: a coordinator that was silent may have lost the call and never
+ * answer.
  */
 export class Joiner {
   readonly #options: JoinerOptions;
@@ -69,15 +70,18 @@ export class Joiner {
     if (this.#held?.mayBeLost === true) this.#held.link.close();
   }
 
-  /** Cancels permanently. A call that requests a member ID still gets its response, since a granted ID must be returned. */
+  /**
+   * Cancels permanently. A call that requests a member ID still gets its response, since a granted ID must be returned.
+   */
   cancel(): void {
     this.#cancelled = true;
     if (!this.#requestsId) this.#held?.link.close();
   }
 
   /**
-   * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as soon
-   * as they are known. Rejects with a KafkaError; with FOREIGN after it has left, since a group that is empty again is a classic one.
+   * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as
+   * soon as they are known. Rejects with a KafkaError; with FOREIGN after it has left, since a group that is empty
+   * again is a classic one.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
     let as = this.#member(NO_GENERATION, memberId);
@@ -106,7 +110,8 @@ export class Joiner {
       throw new KafkaError(errorCode, `joining group ${this.#settings.groupId} failed: ${errorCode}`);
     const member = this.#member(generation, joined.memberId);
     onJoined(member);
-    // Only the leader receives the members, but not a restarted static member that led before, while the group is stable.
+    // Only the leader receives the members, but not a restarted static member that led before, while the group is
+    // stable.
     const assignments = this.#leadership.assign(joined);
     const sentMs = this.#options.runtime.monotonicMs();
     const { assignment } = await this.#wait((link) => link.call('syncGroup', { ...member, assignments }));
@@ -148,7 +153,10 @@ export class Joiner {
     }
   }
 
-  /** Only an assigner of workers adds data to an assignment: one without it was made by a broker, for a group that was converted. */
+  /**
+   * Only an assigner of workers adds data to an assignment: one without it was made by a broker, for a group that was
+   * converted.
+   */
   #shareOf(assignment: Buffer): Share {
     try {
       const { assigned, userData } = decodeAssignment(assignment);

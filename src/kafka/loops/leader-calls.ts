@@ -85,8 +85,8 @@ const RESPONSE_MARGIN_MS = 500;
 
 /**
  * Appends one record batch to one partition, acknowledged by all in-sync replicas. Sent at most once: one response, or
- * none. Rejects with a KafkaError; after CONNECTION_LOST, NO_RESPONSE, MALFORMED_RESPONSE and REQUEST_TIMED_OUT the batch may
- * be in the log, or may still be appended.
+ * none. Rejects with a KafkaError; after CONNECTION_LOST, NO_RESPONSE, MALFORMED_RESPONSE and REQUEST_TIMED_OUT the
+ * batch may be in the log, or may still be appended.
  */
 export async function append(cluster: LeaderCluster, runtime: Runtime, appending: Appending): Promise<AppendedBatch> {
   const { topic, partition, replicationTimeoutMs } = appending;
@@ -115,8 +115,8 @@ export interface PartitionBounds {
 }
 
 /**
- * The offset at a time: START, END, or that of the first record not older; -1 if there is none. Sent once; rejects with a
- * KafkaError.
+ * The offset at a time: START, END, or that of the first record not older; -1 if there is none. Sent once; rejects with
+ * a KafkaError.
  */
 export async function offsetAt(
   cluster: LeaderCluster,

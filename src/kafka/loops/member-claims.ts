@@ -17,8 +17,8 @@ const HEAD_BYTES = 5;
 export const NO_GENERATION = -1;
 
 /**
- * The subscription of a joining member. Its user data: format byte 1 | generation of the claims int32 | report of copies.
- * The generation tells which of two members that claim a partition owned it last.
+ * The subscription of a joining member. Its user data: format byte 1 | generation of the claims int32 | report of
+ * copies. The generation tells which of two members that claim a partition owned it last.
  */
 export function encodeJoining(topic: string, claims: Claims, report: Report): Buffer {
   const { generation, partitions, standbys, warmups } = claims;

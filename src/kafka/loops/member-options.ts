@@ -10,7 +10,10 @@ import type { PlanSettings } from './planner.ts';
 export interface MemberSettings extends PlanSettings {
   readonly groupId: string;
   readonly topic: string;
-  /** Static membership (KIP-345): after a restart within the session the member keeps its partitions without a rebalance. */
+  /**
+   * Static membership (KIP-345): after a restart within the session the member keeps its partitions without a
+   * rebalance.
+   */
   readonly instanceId: string | undefined;
   readonly sessionTimeoutMs: number;
   /** A rebalance is noticed within this time. At most a third of the session. */
@@ -54,8 +57,8 @@ export interface MemberOptions {
   readonly runtime: Runtime;
   readonly log?: WireLog;
   /**
-   * The state of this member, called at each join: its copies of partitions, including those that it owns, but none that may
-   * be of another log.
+   * The state of this member, called at each join: its copies of partitions, including those that it owns, but none
+   * that may be of another log.
    */
   readonly report: () => Report;
   readonly onAssigned: (assigned: Assigned) => void;
@@ -63,7 +66,10 @@ export interface MemberOptions {
   readonly onLost: (cause: KafkaError) => void;
   /** The last chance to commit before rejoining; awaited for one second at most. */
   readonly beforeRejoin?: () => Promise<void>;
-  /** The group has members that are not workers, by these names; none if they are not known. It joins again when they are gone. */
+  /**
+   * The group has members that are not workers, by these names; none if they are not known. It joins again when they
+   * are gone.
+   */
   readonly onForeign?: ((names: readonly string[]) => void) | undefined;
   /** Another process has the instance ID: this member has ended permanently. */
   readonly onFenced: (error: KafkaError) => void;

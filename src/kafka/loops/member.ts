@@ -133,8 +133,8 @@ export class Member {
   }
 
   /**
-   * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while there
-   * is no generation to commit in, else with the coordinator's error or a link error.
+   * Commits in the current generation, after the earlier commits have ended. Rejects with REBALANCE_IN_PROGRESS while
+   * there is no generation to commit in, else with the coordinator's error or a link error.
    */
   async commit(offsets: ReadonlyMap<number, CommittedOffset>): Promise<void> {
     const { groupId, topic, partitions } = this.#options.settings;

@@ -16,9 +16,9 @@ export type Plan = ReadonlyMap<string, Share>;
 /**
  * Plans the owner and the standbys of each partition.
  *
- * The target is balanced and sticky. A partition whose target owner has no complete copy stays with a member that has one,
- * while the target owner warms up as a standby (KIP-441). Later plans keep that promise: it gets the partition in the
- * first plan that finds its copy complete. The same members give the same plan, in any order.
+ * The target is balanced and sticky. A partition whose target owner has no complete copy stays with a member that has
+ * one, while the target owner warms up as a standby (KIP-441). Later plans keep that promise: it gets the partition in
+ * the first plan that finds its copy complete. The same members give the same plan, in any order.
  */
 export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings, members: readonly Candidate[]): Plan {
   const candidates = inOrder(members);
@@ -42,8 +42,8 @@ export function planGroup({ partitions, standbys, acceptableLag }: PlanSettings,
 }
 
 /**
- * The interim owner of each partition, so that no partition waits for a restore or for a broker while another member could
- * serve it. Of the members that reach its brokers, or of all if none does:
+ * The interim owner of each partition, so that no partition waits for a restore or for a broker while another member
+ * could serve it. Of the members that reach its brokers, or of all if none does:
  *
  * - The target owner, if it is caught up, or if no member is and it reaches them: then it restores the partition.
  * - Else the current owner, if it is caught up.
@@ -134,7 +134,9 @@ function chooseStandbys(
   return new Map(places.map(({ candidate, partitions }) => [candidate, partitions]));
 }
 
-/** Partitions whose owners were standbys of the most come last: a new member can't be standby of what it owns itself. */
+/**
+ * Partitions whose owners were standbys of the most come last: a new member can't be standby of what it owns itself.
+ */
 function inTurn(owners: readonly Candidate[]) {
   const before = new Map(owners.map((owner) => [owner, standbysBefore(owner).size]));
   const size = (owner: Candidate) => before.get(owner) ?? 0;

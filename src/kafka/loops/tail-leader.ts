@@ -2,7 +2,10 @@ import type { FetchRequest } from '../wire/record-apis.ts';
 import type { FollowedPartition } from './followed-partition.ts';
 import type { TailOptions } from './tail-port.ts';
 
-/** While another partition may need a fetch at any moment, the first fetch waits this long, and each next one twice as long. */
+/**
+ * While another partition may need a fetch at any moment, the first fetch waits this long, and each next one twice as
+ * long.
+ */
 const SHORT_WAIT_MS = 5;
 const MIN_BUDGET_BYTES = 64 * 1024;
 /** A fetch is worth a rest before it if so many records are expected to arrive in that time. */

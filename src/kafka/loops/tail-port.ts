@@ -16,8 +16,8 @@ export interface TailOptions {
   readonly maxBytes: number;
   readonly maxBytesPerPartition: number;
   /**
-   * While several records arrive in this time and none wait, the next fetch is sent no sooner after the one before, so that fewer
-   * calls return more. By default the next fetch never waits.
+   * While several records arrive in this time and none wait, the next fetch is sent no sooner after the one before, so
+   * that fewer calls return more. By default the next fetch never waits.
    */
   readonly busyGapMs?: number;
   /** Whether dense batches are not read, but delivered as one record each. */
@@ -50,8 +50,9 @@ export interface TailSink {
   /** Awaited before a chunk is decoded: records below this offset need not be delivered. */
   neededFrom?(): Promise<number>;
   /**
-   * Fetching has failed or the partition has a new leader, and it continues from the same position by itself. Meanwhile the log may have lost its tail and grown again,
-   * so that the position exists and nothing there shows it: a sink that depends on what it has read compares it now.
+   * Fetching has failed or the partition has a new leader, and it continues from the same position by itself. Meanwhile
+   * the log may have lost its tail and grown again, so that the position exists and nothing there shows it: a sink that
+   * depends on what it has read compares it now.
    */
   interrupted?(): void;
   /** The position is outside the log: returns where to continue. By default at the log's start, with a warning. */

@@ -18,8 +18,8 @@ const RECORDS_PER_TURN = 2_000;
 const MAX_CHUNK_ITEMS = 20_000;
 
 /**
- * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics, one
- * fetch in flight per leader. FollowedPartition describes the states of a partition.
+ * Follows partitions from given offsets, without a group: one lane, one isolation level, any partitions of any topics,
+ * one fetch in flight per leader. FollowedPartition describes the states of a partition.
  *
  * - No error ends it, and an error of one broker does not affect partitions of others.
  * - A partition without room is left out of the fetch; the others are fetched.
@@ -60,7 +60,9 @@ export class Tail {
     return followed;
   }
 
-  /** Nothing is delivered after the call. Resolves when the deliveries in progress have ended: don't await it in one. */
+  /**
+   * Nothing is delivered after the call. Resolves when the deliveries in progress have ended: don't await it in one.
+   */
   async close(): Promise<void> {
     this.#closed.abort();
     const places = [...this.#followed.values()];

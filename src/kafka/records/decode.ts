@@ -14,7 +14,10 @@ export const UNREADABLE = 'idalloc-unreadable';
 const ITEMS_PER_TURN = 2_000;
 /** The items that an unreadable batch counts as. */
 const PLACEHOLDER_ITEMS = 20;
-/** A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this much. */
+/**
+ * A few KiB of a fetch can decompress to gigabytes. One read ends after the batch with which it has decompressed this
+ * much.
+ */
 const MAX_READ_BYTES = 4 * 1_048_576;
 
 export interface DecodedBatches {
@@ -55,9 +58,9 @@ interface OpenBatch {
 
 /**
  * Decodes the records of a fetched partition, starting at an offset, as many at a time as the caller has room for. The
- * bytes are untrusted: any producer may have crafted them. Keys, values and headers are views of the fetched bytes. Control
- * records are skipped, and so are the records of aborted transactions for read_committed. A last batch that is cut off is
- * left for the next fetch.
+ * bytes are untrusted: any producer may have crafted them. Keys, values and headers are views of the fetched bytes.
+ * Control records are skipped, and so are the records of aborted transactions for read_committed. A last batch that is
+ * cut off is left for the next fetch.
  *
  * Time is linear in the input, and the event loop gets its turn in between; a caller that decodes several partitions in
  * a row yields between them as well. Nothing is rejected: a batch that can't be read becomes records without a value
@@ -156,7 +159,9 @@ export class BatchDecoder {
     return isControl || lastOffset < this.#next;
   }
 
-  /** Adds one record for all of a batch, with its checksum as the value: another batch at these offsets has another one. */
+  /**
+   * Adds one record for all of a batch, with its checksum as the value: another batch at these offsets has another one.
+   */
   #skip(batch: Buffer, head: BatchHead): Promise<void> {
     const { lastOffset: offset, baseOffset, bulk } = head;
     const value = batch.subarray(AT.crc, CHECKED_FROM);
@@ -208,7 +213,10 @@ export class BatchDecoder {
     await this.#count(1);
   }
 
-  /** One record at each end of what was not read of the batch, so that a reader sees no gap in the offsets at either end. */
+  /**
+   * One record at each end of what was not read of the batch, so that a reader sees no gap in the offsets at either
+   * end.
+   */
   async #unreadable(head: BatchHead, error: unknown): Promise<void> {
     if (!(error instanceof UnreadableBatch)) throw error;
     const { baseOffset, lastOffset, count } = head;
@@ -230,8 +238,8 @@ export class BatchDecoder {
 }
 
 /**
- * Record: length varint, attributes int8, timestamp delta varlong, offset delta varint, key bytes, value bytes, headers;
- * bytes: length varint, -1 for null; headers: count varint, then name and value as bytes.
+ * Record: length varint, attributes int8, timestamp delta varlong, offset delta varint, key bytes, value bytes,
+ * headers; bytes: length varint, -1 for null; headers: count varint, then name and value as bytes.
  */
 function readRecord(cursor: Cursor, headers: HeaderReader, head: BatchHead): FetchedRecord {
   const length = cursor.varint();

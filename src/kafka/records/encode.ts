@@ -5,8 +5,8 @@ import type { NewRecord } from './record.ts';
 /**
  * Encodes one uncompressed record batch of a producer that is neither idempotent nor transactional, ready for a produce
  * request. The broker sets its offsets. A record without a timestamp, or with one that can't be encoded, gets the
- * batch's. The first record gets `firstHeaders` behind its own. Throws RangeError for no records, since a broker rejects an
- * empty batch.
+ * batch's. The first record gets `firstHeaders` behind its own. Throws RangeError for no records, since a broker
+ * rejects an empty batch.
  */
 export function encodeBatch(
   records: readonly NewRecord[],
@@ -29,8 +29,8 @@ type Value = Buffer | string | null;
 type Headers = NonNullable<NewRecord['headers']>;
 
 /**
- * The measurements of a batch before it is allocated, so that writing measures nothing again: the size of each record, and
- * the names and values of all headers in one list.
+ * The measurements of a batch before it is allocated, so that writing measures nothing again: the size of each record,
+ * and the names and values of all headers in one list.
  */
 class Plan {
   /** The size of all records, including their length fields. */

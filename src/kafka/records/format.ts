@@ -21,7 +21,9 @@ export const AT = {
 
 /** `length` counts what comes after itself. */
 export const LENGTH_END = 12;
-/** Where the batch at a position ends, as its head says; undefined if it is cut off. Too low a value if it is damaged. */
+/**
+ * Where the batch at a position ends, as its head says; undefined if it is cut off. Too low a value if it is damaged.
+ */
 export function endOfBatch(bytes: Buffer, at: number): number | undefined {
   if (at + LENGTH_END > bytes.length) return undefined;
   const end = at + LENGTH_END + bytes.readInt32BE(at + AT.length);

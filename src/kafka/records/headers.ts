@@ -2,7 +2,9 @@ import type { Cursor } from './cursor.ts';
 import type { Headers, HeaderValue } from './record.ts';
 import { damaged } from './unreadable.ts';
 
-/** If a record has more headers, only the first KEPT_HEADERS are read, and one is added with the number of dropped ones. */
+/**
+ * If a record has more headers, only the first KEPT_HEADERS are read, and one is added with the number of dropped ones.
+ */
 export const MAX_HEADERS = 1_000;
 /** Leaves room for the headers that a dead letter adds, so that it is not cut again when it is read. */
 const KEPT_HEADERS = 900;
@@ -13,7 +15,10 @@ type MutableHeaders = Record<string, HeaderValue | HeaderValue[]>;
 /** Longer names are not worth caching. */
 const MAX_COMPARED_BYTES = 64;
 
-/** Inherits nothing, so that only names that were sent exist. Instances of a class are smaller than null-prototype objects. */
+/**
+ * Inherits nothing, so that only names that were sent exist. Instances of a class are smaller than null-prototype
+ * objects.
+ */
 class NullPrototype {}
 Object.setPrototypeOf(NullPrototype.prototype, null);
 Reflect.deleteProperty(NullPrototype.prototype, 'constructor');

@@ -18,7 +18,9 @@ const EXPECTED_RATIO = 4;
 
 type Lz4 = Pick<typeof import('lz4-napi'), 'uncompressSync'>;
 
-/** A variable, and marks at its import: so bundlers leave the import alone. The package is native, and may be missing. */
+/**
+ * A variable, and marks at its import: so bundlers leave the import alone. The package is native, and may be missing.
+ */
 const PACKAGE = 'lz4-napi';
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The partition of a record: by the hash of its key, as Kafka's Java client and kafkajs choose it, so that the records of
- * a key share a partition whichever client writes them. Records without a key go to `next()`, any integer from 0 on,
+ * The partition of a record: by the hash of its key, as Kafka's Java client and kafkajs choose it, so that the records
+ * of a key share a partition whichever client writes them. Records without a key go to `next()`, any integer from 0 on,
  * modulo the number of partitions.
  */
 export function partitionFor(key: Buffer | null, partitions: number, next: () => number): number {

@@ -5,7 +5,10 @@ export type Headers = Readonly<Record<string, HeaderValue | readonly HeaderValue
 /** A record as it was read; nothing in it is validated yet. */
 export interface FetchedRecord {
   readonly offset: number;
-  /** By the broker's clock where the topic has LogAppendTime, else by the sender's; NaN where that is not a safe integer. */
+  /**
+   * By the broker's clock where the topic has LogAppendTime, else by the sender's; NaN where that is not a safe
+   * integer.
+   */
   readonly timestampMs: number;
   readonly key: Buffer | null;
   readonly value: Buffer | null;
@@ -22,8 +25,9 @@ export type Bulk = 'many' | 'dense';
 /** Batches of more records are bulk: what one sender sends together takes milliseconds. */
 export const MANY_RECORDS = 100;
 /**
- * A batch is dense if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent. Brokers limit the bytes of
- * a sender, and compression can make a hundred thousand records of a few KB. A record with a random UUID is never that small.
+ * A batch is dense if it has more records than `records`, and fewer bytes than `bytesEach` for each, as it was sent.
+ * Brokers limit the bytes of a sender, and compression can make a hundred thousand records of a few KB. A record with a
+ * random UUID is never that small.
  */
 export const DENSE = { records: 500, bytesEach: 16 } as const;
 
@@ -43,11 +47,17 @@ export interface NewRecord {
   readonly timestampMs?: number;
 }
 
-/** A record's lengths, counts, time and offset are varints of at most this many bytes in all; each header has two lengths. */
+/**
+ * A record's lengths, counts, time and offset are varints of at most this many bytes in all; each header has two
+ * lengths.
+ */
 const MAX_FRAME_BYTES = 42;
 const MAX_HEADER_FRAME_BYTES = 10;
 
-/** An upper bound of the bytes of a record in a batch, close for values of some tens of bytes. Cheaper than to encode it. */
+/**
+ * An upper bound of the bytes of a record in a batch, close for values of some tens of bytes. Cheaper than to encode
+ * it.
+ */
 export function maxBytesOf({ key, value, headers }: NewRecord): number {
   let bytes = MAX_FRAME_BYTES + (key?.length ?? 0) + (value?.length ?? 0);
   for (const name in headers) {

@@ -48,7 +48,9 @@ export interface KafkaApi<Request, Response> {
   readonly types?: { readonly request: Request; readonly response: Response };
 }
 
-/** A request that kafkajs makes, in the newest version that it shares with the broker, and a response that it decodes. */
+/**
+ * A request that kafkajs makes, in the newest version that it shares with the broker, and a response that it decodes.
+ */
 interface ByKafkajs<Request, Response, By> {
   /** kafkajs' options of the request. */
   make(request: Request): object;

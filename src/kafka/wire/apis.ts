@@ -4,8 +4,8 @@ import { RECORD_APIS } from './record-apis.ts';
 import { TOPIC_APIS } from './topic-apis.ts';
 
 /**
- * The APIs of Kafka that are used, by Kafka's names. The types of requests and responses, the calls of a connection, the
- * versions that a broker must have and the rights that are watched follow from it.
+ * The APIs of Kafka that are used, by Kafka's names. The types of requests and responses, the calls of a connection,
+ * the versions that a broker must have and the rights that are watched follow from it.
  */
 export const APIS = { ...RECORD_APIS, ...TOPIC_APIS, ...GROUP_APIS };
 

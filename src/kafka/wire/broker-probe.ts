@@ -14,8 +14,8 @@ export interface BrokerProbe {
 
 /**
  * Requests the API versions that one broker supports (ApiVersions, version 0). This needs no login, so it distinguishes
- * a broker that can't be reached from one that rejects the login. `tls`: the CA, by default those of Node, and the client
- * certificate. Rejects with the socket's error, or when no response arrives within `timeoutMs`.
+ * a broker that can't be reached from one that rejects the login. `tls`: the CA, by default those of Node, and the
+ * client certificate. Rejects with the socket's error, or when no response arrives within `timeoutMs`.
  */
 export async function probeBroker(
   address: BrokerAddress,

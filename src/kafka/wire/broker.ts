@@ -8,7 +8,10 @@ import { closedError, type Deadlines } from './deadlines.ts';
 import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
-/** The purpose of a connection. A broker serves the calls of a lane in order, so calls that may block have their own lane. */
+/**
+ * The purpose of a connection. A broker serves the calls of a lane in order, so calls that may block have their own
+ * lane.
+ */
 export type Lane =
   | 'control'
   | 'append'
@@ -48,10 +51,10 @@ export interface BrokerOptions {
 /**
  * One broker, identified by its address, with a connection for each lane in use.
  *
- * It becomes suspect when a call goes unanswered or a connection can't be opened, and stays so until it answers, or until
- * SUSPECT_MS have passed without another such failure. A call may only be late because it queues in its lane, like an
- * append after one that waits for slow followers: so a broker that answered on any lane within ALIVE_MS is not suspect.
- * A throttle applies to its lane only: a broker throttles one connection, not the client.
+ * It becomes suspect when a call goes unanswered or a connection can't be opened, and stays so until it answers, or
+ * until SUSPECT_MS have passed without another such failure. A call may only be late because it queues in its lane,
+ * like an append after one that waits for slow followers: so a broker that answered on any lane within ALIVE_MS is not
+ * suspect. A throttle applies to its lane only: a broker throttles one connection, not the client.
  */
 export class Broker {
   readonly name: string;

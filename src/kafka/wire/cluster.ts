@@ -89,8 +89,8 @@ export class Cluster {
   }
 
   /**
-   * The leader of a partition, as far as it is known, if calls to it are not answered: for how long. Undefined if it answers or
-   * is not called.
+   * The leader of a partition, as far as it is known, if calls to it are not answered: for how long. Undefined if it
+   * answers or is not called.
    */
   silence(topic: string, partition: number): Silence | undefined {
     const node = this.#topology.lastLeader(topic, partition);
@@ -107,9 +107,9 @@ export class Cluster {
   }
 
   /**
-   * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a throttle
-   * to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if there was no
-   * connection yet, so that nothing was sent. Never sends twice.
+   * Makes one call on the lane's connection to a broker, which is opened if needed. Opening it, and waiting for a
+   * throttle to end, count towards the deadline. Rejects with NO_RESPONSE past the deadline, or with UNREACHABLE if
+   * there was no connection yet, so that nothing was sent. Never sends twice.
    */
   async call<R extends BrokerResponse>(
     node: number,
@@ -122,7 +122,10 @@ export class Cluster {
     return this.#broker(address).call(lane, deadlineMs, use);
   }
 
-  /** The cached leaders of the topic may be wrong: the next `leader` waits for the response to a request sent after this. */
+  /**
+   * The cached leaders of the topic may be wrong: the next `leader` waits for the response to a request sent after
+   * this.
+   */
   markStale(topic: string): void {
     if (this.#deadlines.closed) return;
     this.#topology.markStale(topic);
@@ -269,8 +272,8 @@ export class Cluster {
   }
 
   /**
-   * Closes useless connections: idle ones to addresses that no broker has any more, and those to suspects that have just
-   * lost all their partitions, so that no call waits there until its deadline.
+   * Closes useless connections: idle ones to addresses that no broker has any more, and those to suspects that have
+   * just lost all their partitions, so that no call waits there until its deadline.
    */
   #closeUseless(led: ReadonlySet<number>): void {
     const nodes = new Map([...this.#topology.brokers].map(([node, address]) => [formatHostPort(address), node]));

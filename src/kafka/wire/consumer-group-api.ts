@@ -37,7 +37,10 @@ const CLASSIC = 0;
 const NO_TAGS = 0;
 const UUID_BYTES = 16;
 
-/** In the compact format: each struct, the request's header included, ends with tagged fields; counts and lengths are one more. */
+/**
+ * In the compact format: each struct, the request's header included, ends with tagged fields; counts and lengths are
+ * one more.
+ */
 export function encodeGroups({ groupIds }: { readonly groupIds: readonly string[] }): Encoder {
   const encoder = new Encoder().writeInt8(NO_TAGS).writeUVarInt(groupIds.length + 1);
   for (const groupId of groupIds) encoder.writeUVarIntString(groupId);

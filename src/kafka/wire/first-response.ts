@@ -6,8 +6,8 @@ const HEDGE_MS = 500;
 
 /**
  * Sends a request that any broker can answer to one after the other, each once, and takes the first response.
- * Rejects when all have failed, with a rejected login if there was one. Rejects immediately when a broker answers with a
- * Kafka error, and when the cluster is closed.
+ * Rejects when all have failed, with a rejected login if there was one. Rejects immediately when a broker answers with
+ * a Kafka error, and when the cluster is closed.
  */
 export function firstResponse<B, T>(
   runtime: Runtime,

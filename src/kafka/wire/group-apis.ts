@@ -50,8 +50,9 @@ export interface JoinGroupRequest extends LeaveGroupRequest {
 }
 
 /**
- * Its error is MEMBER_ID_REQUIRED, because `memberId` comes with it; every other one rejects. FOREIGN_MEMBER is not Kafka's: a
- * member of the new protocol (KIP-848) has converted the group, so it has no leader, and the broker assigns the partitions.
+ * Its error is MEMBER_ID_REQUIRED, because `memberId` comes with it; every other one rejects. FOREIGN_MEMBER is not
+ * Kafka's: a member of the new protocol (KIP-848) has converted the group, so it has no leader, and the broker assigns
+ * the partitions.
  */
 export interface JoinGroupResponse extends BrokerResponse, Result {
   readonly generation: number;

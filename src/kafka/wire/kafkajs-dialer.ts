@@ -18,8 +18,8 @@ export type DebugLog = (fields: object, message: string) => void;
 type CurrentConfig = () => ConnectionConfig | Promise<ConnectionConfig>;
 
 /**
- * Opens connections of kafkajs 2.2.4, with its own configuration object, to brokers of Kafka 2.3 or later. Where `config`
- * is a function it is called at each login; what it rejects with is passed on.
+ * Opens connections of kafkajs 2.2.4, with its own configuration object, to brokers of Kafka 2.3 or later. Where
+ * `config` is a function it is called at each login; what it rejects with is passed on.
  */
 export function dialerOf(config: ConnectionConfig | CurrentConfig, debug?: DebugLog): Dialer {
   const logger = loggerTo(debug);

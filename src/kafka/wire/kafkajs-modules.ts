@@ -11,7 +11,8 @@ import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
 
 /**
  * The internal modules of kafkajs 2.2.4 that are used here, declared with the few members that are used. The version is
- * pinned, so they stay where they are. None of them is changed. They are imported statically, so that bundlers find them.
+ * pinned, so they stay where they are. None of them is changed. They are imported statically, so that bundlers find
+ * them.
  */
 export const typed = <T>(module: unknown): T => module as T;
 

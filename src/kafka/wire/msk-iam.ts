@@ -6,8 +6,8 @@ import type { Token } from './tokens.ts';
 type MskSigner = Pick<typeof import('aws-msk-iam-sasl-signer-js'), 'generateAuthToken'>;
 
 /**
- * It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. As a variable, with marks at its
- * import, bundlers leave the import alone.
+ * It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. As a variable, with marks
+ * at its import, bundlers leave the import alone.
  */
 const PACKAGE = 'aws-msk-iam-sasl-signer-js';
 const loadSigner = async (): Promise<MskSigner> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);

@@ -22,8 +22,8 @@ const MAX_RESPONSE_BYTES = 256 * 1024;
 const DEFAULT_LIFE_S = 60;
 
 /**
- * Fetches a new token. Rejects with LOGIN_REFUSED when the endpoint rejects the client, and with UNREACHABLE when it does
- * not answer as a token endpoint does; the message never contains the secret.
+ * Fetches a new token. Rejects with LOGIN_REFUSED when the endpoint rejects the client, and with UNREACHABLE when it
+ * does not answer as a token endpoint does; the message never contains the secret.
  */
 export async function fetchToken(settings: OauthSettings, wallMs: () => number): Promise<Token> {
   const oauth = await import('oauth4webapi');
@@ -53,7 +53,10 @@ export async function fetchToken(settings: OauthSettings, wallMs: () => number):
   }
 }
 
-/** Client authentication as in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and secret. */
+/**
+ * Client authentication as in RFC 6749, but encodes only what must be: some endpoints don't decode client ID and
+ * secret.
+ */
 function basicAuth(secret: string): ClientAuth {
   const encoded = (text: string) => new URLSearchParams([['', text]]).toString().slice(1);
   return (_server, { client_id: id }, _body, headers) => {
@@ -65,8 +68,8 @@ function basicAuth(secret: string): ClientAuth {
 const USED = ['access_token', 'token_type', 'expires_in', 'error', 'error_description'];
 
 /**
- * The members of a response that are used, without those that are null. RFC 6749 knows no null, but some endpoints set to it what they don't
- * have, such as a refresh token; nor may an ID token, which is no use here, fail the login.
+ * The members of a response that are used, without those that are null. RFC 6749 knows no null, but some endpoints set
+ * to it what they don't have, such as a refresh token; nor may an ID token, which is no use here, fail the login.
  */
 function whatIsUsed(body: Buffer): string {
   const text = body.toString();

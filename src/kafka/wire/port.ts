@@ -1,7 +1,7 @@
 /**
  * The interface to a Kafka client library: a connection to one broker, with the APIs that are used here.
- * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of the
- * tests.
+ * No retries, no deadlines, no topology: `cluster.ts` adds those, over any library and over the simulated brokers of
+ * the tests.
  */
 
 import type { HostPort } from '../../core/host-port.ts';
@@ -12,8 +12,8 @@ export type BrokerAddress = HostPort;
 /** Opens connections. */
 export interface Dialer {
   /**
-   * Connects, negotiates versions and logs in. Rejects with UNREACHABLE or LOGIN_REFUSED, or with CLOSED when the signal
-   * aborts, leaving no socket behind.
+   * Connects, negotiates versions and logs in. Rejects with UNREACHABLE or LOGIN_REFUSED, or with CLOSED when the
+   * signal aborts, leaving no socket behind.
    */
   dial(address: BrokerAddress, signal: AbortSignal): Promise<BrokerLink>;
 }
@@ -25,10 +25,11 @@ export interface BrokerLink {
   /** Closes it immediately; pending calls are rejected with CONNECTION_LOST. */
   close(): void;
   /**
-   * Calls one of Kafka's APIs. Rejects with a KafkaError when the connection fails (`CONNECTION_LOST`), when the response
-   * can't be decoded (`MALFORMED_RESPONSE`), or with Kafka's name of the error if the whole response is one. Errors of a
-   * single topic or partition are in the response as `errorCode`. Offsets are integers below 2^53; an implementation
-   * rejects larger ones as MALFORMED_RESPONSE. Calls may be pipelined; a broker serves the calls of one connection in order.
+   * Calls one of Kafka's APIs. Rejects with a KafkaError when the connection fails (`CONNECTION_LOST`), when the
+   * response can't be decoded (`MALFORMED_RESPONSE`), or with Kafka's name of the error if the whole response is one.
+   * Errors of a single topic or partition are in the response as `errorCode`. Offsets are integers below 2^53; an
+   * implementation rejects larger ones as MALFORMED_RESPONSE. Calls may be pipelined; a broker serves the calls of one
+   * connection in order.
    */
   call<A extends ApiName>(api: A, request: RequestOf<A>): Promise<ResponseOf<A>>;
 }

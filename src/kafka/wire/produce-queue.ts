@@ -12,15 +12,16 @@ interface Due {
 export type SendTogether = (requests: readonly ProduceRequest[]) => Promise<readonly ProduceResponse[]>;
 
 /**
- * The requests of a connection on their way: one that the broker serves, and one that it serves next without waiting for us. More would
- * only wait there, each for a few of the calls that could have shared one.
+ * The requests of a connection on their way: one that the broker serves, and one that it serves next without waiting
+ * for us. More would only wait there, each for a few of the calls that could have shared one.
  */
 const MAX_IN_FLIGHT = 2;
 
 /**
- * Combines produce calls into few requests: those of one turn of the event loop, and those that come while others are on their way. Brokers
- * serve the requests of a connection one after another, so one that waits for followers blocks those queued after it; within
- * one request the waits overlap, and the fixed cost of a request, most of that of a small one, is paid once.
+ * Combines produce calls into few requests: those of one turn of the event loop, and those that come while others are
+ * on their way. Brokers serve the requests of a connection one after another, so one that waits for followers blocks
+ * those queued after it; within one request the waits overlap, and the fixed cost of a request, most of that of a small
+ * one, is paid once.
  */
 export class ProduceQueue {
   readonly #send: SendTogether;

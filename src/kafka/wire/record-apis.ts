@@ -13,7 +13,9 @@ import { KafkaError } from './kafka-error.ts';
 import { errorCodeOf, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import { type Decoder, Encoder } from './kafkajs-modules.ts';
 
-/** The APIs of records. Produce and Fetch with raw record batches, since kafkajs encodes and decodes records one by one. */
+/**
+ * The APIs of records. Produce and Fetch with raw record batches, since kafkajs encodes and decodes records one by one.
+ */
 
 export interface ProduceRequest extends TopicPartition {
   /** One record batch of format 2; the broker sets its base offset. */
@@ -65,7 +67,10 @@ export interface FetchedPartition extends PartitionResult {
 
 export interface ListOffsetsRequest {
   readonly isolation: Isolation;
-  /** `timestampMs`: -1 for the end (of the log, or of what is committed), -2 for the start, else the first record not older. */
+  /**
+   * `timestampMs`: -1 for the end (of the log, or of what is committed), -2 for the start, else the first record not
+   * older.
+   */
   readonly partitions: readonly (TopicPartition & { readonly timestampMs: number })[];
 }
 
@@ -133,7 +138,8 @@ const ACKS_OF_ALL = -1;
  * topic     => name string, [partition int32, batch bytes]
  * ```
  *
- * The requests are for different partitions. The shortest of their time-outs is sent, so that no response comes too late.
+ * The requests are for different partitions. The shortest of their time-outs is sent, so that no response comes too
+ * late.
  */
 function encodeProduce(requests: readonly ProduceRequest[]): Encoder {
   const timeoutMs = Math.min(...requests.map((request) => request.timeoutMs));

@@ -21,8 +21,9 @@ const PROVIDERS: Readonly<Record<string, (sasl: Sasl) => Provider>> = {
 const MAX_ITERATIONS = 100_000;
 
 /**
- * A copy of the login, which kafkajs may change. A SCRAM login fails if the broker demands more than MAX_ITERATIONS rounds of
- * hashing, before they are computed: whoever answers in a broker's place could occupy all of Node's threads with them.
+ * A copy of the login, which kafkajs may change. A SCRAM login fails if the broker demands more than MAX_ITERATIONS
+ * rounds of hashing, before they are computed: whoever answers in a broker's place could occupy all of Node's threads
+ * with them.
  */
 export function boundedLogin(sasl: Sasl): Sasl {
   const create = PROVIDERS[sasl.mechanism.toUpperCase()];

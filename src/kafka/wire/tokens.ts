@@ -13,8 +13,8 @@ const RENEW_SHARE = 0.6;
 const USABLE_MS = 2_000;
 
 /**
- * Keeps a token until shortly before it expires; concurrent logins share one fetch. While no new token can be fetched the
- * present one is used until it expires.
+ * Keeps a token until shortly before it expires; concurrent logins share one fetch. While no new token can be fetched
+ * the present one is used until it expires.
  */
 export class Tokens {
   readonly #fetch: () => Promise<Token>;

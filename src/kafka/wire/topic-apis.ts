@@ -13,8 +13,9 @@ export interface MetadataResponse extends BrokerResponse {
 }
 
 /**
- * Its error: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE …, or
- * PARTITIONS_MISSING, which is ours: the broker does not know all partitions of the topic, as when it is being created.
+ * Its error: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE …,
+ * or PARTITIONS_MISSING, which is ours: the broker does not know all partitions of the topic, as when it is being
+ * created.
  */
 export interface TopicMetadata extends Result {
   readonly name: string;
@@ -153,7 +154,9 @@ export const TOPIC_APIS = {
       })),
     }),
   }),
-  /** The operations that the user of this connection may perform on each topic: kafkajs' metadata does not request them. */
+  /**
+   * The operations that the user of this connection may perform on each topic: kafkajs' metadata does not request them.
+   */
   authorizedOperations: api<OfTopics, AuthorizedOperationsResponse>({
     name: 'Metadata',
     key: 3,
@@ -189,8 +192,8 @@ export const TOPIC_APIS = {
 };
 
 /**
- * Sorted by number; undefined if a number is missing, or there twice: that is an error of this topic, and not of the others in the response.
- * A partition's error adds nothing to its leader and replicas, so it is ignored.
+ * Sorted by number; undefined if a number is missing, or there twice: that is an error of this topic, and not of the
+ * others in the response. A partition's error adds nothing to its leader and replicas, so it is ignored.
  */
 function inOrder(partitions: readonly KafkajsPartition[]): PartitionMetadata[] | undefined {
   const sorted = [...partitions].sort((one, other) => one.partitionId - other.partitionId);

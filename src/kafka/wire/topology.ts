@@ -15,8 +15,8 @@ interface KnownTopic {
 /**
  * The cached metadata: the brokers, and the topics in use.
  *
- * Metadata requests are numbered when they are sent. The response to an older request never replaces that to a newer one,
- * and a stale topic stays stale until the response to a request that was sent after it was marked.
+ * Metadata requests are numbered when they are sent. The response to an older request never replaces that to a newer
+ * one, and a stale topic stays stale until the response to a request that was sent after it was marked.
  */
 export class Topology {
   readonly #brokers = new Map<number, BrokerAddress>();
@@ -100,7 +100,10 @@ export class Topology {
     return found.leader;
   }
 
-  /** The leader in the last response, even if that is stale; undefined if the topic is not in use, or the partition has none. */
+  /**
+   * The leader in the last response, even if that is stale; undefined if the topic is not in use, or the partition has
+   * none.
+   */
   lastLeader(topic: string, partition: number): number | undefined {
     const leader = this.#topics.get(topic)?.metadata.partitions[partition]?.leader;
     return leader === NO_LEADER ? undefined : leader;

@@ -28,7 +28,10 @@ const REFUSALS: Readonly<Record<UsedRight['on'], KafkaErrorCode>> = {
   group: 'GROUP_AUTHORIZATION_FAILED',
 };
 
-/** What lasts until the configuration or the group changes: a session outside of the brokers' limits, a foreign consumer. */
+/**
+ * What lasts until the configuration or the group changes: a session outside of the brokers' limits, a foreign
+ * consumer.
+ */
 const JOIN_REFUSALS = ['INVALID_SESSION_TIMEOUT', 'INCONSISTENT_GROUP_PROTOCOL', 'FOREIGN_MEMBER'] as const;
 export type JoinRefusal = (typeof JOIN_REFUSALS)[number];
 

@@ -22,8 +22,8 @@ export class Redis implements AsyncDisposable {
   }
 
   /**
-   * Undefined if Redis is not installed. `settings` are options of its command line; without any it has its defaults, which are
-   * Debian's.
+   * Undefined if Redis is not installed. `settings` are options of its command line; without any it has its defaults,
+   * which are Debian's.
    */
   static async start(settings: readonly string[]): Promise<Redis | undefined> {
     const command = which('redis-server', process.env);

@@ -30,7 +30,10 @@ const NAMES = namespaceKeys('/ids', 0);
 export const OLD = 'fake-kafka';
 export const NEW = 'another-kafka';
 
-/** `idalloc namespace adopt-cluster` over simulated brokers and an etcd in memory, which remembers a ledger of one partition. */
+/**
+ * `idalloc namespace adopt-cluster` over simulated brokers and an etcd in memory, which remembers a ledger of one
+ * partition.
+ */
 export class AdoptStage extends OrderStage {
   /** Everything but reads of Kafka: what happens to a call; `undefined` lets it pass. */
   fault: (of: 'append' | 'etcd') => Fault | undefined = () => undefined;

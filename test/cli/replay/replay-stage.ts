@@ -54,7 +54,10 @@ export class ReplayStage {
     this.loop.kafka.cluster.send(requests, partition, records);
   }
 
-  /** Workers have answered all requests of a partition, the last of which came in a dense batch. They have read its checksum alone. */
+  /**
+   * Workers have answered all requests of a partition, the last of which came in a dense batch. They have read its
+   * checksum alone.
+   */
   answeredDense(partition: number): void {
     const [batch] = this.loop.kafka.cluster.partition(requests, partition).log.batches().slice(-1);
     if (batch === undefined) throw new RangeError('there is no batch');

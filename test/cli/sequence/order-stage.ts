@@ -181,7 +181,10 @@ export class OrderStage {
     this.loop.send(HOME, count, 1, REQUESTS);
   }
 
-  /** What the ledger has, in short: `o2>1` an order of edition 2 from 1 on, `l2>1~9`: a loss up to request 9, `n1 a`: number 1 of a; a void one in brackets. */
+  /**
+   * What the ledger has, in short: `o2>1` an order of edition 2 from 1 on, `l2>1~9`: a loss up to request 9, `n1 a`:
+   * number 1 of a; a void one in brackets.
+   */
   get ledger(): readonly string[] {
     return this.#records.map(({ offset, read }) => {
       if (read === undefined) return '-';

@@ -8,8 +8,9 @@ import { presetLayouts } from '../../core/arbitraries.ts';
 import { KEY_1, KEY_2, tried } from '../../support/form-samples.ts';
 
 /*
- * schemas/golden/forms.json has IDs of each layout in each form, for other implementations. A changed text breaks users who
- * stored the old one. After an intended change: UPDATE_GOLDEN=1 vitest run --project unit test/codec/form/golden.test.ts
+ * schemas/golden/forms.json has IDs of each layout in each form, for other implementations. A changed text breaks users
+ * who stored the old one. After an intended change: UPDATE_GOLDEN=1 vitest run --project unit
+ * test/codec/form/golden.test.ts
  */
 const FILE = new URL('../../../schemas/golden/forms.json', import.meta.url);
 const PREFIX = 'ord';

@@ -29,8 +29,8 @@ const client = new NamedRequests({
 client.subscribeToResponseOf(requestTopic);
 await client.connect();
 
-// The reply to an equal request may arrive before the acknowledgement. A kafkajs producer that is disconnected before it
-// connects again and keeps the process alive.
+// The reply to an equal request may arrive before the acknowledgement. A kafkajs producer that is disconnected before
+// it connects again and keeps the process alive.
 const { producer } = client;
 const send = producer.send.bind(producer);
 const acknowledged = [];

@@ -42,7 +42,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   }),
 );
 
-/** A group under random events. Some members are static, and return with their instance ID; all return with their copies. */
+/**
+ * A group under random events. Some members are static, and return with their instance ID; all return with their
+ * copies.
+ */
 class Play {
   readonly stage = new GroupStage({ nodes: NODES.length, groups: { loadMs: () => 200 } });
   readonly running = new Map<Name, StagedMember>();

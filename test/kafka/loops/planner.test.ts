@@ -422,7 +422,8 @@ describe('planning again', () => {
           new Map([...group.owners.keys()].map((at) => [at, promised.get(at) ?? owners.get(at)])),
         );
         for (const [at, count] of moves) {
-          // Where no member had a complete copy, a standby that completes first owns the partition until the target has.
+          // Where no member had a complete copy, a standby that completes first owns the partition until the target
+          // has.
           expect(count).toBe(promised.has(at) ? 1 : 2);
         }
       }),

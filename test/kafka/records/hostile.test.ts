@@ -12,7 +12,9 @@ function inheritedNames(headers: object): readonly (string | symbol)[] {
   return parent === null ? [] : [...Reflect.ownKeys(parent), ...inheritedNames(parent)];
 }
 
-/** Decodes, and checks what must hold for any bytes: offsets rise within the range read, and reading never goes back. */
+/**
+ * Decodes, and checks what must hold for any bytes: offsets rise within the range read, and reading never goes back.
+ */
 async function decodeSoundly(records: Buffer, from: number) {
   const aborted = [{ producerId: 7n, firstOffset: 3 }];
   const decoded = await decodeBatches({ records, aborted }, from, 'read_committed', nextTurn);

@@ -3,8 +3,8 @@ import type { World } from './rule.ts';
 import type { Copy, Entry, Head, State, Stated, Swap, Truth, Worker } from './state.ts';
 
 /**
- * The encoding of states as short strings, by which they are compared. What occurs in many states (a copy, a list of records) is
- * written down once, and its number stands for it.
+ * The encoding of states as short strings, by which they are compared. What occurs in many states (a copy, a list of
+ * records) is written down once, and its number stands for it.
  */
 
 /** Gives equal things one number. */

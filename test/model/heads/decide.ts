@@ -159,8 +159,8 @@ function isBehind(view: View, s: number): boolean {
 }
 
 /**
- * The head that says what the log says. A worker leaves what the log contradicts as it is, with its sequence; an operator lets
- * the log be right about exactly that.
+ * The head that says what the log says. A worker leaves what the log contradicts as it is, with its sequence; an
+ * operator lets the log be right about exactly that.
  */
 export function repairOf(view: View, isOrdered: boolean): Swap {
   const { head } = view;

@@ -14,9 +14,9 @@ import { unrefused, viewOf } from './worker.ts';
 const STEPS = 60;
 
 /**
- * Once faults end, one owner answers everything. From a state on, one worker goes on alone, with the copy and the head that it
- * has. What is under way arrives before any of its steps, in any order, or never. All such continuations are gone through: each
- * ends where no request is left that may be decided, and nothing is due for the log or the head.
+ * Once faults end, one owner answers everything. From a state on, one worker goes on alone, with the copy and the head
+ * that it has. What is under way arrives before any of its steps, in any order, or never. All such continuations are
+ * gone through: each ends where no request is left that may be decided, and nothing is due for the log or the head.
  */
 export class OneOwner extends Liveness<Rule, World, State> {
   constructor(rule: Rule, world: World) {

@@ -141,7 +141,10 @@ function repairByOrder(rule: Rule, world: World, state: State, { step }: Observe
 /** More steps than a worker ever needs before it repairs the head. */
 const STEPS = 20;
 
-/** A worker that starts after the rebuild repairs the head, once nothing else is due. Undefined if the world has no place for that. */
+/**
+ * A worker that starts after the rebuild repairs the head, once nothing else is due. Undefined if the world has no
+ * place for that.
+ */
 export function repairedByOrder(rule: Rule, world: World, state: State): State | undefined {
   let now: State = state;
   for (let steps = 0; steps < STEPS; steps++) {

@@ -10,8 +10,8 @@ import { RULE, type Rule } from './rule.ts';
 import { BLANK, type Definition, type Entry, KIND, NONE, type Row, type Stated, type Swap } from './state.ts';
 
 /**
- * The rule as the product has it, in the model's words. Where the model makes no mistake, each step of a worker is taken from the
- * product, and compared with the model's own.
+ * The rule as the product has it, in the model's words. Where the model makes no mistake, each step of a worker is
+ * taken from the product, and compared with the model's own.
  */
 
 /** Large enough for every world, where nothing is exhausted. */

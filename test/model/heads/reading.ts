@@ -7,8 +7,8 @@ import { type Copy, definitionOf, type Entry, KIND, NO_ROW, NONE, type Row, type
 export type Log = Pick<State, 'low' | 'log'>;
 
 /**
- * The copy after a restore. What retention took is FORGOTTEN by the horizon of the partition, which `test/model/sequence`
- * explores: here it is taken as known.
+ * The copy after a restore. What retention took is FORGOTTEN by the horizon of the partition, which
+ * `test/model/sequence` explores: here it is taken as known.
  */
 export function restored(rule: Rule, world: World, { low, log }: Log): Copy {
   const trimmed = log.slice(0, low).filter(({ kind, at: place }, offset) => kind === KIND.numbers && place === offset);

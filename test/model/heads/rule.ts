@@ -19,7 +19,10 @@ export interface Rule {
   readonly silence: 'unknown' | 'success';
 
   // (a) what the log has lost
-  /** The first number that was pending is compared with the copy; or the number behind the draft; or the copy is believed. */
+  /**
+   * The first number that was pending is compared with the copy; or the number behind the draft; or the copy is
+   * believed.
+   */
   readonly compareWith: 'first pending' | 'next' | 'nothing';
   /** A head that is behind the log is swapped up before anything is drafted. */
   readonly repairs: boolean;
@@ -45,7 +48,9 @@ export interface Rule {
   readonly checksEdition: boolean;
   /** A draft waits until the copy shows the one before. */
   readonly waitsForPending: boolean;
-  /** Pending that the log contradicts stops the sequence until an operator repairs it; or the next draft replaces it. */
+  /**
+   * Pending that the log contradicts stops the sequence until an operator repairs it; or the next draft replaces it.
+   */
   readonly contradiction: 'stops' | 'drafts on';
 
   // (c) what is drafted

@@ -5,13 +5,16 @@ import { at, replaced } from '../search.ts';
 export const NONE = -1;
 
 /**
- * `numbers` decide for a key. An `order` is an operator's statement. `again` states what is known once more. A `loss` says that
- * decisions are gone. `others` is a record of something else: it only takes a place.
+ * `numbers` decide for a key. An `order` is an operator's statement. `again` states what is known once more. A `loss`
+ * says that decisions are gone. `others` is a record of something else: it only takes a place.
  */
 export const KIND = { numbers: 0, order: 1, again: 2, loss: 3, others: 4 } as const;
 type Kind = (typeof KIND)[keyof typeof KIND];
 
-/** What operators decide about a sequence. Each order makes the next edition of it; 0 is one of the version before, NONE is unknown. */
+/**
+ * What operators decide about a sequence. Each order makes the next edition of it; 0 is one of the version before, NONE
+ * is unknown.
+ */
 export interface Definition {
   readonly edition: number;
   readonly step: number;

@@ -8,7 +8,9 @@ import { BLANK, type Entry, type Index, KIND, keyOf, NONE, type State, UNKNOWN }
 export const REFUSALS = ['FORGOTTEN', 'UNKNOWN_SEQUENCE', 'SEQUENCE_CLOSED', 'SEQUENCE_EXHAUSTED'] as const;
 export type Refusal = (typeof REFUSALS)[number];
 
-/** The offset of its decision, a refusal, or that it gets an entry; or, where the rule is broken, that it has to wait. */
+/**
+ * The offset of its decision, a refusal, or that it gets an entry; or, where the rule is broken, that it has to wait.
+ */
 export type Verdict = number | Refusal | 'draft' | 'wait';
 
 /** Whether anything may be decided before a marker is written. */
@@ -62,7 +64,10 @@ function isAdded({ firstAdds }: Rule, other: number, own: number): boolean {
   return firstAdds === 'all' || (firstAdds === 'own' && other === own);
 }
 
-/** Whether requests can share an append: each gets an entry, no two have one key, and their numbers are within the largest. */
+/**
+ * Whether requests can share an append: each gets an entry, no two have one key, and their numbers are within the
+ * largest.
+ */
 export function canShare(rule: Rule, world: World, index: Index, drafts: readonly Entry[]): boolean {
   const keys = new Set(drafts.map(({ request }) => keyOf(world, request)));
   if (rule.draftsKeyOnce && keys.size < drafts.length) return false;

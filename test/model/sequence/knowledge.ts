@@ -34,7 +34,10 @@ export function restored(rule: Rule, world: World, log: Log): Index {
   return read(rule, world, index, log.entries);
 }
 
-/** The index after a restore by a worker that knew something: the log starts above its end. It keeps the highest request offset. */
+/**
+ * The index after a restore by a worker that knew something: the log starts above its end. It keeps the highest request
+ * offset.
+ */
 export function wiped(rule: Rule, world: World, { through }: Index, log: Log): Index {
   const empty = restored(rule, world, { low: log.low, entries: [] });
   const horizon = log.low === 0 ? through : empty.horizon;

@@ -9,11 +9,11 @@ import { landed } from './truth.ts';
 import { type Observer, reply } from './worker.ts';
 
 /**
- * Once faults end, one owner answers every request. From a state on, one worker serves alone: it takes the partition over with
- * a marker, and processes all requests, which are read again, until each has its answer. Nothing is lost any more, and the
- * log keeps what it has; but each append that is still under way may arrive at any moment, or never. All such continuations
- * are gone through. Since every append under way can make at most one of the owner's void, the owner needs at most so many
- * appends: a marker, one for the requests, and one for each append under way.
+ * Once faults end, one owner answers every request. From a state on, one worker serves alone: it takes the partition
+ * over with a marker, and processes all requests, which are read again, until each has its answer. Nothing is lost any
+ * more, and the log keeps what it has; but each append that is still under way may arrive at any moment, or never. All
+ * such continuations are gone through. Since every append under way can make at most one of the owner's void, the owner
+ * needs at most so many appends: a marker, one for the requests, and one for each append under way.
  */
 export class OneOwner extends Liveness<Rule, World, State> {
   constructor(rule: Rule, world: World) {
@@ -31,8 +31,8 @@ export class OneOwner extends Liveness<Rule, World, State> {
   }
 
   /**
-   * `open`: one bit for each request without an answer; `left`: how many appends the owner may still need; `abandoned`: what
-   * it will not try again, where the rule is broken.
+   * `open`: one bit for each request without an answer; `left`: how many appends the owner may still need; `abandoned`:
+   * what it will not try again, where the rule is broken.
    */
   #go(before: State, open: number, left: number, abandoned: number): void {
     if (open === 0) return;
@@ -41,7 +41,10 @@ export class OneOwner extends Liveness<Rule, World, State> {
     this.#serve(state, open, left, abandoned);
   }
 
-  /** The owner reads to the end. What it then needs no more is left out, so that states with equal continuations are equal. */
+  /**
+   * The owner reads to the end. What it then needs no more is left out, so that states with equal continuations are
+   * equal.
+   */
   #readOn(state: State): State {
     const { index: known } = at(state.workers, 0);
     const [rule, world] = [this.rule, this.world];

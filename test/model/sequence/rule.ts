@@ -1,12 +1,16 @@
 /** The input of the model of named sequences: the rule, each part of which can be broken, and the bounds of a world. */
 
-/** The rule for named sequences. `RULE` is the one that is to be built; every other value is a mistake or a rejected design. */
+/**
+ * The rule for named sequences. `RULE` is the one that is to be built; every other value is a mistake or a rejected
+ * design.
+ */
 export interface Rule {
   // Which records count
   /**
-   * Numbers count at the offset they were written for ('placed'). Rejected: if they are the first of their key, wherever; if
-   * they lie in place or continue the numbers ('slot'); if they name the last record that counts ('chained'); or they count
-   * if they are the first of their key, and are then the total of the winners before, whatever the record says ('total').
+   * Numbers count at the offset they were written for ('placed'). Rejected: if they are the first of their key,
+   * wherever; if they lie in place or continue the numbers ('slot'); if they name the last record that counts
+   * ('chained'); or they count if they are the first of their key, and are then the total of the winners before,
+   * whatever the record says ('total').
    */
   readonly counting: 'placed' | 'first of its key' | 'slot' | 'chained' | 'total';
   /** 'chained' and 'total': what a restored index can't judge is FORGOTTEN. */

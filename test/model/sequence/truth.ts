@@ -6,7 +6,10 @@ import { type Entry, type Index, KIND, keyOf, NONE, type Row, type State, type T
 
 /** What a reader of the whole log knows, which no worker does; and the checks of the invariants against it. */
 
-/** The states after an append arrives: each for a time at which it may arrive. Checks that the numbers are gapless (12, 13). */
+/**
+ * The states after an append arrives: each for a time at which it may arrive. Checks that the numbers are gapless (12,
+ * 13).
+ */
 export function landed(rule: Rule, world: World, state: State, append: readonly Entry[]): readonly State[] {
   return timesOf(rule, world, append).map((times) => {
     const entries = [...state.entries, ...append.map((entry, i) => ({ ...entry, isTimely: at(times, i) }))];
@@ -75,7 +78,10 @@ function requireNext({ requests }: World, state: State, truth: Truth, key: numbe
   if (last > row.max) throw new Violation(`sequence ${sequence} ends at ${row.max}, and goes on to ${last}`);
 }
 
-/** Invariant 12 for a statement that counts: it only moves up, and only by an operator's order; and a closed sequence stays so. */
+/**
+ * Invariant 12 for a statement that counts: it only moves up, and only by an operator's order; and a closed sequence
+ * stays so.
+ */
 function stated(rule: Rule, row: Row, entry: Entry, offset: number): Row {
   const { kind, sequence, first, step, max, isClosed } = entry;
   if (row.next !== UNKNOWN) {

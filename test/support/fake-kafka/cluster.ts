@@ -29,8 +29,8 @@ const FENCE_AFTER_MS = 9_000;
 const MARKER_RETRY_MS = 100;
 
 /**
- * The brokers and their state. The controller is not a broker here and never fails: it fences silent brokers after a while,
- * elects other leaders and informs all brokers, which learn of it with a delay.
+ * The brokers and their state. The controller is not a broker here and never fails: it fences silent brokers after a
+ * while, elects other leaders and informs all brokers, which learn of it with a delay.
  */
 export class Cluster {
   /** Another one once the cluster was replaced. */
@@ -221,8 +221,8 @@ export class Cluster {
   }
 
   /**
-   * Under the same addresses there is another cluster from now on: with empty topics of the same names, and without groups. Nothing
-   * that was on its way to the old one arrives, and all connections break.
+   * Under the same addresses there is another cluster from now on: with empty topics of the same names, and without
+   * groups. Nothing that was on its way to the old one arrives, and all connections break.
    */
   replace(clusterId: string): void {
     this.clusterId = clusterId;

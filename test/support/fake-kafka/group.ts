@@ -44,8 +44,8 @@ interface Written {
  *   CompletingRebalance  -> PreparingRebalance   as from Stable; members that wait for an assignment must rejoin
  *   PreparingRebalance   -> Empty                no member is left
  *
- * `Groups` stores the offsets; this class decides who may commit. The persisted state, with the last assignment, survives
- * the coordinator; pending calls do not.
+ * `Groups` stores the offsets; this class decides who may commit. The persisted state, with the last assignment,
+ * survives the coordinator; pending calls do not.
  */
 export class Group {
   readonly #settings: GroupSettings;
@@ -138,8 +138,9 @@ export class Group {
   }
 
   /**
-   * A consumer of the new protocol (KIP-848) joins, and the group is converted: its members must rejoin, and then get their assignments
-   * from the broker. Here they are not let in, as links refuse such an answer, and members leave then.
+   * A consumer of the new protocol (KIP-848) joins, and the group is converted: its members must rejoin, and then get
+   * their assignments from the broker. Here they are not let in, as links refuse such an answer, and members leave
+   * then.
    */
   convert(clientId: string): void {
     this.#foreign = clientId;

@@ -70,8 +70,8 @@ interface Waiting {
 }
 
 /**
- * A connection. The broker serves its calls one after the other. Calls sent before the connection ended still arrive, but
- * their answers are dropped.
+ * A connection. The broker serves its calls one after the other. Calls sent before the connection ended still arrive,
+ * but their answers are dropped.
  */
 class FakeLink implements BrokerLink {
   readonly ended: Promise<void>;

@@ -13,7 +13,9 @@ export interface Aborted {
   readonly markerOffset: number;
 }
 
-/** The record batches of one partition, as bytes. Offsets are dense; retention removes the head, truncation the tail. */
+/**
+ * The record batches of one partition, as bytes. Offsets are dense; retention removes the head, truncation the tail.
+ */
 export class PartitionLog {
   #start = 0;
   #batches: StoredBatch[] = [];
@@ -62,8 +64,8 @@ export class PartitionLog {
   }
 
   /**
-   * The bytes of the batches from the one with offset `from` to the one that ends below `below`: at most `maxBytes`, where
-   * the last may be truncated; if the first must be whole it is, whatever its size.
+   * The bytes of the batches from the one with offset `from` to the one that ends below `below`: at most `maxBytes`,
+   * where the last may be truncated; if the first must be whole it is, whatever its size.
    */
   read(from: number, below: number, maxBytes: number, isFirstWhole: boolean): Buffer {
     const found: Buffer[] = [];

@@ -34,8 +34,9 @@ export interface PartitionObserver {
 export type Outcome = (errorCode: KafkaErrorCode | undefined) => void;
 
 /**
- * One partition and its replicas. There is one log: a replica is always a prefix of the leader's log, so its end describes
- * it. A newly elected leader truncates the log at its own end; that is how an append without a follower is lost.
+ * One partition and its replicas. There is one log: a replica is always a prefix of the leader's log, so its end
+ * describes it. A newly elected leader truncates the log at its own end; that is how an append without a follower is
+ * lost.
  */
 export class Partition {
   readonly topic: string;

@@ -19,9 +19,14 @@ export interface TopicFault {
 interface Verdict {
   /** No worker may start on these. */
   readonly faults: readonly TopicFault[];
-  /** Partitions beyond REQUEST_PARTITIONS: a namespace that has that count in etcd serves those from before, a new one none. */
+  /**
+   * Partitions beyond REQUEST_PARTITIONS: a namespace that has that count in etcd serves those from before, a new one
+   * none.
+   */
   readonly added: readonly TopicFault[];
-  /** Faults that can't be avoided with a single broker; clean-up policy and timestamps can be right on one broker too. */
+  /**
+   * Faults that can't be avoided with a single broker; clean-up policy and timestamps can be right on one broker too.
+   */
   readonly waivable: readonly TopicFault[];
 }
 
@@ -150,7 +155,10 @@ function mustHave({ name, configs }: FoundTopic, key: string, what: string): str
   return `topic '${name}' must have ${key}${what}, ${instead}`;
 }
 
-/** NaN if the broker does not report the config. No comparison with NaN holds, so each check must be written to fail then. */
+/**
+ * NaN if the broker does not report the config. No comparison with NaN holds, so each check must be written to fail
+ * then.
+ */
 function numberOf(topic: FoundTopic, key: string): number {
   const text = topic.configs.get(key);
   return text === undefined ? Number.NaN : Number(text);

@@ -20,7 +20,10 @@ export interface Source {
   readonly runtime: Runtime;
 }
 
-/** Like the reads of workers: ledger and witness are written without transactions, and another producer's must not hide records. */
+/**
+ * Like the reads of workers: ledger and witness are written without transactions, and another producer's must not hide
+ * records.
+ */
 export const ISOLATION = 'read_uncommitted';
 /** How workers read requests: those of a transaction that was aborted were never sent. */
 export const OF_REQUESTS = 'read_committed';
@@ -61,8 +64,8 @@ async function spanOf(
 }
 
 /**
- * The offset of the first record of that time or later in each partition, or the partition's end. Times are those of the
- * records: the broker's only if the topic has LogAppendTime.
+ * The offset of the first record of that time or later in each partition, or the partition's end. Times are those of
+ * the records: the broker's only if the topic has LogAppendTime.
  *
  * @throws IdallocError as wholeTopic does.
  */

@@ -53,7 +53,10 @@ export function isNeverCleaned(topic: Pick<FoundTopic, 'configs'>): boolean {
   return topic.configs.has('cleanup.policy') && policiesOf(topic).length === 0;
 }
 
-/** A duration of a topic in milliseconds; Infinity for no limit: -1, or more than any clock shows. NaN if it is not reported. */
+/**
+ * A duration of a topic in milliseconds; Infinity for no limit: -1, or more than any clock shows. NaN if it is not
+ * reported.
+ */
 export function durationOf(text: string | undefined): number {
   const milliseconds = Number(text ?? Number.NaN);
   return milliseconds === -1 || milliseconds >= Number.MAX_SAFE_INTEGER ? Infinity : milliseconds;
@@ -70,7 +73,9 @@ export const LEDGER_MARGIN_MS = 3_600_000;
 export const MAX_REQUEST_BATCH_BYTES = 1_048_576;
 /** A dead letter is the request plus the headers with the reason. */
 const MAX_DEAD_LETTER_BATCH_BYTES = MAX_REQUEST_BATCH_BYTES + 65_536;
-/** Each worker writes a witness every heartbeat and reads them all when it starts; only closed segments are compacted. */
+/**
+ * Each worker writes a witness every heartbeat and reads them all when it starts; only closed segments are compacted.
+ */
 const WITNESS_SEGMENT_MS = 3_600_000;
 /** Of replies that nobody reads later. */
 const SHORT_RETENTION_MS = 3_600_000;
@@ -224,8 +229,8 @@ function tooShort({ oldestMs }: PlannedTopic, { configs }: FoundTopic): string[]
 }
 
 /**
- * The remedies that bring a topic in line with the plan, one line each, as commands of Kafka's tools. Records in the topic
- * are not changed.
+ * The remedies that bring a topic in line with the plan, one line each, as commands of Kafka's tools. Records in the
+ * topic are not changed.
  */
 export function remediesFor(
   planned: PlannedTopic,

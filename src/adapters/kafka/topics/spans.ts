@@ -41,8 +41,8 @@ const PERSISTENT: ReadonlySet<KafkaErrorCode> = new Set([
 ]);
 
 /**
- * Reads the spans, each in log order, and resolves when all were read or `take` ended it. Uses no consumer group and commits
- * nothing. Records that retention deletes meanwhile are skipped.
+ * Reads the spans, each in log order, and resolves when all were read or `take` ended it. Uses no consumer group and
+ * commits nothing. Records that retention deletes meanwhile are skipped.
  *
  * @throws IdallocError KAFKA_UNAVAILABLE when the brokers return no more records, STOPPING; also any error of `take`.
  */
@@ -83,8 +83,8 @@ interface Open {
 }
 
 /**
- * One reading. A span is open until `next` has reached its end, by records or by markers that take up offsets. The reading
- * is over when no span is open, or at the first failure; nothing is delivered after that.
+ * One reading. A span is open until `next` has reached its end, by records or by markers that take up offsets. The
+ * reading is over when no span is open, or at the first failure; nothing is delivered after that.
  */
 class SpanReader {
   readonly #source: Source;

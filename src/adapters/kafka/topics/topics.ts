@@ -54,8 +54,8 @@ const CREATE_TIMEOUT_MS = 5_000;
 const CREATE_RESPONSE_MS = CREATE_TIMEOUT_MS + 1_000;
 
 /**
- * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to run
- * concurrently, and again after a crash.
+ * Creates the missing topics. An existing topic is never altered; its differences from the plan are reported. Safe to
+ * run concurrently, and again after a crash.
  *
  * @param replyTopics reply topics of services: created if they are missing, else left as they are
  * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply to; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
@@ -79,7 +79,8 @@ export function initTopics(
 }
 
 /**
- * Checks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns only too few replicas into warnings.
+ * Checks whether a worker can start on the topics as they are. ALLOW_WEAK_LEDGER turns only too few replicas into
+ * warnings.
  *
  * @param planned the topics to check; a worker may have no right to describe other topics
  * @throws IdallocError KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
@@ -121,8 +122,8 @@ export function retentionOf(brokers: Brokers, topic: string): Promise<number | u
 }
 
 /**
- * A new topic is not known to every broker immediately, and its partitions have no leaders yet. Resolves when every broker
- * that answers knows the topics and a leader of each partition.
+ * A new topic is not known to every broker immediately, and its partitions have no leaders yet. Resolves when every
+ * broker that answers knows the topics and a leader of each partition.
  *
  * @throws IdallocError KAFKA_UNAVAILABLE when that takes longer than 10 s.
  */
@@ -209,7 +210,10 @@ function foundTopic(
   return [[name, { name, partitions: partitions.length, replicas, configs }]];
 }
 
-/** Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose response was lost. */
+/**
+ * Creates all of them in one call. Returns the created ones, including those of an earlier attempt whose response was
+ * lost.
+ */
 function createTopics(
   brokers: Brokers,
   planned: readonly PlannedTopic[],
