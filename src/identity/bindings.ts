@@ -179,6 +179,17 @@ export async function isCountBound(etcd: Pick<EtcdPort, 'get'>, bindings: Bindin
   return stored.has(bindings.count.key);
 }
 
+/**
+ * The partition count that is bound to the request topic, whatever is configured; undefined before a worker has bound
+ * it. Rejects with NAMESPACE_MISMATCH for a value that is no count.
+ */
+export async function boundCount(etcd: Pick<EtcdPort, 'get'>, { count }: Bindings): Promise<number | undefined> {
+  const stored = (await etcd.get([count.key])).get(count.key)?.value.toString('utf8').slice(0, MAX_SHOWN);
+  if (stored === undefined) return undefined;
+  if (!/^[1-9]\d{0,8}$/.test(stored)) throw new IdallocError('NAMESPACE_MISMATCH', count.refusal(stored));
+  return Number(stored);
+}
+
 /** Why these bindings conflict with the stored ones; empty when they do not. */
 export async function bindingConflicts(etcd: Pick<EtcdPort, 'get'>, { claim, own }: Bindings): Promise<string[]> {
   const bindings = [claim, ...own];

@@ -32,6 +32,7 @@ export async function adopt({ world, brokers, store }: Place, machine: Machine, 
     log: new SequenceLog({
       source,
       topics: config.topics,
+      partitions: FIRST.partitions,
       read: (spans, take) => readSpans(source, spans, { signal: stop, take, onProgress: () => {} }),
     }),
     heads: new EtcdHeads({ etcd, keysOf }),

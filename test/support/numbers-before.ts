@@ -1,3 +1,4 @@
+import { partitionsOf } from '../../src/adapters/kafka/topics/offsets.ts';
 import { homePartition } from '../../src/cli/sequence/sequence-log.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
@@ -13,7 +14,7 @@ export const KEPT = { correlationId: 'kept', first: 40, count: 2 } as const;
  */
 export async function leaveNumbersBefore(realm: Realm, sequence: string, replyTopic: string): Promise<void> {
   const { correlationId, first, count } = KEPT;
-  const partition = await homePartition(realm.source, realm.ledgerTopic, sequence);
+  const partition = homePartition(sequence, await partitionsOf(realm.source, realm.ledgerTopic));
   await realm.send([{ correlationId, count, replyTopic, sequence, partition }]);
   const position = { end: 0, through: -1 } as const;
   const definition = { step: 1, max: 1_000, format: '', closed: false, edition: 0, first: undefined, isLoss: false };

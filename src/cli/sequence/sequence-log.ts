@@ -1,7 +1,6 @@
 import {
   offsetAtTime,
   offsetsAtTime,
-  partitionsOf,
   type Source,
   type Span,
   wholePartition,
@@ -20,14 +19,16 @@ import { unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import type { LogReading } from '../../ledger/order-view.ts';
 
-/** The partition of the ledger that a sequence, or what else names a request, lives in. */
-export async function homePartition(source: Source, ledger: string, name: string | Buffer): Promise<number> {
+/** Which of so many ledger partitions a sequence, or what else names a request, lives in. */
+export function homePartition(name: string | Buffer, partitions: number): number {
   const key = typeof name === 'string' ? Buffer.from(name, 'latin1') : name;
-  return partitionFor(key, await partitionsOf(source, ledger), () => 0);
+  return partitionFor(key, partitions, () => 0);
 }
 
 export interface SequenceLogOptions {
   readonly source: Source;
+  /** How many partitions of the ledger are served. The topic may have more, which were added and decide nothing. */
+  readonly partitions: number;
   readonly topics: Pick<KafkaConfig['topics'], 'ledger' | 'ledgerRetentionMs'>;
   /** Reads the spans, and gives each record to `take`, in log order. */
   readonly read: (spans: readonly Span[], take: (record: TopicRecord) => undefined) => Promise<void>;
@@ -42,6 +43,16 @@ export class SequenceLog {
     this.#options = options;
   }
 
+  /** The partition that a sequence lives in. */
+  homeOf(sequence: string): number {
+    return homePartition(sequence, this.#options.partitions);
+  }
+
+  /** The partitions of which something was read, in order. */
+  get partitions(): readonly number[] {
+    return [...this.#readings.keys()].toSorted((a, b) => a - b);
+  }
+
   /** What was read of a partition. Throws TypeError if nothing was. */
   reading(partition: number): PartitionReading {
     const reading = this.#readings.get(partition);
@@ -49,21 +60,20 @@ export class SequenceLog {
     return reading;
   }
 
-  /** Reads all that the ledger has. */
+  /** Reads all that the served partitions have. */
   async readAll(): Promise<void> {
-    const spans = await wholeTopic(this.#options.source, this.#topic);
+    const spans = await this.#served();
     await this.#read(spans.map((span) => [span, new PartitionReading(span, { isWhole: true })]));
   }
 
   /**
-   * Reads of each partition the part in which workers have stated all that they serve, and all of it where the part
-   * does not show that they did. Returns the time at which the parts begin, in milliseconds.
+   * Reads of each served partition the part in which workers have stated all that they serve, and all of it where the
+   * part does not show that they did. Returns the time at which the parts begin, in milliseconds.
    */
-  async readStated(partitions?: ReadonlySet<number>): Promise<number> {
+  async readStated(): Promise<number> {
     const { source } = this.#options;
     const { sinceMs, stated } = await this.#statedPart();
-    const all = await wholeTopic(source, this.#topic);
-    const spans = all.filter(({ partition }) => partitions?.has(partition) ?? true);
+    const spans = await this.#served();
     const starts = await offsetsAtTime(source, this.#topic, sinceMs);
     const parts = spans.map((span) => partOf(span, starts.get(span.partition)));
     await this.#read(
@@ -118,6 +128,11 @@ export class SequenceLog {
 
   get #topic(): string {
     return this.#options.topics.ledger;
+  }
+
+  async #served(): Promise<readonly Span[]> {
+    const { source, partitions } = this.#options;
+    return (await wholeTopic(source, this.#topic)).filter(({ partition }) => partition < partitions);
   }
 
   /** Workers go by the variable; the topic may have been changed, and this process may lack the variable. */

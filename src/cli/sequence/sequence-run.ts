@@ -10,7 +10,6 @@ import { type CliContext, EXIT } from '../context.ts';
 import { journaled } from '../journal/journaled.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
-import { homePartition } from './sequence-log.ts';
 import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';
 import {
   leftOut,
@@ -84,8 +83,8 @@ export async function listSequences(context: CliContext, flags: ListFlags): Prom
 /** Shows one sequence. */
 export async function showSequence(context: CliContext, name: string, flags: JsonFlag): Promise<void> {
   await withSequences(context, async (session) => {
-    const { config, source, heads, log } = session;
-    const partition = await homePartition(source, config.topics.ledger, name);
+    const { heads, log } = session;
+    const partition = log.homeOf(name);
     const head = await heads.read(partition, [name]);
     await log.readFor(partition, name, head.pending);
     print(session, partition, name, { flags, head });
@@ -162,7 +161,7 @@ async function order(session: SequenceSession, name: string, of: OrderOf): Promi
     etcd,
     bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), { ...config, clusterId }),
   );
-  const partition = await homePartition(source, config.topics.ledger, name);
+  const partition = log.homeOf(name);
   const head = await heads.read(partition, [name]);
   const isAdded = of.isNew === true && !head.sequences.has(name);
   await log.readHome(partition, name, isAdded);

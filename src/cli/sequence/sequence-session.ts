@@ -1,11 +1,11 @@
 import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
 import { KafkaLedgerLog } from '../../adapters/kafka/ledger-log.ts';
-import type { Source } from '../../adapters/kafka/topics/offsets.ts';
+import { partitionsOf, type Source } from '../../adapters/kafka/topics/offsets.ts';
 import { decodeDescriptor } from '../../codec/descriptor.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { headKeysOf, type LedgerHeadKeys } from '../../identity/bindings.ts';
+import { bindingsOf, boundCount, headKeysOf, type LedgerHeadKeys } from '../../identity/bindings.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
 import type { EtcdPort } from '../../identity/ports.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
@@ -48,10 +48,21 @@ async function sequenceSession(
   const log = new SequenceLog({
     source,
     topics,
+    partitions: await servedPartitions(etcd, config, source),
     read: (spans, take) => readShown({ context, source }, spans, 'reading the ledger', take),
   });
   const namespace = await namespaceOf(etcd, config);
   return { context, config, source, etcd, log, heads: new EtcdHeads({ etcd, keysOf }), namespace, keysOf };
+}
+
+/**
+ * How many ledger partitions workers serve, by which the home of a sequence is chosen: those that the namespace is bound
+ * to, though the topic got more since, and REQUEST_PARTITIONS is not set here. Before the first worker has bound them,
+ * all that there are.
+ */
+export async function servedPartitions(etcd: Pick<EtcdPort, 'get'>, config: Config, source: Source): Promise<number> {
+  const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), config);
+  return (await boundCount(etcd, bindings)) ?? (await partitionsOf(source, config.topics.ledger));
 }
 
 /** Before the first worker has created it. */

@@ -1,4 +1,3 @@
-import { wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Definition, type Statement, statedOf } from '../../core/sequence.ts';
 import type { Head } from '../../ledger/heads.ts';
@@ -68,11 +67,11 @@ export interface ViewedSequences {
 
 /** Views all sequences that the ledger shows or etcd holds. */
 export async function viewSequences(session: SequenceSession, isAll: boolean): Promise<ViewedSequences> {
-  const { config, source, log, heads, namespace } = session;
+  const { log, heads, namespace } = session;
   if (isAll) await log.readAll();
   const sinceMs = isAll ? undefined : await log.readStated();
   const views: SequenceView[] = [];
-  for (const { partition } of await wholeTopic(source, config.topics.ledger)) {
+  for (const partition of log.partitions) {
     const held = await heads.readAll(partition);
     const { rows, isWhole } = log.reading(partition);
     const names = new Set([...held.names, ...rows.keys()]);

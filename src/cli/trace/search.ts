@@ -1,5 +1,6 @@
 import {
   offsetsAtTime,
+  partitionsOf,
   type Source,
   type Span,
   wholePartition,
@@ -19,6 +20,7 @@ import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { hasDecision } from '../../ledger/decided.ts';
 import { type KafkaSession, readShown } from '../kafka-session.ts';
+import { homePartition } from '../sequence/sequence-log.ts';
 
 /** A ledger entry of IDs, and its place. */
 export interface TracedEntry {
@@ -104,6 +106,17 @@ async function findWinner(
     return true;
   });
   return winner;
+}
+
+/**
+ * The ledger partitions in which the decision for a name may lie. Workers choose by REQUEST_PARTITIONS, and this command
+ * is often run without it; the topic's own count is another one if partitions were added to it.
+ */
+export async function homesOf({ source, config }: KafkaSession, name: string | Buffer): Promise<readonly number[]> {
+  const { ledger, requestPartitions } = config.topics;
+  const all = await partitionsOf(source, ledger);
+  const homes = [Math.min(requestPartitions, all), all].map((count) => homePartition(name, count));
+  return [...new Set(homes)];
 }
 
 /** What the ledger decided for a key. */

@@ -18,7 +18,7 @@ import type { FormFlags } from '../form-options.ts';
 import { type KafkaSession, readShown, withKafka } from '../kafka-session.ts';
 import type { LayoutOptions } from '../layout-options.ts';
 import { counted, present, timeText } from '../output.ts';
-import { homePartition, sequenceRecord } from '../sequence/sequence-log.ts';
+import { sequenceRecord } from '../sequence/sequence-log.ts';
 import { palette } from '../terminal.ts';
 import {
   agrees,
@@ -26,6 +26,7 @@ import {
   findEntry,
   findReplies,
   findRequest,
+  homesOf,
   indexOf,
   ownRequestId,
   type TracedEntry,
@@ -95,8 +96,9 @@ export async function traceRequest(
   await withKafka(context, async (session) => {
     const { ledger } = session.config.topics;
     const key = sequence === undefined ? encodeLedgerKey(requestId) : encodeNumbersKey(sequence, requestId);
-    const home = await homePartition(session.source, ledger, sequence ?? requestId);
-    const decided = await findDecision(session, home, key);
+    let decided: Awaited<ReturnType<typeof findDecision>>;
+    for (const home of await homesOf(session, sequence ?? requestId))
+      decided ??= await findDecision(session, home, key);
     if (decided === undefined) {
       const what = sequence === undefined ? 'no IDs' : `no number of ${sequence}`;
       const message = `'${ledger}' has ${what} for ${textOfId(requestId)}: nobody requested any, the request was refused or still waits, or it is older than the ledger`;
@@ -213,9 +215,10 @@ async function find(
   wanted: { readonly sequence: string; readonly number: number },
 ): Promise<TracedNumber> {
   const { ledger } = session.config.topics;
-  const home = await homePartition(session.source, ledger, wanted.sequence);
+  const homes = await homesOf(session, wanted.sequence);
+  const spans = await Promise.all(homes.map((home) => wholePartition(session.source, ledger, home)));
   let found: TracedNumber | undefined;
-  await readShown(session, [await wholePartition(session.source, ledger, home)], 'searching', (record) => {
+  await readShown(session, spans, 'searching', (record) => {
     found = numbersWith(record, wanted);
     return found !== undefined;
   });

@@ -170,6 +170,7 @@ export class AdoptStage extends OrderStage {
     const log = new SequenceLog({
       source,
       topics: TOPICS,
+      partitions: 1,
       read: (spans, take) => readSpans(source, spans, { signal, take }),
     });
     const context = {

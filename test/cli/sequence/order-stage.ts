@@ -56,6 +56,7 @@ export class OrderStage {
     return new SequenceLog({
       source,
       topics: TOPICS,
+      partitions: 1,
       read: (spans, take) => readSpans(source, spans, { signal, take }),
     });
   }

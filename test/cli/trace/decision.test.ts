@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { KafkaSession } from '../../../src/cli/kafka-session.ts';
-import { findDecision } from '../../../src/cli/trace/search.ts';
+import { findDecision, homesOf } from '../../../src/cli/trace/search.ts';
 import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../../src/codec/ledger-key.ts';
 import { idOfText, textOfId } from '../../../src/codec/request-checks.ts';
@@ -100,3 +100,21 @@ test.each(['order-4710', 'http/shop/key 1', '0xbeef', '0x', '0xno', 'ü', 'a b']
     expect(idOfText(textOfId(id))).toEqual(id);
   },
 );
+
+describe('the ledger partitions in which the decision for a sequence may lie', () => {
+  /** In short: the homes of `invoices`, which is in the last one of 3 partitions, and in the second one of 2. */
+  async function homes(topic: number, configured: number): Promise<readonly number[]> {
+    loop.kafka.cluster.growTopic(LEDGER, topic);
+    const source = { cluster: loop.cluster, runtime: loop.runtime };
+    const config = { topics: { ledger: LEDGER, requestPartitions: configured } };
+    return await loop.runtime.until(homesOf({ source, config } as unknown as KafkaSession, 'invoices'));
+  }
+
+  test.each([
+    ['is the one that workers choose', 2, 2, [1]],
+    ['are two where partitions were added to the topic', 3, 2, [1, 2]],
+    ['follow from the topic alone where fewer partitions are there than REQUEST_PARTITIONS says', 2, 12, [1]],
+  ])('%s', async (_, topic, configured, expected) => {
+    expect(await homes(topic, configured)).toEqual(expected);
+  });
+});
