@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto';
+
 /**
  * The stored form of entries: for each, the hash of its key and its place within its run, 64 bits in two words. The
  * upper word has the highest 32 bits of the hash, the lower one its last 11 bits and the place. As 64-bit integers they
@@ -63,4 +65,84 @@ export function findPlaces(items: Items, hash: number, first: number, found: num
     const lower = items[at] as number;
     if (lower >>> PLACE_BITS === rest) found.push(first + placeIn(lower));
   }
+}
+
+/** Bits of a key's hash; together with the 21 bits of a place they make 64. */
+export const HASH_BITS = 43;
+const SEED_BYTES = 8;
+
+/** Two 32-bit words, random for each store. */
+export interface HashSeed {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** A seed that nobody can guess. */
+export function randomSeed(): HashSeed {
+  return decodeSeed(randomBytes(SEED_BYTES));
+}
+
+export function encodeSeed({ low, high }: HashSeed): Buffer {
+  const bytes = Buffer.alloc(SEED_BYTES);
+  bytes.writeInt32BE(low, 0);
+  bytes.writeInt32BE(high, 4);
+  return bytes;
+}
+
+export function decodeSeed(bytes: Uint8Array): HashSeed {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return { low: view.getInt32(0), high: view.getInt32(4) };
+}
+
+/**
+ * A keyed hash of a ledger key, in [0, 2^HASH_BITS).
+ *
+ * HalfSipHash-1-3 with 64 bits of output (Aumasson and Bernstein's SipHash in 32-bit words). Requesters choose the
+ * keys; since they don't know the seed they can't choose keys that collide and slow down look-ups.
+ */
+export function hashKey(key: Uint8Array, seed: HashSeed): number {
+  let v0 = seed.low;
+  let v1 = seed.high ^ 0xee;
+  let v2 = seed.low ^ 0x6c796765;
+  let v3 = seed.high ^ 0x74656462;
+  const words = key.length >>> 2;
+  let first = 0;
+  for (let i = 0; i < words + 7; i++) {
+    const word = i < words ? wordAt(key, i * 4) : i === words ? lastWord(key) : 0;
+    v3 ^= word;
+    v0 = (v0 + v1) | 0;
+    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+    v0 = (v0 << 16) | (v0 >>> 16);
+    v2 = (v2 + v3) | 0;
+    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+    v0 = (v0 + v3) | 0;
+    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+    v2 = (v2 + v1) | 0;
+    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+    v2 = (v2 << 16) | (v2 >>> 16);
+    v0 ^= word;
+    if (i === words) v2 ^= 0xee;
+    if (i === words + 3) {
+      first = (v1 ^ v3) >>> 0;
+      v1 ^= 0xdd;
+    }
+  }
+  return first * 2_048 + ((v1 ^ v3) & 2_047);
+}
+
+function wordAt(bytes: Uint8Array, at: number): number {
+  return (
+    byteAt(bytes, at) | (byteAt(bytes, at + 1) << 8) | (byteAt(bytes, at + 2) << 16) | (byteAt(bytes, at + 3) << 24)
+  );
+}
+
+/** The remaining bytes of the key, with its length in the highest byte. */
+function lastWord(bytes: Uint8Array): number {
+  let word = bytes.length << 24;
+  for (let at = bytes.length & ~3, shift = 0; at < bytes.length; at++, shift += 8) word |= byteAt(bytes, at) << shift;
+  return word;
+}
+
+function byteAt(bytes: Uint8Array, at: number): number {
+  return bytes[at] as number;
 }

@@ -1,11 +1,9 @@
 import type { DatabaseSync } from 'node:sqlite';
-import type { HashSeed } from './key-hash.ts';
+import type { HashSeed } from './items.ts';
 import { OpenRun } from './open-run.ts';
 import { PartitionIndex } from './partition-index.ts';
 import { EMPTY_STATE, SavedState, type State } from './partition-state.ts';
-import { loadRun, type SealedRun } from './run-rows.ts';
-import type { RunShape } from './run-shape.ts';
-import { RunTables, tablesOf } from './run-tables.ts';
+import { loadRun, type RunShape, RunTables, type SealedRun, tablesOf } from './runs.ts';
 import { requireContiguous, SealedRuns } from './sealed-runs.ts';
 import { SequenceTable } from './sequence-table.ts';
 import { inTransaction } from './store.ts';

@@ -1,12 +1,12 @@
 import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ports.ts';
+import { type HashSeed, randomSeed } from './items.ts';
 import { openOrReplace } from './kept-stores.ts';
-import { type HashSeed, randomSeed } from './key-hash.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';
 import type { PartitionIndex } from './partition-index.ts';
 import { partitionsIn } from './partition-state.ts';
-import { RUN_ENTRIES, RunShape } from './run-shape.ts';
+import { RUN_ENTRIES, RunShape } from './runs.ts';
 import {
   isStoreError,
   lockDirectory,
@@ -14,9 +14,10 @@ import {
   replaceStore,
   type Store,
   type StoreOptions,
+  type SyncFile,
   sqliteResult,
+  syncData,
 } from './store.ts';
-import { type SyncFile, syncData } from './write-ahead-log.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
 const FORMAT = 12;

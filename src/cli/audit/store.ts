@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
-import { hashKey } from '../../adapters/index/key-hash.ts';
+import { hashKey } from '../../adapters/index/items.ts';
 import { encodeNumbersKey } from '../../codec/ledger-key.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import {

@@ -2,15 +2,19 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   cutItems,
+  decodeSeed,
+  encodeSeed,
   findPlaces,
+  HASH_BITS,
+  hashKey,
   lowerOf,
   MAX_PLACES,
   partOf,
+  randomSeed,
   sortItems,
   upperOf,
 } from '../../../src/adapters/index/items.ts';
-import { decodeSeed, encodeSeed, HASH_BITS, hashKey, randomSeed } from '../../../src/adapters/index/key-hash.ts';
-import { RecentKeys } from '../../../src/adapters/index/recent-keys.ts';
+import { RecentKeys } from '../../../src/adapters/index/open-run.ts';
 import { RunFilter } from '../../../src/adapters/index/run-filter.ts';
 
 const seed = { low: 0x12345678, high: -5 };

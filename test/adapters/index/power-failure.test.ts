@@ -1,6 +1,6 @@
 import { copyFileSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { syncData } from '../../../src/adapters/index/write-ahead-log.ts';
+import { syncData } from '../../../src/adapters/index/store.ts';
 import { expectRestorable, RUN_OF_MANY, some } from './damaged-index.ts';
 import { BINDING, IndexDirectory, keyOf, perTest } from './index-directory.ts';
 

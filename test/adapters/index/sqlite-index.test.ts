@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { type HashSeed, hashKey } from '../../../src/adapters/index/key-hash.ts';
+import { type HashSeed, hashKey } from '../../../src/adapters/index/items.ts';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { type Decided, readDecided } from '../../../src/ledger/decided.ts';

@@ -1,9 +1,50 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import { ITEM_BYTES, type Items } from './items.ts';
-import { LEVELS } from './run-shape.ts';
+import { cutItems, ITEM_BYTES, ITEM_WORDS, type Items, MAX_PLACES, sortItems } from './items.ts';
+import { chunksFor, MAX_CHUNKS, RunFilter } from './run-filter.ts';
 import { sequenceTableOf } from './sequence-table.ts';
 import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type TableShape } from './store.ts';
+
+/** How many runs of a level are merged into one of the next. */
+export const FAN_IN = 8;
+/** Runs of the last level are not merged. */
+export const LEVELS = 4;
+/** In production: the last level is as large as the place in an item allows. */
+export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** (LEVELS - 1);
+/** The average number of items in a row of a run, 1 KiB. */
+const ROW_PLACES = 128;
+
+/**
+ * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 16 one in
+ * a thousand. Small runs get more: they are many of the runs to check, and hold few of the entries.
+ */
+const FILTER_BITS = [16, 14, 10, 10] as const;
+
+/** The size of the runs of each level, in places and in rows. */
+export class RunShape {
+  readonly #entries: number;
+
+  /** `entries`: the size of a run of the first level, a power of two up to RUN_ENTRIES. */
+  constructor(entries: number) {
+    if (!Number.isInteger(Math.log2(entries)) || entries > RUN_ENTRIES) {
+      throw new RangeError(`the entries of a run must be a power of two up to ${RUN_ENTRIES}, not ${entries}`);
+    }
+    this.#entries = entries;
+  }
+
+  placesAt(level: number): number {
+    return this.#entries * FAN_IN ** level;
+  }
+
+  filterBitsAt(level: number): number {
+    return this.placesAt(level) * (FILTER_BITS[level] as number);
+  }
+
+  /** Each row has an equal part of all hashes; a row of one level covers a whole number of rows of the next. */
+  rowsAt(level: number): number {
+    return Math.max(1, this.placesAt(level) / ROW_PLACES);
+  }
+}
 
 /** Describes a run: the entries at the offsets [first, end). */
 export interface RunFacts {
@@ -170,4 +211,112 @@ export class RunTables {
     this.#items[level] ??= new BlobTable(this.#db, itemsOf(this.#partition, level).name);
     return this.#items[level];
   }
+}
+
+/** Read or deleted in one step, which takes about a millisecond. */
+const CHUNKS_A_STEP = 8;
+const ROWS_A_STEP = 128;
+
+/** A sealed run with its filter. */
+export interface SealedRun extends RunFacts {
+  readonly filter: RunFilter;
+}
+
+/** Writes all of a run except `facts`. */
+export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): SealedRun {
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
+  filter.addAll(items);
+  writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
+  writeChunks(tables, facts, filter, 0, filter.chunks);
+  return { ...facts, filter };
+}
+
+/**
+ * Merges consecutive runs of the level below into one run; writes all of it except `facts`. Each step merges one row of
+ * each input, in the order of hashes. The output does not count before the last step.
+ */
+export function* mergeRuns(
+  tables: RunTables,
+  shape: RunShape,
+  facts: RunFacts,
+  inputs: readonly SealedRun[],
+): Generator<void, SealedRun> {
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
+  const inputLevel = facts.level - 1;
+  const steps = shape.rowsAt(inputLevel);
+  const rowsAStep = shape.rowsAt(facts.level) / steps;
+  let chunk = 0;
+  for (let step = 0; step < steps; step += 1) {
+    const rows = inputs.map(({ id }) => tables.readItems(inputLevel, id * steps + step));
+    const items = joined(
+      rows,
+      inputs.map(({ first }) => first - facts.first),
+    );
+    sortItems(items);
+    filter.addAll(items);
+    writeRows(tables, shape, facts, items, step * rowsAStep, (step + 1) * rowsAStep);
+    const complete = filter.chunksBelow(step + 1, steps);
+    writeChunks(tables, facts, filter, chunk, complete);
+    chunk = complete;
+    if (step < steps - 1) yield;
+  }
+  return { ...facts, filter };
+}
+
+/** All items of some rows; each row's places are raised by its number in `raises`. */
+function joined(rows: readonly Items[], raises: readonly number[]): Items {
+  const items: Items = new Uint32Array(rows.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const [i, row] of rows.entries()) {
+    const raise = raises[i] as number;
+    items.set(row, at);
+    const end = at + row.length;
+    for (; at < end; at += ITEM_WORDS) items[at] = (items[at] as number) + raise;
+  }
+  return items;
+}
+
+/** Writes empty rows as well, so that a missing row is noticed. */
+function writeRows(
+  tables: RunTables,
+  shape: RunShape,
+  { id, level }: RunFacts,
+  items: Items,
+  from: number,
+  to: number,
+): void {
+  const rows = shape.rowsAt(level);
+  const starts = cutItems(items, rows, from, to);
+  for (let row = from; row < to; row += 1) {
+    tables.writeItems(level, id * rows + row, items.subarray(starts[row - from], starts[row - from + 1]));
+  }
+}
+
+function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, from: number, to: number): void {
+  for (let chunk = from; chunk < to; chunk += 1) tables.writeFilter(id * MAX_CHUNKS + chunk, filter.chunk(chunk));
+}
+
+/** Reads the filter of a run, in steps. Throws StoreError if it is damaged. */
+export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, SealedRun> {
+  const filter = new RunFilter(shape.filterBitsAt(facts.level));
+  for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
+    filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));
+    if (chunk % CHUNKS_A_STEP === 0) yield;
+  }
+  return { ...facts, filter };
+}
+
+/** Deletes all rows of a run that no longer counts, in steps. */
+export function* deleteRun(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, void> {
+  const rows = shape.rowsAt(level);
+  for (let row = 0; row < rows; row += ROWS_A_STEP) {
+    if (row > 0) yield;
+    tables.deleteItems(level, id * rows + row, id * rows + Math.min(rows, row + ROWS_A_STEP));
+  }
+  const chunks = chunksFor(shape.filterBitsAt(level));
+  for (let chunk = 0; chunk < chunks; chunk += CHUNKS_A_STEP) {
+    if (chunk > 0) yield;
+    tables.deleteFilters(id * MAX_CHUNKS + chunk, id * MAX_CHUNKS + chunk + CHUNKS_A_STEP);
+  }
+  tables.delete(id);
 }
