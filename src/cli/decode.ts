@@ -1,6 +1,6 @@
 import { Command } from 'commander';
-import { type ReadId, readIdText } from '../codec/any-form.ts';
 import type { FormName } from '../codec/form/form.ts';
+import { type ReadId, readIdText } from '../codec/id-text.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
 import { formSettings, orUsageError, writerOf } from './chosen-form.ts';

@@ -1,5 +1,4 @@
-import { fieldsOf } from '../codec/id-fields.ts';
-import type { IdView } from '../codec/id-view.ts';
+import { fieldsOf, type IdView } from '../codec/id-view.ts';
 import { formatHex, type Layout } from '../core/layout.ts';
 import { table, timeText } from './output.ts';
 

@@ -1,5 +1,5 @@
 import { Argument, Command } from 'commander';
-import { MAX_POOL } from '../codec/descriptor.ts';
+import { MAX_POOL } from '../codec/namespace-values.ts';
 import { findLayout } from '../core/find-layout.ts';
 import { compose, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';

@@ -1,6 +1,10 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
-import { decodeDescriptor, layoutOfDescriptor } from '../codec/descriptor.ts';
-import { decodeLeaseRecord, type LeaseRecord } from '../codec/lease-record.ts';
+import {
+  decodeDescriptor,
+  decodeLeaseRecord,
+  type LeaseRecord,
+  layoutOfDescriptor,
+} from '../codec/namespace-values.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';

@@ -1,6 +1,11 @@
 import type { Runtime } from '../async/runtime.ts';
-import { DEFAULT_HEADER_NAMES, type HeaderNames, readLayoutText, readRetryAfterMs } from '../codec/request-headers.ts';
-import { FIRST_SENT } from '../codec/request-origin.ts';
+import {
+  DEFAULT_HEADER_NAMES,
+  FIRST_SENT,
+  type HeaderNames,
+  readLayoutText,
+  readRetryAfterMs,
+} from '../codec/request-headers.ts';
 import { IdallocError } from '../errors.ts';
 import { UNREADABLE } from '../kafka/records/decode.ts';
 import type { FetchedRecord } from '../kafka/records/record.ts';

@@ -15,13 +15,10 @@ import {
 } from './id-batch.ts';
 import { toSafeNumber } from './long.ts';
 import { MAX_BYTES, MessageWriter } from './message-writer.ts';
-import { checkCorrelationId } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
 import { decodeSequenceEntry, encodeSequenceEntry, type LedgerNumbers, type SequenceEntry } from './sequence-entry.ts';
 
 const HASH_BYTES = 16;
-/** First byte of the key of an entry of IDs; ledger-key has the others. */
-export const LEDGER_KEY_VERSION = 1;
 
 /** The state of the writer's index when it looked up its requests. */
 interface Position {
@@ -77,26 +74,6 @@ interface Wire {
   readonly end: bigint;
   readonly through: bigint;
   readonly batch: WireLedgerBatch | null;
-}
-
-/** The record key of an entry of IDs: the version byte, then the request ID. */
-export function encodeLedgerKey(requestId: Buffer): Buffer {
-  const key = Buffer.allocUnsafe(1 + checkCorrelationId(requestId).length);
-  key[0] = LEDGER_KEY_VERSION;
-  key.set(requestId, 1);
-  return key;
-}
-
-/**
- * The request ID (a view) in the key of an entry of IDs. Throws LEDGER_UNREADABLE for a key that workers don't write.
- */
-export function decodeLedgerKey(key: Buffer): Buffer {
-  if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
-  throw new IdallocError(
-    'LEDGER_UNREADABLE',
-    `a ledger key of ${key.length} bytes starts with ${key[0] ?? 'nothing'}, not with version ${LEDGER_KEY_VERSION}: ` +
-      'a newer release or another program wrote to the ledger topic',
-  );
 }
 
 /**

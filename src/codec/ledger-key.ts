@@ -1,6 +1,9 @@
+import { hash } from 'node:crypto';
 import { IdallocError } from '../errors.ts';
-import { decodeLedgerKey } from './ledger-entry.ts';
 import { checkCorrelationId, checkSequence } from './request-checks.ts';
+import type { RecordHeaders } from './request-headers.ts';
+import { REPLAY_HEADER } from './request-position.ts';
+import { STATEMENT_HEADER } from './sequence-entry.ts';
 
 /**
  * The key of a ledger record that is not a marker:
@@ -17,8 +20,30 @@ export type LedgerKey =
   | { readonly kind: 'numbers'; readonly sequence: string; readonly requestId: Buffer }
   | { readonly kind: 'statement'; readonly sequence: string };
 
+/** First byte of the key of an entry of IDs. */
+export const LEDGER_KEY_VERSION = 1;
 const NUMBERS = 2;
 const STATEMENT = 3;
+
+/** The record key of an entry of IDs: the version byte, then the request ID. */
+export function encodeLedgerKey(requestId: Buffer): Buffer {
+  const key = Buffer.allocUnsafe(1 + checkCorrelationId(requestId).length);
+  key[0] = LEDGER_KEY_VERSION;
+  key.set(requestId, 1);
+  return key;
+}
+
+/**
+ * The request ID (a view) in the key of an entry of IDs. Throws LEDGER_UNREADABLE for a key that workers don't write.
+ */
+export function decodeLedgerKey(key: Buffer): Buffer {
+  if (key[0] === LEDGER_KEY_VERSION && key.length >= 2 && key.length <= 257) return key.subarray(1);
+  throw new IdallocError(
+    'LEDGER_UNREADABLE',
+    `a ledger key of ${key.length} bytes starts with ${key[0] ?? 'nothing'}, not with version ${LEDGER_KEY_VERSION}: ` +
+      'a newer release or another program wrote to the ledger topic',
+  );
+}
 
 export function encodeNumbersKey(sequence: string, requestId: Buffer): Buffer {
   const name = Buffer.from(checkSequence(sequence), 'latin1');
@@ -52,4 +77,31 @@ export function readLedgerKey(key: Buffer): LedgerKey {
 function nameIn(key: Buffer, from: number, to: number): string {
   if (to > key.length) throw new RangeError('the name is cut');
   return checkSequence(key.toString('latin1', from, to));
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * 16 bytes that identify one entry of the ledger after a restart: a hash over its key and value, over the header of a
+ * statement, and over its offset and append time, since the markers that sample the brokers' clocks all have the same
+ * key and value. Other headers say nothing of what is decided. No record has both headers: a statement of a sequence
+ * has a key, one of a replay has none.
+ */
+export function digestEntry(entry: {
+  readonly offset: number;
+  readonly key: Buffer | null;
+  readonly value: Buffer | null;
+  readonly headers?: RecordHeaders | undefined;
+  readonly appendedAtMs: number;
+}): Buffer {
+  const key = entry.key ?? NOTHING;
+  const value = entry.value ?? NOTHING;
+  const head = Buffer.alloc(24);
+  head.writeDoubleBE(entry.offset, 0);
+  head.writeDoubleBE(entry.appendedAtMs, 8);
+  head.writeUInt32BE(key.length, 16);
+  head.writeUInt32BE(value.length, 20);
+  const header = entry.headers?.[STATEMENT_HEADER] ?? entry.headers?.[REPLAY_HEADER];
+  const said = typeof header === 'string' || Buffer.isBuffer(header) ? Buffer.from(header) : NOTHING;
+  return hash('sha256', Buffer.concat([head, key, value, said]), 'buffer').subarray(0, 16);
 }

@@ -8,15 +8,16 @@ import {
   type HeaderNames,
   type RecordHeaders,
   type RequestHeaders,
+  type Route,
   readCorrelationId,
   readReplyPartition,
   readReplyTopic,
   readRequestHeaders,
   readRequestId,
+  readRoute,
   readTrace,
   type Trace,
 } from './request-headers.ts';
-import { type Route, readRoute } from './request-origin.ts';
 
 /** A complete request: body and headers merged, every field in range. */
 export interface FullRequest {

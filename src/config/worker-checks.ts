@@ -1,4 +1,4 @@
-import { MAX_POOL } from '../codec/descriptor.ts';
+import { MAX_POOL } from '../codec/namespace-values.ts';
 import type { Layout } from '../core/layout.ts';
 import { checkTiming, type LeaseTiming } from '../core/reservation.ts';
 import { LAYOUT_NAMED } from './layout-checks.ts';

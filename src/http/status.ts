@@ -1,5 +1,5 @@
-import { readIdText } from '../codec/any-form.ts';
-import { fieldsOf } from '../codec/id-fields.ts';
+import { readIdText } from '../codec/id-text.ts';
+import { fieldsOf } from '../codec/id-view.ts';
 import { formatHex, type Layout } from '../core/layout.ts';
 
 /** A time and what was true from then on; `null` for an open gate. */

@@ -1,4 +1,4 @@
-import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { decodeLeaseRecord } from '../codec/namespace-values.ts';
 import { clockOff, type DriftInterval, driftAtStart, medianInterval } from '../core/clock-guard.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { ceilingWaitMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';

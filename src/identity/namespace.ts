@@ -1,5 +1,10 @@
-import { encodeCeiling } from '../codec/ceiling.ts';
-import { compareDescriptors, type Descriptor, decodeDescriptor, encodeDescriptor } from '../codec/descriptor.ts';
+import {
+  compareDescriptors,
+  type Descriptor,
+  decodeDescriptor,
+  encodeCeiling,
+  encodeDescriptor,
+} from '../codec/namespace-values.ts';
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';

@@ -1,5 +1,4 @@
-import { encodeCeiling } from '../codec/ceiling.ts';
-import { encodeLeaseRecord } from '../codec/lease-record.ts';
+import { encodeCeiling, encodeLeaseRecord } from '../codec/namespace-values.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { bindNamespace, clusterRefusal } from './bindings.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';

@@ -1,6 +1,4 @@
-import { encodeCeiling } from '../codec/ceiling.ts';
-import { type Descriptor, encodeDescriptor } from '../codec/descriptor.ts';
-import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { type Descriptor, decodeLeaseRecord, encodeCeiling, encodeDescriptor } from '../codec/namespace-values.ts';
 import type { WitnessView } from '../codec/witness.ts';
 import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';

@@ -1,4 +1,4 @@
-import { decodeCeiling } from '../codec/ceiling.ts';
+import { decodeCeiling } from '../codec/namespace-values.ts';
 import type { Ticks } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { NamespaceKeys } from './keys.ts';

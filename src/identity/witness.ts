@@ -1,4 +1,4 @@
-import type { Descriptor } from '../codec/descriptor.ts';
+import type { Descriptor } from '../codec/namespace-values.ts';
 import { type Witness, type WitnessName, type WitnessView, witnessKey } from '../codec/witness.ts';
 import { type LayoutReference, layoutTitle } from '../core/find-layout.ts';
 import { IdallocError } from '../errors.ts';

@@ -1,6 +1,6 @@
-import type { EndHead } from '../codec/end-head.ts';
-import { digestEntry } from '../codec/ledger-digest.ts';
+import type { EndHead } from '../codec/head-values.ts';
 import { EMPTY_MARKER } from '../codec/ledger-entry.ts';
+import { digestEntry } from '../codec/ledger-key.ts';
 import { readLedgerPosition } from '../codec/ledger-position.ts';
 import { IdallocError, unlessInvalid } from '../errors.ts';
 import type { LedgerEntries, LedgerRecord } from './ports.ts';

@@ -1,4 +1,4 @@
-import { decodeEndHead, type EndHead, encodeEndHead } from '../codec/end-head.ts';
+import { decodeEndHead, type EndHead, encodeEndHead } from '../codec/head-values.ts';
 import { IdallocError } from '../errors.ts';
 
 /** What etcd has of a partition, and the revision with which that was written; 0n for nothing. */

@@ -1,4 +1,4 @@
-import { type EndHead, isSameHead } from '../codec/end-head.ts';
+import { type EndHead, isSameHead } from '../codec/head-values.ts';
 import { IdallocError } from '../errors.ts';
 import { compareEnd, requestsRecreated } from './end-check.ts';
 import { type EndChange, type EndHeads, MAX_ENDS, type StoredEnd } from './end-heads.ts';

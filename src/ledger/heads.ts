@@ -6,7 +6,7 @@ import {
   type Pending,
   type PendingValue,
   type SequenceHead,
-} from '../codec/sequence-head.ts';
+} from '../codec/head-values.ts';
 import { IdallocError } from '../errors.ts';
 import { type EtcdPort, type KeyValue, MAX_OPERATIONS, pagesOf } from '../identity/ports.ts';
 

@@ -1,4 +1,4 @@
-import { digestEntry } from '../codec/ledger-digest.ts';
+import { digestEntry } from '../codec/ledger-key.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
 import type { LedgerIndex, LedgerRecord, LogBounds } from './ports.ts';
 

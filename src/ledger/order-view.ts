@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import type { PendingNumbers } from '../codec/sequence-head.ts';
+import type { PendingNumbers } from '../codec/head-values.ts';
 import type { SequenceRow } from '../core/sequence.ts';
 import type { Head, LedgerHeads } from './heads.ts';
 import type { NewEntry } from './ports.ts';

@@ -1,4 +1,4 @@
-import type { Pending, PendingNumbers, PendingOrder } from '../codec/sequence-head.ts';
+import type { Pending, PendingNumbers, PendingOrder } from '../codec/head-values.ts';
 import { type SequenceRow, type Statement, statedOf } from '../core/sequence.ts';
 import { IdallocError } from '../errors.ts';
 import { requestsRecreated } from './end-check.ts';

@@ -1,7 +1,7 @@
+import type { Pending } from '../codec/head-values.ts';
 import { encodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { encodeStatementKey } from '../codec/ledger-key.ts';
 import { type LedgerStatement, statementHeaders } from '../codec/sequence-entry.ts';
-import type { Pending } from '../codec/sequence-head.ts';
 import { MAX_STATEMENTS } from '../core/sequence.ts';
 import type { Head } from './heads.ts';
 import type { DraftedEntry } from './ports.ts';

@@ -1,4 +1,4 @@
-import type { Pending, PendingNumbers, SequenceHead } from '../codec/sequence-head.ts';
+import type { Pending, PendingNumbers, SequenceHead } from '../codec/head-values.ts';
 import {
   type Definition,
   type SequenceRow,

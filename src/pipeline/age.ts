@@ -1,4 +1,4 @@
-import { earliestDecisionMs } from '../codec/request-origin.ts';
+import { earliestDecisionMs } from '../codec/request-headers.ts';
 import type { WallMs } from '../core/units.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
 import type { LedgerIndex } from '../ledger/ports.ts';

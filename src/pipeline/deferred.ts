@@ -1,5 +1,4 @@
-import type { RecordHeaders } from '../codec/request-headers.ts';
-import { isMarkedBulk } from '../codec/request-origin.ts';
+import { isMarkedBulk, type RecordHeaders } from '../codec/request-headers.ts';
 import type { RequestRecord } from './ports.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { Framing } from '../codec/framing.ts';
-import { encodeLedgerKey, requestHash } from '../codec/ledger-entry.ts';
-import { encodeNumbersKey } from '../codec/ledger-key.ts';
+import { requestHash } from '../codec/ledger-entry.ts';
+import { encodeLedgerKey, encodeNumbersKey } from '../codec/ledger-key.ts';
 import { type ReplyPolicy, replyTopicViolation } from '../codec/reply-policy.ts';
 import {
   decidingIdOf,

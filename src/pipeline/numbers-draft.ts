@@ -1,6 +1,6 @@
+import type { PendingNumbers } from '../codec/head-values.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../codec/id-reply.ts';
 import { unknownSequenceText } from '../codec/refusal-texts.ts';
-import type { PendingNumbers } from '../codec/sequence-head.ts';
 import { type Definition, refusalOf, type Statement } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { HeadChange } from '../ledger/heads.ts';

@@ -1,4 +1,4 @@
-import type { PendingNumbers } from '../codec/sequence-head.ts';
+import type { PendingNumbers } from '../codec/head-values.ts';
 import type { SequenceRow } from '../core/sequence.ts';
 import type { ErrorCode } from '../errors.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';

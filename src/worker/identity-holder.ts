@@ -1,6 +1,6 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
-import { descriptorOf } from '../codec/descriptor.ts';
+import { descriptorOf } from '../codec/namespace-values.ts';
 import type { Config } from '../config/config.ts';
 import { type DriftSample, driftAtStart } from '../core/clock-guard.ts';
 import type { GateReason } from '../core/gate.ts';

@@ -1,6 +1,6 @@
 import { groupMembers } from '../adapters/kafka/consumer-group.ts';
 import type { Runtime } from '../async/runtime.ts';
-import { decodeLeaseRecord } from '../codec/lease-record.ts';
+import { decodeLeaseRecord } from '../codec/namespace-values.ts';
 import type { Config } from '../config/config.ts';
 import type { GateReason, UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';

@@ -9,8 +9,8 @@ import {
   WIDE_REPLY_FINGERPRINT,
 } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest, encodeIdRequest } from '../../src/codec/id-request.ts';
-import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
-import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { decodeLedgerEntry, encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey, encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 

@@ -6,13 +6,11 @@ import { fingerprint, frame, singleObjectHeader } from '../../src/codec/framing.
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import {
   decodeLedgerEntry,
-  decodeLedgerKey,
   encodeLedgerEntry,
-  encodeLedgerKey,
-  LEDGER_KEY_VERSION,
   type LedgerBatchEntry,
   requestHash,
 } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerKey, encodeLedgerKey, LEDGER_KEY_VERSION } from '../../src/codec/ledger-key.ts';
 import { anyBatch, anyCorrelationId, BATCH, CORRELATION_ID, plainAvro } from './samples.ts';
 
 const plain = plainAvro('ledger-entry');

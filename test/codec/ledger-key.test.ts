@@ -1,7 +1,15 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { decodeLedgerKey, encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { encodeNumbersKey, encodeStatementKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
+import { describe, expect, it, test } from 'vitest';
+import {
+  decodeLedgerKey,
+  digestEntry,
+  encodeLedgerKey,
+  encodeNumbersKey,
+  encodeStatementKey,
+  readLedgerKey,
+} from '../../src/codec/ledger-key.ts';
+import { replayRecord } from '../../src/codec/request-position.ts';
+import { STATEMENT_HEADER } from '../../src/codec/sequence-entry.ts';
 import { anyCorrelationId } from './samples.ts';
 
 const anyName = fc.stringMatching(/^[A-Za-z0-9._/-]{1,64}$/);
@@ -52,4 +60,38 @@ describe('a ledger key', () => {
     expect(() => encodeNumbersKey('a b', Buffer.from('b'))).toThrow();
     expect(() => encodeNumbersKey('a', Buffer.alloc(0))).toThrow();
   });
+});
+
+const marker = { offset: 7, key: null, value: Buffer.from('marker'), appendedAtMs: 1_700_000_000_000 };
+
+test('an entry has one digest, of 16 bytes', () => {
+  expect(digestEntry({ ...marker })).toEqual(digestEntry(marker));
+  expect(digestEntry(marker)).toHaveLength(16);
+});
+
+test('a statement with another header has another digest, as bytes or as text; of other headers it has the same', () => {
+  const digest = (header: Buffer | string) => digestEntry({ ...marker, headers: { [STATEMENT_HEADER]: header } });
+  const edition = digest('{"edition":1}');
+  expect(digest(Buffer.from('{"edition":1}'))).toEqual(edition);
+  expect(digest('{"edition":2}')).not.toEqual(edition);
+  expect(digestEntry(marker)).not.toEqual(edition);
+  expect(digestEntry({ ...marker, headers: { 'idalloc-answered': '7 {}' } })).toEqual(digestEntry(marker));
+  const moved = { value: Buffer.from('marker{"edition":1}'), headers: {} };
+  expect(digestEntry({ ...marker, ...moved })).not.toEqual(edition);
+});
+
+test('the statements of two replays have different digests', () => {
+  const digest = (below: number) => digestEntry({ ...marker, headers: replayRecord(below).headers });
+  expect(digest(0)).not.toEqual(digest(1));
+  expect(digest(1)).not.toEqual(digestEntry(marker));
+});
+
+test.each([
+  ['another offset', { offset: 8 }],
+  ['another time of its append', { appendedAtMs: 1_700_000_000_001 }],
+  ['another value', { value: Buffer.from('Marker') }],
+  ['no value', { value: null }],
+  ['bytes of its value in its key', { key: Buffer.from('mark'), value: Buffer.from('er') }],
+])('an entry with %s has another digest', (_, fields) => {
+  expect(digestEntry({ ...marker, ...fields })).not.toEqual(digestEntry(marker));
 });

@@ -3,8 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { mergeRequest, salvageAddress } from '../../src/codec/request.ts';
-import type { RecordHeaders } from '../../src/codec/request-headers.ts';
-import { DIRECT_ROUTE } from '../../src/codec/request-origin.ts';
+import { DIRECT_ROUTE, type RecordHeaders } from '../../src/codec/request-headers.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 
 const correlationId = Buffer.from('abc');

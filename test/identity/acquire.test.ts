@@ -1,7 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
-import { encodeDescriptor } from '../../src/codec/descriptor.ts';
-import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
+import { decodeLeaseRecord, encodeCeiling, encodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { tickStartMs, toTicks } from '../../src/core/layout.ts';
 import { MAX_CEILING_WAIT_MS } from '../../src/core/reservation.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { encodeCeiling } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
 import { type Fault, goodLink } from './fake-etcd.ts';

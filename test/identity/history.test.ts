@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodeCeiling } from '../../src/codec/ceiling.ts';
+import { decodeCeiling } from '../../src/codec/namespace-values.ts';
 import { anchorGuard, observe } from '../../src/core/clock-guard.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import type { GuardedReading } from '../../src/identity/settings.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
-import { decodeDescriptor, encodeDescriptor } from '../../src/codec/descriptor.ts';
+import { decodeDescriptor, encodeCeiling, encodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { ticks } from '../../src/core/units.ts';
 import { claimDatacenter } from '../../src/identity/bindings.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';

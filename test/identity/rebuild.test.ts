@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodeDescriptor } from '../../src/codec/descriptor.ts';
+import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';

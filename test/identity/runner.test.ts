@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
+import { encodeCeiling } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';

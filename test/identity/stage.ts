@@ -1,5 +1,4 @@
-import { decodeCeiling } from '../../src/codec/ceiling.ts';
-import { DESCRIPTOR_FORMAT_VERSION, type Descriptor } from '../../src/codec/descriptor.ts';
+import { DESCRIPTOR_FORMAT_VERSION, type Descriptor, decodeCeiling } from '../../src/codec/namespace-values.ts';
 import type { Verdict } from '../../src/core/clock-guard.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { DEFAULT_TIMING, type LeaseTiming } from '../../src/core/reservation.ts';

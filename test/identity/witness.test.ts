@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
-import { encodeDescriptor } from '../../src/codec/descriptor.ts';
+import { encodeCeiling, encodeDescriptor } from '../../src/codec/namespace-values.ts';
 import type { Witness } from '../../src/codec/witness.ts';
 import type { LayoutReference } from '../../src/core/find-layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';

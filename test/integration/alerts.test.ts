@@ -4,18 +4,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ALERTS } from '../../ops/prometheus/rules.ts';
-import { decodeDescriptor } from '../../src/codec/descriptor.ts';
-import { decodeEndHead, encodeEndHead } from '../../src/codec/end-head.ts';
+import {
+  decodeEndHead,
+  decodeSequenceHead,
+  encodeEndHead,
+  encodePending,
+  encodeSequenceHead,
+  type PendingNumbers,
+} from '../../src/codec/head-values.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
-import {
-  decodeSequenceHead,
-  encodePending,
-  encodeSequenceHead,
-  type PendingNumbers,
-} from '../../src/codec/sequence-head.ts';
+import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { CalmWorkers } from '../support/calm-workers.ts';

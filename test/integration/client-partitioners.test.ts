@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { HOPS } from '../../src/codec/request-origin.ts';
+import { HOPS } from '../../src/codec/request-headers.ts';
 import type { Followed } from '../support/followed.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
 import { type Sender, sendersHere } from '../support/senders.ts';

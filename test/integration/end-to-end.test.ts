@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { BACKFILL_MS } from '../../src/core/generator.ts';
 import { decompose, formatHex, tickStartMs } from '../../src/core/layout.ts';
 import { batchOf, type Followed } from '../support/followed.ts';

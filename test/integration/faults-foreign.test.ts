@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { BATCH, CORRELATION_ID } from '../codec/samples.ts';
 import type { Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
-import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { BATCH } from '../codec/samples.ts';
 import { type DecodedReply, decodeReply, type Followed } from '../support/followed.ts';
 import { idFor } from '../support/home.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
-import { decodeLeaseRecord } from '../../src/codec/lease-record.ts';
+import { decodeLeaseRecord } from '../../src/codec/namespace-values.ts';
 import { decompose } from '../../src/core/layout.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { Followed } from '../support/followed.ts';

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { decodeLedgerEntry, encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerEntry, encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { BATCH } from '../codec/samples.ts';
 import type { Followed, Seen } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';

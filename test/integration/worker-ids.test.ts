@@ -1,8 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { encodeCeiling } from '../../src/codec/ceiling.ts';
 import type { IdBatch } from '../../src/codec/id-batch.ts';
-import { encodeLeaseRecord } from '../../src/codec/lease-record.ts';
+import { encodeCeiling, encodeLeaseRecord } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { EndHead } from '../../src/codec/end-head.ts';
-import { digestEntry } from '../../src/codec/ledger-digest.ts';
+import type { EndHead } from '../../src/codec/head-values.ts';
 import { decodeLedgerEntry, EMPTY_MARKER, encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { digestEntry } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { LedgerRecord } from '../../src/ledger/ports.ts';
 import { MemoryEndHeads } from '../support/memory-ends.ts';

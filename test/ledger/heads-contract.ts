@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
-import type { Pending, PendingNumbers } from '../../src/codec/sequence-head.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { EtcdPort } from '../../src/identity/ports.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { decodePending, encodePending } from '../../src/codec/sequence-head.ts';
+import { decodePending, encodePending } from '../../src/codec/head-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { EtcdPort } from '../../src/identity/ports.ts';
 import { joined } from '../../src/ledger/heads.ts';

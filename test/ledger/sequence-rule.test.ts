@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Pending, PendingNumbers } from '../../src/codec/sequence-head.ts';
+import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
 import type { Definition, SequenceRow, Statement } from '../../src/core/sequence.ts';
 import type { Head, HeadChange } from '../../src/ledger/heads.ts';
 import {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { asConfluent } from '../../src/codec/framing.ts';
 import { ID_REQUEST_HEADER } from '../../src/codec/id-request.ts';
-import { ANSWERED_BEFORE, HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import { ANSWERED_BEFORE, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { replayRecord } from '../../src/codec/request-position.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import { HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import type { OutgoingRecord, RequestRecord } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { wallMs } from '../../src/core/units.ts';
 import type { LedgerCopies } from '../../src/ledger/ports.ts';
 import { BINDING, perTest } from '../adapters/index/index-directory.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { asConfluent, confluentSchemaId } from '../../src/codec/framing.ts';
 import { encodeIdRequest, ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../src/codec/id-request.ts';
-import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
 import type { RequestRecord, SchemaIds } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';

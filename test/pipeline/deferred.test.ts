@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { routeHeaders } from '../../src/codec/request-origin.ts';
+import { routeHeaders } from '../../src/codec/request-headers.ts';
 import { DeferredQueue, type OffsetRange } from '../../src/pipeline/deferred.ts';
 import { Slots } from '../../src/pipeline/slots.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { BULK, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-origin.ts';
+import { BULK, FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, record, request } from '../support/memory-records.ts';
 import { CLOCK_MARGIN_MS, DEAD_LETTERS, gist, MemoryWorker } from '../support/memory-worker.ts';

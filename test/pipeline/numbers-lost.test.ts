@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { SequenceHead } from '../../src/codec/head-values.ts';
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
-import type { SequenceHead } from '../../src/codec/sequence-head.ts';
 import { linkOf } from '../support/memory-ledger.ts';
 import { entry, numbers, statement } from '../support/memory-records.ts';
 import { gists, lose, numbersWorld, shown, swaps, wanted } from '../support/numbers-world.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { encodeSequenceHead } from '../../src/codec/sequence-head.ts';
+import { encodeSequenceHead } from '../../src/codec/head-values.ts';
 import type { MemoryLedger } from '../support/memory-ledger.ts';
 import { numbers, request, statement } from '../support/memory-records.ts';
 import { headKeysOf, type MemoryWorker } from '../support/memory-worker.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { HOPS } from '../../src/codec/request-origin.ts';
+import { HOPS } from '../../src/codec/request-headers.ts';
 import { estimatedReplyBytes } from '../../src/pipeline/outgoing.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { FIRST_SENT } from '../../src/codec/request-origin.ts';
+import { FIRST_SENT } from '../../src/codec/request-headers.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';
 import { gist, MemoryWorker, RENEW_AFTER_MS } from '../support/memory-worker.ts';

@@ -1,5 +1,5 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
-import { BULK } from '../../src/codec/request-origin.ts';
+import { BULK } from '../../src/codec/request-headers.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { Share } from '../../src/kafka/loops/assigner.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';

@@ -1,6 +1,5 @@
-import { digestEntry } from '../../src/codec/ledger-digest.ts';
-import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { readLedgerKey } from '../../src/codec/ledger-key.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerKey, digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import type { SequenceEntry } from '../../src/codec/sequence-entry.ts';
 import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';

@@ -1,6 +1,5 @@
-import { decodeCeiling } from '../../src/codec/ceiling.ts';
-import { decodeDescriptor } from '../../src/codec/descriptor.ts';
-import { decodeSequenceHead, type SequenceHead } from '../../src/codec/sequence-head.ts';
+import { decodeSequenceHead, type SequenceHead } from '../../src/codec/head-values.ts';
+import { decodeCeiling, decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';

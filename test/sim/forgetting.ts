@@ -1,5 +1,4 @@
-import { encodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
+import { encodeLedgerKey, encodeNumbersKey } from '../../src/codec/ledger-key.ts';
 import { RENEWAL } from '../../src/codec/sequence-entry.ts';
 import { isLarge } from '../../src/core/layout.ts';
 

@@ -1,5 +1,5 @@
+import { decodePending } from '../../src/codec/head-values.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { decodePending } from '../../src/codec/sequence-head.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import type { KeyValue } from '../../src/identity/ports.ts';
 import type { HeadSeen } from './history.ts';

@@ -1,6 +1,6 @@
 import type { IdBatch } from '../../src/codec/id-batch.ts';
 import type { IdReply } from '../../src/codec/id-reply.ts';
-import type { Origin } from '../../src/codec/request-origin.ts';
+import type { Origin } from '../../src/codec/request-headers.ts';
 import type { LedgerNumbers, LedgerStatement } from '../../src/codec/sequence-entry.ts';
 import type { FinalTopics } from './final-topics.ts';
 

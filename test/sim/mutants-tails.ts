@@ -66,7 +66,7 @@ export const TAIL_MUTANTS: readonly Mutant[] = [
     firstSeed: 22,
     patches: [
       patch(
-        'src/codec/request-origin.ts',
+        'src/codec/request-headers.ts',
         'return origin?.appendedAtMs ?? firstSentMs;',
         'return origin?.appendedAtMs;',
       ),

@@ -1,10 +1,9 @@
 import { readDeadLetterNote } from '../../src/codec/dead-letter.ts';
 import { decodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { decodeLedgerEntry, decodeLedgerKey } from '../../src/codec/ledger-entry.ts';
-import { readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
-import { FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-origin.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { decodeLedgerKey, readLedgerKey } from '../../src/codec/ledger-key.ts';
+import { DEFAULT_HEADER_NAMES, FIRST_SENT, type Origin, readRoute } from '../../src/codec/request-headers.ts';
 import { decodePosition, readReplay } from '../../src/codec/request-position.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
 import type { OffsetCommitRequest } from '../../src/kafka/wire/group-apis.ts';

@@ -1,5 +1,5 @@
 import { PartitionReading } from '../../src/cli/sequence/sequence-log.ts';
-import type { PendingNumbers } from '../../src/codec/sequence-head.ts';
+import type { PendingNumbers } from '../../src/codec/head-values.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';

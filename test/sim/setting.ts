@@ -1,4 +1,4 @@
-import { DESCRIPTOR_FORMAT_VERSION } from '../../src/codec/descriptor.ts';
+import { DESCRIPTOR_FORMAT_VERSION } from '../../src/codec/namespace-values.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import { defineLayout } from '../../src/core/layout.ts';
 import type { LeaseTiming } from '../../src/core/reservation.ts';

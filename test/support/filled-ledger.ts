@@ -1,5 +1,6 @@
 import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
-import { encodeLedgerEntry, encodeLedgerKey, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
 import type { NewRecord } from '../../src/kafka/records/record.ts';
 import { RUNTIME } from '../../src/runtime.ts';

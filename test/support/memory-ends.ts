@@ -1,4 +1,4 @@
-import type { EndHead } from '../../src/codec/end-head.ts';
+import type { EndHead } from '../../src/codec/head-values.ts';
 import type { EndChange, EndHeads, StoredEnd } from '../../src/ledger/end-heads.ts';
 import type { EndEvents } from '../../src/ledger/ends.ts';
 

@@ -1,6 +1,5 @@
-import { digestEntry } from '../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { readLedgerKey } from '../../src/codec/ledger-key.ts';
+import { digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
 import { readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';

@@ -1,12 +1,7 @@
 import { ID_REPLY_FINGERPRINT, WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeIdRequest, type IdRequest } from '../../src/codec/id-request.ts';
-import {
-  encodeLedgerEntry,
-  encodeLedgerKey,
-  type LedgerBatchEntry,
-  requestHash,
-} from '../../src/codec/ledger-entry.ts';
-import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
+import { encodeLedgerEntry, type LedgerBatchEntry, requestHash } from '../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey, encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../src/codec/sequence-entry.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import type { RequestRecord } from '../../src/pipeline/ports.ts';

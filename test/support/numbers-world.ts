@@ -1,5 +1,5 @@
+import { encodeSequenceHead, type SequenceHead } from '../../src/codec/head-values.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { encodeSequenceHead, type SequenceHead } from '../../src/codec/sequence-head.ts';
 import { EtcdHeads } from '../../src/ledger/heads.ts';
 import { FakeEtcd, type Fault } from '../identity/fake-etcd.ts';
 import { MemoryLedger } from './memory-ledger.ts';

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { encodeSequenceHead } from '../../src/codec/sequence-head.ts';
+import { encodeSequenceHead } from '../../src/codec/head-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 import { idsOf, StagedRequests } from '../support/staged-requests.ts';

@@ -1,6 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { digestEntry } from '../../codec/ledger-digest.ts';
-import { readLedgerKey } from '../../codec/ledger-key.ts';
+import { digestEntry, readLedgerKey } from '../../codec/ledger-key.ts';
 import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { readReplay } from '../../codec/request-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence.ts';

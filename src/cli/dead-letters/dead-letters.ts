@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { RESENT } from '../../codec/dead-letter.ts';
-import { ORIGIN } from '../../codec/request-origin.ts';
+import { ORIGIN } from '../../codec/request-headers.ts';
 import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
 import { wholeNumber } from '../option-values.ts';

@@ -1,7 +1,7 @@
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { RESENT, readDeadLetterNote } from '../../codec/dead-letter.ts';
-import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-origin.ts';
+import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-headers.ts';
 import { IdallocError } from '../../errors.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import { counted } from '../output.ts';

@@ -1,7 +1,7 @@
 import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
 import { ALARM_REMEDIES, isDenied } from '../../adapters/etcd/refusal.ts';
 import { type EtcdStatus, etcdStatus } from '../../adapters/etcd/status.ts';
-import { compareDescriptors, decodeDescriptor, descriptorOf } from '../../codec/descriptor.ts';
+import { compareDescriptors, decodeDescriptor, descriptorOf } from '../../codec/namespace-values.ts';
 import type { WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';

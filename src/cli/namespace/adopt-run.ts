@@ -1,9 +1,9 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import { KafkaLedgerEntries } from '../../adapters/kafka/ledger-entries.ts';
 import { type Source, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
-import type { EndHead } from '../../codec/end-head.ts';
-import { digestEntry } from '../../codec/ledger-digest.ts';
+import type { EndHead } from '../../codec/head-values.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { digestEntry } from '../../codec/ledger-key.ts';
 import type { Config } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
-import { decodeDescriptor, descriptorOf } from '../../codec/descriptor.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { decodeDescriptor, descriptorOf } from '../../codec/namespace-values.ts';
 import type { WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { decompose, tickStartMs } from '../../core/layout.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { quoted } from '../../adapters/kafka/topics/rights.ts';
-import { descriptorOf } from '../../codec/descriptor.ts';
+import { descriptorOf } from '../../codec/namespace-values.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';

@@ -15,7 +15,7 @@ import {
   wholeTopic,
 } from '../../adapters/kafka/topics/offsets.ts';
 import { readRecord, readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { HOPS, readRoute } from '../../codec/request-origin.ts';
+import { HOPS, readRoute } from '../../codec/request-headers.ts';
 import { readOf, readReplay, replayRecord } from '../../codec/request-position.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';

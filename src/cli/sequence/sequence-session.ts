@@ -1,7 +1,7 @@
 import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
 import { KafkaLedgerLog } from '../../adapters/kafka/ledger-log.ts';
 import { partitionsOf, type Source } from '../../adapters/kafka/topics/offsets.ts';
-import { decodeDescriptor } from '../../codec/descriptor.ts';
+import { decodeDescriptor } from '../../codec/namespace-values.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';

@@ -9,12 +9,8 @@ import {
 import { readRecord, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import {
-  type DecidingEntry,
-  decodeLedgerEntry,
-  decodeLedgerKey,
-  type LedgerBatchEntry,
-} from '../../codec/ledger-entry.ts';
+import { type DecidingEntry, decodeLedgerEntry, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
+import { decodeLedgerKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';

@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
 import { wholePartition } from '../../adapters/kafka/topics/offsets.ts';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { readIdText } from '../../codec/any-form.ts';
 import { expandIds } from '../../codec/id-batch.ts';
-import { encodeLedgerKey } from '../../codec/ledger-entry.ts';
-import { encodeNumbersKey } from '../../codec/ledger-key.ts';
+import { readIdText } from '../../codec/id-text.ts';
+import { encodeLedgerKey, encodeNumbersKey } from '../../codec/ledger-key.ts';
 import { countsAt } from '../../codec/ledger-position.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import type { LedgerNumbers } from '../../codec/sequence-entry.ts';

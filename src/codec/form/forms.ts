@@ -1,15 +1,10 @@
 import { IdallocError } from '../../errors.ts';
-import { boundary } from './boundary.ts';
 import { FORM_NAMES, type Form, type FormName, type FormSettings, type OpenForm } from './form.ts';
-import { ksuid } from './ksuid.ts';
 import { number } from './number.ts';
-import { objectid } from './objectid.ts';
 import { base32, base62, decimal, hex, padded } from './plain.ts';
 import { prefixed } from './prefixed.ts';
-import { simpleflake } from './simpleflake.ts';
-import { ulid } from './ulid.ts';
-import { uuid4 } from './uuid4.ts';
-import { uuid7 } from './uuid7.ts';
+import { boundary, ksuid, objectid, simpleflake, ulid, uuid7 } from './timed.ts';
+import { uuid4 } from './uuid.ts';
 
 /** All forms by name. */
 export const FORMS: Readonly<Record<FormName, Form>> = {

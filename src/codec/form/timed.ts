@@ -1,6 +1,7 @@
+import { sha256 } from '@noble/hashes/sha2.js';
 import { type Layout, tickStartMs } from '../../core/layout.ts';
 import { ticks } from '../../core/units.ts';
-import { CheckBits } from './check-bits.ts';
+import { BASE62, CROCKFORD, HEX, normalisedCrockford } from './digits.ts';
 import {
   type Form,
   type FormName,
@@ -10,7 +11,9 @@ import {
   refusedId,
   refusedText,
   requireId,
+  requireString,
 } from './form.ts';
+import { readUuid, UUID_BITS, uuidShape, writeUuid } from './uuid.ts';
 
 /** A scheme whose values start with a time. */
 export interface TimedForm {
@@ -138,3 +141,144 @@ function timeText(ms: number): string {
   const date = new Date(ms);
   return Number.isNaN(date.getTime()) ? `${ms} ms since 1970` : date.toISOString();
 }
+
+const ID_BYTES = 8;
+/** Maximum number of hash bits. */
+const MOST_BITS = 128;
+
+/**
+ * Fills the bits that an ID leaves free in a form: the first bits of SHA-256 over the ASCII text
+ * `idalloc:FORM:FINGERPRINT:` and the ID as 8 bytes, big-endian. It detects typing errors, foreign texts and other
+ * layouts, but anyone with the layout can compute it, so it proves nothing. SHA-256 is available in every language, and
+ * the input fits into one block.
+ */
+export class CheckBits {
+  readonly #message: Uint8Array;
+  readonly #idAt: DataView;
+  readonly #unused: bigint;
+
+  /** `bits`: 0 to 128. */
+  constructor(form: FormName, layout: Layout, bits: number) {
+    const head = new TextEncoder().encode(`idalloc:${form}:${layout.fingerprint}:`);
+    this.#message = new Uint8Array(head.length + ID_BYTES);
+    this.#message.set(head);
+    this.#idAt = new DataView(this.#message.buffer, head.length);
+    this.#unused = BigInt(MOST_BITS - bits);
+  }
+
+  of(id: bigint): bigint {
+    this.#idAt.setBigUint64(0, id);
+    const hash = sha256(this.#message);
+    const read = new DataView(hash.buffer, hash.byteOffset);
+    return ((read.getBigUint64(0) << 64n) | read.getBigUint64(8)) >> this.#unused;
+  }
+}
+
+/** UUID version 7 (RFC 9562, 5.7): 48 bits of ms, which are the start of the ID's tick, and 74 bits of payload. */
+export const uuid7 = timedForm({
+  name: 'uuid7',
+  sorts: 'text',
+  shape: uuidShape(7),
+  epochMs: 0,
+  unitMs: 1,
+  timeBits: 48,
+  restBits: UUID_BITS - 48,
+  write: (value) => writeUuid(7, value),
+  read: (text) => readUuid('uuid7', 7, text),
+});
+
+/** ULID: 48 bits of ms and 80 bits of payload, in 26 digits of Crockford's base32, which have room for two bits more. */
+export const ulid = timedForm({
+  name: 'ulid',
+  sorts: 'text',
+  shape: /^[0-7][0-9A-Z]{25}$/i,
+  epochMs: 0,
+  unitMs: 1,
+  timeBits: 48,
+  restBits: 80,
+  write: (value) => CROCKFORD.write(value, 26),
+  read: (text) => {
+    const value = ulid.shape.test(requireString(text)) ? CROCKFORD.read(normalisedCrockford(text)) : undefined;
+    if (value !== undefined) return value;
+    throw refusedText('ulid', text, 'a ULID has 26 Crockford base32 digits, the first at most 7');
+  },
+});
+
+/** KSUID: 32 bits of seconds since 2014-05-13T16:53:20Z and 128 bits of payload, in base62. */
+export const ksuid = timedForm({
+  name: 'ksuid',
+  sorts: 'text',
+  shape: /^[0-9A-Za-z]{27}$/,
+  epochMs: 1_400_000_000_000,
+  unitMs: 1000,
+  timeBits: 32,
+  restBits: 128,
+  write: (value) => BASE62.write(value, 27),
+  read: (text) => {
+    const value = requireString(text).length === 27 ? BASE62.read(text) : undefined;
+    if (value !== undefined && value < 2n ** 160n) return value;
+    throw refusedText('ksuid', text, 'a KSUID has 27 characters of 0-9 A-Z a-z and is below 2^160');
+  },
+});
+
+/** MongoDB's ObjectID: 32 bits of seconds since 1970 and 64 bits of payload, in 24 hexadecimal digits. */
+export const objectid = timedForm({
+  name: 'objectid',
+  sorts: 'text',
+  shape: /^[0-9a-f]{24}$/i,
+  epochMs: 0,
+  unitMs: 1000,
+  timeBits: 32,
+  restBits: 64,
+  write: (value) => HEX.write(value, 24),
+  read: (text) => {
+    if (objectid.shape.test(requireString(text))) return BigInt(`0x${text}`);
+    throw refusedText('objectid', text, 'an ObjectID has 24 hexadecimal digits');
+  },
+});
+
+/** The length of a flake from 1975 to 2284 without leading zeros, as Boundary writes them. */
+const FLAKE_LENGTH = 18;
+const FLAKE_END = 62n ** BigInt(FLAKE_LENGTH);
+
+/**
+ * Boundary's Flake: 64 bits of ms since 1970, then 48 bits of worker and 16 of sequence. Here those 64 bits hold the
+ * rest of the ID and its hash: a layout's sequence may have more than 16 bits or lie above the worker, and only the
+ * ID's own bit order sorts as the IDs do.
+ */
+export const boundary = timedForm({
+  name: 'boundary',
+  sorts: 'text',
+  shape: /^[0-9A-Za-z]{18}$/,
+  epochMs: 0,
+  unitMs: 1,
+  timeBits: 64,
+  restBits: 64,
+  write: (value) => {
+    if (value < FLAKE_END) return BASE62.write(value, FLAKE_LENGTH);
+    const reason = `its time is after the year 2284, when a flake no longer fits into ${FLAKE_LENGTH} characters`;
+    throw refusedId('boundary', reason);
+  },
+  read: (text) => {
+    const value = requireString(text).length === FLAKE_LENGTH ? BASE62.read(text) : undefined;
+    if (value !== undefined) return value;
+    throw refusedText('boundary', text, `a flake has ${FLAKE_LENGTH} characters of 0-9 A-Z a-z`);
+  },
+});
+
+/** Simpleflake: 41 bits of ms since 2000-01-01T05:00:00Z and 23 bits of payload, as an unsigned decimal number. */
+export const simpleflake = timedForm({
+  name: 'simpleflake',
+  sorts: 'number',
+  shape: /^(0|[1-9][0-9]{0,19})$/,
+  epochMs: 946_702_800_000,
+  unitMs: 1,
+  timeBits: 41,
+  restBits: 23,
+  write: String,
+  read: (text) => {
+    const value = simpleflake.shape.test(requireString(text)) ? BigInt(text) : 2n ** 64n;
+    if (value < 2n ** 64n) return value;
+    throw refusedText('simpleflake', text, 'a simpleflake is a decimal number below 2^64');
+  },
+});

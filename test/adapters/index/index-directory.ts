@@ -6,7 +6,8 @@ import { afterEach, beforeEach } from 'vitest';
 import type { HashSeed } from '../../../src/adapters/index/items.ts';
 import { type IndexBinding, SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
 import { type SyncFile, syncData } from '../../../src/adapters/index/store.ts';
-import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import type { IdallocError } from '../../../src/errors.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';
 

@@ -1,5 +1,5 @@
-import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { digestEntry } from '../../../src/codec/ledger-key.ts';
 import { readReplay } from '../../../src/codec/request-position.ts';
 import type { LedgerRecord } from '../../../src/ledger/ports.ts';
 

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { digestEntry } from '../../../src/codec/ledger-digest.ts';
-import { encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { digestEntry, encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
 import { UNSTATED } from '../../../src/core/sequence.ts';
 import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { type HashSeed, hashKey } from '../../../src/adapters/index/items.ts';
 import type { SqliteIndex } from '../../../src/adapters/index/sqlite-index.ts';
-import { digestEntry } from '../../../src/codec/ledger-digest.ts';
+import { digestEntry } from '../../../src/codec/ledger-key.ts';
 import { type Decided, readDecided } from '../../../src/ledger/decided.ts';
 import { examplesOf } from '../../support/examples.ts';
 import { entry, numbers, statement } from '../../support/memory-records.ts';

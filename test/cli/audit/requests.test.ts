@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { encodeIdReply } from '../../../src/codec/id-reply.ts';
 import { EMPTY_MARKER, requestHash } from '../../../src/codec/ledger-entry.ts';
-import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
+import { HOPS, ORIGIN } from '../../../src/codec/request-headers.ts';
 import { REPLAY_HEADER } from '../../../src/codec/request-position.ts';
 import { BASE_MS, DAY_MS, HOUR_MS, REPLIES, Topics } from './history.ts';
 

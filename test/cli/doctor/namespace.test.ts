@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { judgeNamespace } from '../../../src/cli/doctor/etcd.ts';
-import { descriptorOf, encodeDescriptor } from '../../../src/codec/descriptor.ts';
+import { descriptorOf, encodeDescriptor } from '../../../src/codec/namespace-values.ts';
 import type { WitnessView } from '../../../src/codec/witness.ts';
 import { loadWorkerConfig } from '../../../src/config/config.ts';
 import { ticks } from '../../../src/core/units.ts';

@@ -6,8 +6,8 @@ import { type AdoptFlags, adoptCluster } from '../../../src/cli/namespace/adopt-
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import type { SequenceSession } from '../../../src/cli/sequence/sequence-session.ts';
 import type { JournalEntry } from '../../../src/codec/journal-entry.ts';
-import { digestEntry } from '../../../src/codec/ledger-digest.ts';
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { digestEntry } from '../../../src/codec/ledger-key.ts';
 import type { Config } from '../../../src/config/config.ts';
 import { bindingsOf, ledgerHeadKeys } from '../../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../../src/identity/keys.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { forwardedSince } from '../../../src/cli/replay/group.ts';
 import type { PartitionPlan } from '../../../src/cli/replay/plan.ts';
-import { HOPS, ORIGIN } from '../../../src/codec/request-origin.ts';
+import { HOPS, ORIGIN } from '../../../src/codec/request-headers.ts';
 import { loadKafkaConfig } from '../../../src/config/config.ts';
 import { MemoryLogs } from '../../adapters/kafka/topics/memory-logs.ts';
 

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { KafkaSession } from '../../../src/cli/kafka-session.ts';
 import { findDecision, homesOf } from '../../../src/cli/trace/search.ts';
-import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
-import { encodeNumbersKey } from '../../../src/codec/ledger-key.ts';
+import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey, encodeNumbersKey } from '../../../src/codec/ledger-key.ts';
 import { idOfText, textOfId } from '../../../src/codec/request-checks.ts';
 import { RENEWAL } from '../../../src/codec/sequence-entry.ts';
 import { LoopStage } from '../../support/loop-stage.ts';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { dammDigit } from '../../../src/codec/form/damm.ts';
 import { openForm } from '../../../src/codec/form/forms.ts';
 import { parseFormKeys } from '../../../src/codec/form/keys.ts';
+import { dammDigit } from '../../../src/codec/form/number.ts';
 import { presetLayout } from '../../../src/core/presets.ts';
 import { KEY_1, KEY_2, KEYS, settingsOf } from '../../support/form-samples.ts';
 

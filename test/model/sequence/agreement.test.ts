@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeLedgerEntry, encodeLedgerKey } from '../../../src/codec/ledger-entry.ts';
+import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
+import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { FORGOTTEN, nameOf, readDecided } from '../../../src/ledger/decided.ts';
 import type { LedgerRecord } from '../../../src/ledger/ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';

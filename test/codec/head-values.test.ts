@@ -1,15 +1,52 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import {
+  decodeEndHead,
   decodePending,
   decodeSequenceHead,
+  encodeEndHead,
   encodePending,
   encodeSequenceHead,
   type Pending,
   type SequenceHead,
-} from '../../src/codec/sequence-head.ts';
+} from '../../src/codec/head-values.ts';
+import { encodeNumbersKey, encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { anyCorrelationId, anyNumbers, anyStatement } from './samples.ts';
+
+const number = (min: number) => fc.integer({ min, max: Number.MAX_SAFE_INTEGER });
+const head = fc.record({
+  end: number(1),
+  digest: fc.uint8Array({ minLength: 16, maxLength: 16 }).map((bytes) => Buffer.from(bytes)),
+  through: number(-1),
+  time: number(0),
+  life: number(0),
+});
+
+it('how far a partition had gone is read as it was written', () => {
+  fc.assert(
+    fc.property(head, (one) => {
+      expect(decodeEndHead('k', encodeEndHead(one))).toEqual(one);
+    }),
+  );
+});
+
+const GOOD = { end: 1, digest: 'ab'.repeat(16), through: -1, time: 0, life: 0 };
+
+it.each([
+  ['nothing', ''],
+  ['another text', 'hello'],
+  ['a list', '[]'],
+  ['a missing field', JSON.stringify({ ...GOOD, life: undefined })],
+  ['an unknown field', JSON.stringify({ ...GOOD, more: 1 })],
+  ['no end', JSON.stringify({ ...GOOD, end: 0 })],
+  ['a fraction', JSON.stringify({ ...GOOD, through: 0.5 })],
+  ['a short digest', JSON.stringify({ ...GOOD, digest: 'ab' })],
+])('%s is NAMESPACE_DAMAGED, with the key and the remedy', (_, text) => {
+  const message = expect.stringMatching(/^\/k\/end .*adopt-cluster/);
+  expect(() => decodeEndHead('/k/end', Buffer.from(text))).toThrow(
+    expect.objectContaining({ code: 'NAMESPACE_DAMAGED', message }),
+  );
+});
 
 const NAMESPACE = '0c9fbb4e-9a31-4b7f-8e55-2a6c5dfb1f10';
 const KEY = '/idalloc/ledger/3/id.ledger/0/pending';

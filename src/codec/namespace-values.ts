@@ -1,6 +1,7 @@
 import { customText, findLayout } from '../core/find-layout.ts';
 import type { Layout } from '../core/layout.ts';
 import { fieldsText } from '../core/layout-text.ts';
+import { type Ticks, ticks } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
 
@@ -52,7 +53,7 @@ export interface DescriptorDifference {
 /** Maximum number of worker IDs in a namespace. */
 export const MAX_POOL = 1_024;
 
-const KEYS = ['format_version', 'layout', 'epoch_ms', 'datacenter_id', 'pool', 'uuid'] as const;
+const DESCRIPTOR_KEYS = ['format_version', 'layout', 'epoch_ms', 'datacenter_id', 'pool', 'uuid'] as const;
 const NAME = /^[\x20-\x7e]{1,64}$/;
 const FINGERPRINT = /^[0-9a-f]{16}$/;
 const LAYOUT_TEXT = /^[\x20-\x7e]{1,512}$/;
@@ -81,7 +82,7 @@ export function encodeDescriptor(descriptor: Descriptor): Buffer {
 /** Decodes a descriptor. Throws NAMESPACE_DAMAGED for anything that encodeDescriptor does not write. */
 export function decodeDescriptor(value: Buffer): Descriptor {
   try {
-    const fields = parseExactObject(value, KEYS);
+    const fields = parseExactObject(value, DESCRIPTOR_KEYS);
     const layout = requireLayout(fields.layout);
     const range = requireExactObject(fields.pool, ['first', 'last']);
     const pool = requirePool({ first: requireInteger(range, 'first', 0), last: requireInteger(range, 'last', 0) });
@@ -165,4 +166,92 @@ function requireFormat(version: number): number {
   throw new RangeError(
     `its format version is ${version}, but this release supports ${DESCRIPTOR_FORMAT_VERSION}: upgrade the worker`,
   );
+}
+
+/**
+ * A worker ID's ceiling: the first tick that no worker may use yet, and the nonce of the attempt that wrote it, by
+ * which its writer recognises it.
+ *
+ *   ceiling = ticks " " nonce;  ticks: decimal, no leading zero, below 2^53;  nonce: 1..64 of A-Z a-z 0-9 _ -
+ */
+export interface Ceiling {
+  /** Whole ticks since the layout's epoch, from 0 up. */
+  readonly ticks: Ticks;
+  readonly nonce: string;
+}
+
+const CEILING = /^(0|[1-9][0-9]{0,15}) ([A-Za-z0-9_-]{1,64})$/;
+const MAX_CEILING_BYTES = 16 + 1 + 64;
+
+/** Encodes a ceiling. RangeError for one that decodeCeiling would reject. */
+export function encodeCeiling(ceiling: Ceiling): Buffer {
+  const text = `${ceiling.ticks} ${ceiling.nonce}`;
+  if (parse(text) === undefined) throw new RangeError(`${JSON.stringify(text)} is not a ceiling`);
+  return Buffer.from(text, 'latin1');
+}
+
+/**
+ * Decodes the value of a ceiling's key. Throws NAMESPACE_DAMAGED if it is malformed: that must never count as "none
+ * yet".
+ */
+export function decodeCeiling(value: Buffer): Ceiling {
+  const ceiling = value.length <= MAX_CEILING_BYTES ? parse(value.toString('latin1')) : undefined;
+  if (ceiling !== undefined) return ceiling;
+  throw new IdallocError(
+    'NAMESPACE_DAMAGED',
+    `a ceiling of ${value.length} bytes is not of the form "<ticks> <nonce>": ` +
+      'something else wrote to the namespace; restore the ceiling above every ID that was issued',
+  );
+}
+
+function parse(text: string): Ceiling | undefined {
+  const [, digits, nonce] = CEILING.exec(text) ?? [];
+  if (digits === undefined || nonce === undefined) return undefined;
+  const value = Number(digits);
+  return Number.isSafeInteger(value) ? { ticks: ticks(value), nonce } : undefined;
+}
+
+/** The holder of a worker ID: the value of an owner key. Only for operators; nothing depends on it. */
+export interface LeaseRecord {
+  readonly assignedWorkerIp: string;
+  readonly leaseTtlSeconds: number;
+  readonly heartbeatToken: string;
+  /** Wall milliseconds. */
+  readonly grantedAtMs: number;
+}
+
+const LEASE_KEYS = ['assigned_worker_ip', 'lease_ttl_seconds', 'heartbeat_token', 'granted_at'] as const;
+const IP = /^[0-9A-Fa-f.:]{2,45}$/;
+const TOKEN = /^[\x21-\x7e]{1,128}$/;
+const UTC_TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+
+/** UTF-8 JSON with exactly four fields; the time as ISO 8601 in UTC. RangeError for an invalid time. */
+export function encodeLeaseRecord(record: LeaseRecord): Buffer {
+  return Buffer.from(
+    JSON.stringify({
+      assigned_worker_ip: record.assignedWorkerIp,
+      lease_ttl_seconds: record.leaseTtlSeconds,
+      heartbeat_token: record.heartbeatToken,
+      granted_at: new Date(record.grantedAtMs).toISOString(),
+    }),
+  );
+}
+
+/** Decodes an owner key's value. Throws NAMESPACE_DAMAGED for anything that encodeLeaseRecord does not write. */
+export function decodeLeaseRecord(value: Buffer): LeaseRecord {
+  try {
+    const fields = parseExactObject(value, LEASE_KEYS);
+    const grantedAtMs = Date.parse(requireText(fields, 'granted_at', UTC_TIME));
+    if (Number.isNaN(grantedAtMs)) throw new TypeError('granted_at is not a valid time');
+    return {
+      assignedWorkerIp: requireText(fields, 'assigned_worker_ip', IP),
+      leaseTtlSeconds: requireInteger(fields, 'lease_ttl_seconds', 1),
+      heartbeatToken: requireText(fields, 'heartbeat_token', TOKEN),
+      grantedAtMs,
+    };
+  } catch (error) {
+    throw new IdallocError('NAMESPACE_DAMAGED', `a lease record can't be read: ${describeError(error)}`, {
+      cause: error,
+    });
+  }
 }

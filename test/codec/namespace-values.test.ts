@@ -1,15 +1,21 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   compareDescriptors,
   type Descriptor,
+  decodeCeiling,
   decodeDescriptor,
+  decodeLeaseRecord,
   descriptorOf,
+  encodeCeiling,
   encodeDescriptor,
+  encodeLeaseRecord,
   layoutOfDescriptor,
-} from '../../src/codec/descriptor.ts';
+} from '../../src/codec/namespace-values.ts';
 import type { Layout } from '../../src/core/layout.ts';
 import { customLayout } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
+import { ticks } from '../../src/core/units.ts';
 
 const DESCRIPTOR: Descriptor = {
   formatVersion: 1,
@@ -148,5 +154,108 @@ describe('two descriptors', () => {
       { field: 'datacenter_id', stored: '4', wanted: '5' },
       { field: 'pool', stored: '0..31', wanted: '0..7' },
     ]);
+  });
+});
+
+describe('a ceiling', () => {
+  it('is ticks and nonce with one space between', () => {
+    expect(encodeCeiling({ ticks: ticks(13190700000), nonce: 'n-1_A' }).toString('latin1')).toBe('13190700000 n-1_A');
+  });
+
+  it('round-trips', () => {
+    const anyCeiling = fc.record({
+      ticks: fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }).map(ticks),
+      nonce: fc.stringMatching(/^[A-Za-z0-9_-]{1,64}$/),
+    });
+    fc.assert(
+      fc.property(anyCeiling, (ceiling) => {
+        expect(decodeCeiling(encodeCeiling(ceiling))).toEqual(ceiling);
+      }),
+    );
+  });
+
+  it.each([
+    '',
+    ' ',
+    '5',
+    '5 ',
+    ' 5 n',
+    '5  n',
+    '5 n ',
+    '5 n\n',
+    '05 n',
+    '-5 n',
+    '+5 n',
+    '5.0 n',
+    '5e3 n',
+    '0x5 n',
+    'five n',
+    '5 n m',
+    '5 ñ',
+    '9007199254740992 n',
+    '99999999999999999 n',
+    `5 ${'n'.repeat(65)}`,
+    '\u00a05 n',
+  ])('stored as %j is NAMESPACE_DAMAGED, and never counts as missing', (text) => {
+    expect(() => decodeCeiling(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
+  });
+
+  it.each([
+    { ticks: ticks(-1), nonce: 'n' },
+    { ticks: ticks(1.5), nonce: 'n' },
+    { ticks: ticks(2 ** 53), nonce: 'n' },
+    { ticks: ticks(1e21), nonce: 'n' },
+    { ticks: ticks(Number.NaN), nonce: 'n' },
+    { ticks: ticks(1), nonce: '' },
+    { ticks: ticks(1), nonce: 'a b' },
+  ])("can't be written as %j", (ceiling) => {
+    expect(() => encodeCeiling(ceiling)).toThrow(RangeError);
+  });
+});
+
+const RECORD = {
+  assignedWorkerIp: '10.0.0.7',
+  leaseTtlSeconds: 30,
+  heartbeatToken: 'a1b2',
+  grantedAtMs: 1780416300123,
+};
+const LEASE_TEXT =
+  '{"assigned_worker_ip":"10.0.0.7","lease_ttl_seconds":30,"heartbeat_token":"a1b2","granted_at":"2026-06-02T16:05:00.123Z"}';
+
+describe('a lease record', () => {
+  it('is JSON with exactly the four documented fields', () => {
+    expect(encodeLeaseRecord(RECORD).toString('utf8')).toBe(LEASE_TEXT);
+  });
+
+  it('round-trips, with IPv6 too', () => {
+    for (const assignedWorkerIp of ['10.0.0.7', '::1', 'fe80::1:2']) {
+      expect(decodeLeaseRecord(encodeLeaseRecord({ ...RECORD, assignedWorkerIp }))).toEqual({
+        ...RECORD,
+        assignedWorkerIp,
+      });
+    }
+  });
+
+  it.each([
+    ['is not JSON', 'x'],
+    ['is not an object', '[1]'],
+    ['is null', 'null'],
+    ['lacks a field', LEASE_TEXT.replace('"heartbeat_token":"a1b2",', '')],
+    ['has a fifth field', LEASE_TEXT.replace('{', '{"extra":1,')],
+    ['has a field named __proto__', LEASE_TEXT.replace('{', '{"__proto__":1,')],
+    ['has a TTL of 0', LEASE_TEXT.replace(':30', ':0')],
+    ['has a TTL as text', LEASE_TEXT.replace(':30', ':"30"')],
+    ['has no IP address', LEASE_TEXT.replace('10.0.0.7', 'host name')],
+    ['has a time without a zone', LEASE_TEXT.replace('Z"', '"')],
+    ['has an invalid time', LEASE_TEXT.replace('2026-06-02', '2026-13-02')],
+    ['is too long', LEASE_TEXT + ' '.repeat(5000)],
+  ])('that %s is NAMESPACE_DAMAGED', (_, text) => {
+    expect(() => decodeLeaseRecord(Buffer.from(text))).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
+  });
+
+  it('in invalid UTF-8 is NAMESPACE_DAMAGED', () => {
+    const bytes = Buffer.from(LEASE_TEXT);
+    bytes[bytes.indexOf('a1b2')] = 0xff;
+    expect(() => decodeLeaseRecord(bytes)).toThrow(expect.objectContaining({ code: 'NAMESPACE_DAMAGED' }));
   });
 });
