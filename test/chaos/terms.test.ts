@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Allocated, faultsOf, resumedMs, termsOf } from '../support/terms.ts';
+import { type Allocated, faultsOf, termsOf } from '../support/terms.ts';
 import type { LogLine } from '../support/worker-process.ts';
 
 const HOUR = 3_600_000;
@@ -118,15 +118,4 @@ it('a term ends where the next one begins, and has its own fence', () => {
     [7n, 0],
     [9n, 1],
   ]);
-});
-
-it('resumedMs measures from a reopening of the gate to the next batch, and skips one without a batch', () => {
-  const [term] = termsOf([
-    acquired(1_000),
-    closed(2_000, 'PROCESS_PAUSED'),
-    open(3_000),
-    closed(5_000, 'LEASE_SUSPENDED'),
-    open(6_000),
-  ]);
-  expect(term && resumedMs(term, [allocated(1_500), allocated(3_080), allocated(4_000)])).toEqual([80]);
 });

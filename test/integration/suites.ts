@@ -13,9 +13,9 @@ interface Listed {
 }
 
 /**
- * Every file of tests on real servers. A file is in the short suite if only real servers show its subject; what the
- * simulator or unit tests show as well, and what few changes can break, is in the long one. docs/internals/testing.md
- * has this as a table.
+ * Every file of tests on real servers. What unit tests or the simulator show is not repeated here, but for a few whole
+ * histories: "also simulated". A file is in the short suite if most changes can break what it shows, else in the long
+ * one. docs/internals/real-server-tests.md has this as a table.
  */
 export const SUITES: Readonly<Record<string, Listed>> = {
   // npm test
@@ -80,11 +80,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   // npm run test:full
   'cli-audit': { project: 'long', seconds: 72, shows: 'audit, against forged and broken replies' },
-  'audit-corrupted': {
-    project: 'long',
-    seconds: 35,
-    shows: 'audit, against a ledger, replies and requests of real workers that were corrupted in one place',
-  },
   audited: {
     project: 'long',
     seconds: 130,
@@ -126,11 +121,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 230,
     shows: 'the partitioners of five clients; simulated: any partition',
   },
-  'clock-start': {
-    project: 'long',
-    seconds: 115,
-    shows: 'a clock that is wrong at the start, or drifts; also simulated',
-  },
   compose: { project: 'long', seconds: 222, shows: 'docker-compose.yml' },
   'compose-cluster': {
     project: 'long',
@@ -143,37 +133,17 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows: 'brokers that compress topics by default, in each codec',
   },
   completion: { project: 'long', seconds: 5, shows: 'the scripts for bash, zsh and fish complete in these shells' },
-  conflict: { project: 'long', seconds: 8, shows: 'CONFLICT and EXPIRED; also in unit tests and simulated' },
   dashboard: {
     project: 'long',
     seconds: 27,
     shows: 'each query of the dashboard, by a real Prometheus that scrapes workers',
   },
   datacenters: { project: 'long', seconds: 25, shows: 'the page for a pair of topics: a second datacenter' },
-  decided: {
-    project: 'long',
-    seconds: 34,
-    shows: 'nothing is replied or committed before it is decided; also simulated',
-  },
   docs: { project: 'long', seconds: 191, shows: 'the commands of the pages, with their output' },
   'etcd-members': {
     project: 'few',
     seconds: 120,
     shows: 'leaders of etcd that freeze and die, and the loss of a majority',
-  },
-  'faults-broker': { project: 'long', seconds: 45, shows: 'a broker that restarts under load, stopped and killed' },
-  'faults-foreign': { project: 'long', seconds: 28, shows: 'foreign entries in the ledger; also simulated' },
-  'faults-freeze': { project: 'long', seconds: 39, shows: 'workers frozen in turn; also simulated' },
-  'faults-index': {
-    project: 'long',
-    seconds: 72,
-    shows: 'indexes of another ledger and of an earlier time; also simulated',
-  },
-  'faults-partitions': { project: 'long', seconds: 13, shows: 'a partition added to the request topic alone' },
-  'faults-produce': {
-    project: 'long',
-    seconds: 115,
-    shows: 'lost and late responses to produce requests; also simulated',
   },
   'final-answers': {
     project: 'long',
@@ -181,22 +151,12 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows:
       'a replay over refusals of each code gives nothing out, nor do offsets that another program moves; --decide-refused does',
   },
-  'faults-recreated': { project: 'long', seconds: 84, shows: 'recreated topics; also simulated' },
-  'faults-replay': { project: 'long', seconds: 157, shows: 'replays under load; also simulated' },
-  'faults-restarts': { project: 'long', seconds: 99, shows: 'rolling restarts and storms of joins; also simulated' },
-  'faults-retention': {
-    project: 'long',
-    seconds: 72,
-    shows: 'a ledger that is trimmed while it is used; also simulated',
-  },
-  'faults-stall': { project: 'long', seconds: 44, shows: 'stalled processes; also simulated' },
   'forged-witness': { project: 'long', seconds: 59, shows: 'a rebuild that ignores a forged witness' },
   forms: {
     project: 'long',
     seconds: 70,
     shows: 'each form over HTTP and commands, read by the libraries of the schemes',
   },
-  'grpc-proxy': { project: 'long', seconds: 3, shows: 'the proxy that other tests put before etcd' },
   http: {
     project: 'long',
     seconds: 112,
@@ -215,7 +175,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 280,
     shows: 'the image: size, labels, bill of materials, any user, a read-only root, no init, spans from a container',
   },
-  'index-lost': { project: 'long', seconds: 31, shows: 'a deleted and a damaged index; also simulated' },
   install: {
     project: 'long',
     seconds: 90,
@@ -239,18 +198,8 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   'kafka-rights': { project: 'long', seconds: 113, shows: 'rights that are revoked and granted under load' },
   layouts: { project: 'long', seconds: 86, shows: 'three other layouts through every door, and the end of a layout' },
-  'lease-lost': { project: 'long', seconds: 198, shows: 'other ways to lose etcd and the lease; also simulated' },
   leaderless: { project: 'long', seconds: 180, shows: 'partitions without a leader, and unclean elections' },
-  'lost-answer': { project: 'long', seconds: 28, shows: 'responses of etcd that are lost; also simulated' },
-  many: { project: 'long', seconds: 34, shows: '10,000 requests over 12 partitions, read twice; also simulated' },
-  member: {
-    project: 'long',
-    seconds: 13,
-    shows: 'the group protocol on real brokers, beside a kafkajs consumer; also simulated',
-  },
-  'member-copies': { project: 'long', seconds: 11, shows: 'assignments by the reach of copies; also simulated' },
   'more-partitions': { project: 'long', seconds: 165, shows: 'the page for a pair of topics: more partitions' },
-  namespaces: { project: 'long', seconds: 68, shows: 'namespaces and datacenters that do not fit; also in unit tests' },
   'package-nestjs': {
     project: 'long',
     seconds: 90,
@@ -268,25 +217,18 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 60,
     shows: 'the blocks of README and quickstart as printed, on what `npm start` gives',
   },
-  partitioners: {
-    project: 'long',
-    seconds: 33,
-    shows: 'records on other partitions across a kill and a replay; also simulated',
-  },
   poison: {
     project: 'long',
     seconds: 103,
     shows: 'bad records of every kind delay no good one: processor time of the event loop',
   },
   registry: { project: 'long', seconds: 101, shows: 'a real schema registry' },
-  'request-ids': { project: 'long', seconds: 12, shows: 'one batch for the tries of a request ID; also simulated' },
   release: { project: 'long', seconds: 104, shows: 'a release is built from a commit' },
   'reply-faults': {
     project: 'long',
     seconds: 22,
     shows: 'reply topics that are deleted, get partitions, are too small, or get large replies',
   },
-  'restore-trimmed': { project: 'long', seconds: 43, shows: 'a restore that retention overtakes; also simulated' },
   restored: {
     project: 'long',
     seconds: 101,
@@ -299,11 +241,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 98,
     shows: 'logins, certificates and rights of etcd that change under load',
-  },
-  servers: {
-    project: 'long',
-    seconds: 36,
-    shows: 'the servers of the tests do what the tests of faults expect of them',
   },
   programs: {
     project: 'long',
@@ -331,11 +268,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows:
       'numbers without a gap from three workers while owners are killed and frozen, the broker restarts and replies are lost; the commands of sequences. Also simulated',
   },
-  'sequences-changed': {
-    project: 'long',
-    seconds: 40,
-    shows: 'a sequence is redefined, restarted and closed under load, and moved to more partitions',
-  },
   'sequences-idle': {
     project: 'long',
     seconds: 60,
@@ -353,7 +285,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     shows:
       'a site on a mirror that lags, a copy at other offsets, an empty cluster, after a lost tail; also simulated: numbers go on, each once',
   },
-  shares: { project: 'long', seconds: 133, shows: 'standbys, restores and warm-ups on real disks; also simulated' },
   takeovers: {
     project: 'long',
     seconds: 117,
@@ -366,11 +297,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   },
   tenants: { project: 'long', seconds: 157, shows: 'the pages for a pair of topics (a tenant) and for quotas' },
   testcontainers: { project: 'long', seconds: 76, shows: 'the package for tests of users, with containers and faults' },
-  'cut-off': {
-    project: 'long',
-    seconds: 60,
-    shows: 'one broker of three is silent to one worker: its partitions move, and return. Also simulated',
-  },
   'three-brokers': {
     project: 'long',
     seconds: 190,
@@ -381,12 +307,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     project: 'long',
     seconds: 30,
     shows: 'a trace from a service over its client to workers, received as a collector receives it',
-  },
-  'wire-secured': { project: 'long', seconds: 70, shows: 'logins and certificates of the wire, one by one' },
-  'worker-ids': {
-    project: 'long',
-    seconds: 93,
-    shows: 'crash loops, ceilings far ahead, worker IDs at their limits; also simulated',
   },
   alerts: {
     project: 'few',

@@ -27,7 +27,7 @@ export interface Sender {
 
 const TIMEOUT_MS = 90_000;
 const OUTPUT_BYTES = 16 << 20;
-const PROGRAMS = join(ROOT, 'test/integration/partitioners');
+const PROGRAMS = join(ROOT, 'test/support/partitioners');
 const SCHEMAS = join(ROOT, 'schemas');
 
 interface Call {

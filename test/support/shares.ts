@@ -1,6 +1,3 @@
-import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
-import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
-import type { Realm } from './realm.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
 /** A worker's share of the partitions, in order. */
@@ -28,17 +25,6 @@ export function shareIn(line: LogLine | undefined): Share {
 /** The share that the group assigned to a worker last. */
 export function shareOf(worker: WorkerProcess): Share {
   return shareIn(worker.lines.findLast(isJoin));
-}
-
-/** The share of each member, from the group's coordinator. */
-export async function sharesOfGroup({ admin, groupId }: Realm): Promise<readonly Share[]> {
-  const { groups } = await admin.describeGroups([groupId]);
-  return (groups[0]?.members ?? []).map(({ memberAssignment }) => {
-    const { assigned, userData } = decodeAssignment(memberAssignment);
-    const standing = userData === null ? undefined : decodeStandbys(userData);
-    const { standbys = [], warmups = [] } = standing ?? {};
-    return { partitions: assigned.flatMap(({ partitions }) => partitions), standbys, warmups };
-  });
 }
 
 const STATE = /^idalloc_partition_state\{partition="(\d+)",state="(\w+)"\} 1$/gm;

@@ -99,7 +99,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run quick', { file: 'ops/dev/test.ts', by: "runChain('check'" }],
   ['npx vitest --project unit test/pipeline', { file: 'ops/dev/test-steps.ts', by: "'--project', project" }],
   [
-    'IDALLOC_TEST_SERVERS=processes npm test -- test/integration/conflict',
+    'IDALLOC_TEST_SERVERS=processes npm test -- test/integration/malformed',
     { file: 'ops/dev/test.ts', by: 'selects(project, filter' },
   ],
   ...['two-memories', 'restored'].map(

@@ -123,7 +123,7 @@ export class Site implements AsyncDisposable {
 }
 
 /** Resolves when etcd remembers how far each ledger partition has gone; workers write that each second. */
-export async function remembered({ env, datacenterId, ledgerTopic, etcd, source }: Realm): Promise<void> {
+async function remembered({ env, datacenterId, ledgerTopic, etcd, source }: Realm): Promise<void> {
   for (const { partition, to } of await wholeTopic(source, ledgerTopic)) {
     const key = ledgerHeadKeys(env.ETCD_PREFIX ?? '', datacenterId, ledgerTopic, partition).end;
     const end = async () => {

@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import { expandIds, type IdBatch } from '../../src/codec/id-batch.ts';
 import { decodeReply, type Followed } from './followed.ts';
 import type { Sent } from './load.ts';
-import { type Allocated, faultsOf, refuses, resumedMs, termsOf } from './terms.ts';
+import { type Allocated, faultsOf, refuses, termsOf } from './terms.ts';
 import type { LogLine, WorkerProcess } from './worker-process.ts';
 
 /** A step back of the clock by less than this does not end the term. */
@@ -95,12 +95,6 @@ export function silencesMs(workers: readonly WorkerProcess[]): readonly number[]
     lines.filter(({ msg, reason }) => msg === 'gate closed' && reason === 'LEASE_SUSPENDED'),
   );
   return stopped.map(({ detail }) => Number(/for (\d+) ms/.exec(String(detail))?.[1]));
-}
-
-/** The time from each opening of the gate within a term to the worker's next batch, by its own clock. */
-export function reopeningsMs({ lines }: WorkerProcess, replies: Followed): readonly number[] {
-  const byFence = batchesByFence(replies, []);
-  return termsOf(lines).flatMap((term) => resumedMs(term, byFence.get(term.fence) ?? []));
 }
 
 function checkRising(batches: readonly IdBatch[]): void {

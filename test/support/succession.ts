@@ -15,7 +15,7 @@ export async function ask(realm: Realm, replies: Followed, correlationId: string
 }
 
 /** The ticks of a batch, lowest first. */
-export function ticksOf(batch: IdBatch): readonly number[] {
+function ticksOf(batch: IdBatch): readonly number[] {
   return expandIds(batch).map((id) => decompose(LAYOUT, id).ticks);
 }
 

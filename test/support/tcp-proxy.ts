@@ -11,7 +11,6 @@ export interface KafkaRequest {
 type Matches = (request: KafkaRequest) => boolean;
 
 const PRODUCE = 0;
-const FETCH = 1;
 /** Metadata, FindCoordinator and DescribeCluster: their answers name brokers. */
 const NAMES_BROKERS: ReadonlySet<number> = new Set([3, 10, 60]);
 const CORRELATION_AT = 8;
@@ -19,25 +18,15 @@ const ANSWERED_AT = 4;
 const PORT_BYTES = 4;
 const HOST = '127.0.0.1';
 
-/** A produce request to this topic. */
+/** A produce request to this topic, whose length Kafka puts before its name in two bytes. */
 export function isProduceTo(topic: string): Matches {
-  return concerns(PRODUCE, topic);
-}
-
-/** A fetch of this topic, with or without others. */
-export function isFetchOf(topic: string): Matches {
-  return concerns(FETCH, topic);
-}
-
-/** A request that names the topic: Kafka puts its length before it in two bytes. */
-function concerns(wanted: number, topic: string): Matches {
   const name = Buffer.concat([Buffer.of(topic.length >> 8, topic.length & 0xff), Buffer.from(topic)]);
-  return ({ apiKey, bytes }) => apiKey === wanted && bytes.includes(name);
+  return ({ apiKey, bytes }) => apiKey === PRODUCE && bytes.includes(name);
 }
 
 /** A fault of a request or of its answer. */
 interface Fault {
-  readonly kind: 'delay-answer' | 'cut-answer' | 'hold-request';
+  readonly kind: 'delay-answer' | 'hold-request';
   readonly matches: Matches;
   /** Requests that it still applies to. */
   left: number;
@@ -89,13 +78,6 @@ export class TcpProxy implements AsyncDisposable {
   /** Delays the answers to the next `times` requests; resolves when the last of these answers has arrived. */
   delayAnswers(matches: Matches, times: number, delayMs: number): Promise<void> {
     return this.#add('delay-answer', matches, times, { delayMs });
-  }
-
-  /**
-   * Cuts the connection instead of passing on the answers to the next `times` requests; resolves after the last cut.
-   */
-  cutAnswers(matches: Matches, times: number): Promise<void> {
-    return this.#add('cut-answer', matches, times);
   }
 
   /** Holds the next request, and all after it on its connection, until `released`; resolves when it has arrived. */
@@ -179,27 +161,21 @@ export class TcpProxy implements AsyncDisposable {
       } else if (fault !== undefined) {
         faults.set(frame.readInt32BE(CORRELATION_AT), fault);
       }
-      return true;
     });
     passOn(broker, client, async (frame) => {
       const answered = frame.readInt32BE(ANSWERED_AT);
       if (naming.delete(answered)) this.#rename(frame);
       const fault = faults.get(answered);
-      if (fault === undefined) return true;
-      if (fault.kind === 'cut-answer') {
-        cut();
-        return false;
-      }
+      if (fault === undefined) return;
       faults.delete(answered);
       fault.met();
       await new Promise((resolve) => setTimeout(resolve, fault.delayMs));
-      return true;
     });
   }
 }
 
-/** Passes frames on in order, each once `allows` resolves to true. */
-function passOn(from: Socket, to: Socket, allows: (frame: Buffer) => Promise<boolean>): void {
+/** Passes frames on in order, each once `before` has resolved. */
+function passOn(from: Socket, to: Socket, before: (frame: Buffer) => Promise<void>): void {
   let rest = Buffer.alloc(0);
   let turn = Promise.resolve();
   from.on('data', (chunk) => {
@@ -208,7 +184,8 @@ function passOn(from: Socket, to: Socket, allows: (frame: Buffer) => Promise<boo
       const frame = rest.subarray(0, 4 + rest.readInt32BE(0));
       rest = rest.subarray(frame.length);
       turn = turn.then(async () => {
-        if ((await allows(frame)) && !to.destroyed) to.write(frame);
+        await before(frame);
+        if (!to.destroyed) to.write(frame);
       });
     }
   });

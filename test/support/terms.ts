@@ -101,14 +101,3 @@ export function faultsOf(term: Term, batches: readonly Allocated[], stepMs: numb
     );
   });
 }
-
-/**
- * The time from each reopening of the gate to the next batch of the term; reopenings without a later batch are left
- * out.
- */
-export function resumedMs({ suspended }: Term, batches: readonly Allocated[]): readonly number[] {
-  return suspended.flatMap(({ toMs }) => {
-    const nextMs = Math.min(...batches.flatMap(({ generatedAtMs: ms }) => (ms >= toMs ? [ms] : [])));
-    return Number.isFinite(nextMs) ? [nextMs - toMs] : [];
-  });
-}
