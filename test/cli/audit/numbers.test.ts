@@ -65,7 +65,7 @@ test('numbers that follow each other, void records, renewals and replies with th
 test.for([
   ['a number is left out', [CREATED, THREE, numbers('b', { at: 2, first: 5 })], ['GAP']],
   ['a number is given out twice', [CREATED, THREE, numbers('b', { at: 2, first: 3 })], ['GAP']],
-  ['a statement sets the sequence back', [CREATED, THREE, statement(2, { next: 2 })], ['GAP']],
+  ['an order sets the sequence back', [CREATED, THREE, statement(2, { next: 2, edition: 2 })], ['GAP']],
   ['a correlation ID has two records that count', [CREATED, THREE, numbers('a', { at: 2, first: 4 })], ['SPLIT']],
   [
     'a renewal repeats other numbers',
@@ -136,6 +136,14 @@ describe('a loss', () => {
     expect(codes(lost, [reply('b', 4, 4), reply('c', 4), reply('d', 7)])).toEqual(['GAP', 'GAP']);
     expect(codes([...lost, numbers('c', { at: 3, first: 8 })])).toEqual(['GAP']);
   });
+});
+
+test('a statement that arrives late, behind a newer one or more numbers, is no finding, and changes nothing', () => {
+  const renewed = statement(1, { next: 9, edition: 2, step: 2 });
+  const late = [CREATED, renewed, statement(2, { next: 1 }), numbers('a', { at: 3, first: 9, step: 2 })];
+  expect(codes(late)).toEqual([]);
+  expect(codes([CREATED, THREE, statement(2, { next: 2 }), numbers('b', { at: 3, first: 4 })])).toEqual([]);
+  expect(codes([CREATED, THREE, statement(2, { next: 2 }), numbers('b', { at: 3, first: 2 })])).toEqual(['GAP']);
 });
 
 test('a statement whose writer knew more shows that numbers are missing', () => {
