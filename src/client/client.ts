@@ -135,7 +135,8 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#refill = new Refill({
       ...{ stock: this.#stock, demand: this.#demand, waits: this.#waits },
       ...{ runtime, coverSeconds, maxAgeMs, maxCount, layout: () => this.#layout },
-      request: (count, signal) => this.#requestForBuffer(count, signal),
+      request: (correlationId, count, signal) => this.#requestForBuffer(correlationId, count, signal),
+      partitionOf: (correlationId) => transport.partitionOf(Buffer.from(correlationId)),
       onBatch: (_reply, count) => this.#filled(count),
       onError,
     });
@@ -239,8 +240,7 @@ export class IdClient implements IdSource, AsyncDisposable {
   }
 
   /** Requests IDs for the buffer. */
-  async #requestForBuffer(count: number, signal: AbortSignal): Promise<BatchReply> {
-    const correlationId = this.#runtime.uuid();
+  async #requestForBuffer(correlationId: string, count: number, signal: AbortSignal): Promise<BatchReply> {
     const reply = await this.#request({ count, correlationId, signal, timeoutMs: Number.POSITIVE_INFINITY }, true);
     this.#numbers.note(reply);
     return reply;

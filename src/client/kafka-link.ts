@@ -168,6 +168,10 @@ class KafkaLink implements Transport {
     }
   }
 
+  partitionOf(key: Buffer): number | undefined {
+    return this.#sender.partitionOf(key);
+  }
+
   trouble(replyTopic: string): string | undefined {
     return this.#replies.trouble(replyTopic);
   }

@@ -33,6 +33,10 @@ export class MemoryLink implements Transport {
     });
   }
 
+  partitionOf(): undefined {
+    return undefined;
+  }
+
   trouble(): undefined {
     return undefined;
   }

@@ -20,23 +20,26 @@ export interface RefillOptions {
   readonly maxCount: number;
   /** The layout of the IDs, once it is known. */
   readonly layout: () => Layout | undefined;
-  /** Requests `count` IDs until the workers answer, or the signal aborts. */
-  readonly request: (count: number, signal: AbortSignal) => Promise<BatchReply>;
+  /** Requests `count` IDs under this correlation ID until the workers answer, or the signal aborts. */
+  readonly request: (correlationId: string, count: number, signal: AbortSignal) => Promise<BatchReply>;
+  /** The partition that decides a request under this correlation ID; undefined if that is not known yet. */
+  readonly partitionOf: (correlationId: string) => number | undefined;
   /** Called with each batch after it was added to its stock. */
   readonly onBatch: (reply: BatchReply, count: number) => void;
   readonly onError: (error: Error) => void;
 }
 
-/** Maximum number of concurrent requests for the buffer, and as many for callers that wait; of late ones likewise. */
+/** The maximum number of concurrent requests for the buffer, and as many for callers that wait. */
 const MAX_REQUESTS = 8;
-const CHECK_EVERY_MS = 500;
+/** So many late requests of each kind are still waited for. */
+const MAX_LATE = 24;
+const CHECK_EVERY_MS = 250;
 /** A request without a reply for this long is late: its IDs no longer count as on their way. */
 const LATE_MS = 2_000;
-/**
- * While nothing is answered, each of so many replacements is for all that is lacking: when one of two workers is gone,
- * a single one goes to a partition of the other only as often as not.
- */
-const TRIED = 2;
+/** While nothing is answered, so many rounds of replacements follow each other after LATE_MS; then the pauses double. */
+const STEADY_ROUNDS = 5;
+/** So many random correlation IDs are tried for one that goes to a partition of the kind that is wanted. */
+const MAX_TRIES = 256;
 /** Workers answer requests up to this count at once, also while large ones wait; fewer in some layouts. */
 const SMALL_COUNT = 4_000;
 /** The longest pause that a refusal or an outage causes. */
@@ -47,7 +50,8 @@ const MAX_PAUSE_MS = 30_000;
 const WIDEN_MS = { least: 60_000, most: 3_600_000 };
 
 interface Asked {
-  readonly for: Wanted;
+  readonly wanted: Wanted;
+  readonly correlationId: string;
   readonly count: number;
   readonly sentMs: number;
   readonly ended: AbortController;
@@ -56,11 +60,15 @@ interface Asked {
 /**
  * Keeps the stock filled, and requests what callers wait for.
  *
- *   check:   compare what there is with what is wanted, twice a second and on demand
- *   late:    replaced by small requests, which the workers answer at once, also while large ones wait or a partition
- *            is not served. While no request of the buffer is answered, the pause before the next replacements doubles,
- *            so that an outage does not fill the topic. A late reply is as good as any other.
+ *   check:   compare what there is with what is wanted, four times a second and on demand
+ *   late:    replaced by small requests, which the workers answer at once, also while large ones wait. Until one is
+ *            answered, each round shares what is lacking among partitions where nothing of ours waits. A late reply is
+ *            as good as any other.
  *   pause:   no requests for a while after the workers refused one
+ *
+ * Each request goes to a partition where nothing of ours waits, if there is one. A worker that dies leaves its
+ * partitions unserved for about 10 s: of two workers, half of them. The late request and the eight of a first round are
+ * in nine partitions, with a second round in 17, so that at least one is answered where there are at most 32.
  */
 export class Refill {
   readonly #options: RefillOptions;
@@ -72,10 +80,10 @@ export class Refill {
   #isWidened = true;
   /** The requests in progress, oldest first. */
   readonly #asked = new Set<Asked>();
-  readonly #doubling = new Backoff({ minMs: LATE_MS, maxMs: MAX_PAUSE_MS });
-  #replacesFromMs = Number.NEGATIVE_INFINITY;
-  /** Whether any request was answered since the last one was sent. */
-  #isAnswered = false;
+  #answeredMs = Number.NEGATIVE_INFINITY;
+  /** Rounds of replacements since the last answer. */
+  #rounds = 0;
+  #nextRoundMs = Number.NEGATIVE_INFINITY;
   #isCheckDue = false;
   #stopped = false;
   #checkTimer: Timer | undefined;
@@ -145,44 +153,77 @@ export class Refill {
   }
 
   #requestLacking(wanted: Wanted, nowMs: number): void {
-    const own = [...this.#asked].filter((asked) => asked.for === wanted);
+    const own = [...this.#asked].filter((asked) => asked.wanted === wanted);
     const late = own.filter(({ sentMs }) => nowMs - sentMs >= LATE_MS);
-    for (const { ended } of late.slice(0, Math.max(0, late.length - MAX_REQUESTS))) ended.abort();
+    for (const { ended } of late.slice(0, Math.max(0, late.length - MAX_LATE))) ended.abort();
     const onTime = own.slice(late.length);
     const waitedFor = [...late.filter(({ sentMs }) => !wanted.isReplaced(sentMs)), ...onTime];
     const coming = waitedFor.reduce((sum, { count }) => sum + count, 0);
     let lacking = wanted.lacking(coming);
     let room = MAX_REQUESTS - onTime.length;
     if (this.#pause !== undefined || lacking <= 0 || room <= 0) return;
-    const most = late.length > 0 ? Math.min(this.#maxCount, this.#smallCount) : this.#maxCount;
-    if (late.length > 0 && !this.#isAnswered) {
-      if (nowMs < this.#replacesFromMs) return;
-      this.#replacesFromMs = nowMs + this.#doubling.nextMs();
-      for (let sent = 0; sent < Math.min(room, TRIED); sent += 1)
-        void this.#request(wanted, Math.min(lacking, most), nowMs);
+    const last = late.at(-1);
+    const most = last === undefined ? this.#maxCount : Math.min(this.#maxCount, this.#smallCount);
+    if (last !== undefined && this.#answeredMs < last.sentMs + LATE_MS) {
+      if (nowMs < this.#nextRoundMs) return;
+      this.#rounds += 1;
+      this.#nextRoundMs = nowMs + Math.min(MAX_PAUSE_MS, LATE_MS * 2 ** Math.max(0, this.#rounds - STEADY_ROUNDS));
+      const round = this.#round(room);
+      const count = Math.min(Math.ceil(lacking / round.length), most);
+      for (const correlationId of round) void this.#request({ wanted, correlationId, count, sentMs: nowMs });
       return;
     }
     for (; lacking > 0 && room > 0; room -= 1) {
       const count = Math.min(lacking, most);
-      void this.#request(wanted, count, nowMs);
+      const { correlationId } = this.#outside(this.#partitions());
+      void this.#request({ wanted, correlationId, count, sentMs: nowMs });
       lacking -= count;
     }
   }
 
-  async #request(wanted: Wanted, count: number, sentMs: number): Promise<void> {
-    const { demand, request, onBatch } = this.#options;
-    const asked: Asked = { for: wanted, count, sentMs, ended: new AbortController() };
+  /** Correlation IDs for a round: one for each of up to `most` partitions where nothing of ours waits; at least one. */
+  #round(most: number): readonly string[] {
+    const partitions = this.#partitions();
+    const round: string[] = [];
+    while (round.length < most) {
+      const { correlationId, isOutside } = this.#outside(partitions);
+      if (!isOutside && round.length > 0) break;
+      round.push(correlationId);
+      partitions.add(this.#options.partitionOf(correlationId));
+    }
+    return round;
+  }
+
+  /** The partitions where requests of ours wait. */
+  #partitions(): Set<number | undefined> {
+    return new Set([...this.#asked].map(({ correlationId }) => this.#options.partitionOf(correlationId)));
+  }
+
+  /** A correlation ID whose request goes to none of these partitions; any one, if such an ID is not found. */
+  #outside(partitions: ReadonlySet<number | undefined>): { correlationId: string; isOutside: boolean } {
+    const { runtime, partitionOf } = this.#options;
+    for (let tries = 1; ; tries += 1) {
+      const correlationId = runtime.uuid();
+      const partition = partitionOf(correlationId);
+      const isOutside = !partitions.has(partition);
+      if (isOutside || partition === undefined || tries === MAX_TRIES) return { correlationId, isOutside };
+    }
+  }
+
+  async #request(question: Omit<Asked, 'ended'>): Promise<void> {
+    const { demand, request, onBatch, runtime } = this.#options;
+    const asked: Asked = { ...question, ended: new AbortController() };
+    const { wanted, correlationId, count } = asked;
     this.#asked.add(asked);
-    this.#isAnswered = false;
     try {
-      const reply = await request(count, asked.ended.signal);
+      const reply = await request(correlationId, count, asked.ended.signal);
       const { ranges, step } = reply.batch;
       this.#asked.delete(asked);
       demand.replied(reply.latencyMs);
       this.#refusals = 0;
-      this.#doubling.reset();
-      this.#isAnswered = true;
-      this.#replacesFromMs = Number.NEGATIVE_INFINITY;
+      this.#rounds = 0;
+      this.#nextRoundMs = Number.NEGATIVE_INFINITY;
+      this.#answeredMs = runtime.monotonicMs();
       wanted.stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
       onBatch(reply, count);
     } catch (error) {

@@ -21,6 +21,8 @@ const REPLICATION_TIMEOUT_MS = 4_000;
 export class RequestSender {
   readonly #options: RequestSenderOptions;
   readonly #queues = new Map<number, AppendQueue>();
+  /** How many the topic had when the last request was sent. */
+  #partitions: number | undefined;
 
   constructor(options: RequestSenderOptions) {
     this.#options = options;
@@ -29,8 +31,14 @@ export class RequestSender {
   /** Resolves when the request is in the log, or is no longer wanted. Rejects with KafkaError. */
   async send(record: NewRecord & { readonly key: Buffer }, isWanted: () => boolean): Promise<void> {
     const { cluster, topic } = this.#options;
-    const partition = partitionFor(record.key, await cluster.partitions(topic, APPEND_TIMEOUT_MS), () => 0);
-    await this.#queue(partition).add([record], maxBytesOf(record), isWanted);
+    const partitions = await cluster.partitions(topic, APPEND_TIMEOUT_MS);
+    this.#partitions = partitions;
+    await this.#queue(partitionFor(record.key, partitions, () => 0)).add([record], maxBytesOf(record), isWanted);
+  }
+
+  /** The partition for requests with this key; undefined before the first one is sent. */
+  partitionOf(key: Buffer): number | undefined {
+    return this.#partitions === undefined ? undefined : partitionFor(key, this.#partitions, () => 0);
   }
 
   #queue(partition: number): AppendQueue {

@@ -56,7 +56,7 @@ export interface NumbersReply extends Delivered {
 type Reply = BatchReply | NumbersReply;
 
 export interface RequesterOptions {
-  readonly transport: Transport;
+  readonly transport: Pick<Transport, 'send' | 'trouble'>;
   readonly runtime: Runtime;
   /**
    * A request without a reply is resent after this, doubling each time up to MAX_RESEND_MS or MAX_PATIENT_MS, if it is

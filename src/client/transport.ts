@@ -33,6 +33,8 @@ export interface Transport {
    * Rejects with IdallocError KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID or QUEUE_FULL.
    */
   send(request: OutgoingRequest): Promise<void>;
+  /** The partition of the request topic for requests with this key; undefined before the first one is sent. */
+  partitionOf(key: Buffer): number | undefined;
   /** Why replies on this topic can't be read now; undefined while they can, as far as is known. */
   trouble(replyTopic: string): string | undefined;
   /** Closes all connections within a second; never rejects. */

@@ -66,7 +66,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
     this.#throttle = new Throttle(runtime, LOG_EVERY_MS);
     this.#requester = new Requester({
       // What is wrong with the replies is reported by `#causeOf`.
-      transport: { send: (request) => this.#send(request), trouble: () => undefined, close: async () => undefined },
+      transport: { send: (request) => this.#send(request), trouble: () => undefined },
       runtime,
       resendAfterMs: RESEND_AFTER_MS,
       maxWaiting: MAX_WAITING,

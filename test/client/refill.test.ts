@@ -1,5 +1,7 @@
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { presetLayout } from '../../src/core/presets.ts';
+import { examples } from '../support/examples.ts';
 import { type FakeWorkers, type Sent, type Staged, stage, turns } from './stage.ts';
 
 /** From now on, the workers answer the requests that pass; all others are unanswered for good. */
@@ -36,6 +38,9 @@ async function use({ client, runtime }: Staged, seconds: number, answer: () => P
 const unanswered = (workers: FakeWorkers) => {
   workers.answering = false;
 };
+const partitionOf = (workers: FakeWorkers, correlationId: string) =>
+  workers.partitionOf(Buffer.from(correlationId)) ?? Number.NaN;
+
 /** The time of each request for new IDs, after the first. */
 async function newRequests({ runtime, workers }: Staged, seconds: number): Promise<{ atS: number; count: number }[]> {
   const known = new Set(workers.sent.map(({ correlationId }) => correlationId));
@@ -62,25 +67,53 @@ describe('what is late is requested again', () => {
     await staged.client.close();
   });
 
-  test('so that nobody notices when a third of the partitions is not served', async () => {
-    const staged = await stage({ idsPerSecond: 2_000 }, unanswered);
+  test('elsewhere, so that nobody notices when a third of the partitions is not served', async () => {
+    const staged = await stage({ idsPerSecond: 2_000 }, (workers) => {
+      unanswered(workers);
+      workers.partitions = 12;
+    });
     // A record that is sent again goes to the same partition.
-    const served = ({ correlationId }: Sent) => Number(correlationId.slice(2)) % 3 !== 1;
+    const served = ({ correlationId }: Sent) => partitionOf(staged.workers, correlationId) % 3 !== 1;
     const answer = answering(staged.workers, served);
     await staged.runtime.pass(2_500);
     await answer();
     expect(await use(staged, 120, answer)).toBe(0);
-    expect(staged.client.metrics().pending).toBeLessThanOrEqual(16);
+    expect(staged.client.metrics().pending).toBeLessThanOrEqual(4);
     await staged.client.close();
   });
 
-  test('by two, so that nobody notices when half of the partitions is not served', async () => {
-    const staged = await stage({ idsPerSecond: 2_000, coverSeconds: 5 });
-    // A record that is sent again goes to the same partition.
-    const first = Number(staged.workers.sent.at(-1)?.correlationId.slice(2)) + 1;
-    const served = ({ correlationId }: Sent) => (Number(correlationId.slice(2)) - first) % 4 >= 2;
-    expect(await use(staged, 30, answering(staged.workers, served))).toBe(0);
-    await staged.client.close();
+  test('where nothing waits, so that nobody notices when one of two workers is gone: half of 12 partitions', async () => {
+    const halves = fc.subarray([...new Array(12).keys()], { minLength: 6, maxLength: 6 });
+    await fc.assert(
+      fc.asyncProperty(halves, async (gone) => {
+        const staged = await stage({ idsPerSecond: 2_000, coverSeconds: 5 }, (workers) => {
+          workers.partitions = 12;
+        });
+        const { workers, runtime } = staged;
+        const backMs = runtime.nowMs + 15_000; // the refills at 5 and at 10 s go to any partition
+        const isServed = ({ correlationId }: Sent) =>
+          runtime.nowMs >= backMs || !gone.includes(partitionOf(workers, correlationId));
+        expect(await use(staged, 20, answering(workers, isServed))).toBe(0);
+        await staged.client.close();
+      }),
+      { numRuns: examples(300, 100) },
+    );
+  });
+
+  test('in equal shares, one in each partition where nothing waits; what one answers is not asked for again', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
+      unanswered(workers);
+      workers.partitions = 6;
+    });
+    const { client, workers, runtime } = staged;
+    await runtime.pass(2_500);
+    expect(workers.sent.map(({ count }) => count)).toEqual([40_000, 4_000, 4_000, 4_000, 4_000, 4_000]);
+    expect(new Set(workers.sent.map(({ correlationId }) => partitionOf(workers, correlationId))).size).toBe(6);
+    workers.answer(workers.sent.at(-1)?.correlationId ?? '', 4_000);
+    await turns();
+    const more = workers.sent.slice(6);
+    expect(more.map(({ count }) => count)).toEqual([4_000, 4_000, 4_000, 4_000]);
+    await client.close();
   });
 
   test('in requests that are small in the layout of the IDs', async () => {
@@ -95,10 +128,15 @@ describe('what is late is requested again', () => {
     await client.close();
   });
 
-  test('ever more rarely while none is answered, so that an outage does not fill the topic', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
-    const twice = [2, 4, 8, 16, 32, 62, 92].flatMap((atS) => [atS, atS]);
-    expect(await newRequests(staged, 100)).toEqual(twice.map((atS) => ({ atS, count: 4_000 })));
+  test('ever more rarely after 10 s without an answer, and once where all partitions have one: an outage does not fill the topic', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
+      unanswered(workers);
+      workers.partitions = 12;
+    });
+    const rounds = new Map<number, number>();
+    for (const { atS } of await newRequests(staged, 100)) rounds.set(atS, (rounds.get(atS) ?? 0) + 1);
+    const further = [6, 8, 10, 12, 16, 24, 40, 70, 100].map((atS) => [atS, 1] as const);
+    expect([...rounds]).toEqual([[2, 8], [4, 3], ...further]);
     await staged.client.close();
   });
 
@@ -108,17 +146,21 @@ describe('what is late is requested again', () => {
     await runtime.pass(20_000);
     const [, , third] = [...new Map(workers.sent.map((sent) => [sent.correlationId, sent])).values()];
     workers.answer(third?.correlationId ?? '', 4_000);
-    expect((await newRequests(staged, 7)).map(({ atS }) => atS)).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4]);
+    expect((await newRequests(staged, 7)).map(({ atS }) => atS)).toEqual([1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 6]);
     await staged.client.close();
   });
 
-  test('until eight are late: the oldest is not waited for any longer then', async () => {
-    const staged = await stage({ idsPerSecond: 1_000 }, unanswered);
+  test('until 24 are late: the oldest is not waited for any longer then', async () => {
+    const staged = await stage({ idsPerSecond: 1_000 }, (workers) => {
+      unanswered(workers);
+      workers.partitions = 1_000;
+    });
     const { client, runtime, workers } = staged;
     const [first] = workers.sent;
-    await runtime.pass(205_000); // replaced at 2, 4, 8, 16, 32, 62, 92, 122, 152 and 182 s, by two each time
-    expect(client.metrics().pending).toBe(8);
-    expect(first?.isWanted()).toBe(false);
+    await runtime.pass(7_500); // replaced at 2, 4 and 6 s, by eight each time
+    expect([client.metrics().pending, first?.isWanted()]).toEqual([25, true]);
+    await runtime.pass(1_000);
+    expect([client.metrics().pending, first?.isWanted()]).toEqual([32, false]);
     workers.answer(first?.correlationId ?? '', 40_000);
     await turns();
     expect(client.buffered).toBe(0);

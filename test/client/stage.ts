@@ -5,6 +5,7 @@ import type { OutgoingRequest, Transport, TransportEvents } from '../../src/clie
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';
+import { partitionFor } from '../../src/kafka/records/partitioner.ts';
 
 interface DueTimer {
   readonly atMs: number;
@@ -107,6 +108,8 @@ export class FakeWorkers implements Transport {
   layoutText: string | undefined;
   /** The next ID to allocate. */
   nextId = 0n;
+  /** How many partitions the request topic has; undefined: the client does not know it. */
+  partitions: number | undefined;
   #events: TransportEvents | undefined;
   readonly #batches = new Map<string, bigint>();
 
@@ -122,6 +125,10 @@ export class FakeWorkers implements Transport {
     const { count } = request;
     this.sent.push({ correlationId: key.toString(), count, replyTopic, value, firstSentMs, headers, isWanted });
     if (this.answering) queueMicrotask(() => this.answer(key.toString(), request.count));
+  }
+
+  partitionOf(key: Buffer): number | undefined {
+    return this.partitions === undefined ? undefined : partitionFor(key, this.partitions, () => 0);
   }
 
   trouble(): string | undefined {
