@@ -26,22 +26,15 @@ export interface Room {
 const BASE = ['core', 'codec', 'errors.ts'];
 /** For rooms in which something waits or repeats. */
 const WAITING = [...BASE, 'async'];
-const PORTS = ['identity/ports.ts', 'ledger/ports.ts', 'pipeline/ports.ts'];
+const PORTS = ['identity/identity-ports.ts', 'ledger/ledger-ports.ts', 'pipeline/ports.ts'];
 const FOR_ADAPTERS = [...WAITING, 'log.ts', 'runtime.ts', ...PORTS];
-/** The adapters of outside systems, without the files directly in adapters. */
+/** The adapters of outside systems. */
 const SYSTEMS = ['adapters/etcd', 'adapters/index', 'adapters/kafka', 'adapters/registry'];
 const KAFKA = ['kafka/wire', 'kafka/records', 'kafka/loops'];
 /** The parts of identity that the commands use: keys, reading, and rebuilding a namespace. */
-const IDENTITY_AT_REST = [
-  'bindings',
-  'keys',
-  'namespace',
-  'ports',
-  'rebuild',
-  'snapshot',
-  'try-transact',
-  'witness',
-].map((file) => `identity/${file}.ts`);
+const IDENTITY_AT_REST = ['bindings', 'identity-ports', 'keys', 'namespace', 'rebuild', 'witness'].map(
+  (file) => `identity/${file}.ts`,
+);
 /**
  * The parts of the client that send a request and wait for its reply: a worker asks the others so for its HTTP callers.
  */
@@ -71,7 +64,7 @@ export const ROOMS: readonly Room[] = [
     packages: ['@noble/ciphers/ff1.js', ...['hkdf', 'sha2', 'utils'].map((file) => `@noble/hashes/${file}.js`)],
   },
   { room: 'identity', lines: 2100, imports: WAITING },
-  { room: 'ledger', lines: 2690, imports: [...WAITING, 'identity/ports.ts'] },
+  { room: 'ledger', lines: 2690, imports: [...WAITING, 'identity/identity-ports.ts'] },
   { room: 'pipeline', lines: 3630, imports: [...WAITING, 'ledger'] },
   {
     room: 'tracing',
@@ -92,7 +85,6 @@ export const ROOMS: readonly Room[] = [
     packages: ['node:*', 'kafkajs', 'kafkajs/src/**', 'oauth4webapi', 'aws-msk-iam-sasl-signer-js'],
   },
   { room: 'kafka/loops', lines: 2640, imports: ['async', 'core', 'errors.ts', 'kafka/wire', 'kafka/records'] },
-  { room: 'adapters', lines: 50, imports: FOR_ADAPTERS, packages: ['node:*'] },
   { room: 'adapters/etcd', lines: 660, imports: FOR_ADAPTERS, packages: ['node:*', 'etcd3', 'cockatiel'] },
   { room: 'adapters/index', lines: 2380, imports: FOR_ADAPTERS, packages: ['node:*'] },
   {
@@ -137,7 +129,7 @@ export const ROOMS: readonly Room[] = [
     lines: 4320,
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'pipeline', 'identity', 'http', 'config'],
-      ...['ledger', 'adapters', ...SYSTEMS, ...KAFKA],
+      ...['ledger', ...SYSTEMS, ...KAFKA],
       ...CLIENT_REQUESTS,
     ],
     packages: ['node:*'],
@@ -149,17 +141,9 @@ export const ROOMS: readonly Room[] = [
     imports: [
       ...[...WAITING, 'codec/form', 'log.ts', 'metrics', 'runtime.ts', 'client', 'http', 'config', ...IDENTITY_AT_REST],
       ...['worker/worker.ts', 'worker/ledger-tail.ts', 'worker/witness-service.ts', 'tracing/traces.ts'],
-      ...[
-        'decided',
-        'heads',
-        'sequence-order',
-        'sequence-records',
-        'sequence-rule',
-        'end-heads',
-        'end-check',
-        'order-view',
-        'ports',
-      ].map((file) => `ledger/${file}.ts`),
+      ...['decided', 'end-heads', 'heads', 'ledger-ports', 'sequence-order', 'sequence-rule'].map(
+        (file) => `ledger/${file}.ts`,
+      ),
       ...[...SYSTEMS, ...KAFKA],
     ],
     packages: ['node:*', 'commander'],

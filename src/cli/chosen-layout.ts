@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
 import { LAYOUT_VARIABLE_OF, layoutChoiceOf } from '../config/layout-checks.ts';
 import type { Environment } from '../config/parse.ts';
-import type { Layout } from '../core/layout.ts';
+import { CUSTOM, type Layout } from '../core/layout.ts';
 import { chooseLayout, type LayoutChoice } from '../core/layout-choice.ts';
-import { CUSTOM } from '../core/layout-text.ts';
 import type { PresetProblem } from '../core/presets.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { LayoutOptions } from './layout-options.ts';

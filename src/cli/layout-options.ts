@@ -1,7 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { FieldSpec } from '../core/layout.ts';
+import { FIELDS_HELP, type FieldSpec, parseFields } from '../core/layout.ts';
 import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
-import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
 import { wholeNumber } from './option-values.ts';
 
 /** The options that choose a layout. */

@@ -1,9 +1,7 @@
 import { Argument, Command } from 'commander';
 import { MAX_POOL } from '../codec/namespace-values.ts';
-import { findLayout } from '../core/find-layout.ts';
-import { compose, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
-import { LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
-import { fieldsText } from '../core/layout-text.ts';
+import { compose, fieldsText, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
+import { findLayout, LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { ticks, wallMs } from '../core/units.ts';
 import { chosenLayout } from './chosen-layout.ts';

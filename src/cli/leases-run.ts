@@ -8,9 +8,8 @@ import {
 import { type EtcdConfig, loadEtcdConfig } from '../config/config.ts';
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { IdallocError } from '../errors.ts';
-import { namespaceKeys } from '../identity/keys.ts';
-import type { KeyValue } from '../identity/ports.ts';
-import { readSnapshot, type Snapshot } from '../identity/snapshot.ts';
+import type { KeyValue } from '../identity/identity-ports.ts';
+import { namespaceKeys, readSnapshot, type Snapshot } from '../identity/keys.ts';
 import type { CliContext } from './context.ts';
 import { withEtcd } from './etcd-session.ts';
 import { journaled } from './journal/journaled.ts';

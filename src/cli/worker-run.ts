@@ -1,5 +1,4 @@
-import { aborted } from '../async/aborted.ts';
-import { atMost } from '../async/at-most.ts';
+import { aborted, atMost } from '../async/waiting.ts';
 import { type Config, loadWorkerConfig } from '../config/config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { startOps } from '../http/ops.ts';

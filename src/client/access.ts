@@ -1,7 +1,6 @@
-import { aborted } from '../async/aborted.ts';
-import { atMost } from '../async/at-most.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { aborted, atMost } from '../async/waiting.ts';
 import { HOST_PORT, isHostPort } from '../core/host-port.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { ConnectionConfig } from '../kafka/wire/connection-config.ts';

@@ -1,8 +1,8 @@
 import { channel } from 'node:diagnostics_channel';
 import { emitWarning } from 'node:process';
-import { inMicrotask } from '../async/microtask.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { Throttle } from '../async/throttle.ts';
+import { inMicrotask } from '../async/waiting.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { MetricsRecorder } from './metrics.ts';

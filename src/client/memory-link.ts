@@ -1,5 +1,5 @@
-import { inMicrotask } from '../async/microtask.ts';
 import type { Timer } from '../async/runtime.ts';
+import { inMicrotask } from '../async/waiting.ts';
 import { RUNTIME } from '../runtime.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
 

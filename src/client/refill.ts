@@ -1,6 +1,6 @@
-import { Backoff } from '../async/backoff.ts';
-import { inMicrotask } from '../async/microtask.ts';
+import { Backoff } from '../async/retrying.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
+import { inMicrotask } from '../async/waiting.ts';
 import { type Layout, maxSmallCount } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';

@@ -1,6 +1,5 @@
-import { customText, findLayout } from '../core/find-layout.ts';
-import type { Layout } from '../core/layout.ts';
-import { fieldsText } from '../core/layout-text.ts';
+import { fieldsText, type Layout } from '../core/layout.ts';
+import { customText, findLayout } from '../core/layout-choice.ts';
 import { type Ticks, ticks } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';

@@ -206,7 +206,7 @@ function copyable(headers: RecordHeaders, name: string): Buffer | undefined {
 }
 
 /** The only value of a header. A repeated header is rejected, since its meaning is ambiguous. */
-export function singleHeader(headers: RecordHeaders, name: string): Buffer | undefined {
+function singleHeader(headers: RecordHeaders, name: string): Buffer | undefined {
   const value = own(headers, name);
   if (value === undefined) return undefined;
   if (!Array.isArray(value)) return toBytes(value as Buffer | string);

@@ -1,4 +1,4 @@
-import type { LayoutReference } from '../core/find-layout.ts';
+import type { LayoutReference } from '../core/layout-choice.ts';
 import { type Ticks, ticks } from '../core/units.ts';
 
 /**

@@ -4,8 +4,8 @@ import { parseApiTokens } from '../codec/api-tokens.ts';
 import { parseFormKeys } from '../codec/form/keys.ts';
 import { parseQuotas } from '../codec/quota.ts';
 import { HOST_PORT, isHostPort } from '../core/host-port.ts';
+import { FIELDS_HELP, parseFields } from '../core/layout.ts';
 import { LAYOUT_NAMES } from '../core/layout-choice.ts';
-import { FIELDS_HELP, parseFields } from '../core/layout-text.ts';
 import { describeError } from '../errors.ts';
 import { describeTable, lines, optional, pem, required, secret, type Values, withDefault } from './variable.ts';
 

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { TLSSocket } from 'node:tls';
 import { type ApiRight, parseApiTokens } from '../codec/api-tokens.ts';
-import { renewed } from '../core/renewed.ts';
+import { renewed } from '../core/secret.ts';
 import { headerValues } from './envelope.ts';
 import { malformed, Problem } from './problem.ts';
 import { RateLimit } from './rate-limit.ts';

@@ -1,7 +1,7 @@
 import type { ServerOptions } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import tls from 'node:tls';
-import { renewed } from '../core/renewed.ts';
+import { renewed } from '../core/secret.ts';
 
 /** PEM texts of a TLS listener; each is read again, so that certificates can be renewed. */
 export interface TlsSettings {

@@ -1,7 +1,6 @@
 import { IdallocError } from '../errors.ts';
+import { type EtcdPort, type KeyValue, tryTransact } from './identity-ports.ts';
 import { ledgersRoot, type NamespaceKeys } from './keys.ts';
-import type { EtcdPort, KeyValue } from './ports.ts';
-import { tryTransact } from './try-transact.ts';
 
 /**
  * The bindings of a datacenter, fixed once beside its descriptor, each under a separate key:

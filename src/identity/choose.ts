@@ -3,10 +3,9 @@ import { clockOff, type DriftInterval, driftAtStart, medianInterval } from '../c
 import { type Layout, tickStartMs } from '../core/layout.ts';
 import { ceilingWaitMs, MAX_CEILING_WAIT_MS } from '../core/reservation.ts';
 import type { Random, WallMs } from '../core/units.ts';
-import type { KeyValue } from './ports.ts';
-import type { IdentitySettings } from './settings.ts';
-import type { Snapshot, StoredCeiling } from './snapshot.ts';
-import { type Refusal, refusalFor } from './state.ts';
+import type { KeyValue } from './identity-ports.ts';
+import type { Snapshot, StoredCeiling } from './keys.ts';
+import { type IdentitySettings, type Refusal, refusalFor } from './state.ts';
 
 export type Choice =
   | { readonly kind: 'take'; readonly workerId: number; readonly ceiling: StoredCeiling }

@@ -17,9 +17,18 @@ import {
   sendIgnoringResponse,
   withWitness,
 } from './protocol.ts';
-import type { IdentitySettings } from './settings.ts';
-import type { AcquireOutcome, Authority, HeartbeatOutcome, IdentityState, Mode, Refusal } from './state.ts';
-import { NOT_ACQUIRED, PAUSED, refusalFor } from './state.ts';
+import {
+  type AcquireOutcome,
+  type Authority,
+  type HeartbeatOutcome,
+  type IdentitySettings,
+  type IdentityState,
+  type Mode,
+  NOT_ACQUIRED,
+  PAUSED,
+  type Refusal,
+  refusalFor,
+} from './state.ts';
 import { type Attempt, blockedReason, planAttempt, planSwap, readBack, type Term, termOf, withSwap } from './term.ts';
 
 const STOPPED = { kind: 'stopped' } as const;

@@ -8,10 +8,15 @@ import {
 import { ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Bindings, bindNamespace, claimDatacenter } from './bindings.ts';
-import type { NamespaceKeys } from './keys.ts';
-import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
-import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot, unreadable } from './snapshot.ts';
-import { tryTransact } from './try-transact.ts';
+import { type Compare, type EtcdPort, type KeyValue, tryTransact, type WitnessPort } from './identity-ports.ts';
+import {
+  type NamespaceKeys,
+  namespaceDamaged,
+  readSnapshot,
+  requireCeilings,
+  type Snapshot,
+  unreadable,
+} from './keys.ts';
 import { requireNotRestored, requireUnused } from './witness.ts';
 
 /** A namespace that matches the configuration; its descriptor's bytes are compared in every acquire. */

@@ -1,10 +1,10 @@
 import { encodeCeiling, encodeLeaseRecord } from '../codec/namespace-values.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { bindNamespace, clusterRefusal } from './bindings.ts';
+import type { KeyValue, WitnessEntry } from './identity-ports.ts';
+import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './keys.ts';
 import { type Namespace, poolIds, requireDescriptor } from './namespace.ts';
-import type { KeyValue, WitnessEntry } from './ports.ts';
-import type { IdentitySettings } from './settings.ts';
-import { namespaceDamaged, readSnapshot, requireCeilings, type Snapshot } from './snapshot.ts';
+import type { IdentitySettings } from './state.ts';
 import { type Attempt, type ReadBack, readBack, type Swap, type Term, withoutSwap } from './term.ts';
 import { keyNameOf, othersThan, requireNoRival, requireNotRestored, requireUnused } from './witness.ts';
 

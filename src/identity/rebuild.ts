@@ -4,11 +4,9 @@ import { type Layout, toTicks } from '../core/layout.ts';
 import { type Ticks, ticks, type WallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
 import { type Bindings, bindNamespace } from './bindings.ts';
-import type { NamespaceKeys } from './keys.ts';
+import { type Compare, type EtcdPort, type KeyValue, tryTransact, type WitnessPort } from './identity-ports.ts';
+import { type NamespaceKeys, readCeiling, type StoredCeiling } from './keys.ts';
 import { newestCeiling, poolIds } from './namespace.ts';
-import type { Compare, EtcdPort, KeyValue, WitnessPort } from './ports.ts';
-import { readCeiling, type StoredCeiling } from './snapshot.ts';
-import { tryTransact } from './try-transact.ts';
 import { requireSameLayout } from './witness.ts';
 
 /** A namespace as it is stored, whatever its condition. */

@@ -1,11 +1,9 @@
-import { aborted } from '../async/aborted.ts';
-import { atMost } from '../async/at-most.ts';
-import { Backoff } from '../async/backoff.ts';
+import { Backoff } from '../async/retrying.ts';
+import { aborted, atMost } from '../async/waiting.ts';
 import type { LeaseTiming } from '../core/reservation.ts';
 import { elapsedMs, type Random } from '../core/units.ts';
 import type { Identity } from './identity.ts';
-import type { GuardedReading } from './settings.ts';
-import { type AcquireOutcome, type HeartbeatOutcome, refusalFor } from './state.ts';
+import { type AcquireOutcome, type GuardedReading, type HeartbeatOutcome, refusalFor } from './state.ts';
 
 /**
  * From the start of a heartbeat that failed, or that left the term suspended, to the next: several fit in before the

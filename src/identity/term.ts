@@ -3,11 +3,10 @@ import { toTicks } from '../core/layout.ts';
 import { authorityMs, nextCeiling, type Reservation } from '../core/reservation.ts';
 import { elapsedMs, type Reading, type Ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
+import type { KeyValue } from './identity-ports.ts';
+import { namespaceDamaged, readCeiling, type StoredCeiling } from './keys.ts';
 import type { Namespace } from './namespace.ts';
-import type { KeyValue } from './ports.ts';
-import type { IdentitySettings } from './settings.ts';
-import { namespaceDamaged, readCeiling, type StoredCeiling } from './snapshot.ts';
-import type { Refusal } from './state.ts';
+import type { IdentitySettings, Refusal } from './state.ts';
 
 /** One attempt to raise a ceiling; it takes effect only while the ceiling's mod revision is the compared one. */
 export interface Swap {

@@ -1,8 +1,8 @@
 import type { Descriptor } from '../codec/namespace-values.ts';
 import { type Witness, type WitnessName, type WitnessView, witnessKey } from '../codec/witness.ts';
-import { type LayoutReference, layoutTitle } from '../core/find-layout.ts';
+import { type LayoutReference, layoutTitle } from '../core/layout-choice.ts';
 import { IdallocError } from '../errors.ts';
-import type { Snapshot } from './snapshot.ts';
+import type { Snapshot } from './keys.ts';
 
 /**
  * The witness guards against the one thing that comparisons in etcd can't see: etcd itself being rolled back, by a

@@ -2,8 +2,8 @@ import { type DecidingEntry, decodeLedgerEntry } from '../codec/ledger-entry.ts'
 import { LEDGER_KEY_VERSION } from '../codec/ledger-key.ts';
 import { countsAt } from '../codec/ledger-position.ts';
 import { IdallocError } from '../errors.ts';
+import type { LedgerEntries, LedgerIndex, LedgerRecord } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { LedgerEntries, LedgerIndex, LedgerRecord } from './ports.ts';
 
 /** The ledger's decision for a key: the deciding entry and its offset. */
 export interface Decided {

@@ -1,9 +1,8 @@
 import { type EndHead, isSameHead } from '../codec/head-values.ts';
 import { IdallocError } from '../errors.ts';
-import { compareEnd, requestsRecreated } from './end-check.ts';
-import { type EndChange, type EndHeads, MAX_ENDS, type StoredEnd } from './end-heads.ts';
+import { compareEnd, type EndChange, type EndHeads, MAX_ENDS, requestsRecreated, type StoredEnd } from './end-heads.ts';
+import type { KeptEntries, LedgerIndex, LedgerLog } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { KeptEntries, LedgerIndex, LedgerLog } from './ports.ts';
 
 /** What becomes of the heads; for logs and metrics. */
 export interface EndEvents {

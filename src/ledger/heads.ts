@@ -8,7 +8,7 @@ import {
   type SequenceHead,
 } from '../codec/head-values.ts';
 import { IdallocError } from '../errors.ts';
-import { type EtcdPort, type KeyValue, MAX_OPERATIONS, pagesOf } from '../identity/ports.ts';
+import { type EtcdPort, type KeyValue, MAX_OPERATIONS, pagesOf } from '../identity/identity-ports.ts';
 
 /** What etcd holds of the sequences of a ledger partition, as it was at one revision. */
 export interface Head extends Omit<PendingValue, 'records'> {

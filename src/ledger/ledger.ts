@@ -7,9 +7,9 @@ import { describeError, IdallocError } from '../errors.ts';
 import { type Decisions, type Named, readDecided } from './decided.ts';
 import type { EndHeads } from './end-heads.ts';
 import { type EndEvents, LedgerEnds } from './ends.ts';
+import type { Appended, DraftedEntry, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';
-import type { Appended, DraftedEntry, KeptEntries, LedgerIndex, LedgerLog, TimeStep } from './ports.ts';
-import { statedRecord } from './sequence-records.ts';
+import { statedRecord } from './sequence-rule.ts';
 
 /** Entries to append, with the end and the epoch of the index when their keys were looked up. */
 export interface Appendable {

@@ -1,5 +1,11 @@
 import type { Runtime } from '../async/runtime.ts';
-import { type Compare, type EtcdPort, type KeyOperation, MAX_OPERATIONS, type Page } from '../identity/ports.ts';
+import {
+  type Compare,
+  type EtcdPort,
+  type KeyOperation,
+  MAX_OPERATIONS,
+  type Page,
+} from '../identity/identity-ports.ts';
 
 type Etcd = Pick<EtcdPort, 'get' | 'range' | 'transact'>;
 type Outcome = Awaited<ReturnType<EtcdPort['transact']>>;

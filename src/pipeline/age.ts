@@ -1,7 +1,7 @@
 import { earliestDecisionMs } from '../codec/request-headers.ts';
 import type { WallMs } from '../core/units.ts';
 import { type Decided, FORGOTTEN } from '../ledger/decided.ts';
-import type { LedgerIndex } from '../ledger/ports.ts';
+import type { LedgerIndex } from '../ledger/ledger-ports.ts';
 import type { Refused } from './decision.ts';
 import type { Accepted } from './intake.ts';
 

@@ -4,9 +4,15 @@ import type { ErrorCode } from '../errors.ts';
 import { type Decided, type Decisions, FORGOTTEN, nameOf } from '../ledger/decided.ts';
 import type { Head, HeadChange } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { DraftedEntry } from '../ledger/ports.ts';
-import { pendingRecord, statedRecord } from '../ledger/sequence-records.ts';
-import { dueNow, fenceOf, type HeadsView, type SequenceDue } from '../ledger/sequence-rule.ts';
+import type { DraftedEntry } from '../ledger/ledger-ports.ts';
+import {
+  dueNow,
+  fenceOf,
+  type HeadsView,
+  pendingRecord,
+  type SequenceDue,
+  statedRecord,
+} from '../ledger/sequence-rule.ts';
 import { needsRenewal } from './age.ts';
 import { type EntryDraft, firstDecided, type LookUp, renewalOf } from './drafts.ts';
 import { type DraftedNumbers, draftNumbers } from './numbers-draft.ts';

@@ -2,9 +2,8 @@ import type { SequenceRow } from '../core/sequence.ts';
 import { nameOf } from '../ledger/decided.ts';
 import type { Head } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { LedgerIndex } from '../ledger/ports.ts';
-import { lossRecords } from '../ledger/sequence-records.ts';
-import { type HeadsView, lossesNow } from '../ledger/sequence-rule.ts';
+import type { LedgerIndex } from '../ledger/ledger-ports.ts';
+import { type HeadsView, lossesNow, lossRecords } from '../ledger/sequence-rule.ts';
 import type { NumbersObserver } from './ports.ts';
 
 interface LossDeps {

@@ -1,10 +1,10 @@
-import { Backoff } from '../async/backoff.ts';
 import { Mutex } from '../async/mutex.ts';
+import { Backoff } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { type Head, joined, type LedgerHeads } from '../ledger/heads.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { TimeStep } from '../ledger/ports.ts';
+import type { TimeStep } from '../ledger/ledger-ports.ts';
 import type { Decision } from './decision.ts';
 import type { Accepted } from './intake.ts';
 import { type Known, type LookDeps, type Looked, lookAt } from './numbers-look.ts';

@@ -1,4 +1,4 @@
-import type { TimeStep } from '../ledger/ports.ts';
+import type { TimeStep } from '../ledger/ledger-ports.ts';
 import type { Intake } from './intake.ts';
 import type { Delivery, OutgoingRecord, Publisher } from './ports.ts';
 import type { PartTrace } from './trace.ts';

@@ -1,7 +1,7 @@
 import * as api from '@opentelemetry/api';
-import { atMost } from '../async/at-most.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { Throttle } from '../async/throttle.ts';
+import { atMost } from '../async/waiting.ts';
 import { describeError } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Tracing } from '../pipeline/trace.ts';

@@ -10,8 +10,7 @@ import {
 import { type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { type Random, type Reading, type Ticks, ticks } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import type { GuardedReading } from '../identity/settings.ts';
-import type { Authority } from '../identity/state.ts';
+import type { Authority, GuardedReading } from '../identity/state.ts';
 import type { Allocation, Allocator } from '../pipeline/ports.ts';
 
 export interface AllocatorOptions {

@@ -1,6 +1,6 @@
 import { parseFormKeys } from '../codec/form/keys.ts';
 import type { Config } from '../config/config.ts';
-import { renewed } from '../core/renewed.ts';
+import { renewed } from '../core/secret.ts';
 import { createApi } from '../http/api.ts';
 import { ApiListener } from '../http/api-listener.ts';
 import { identifyBy, visitorLimit } from '../http/callers.ts';

@@ -2,7 +2,7 @@ import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import type { TimeStep } from '../ledger/ports.ts';
+import type { TimeStep } from '../ledger/ledger-ports.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../pipeline/trace.ts';

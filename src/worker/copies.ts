@@ -1,7 +1,7 @@
 import { Mutex } from '../async/mutex.ts';
 import type { Runtime, Timer } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import type { LedgerCopies } from '../ledger/ports.ts';
+import type { LedgerCopies } from '../ledger/ledger-ports.ts';
 
 export interface CopiesOptions {
   readonly index: Pick<LedgerCopies, 'held' | 'load' | 'drop'>;

@@ -6,7 +6,7 @@ import type { Runtime } from '../async/runtime.ts';
 import type { Config } from '../config/config.ts';
 import type { Dialer } from '../kafka/wire/port.ts';
 import { kafkaDialer } from '../kafka/wire/settings.ts';
-import type { LedgerCopies } from '../ledger/ports.ts';
+import type { LedgerCopies } from '../ledger/ledger-ports.ts';
 import { etcdErrorLog, type Log } from '../log.ts';
 import type { Allocator } from '../pipeline/ports.ts';
 import { RUNTIME } from '../runtime.ts';

@@ -1,8 +1,8 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import type { EtcdStatus } from '../adapters/etcd/member.ts';
 import { ALARM_REMEDIES, type EtcdAlarm } from '../adapters/etcd/refusal.ts';
-import type { EtcdStatus } from '../adapters/etcd/status.ts';
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { every } from '../async/waiting.ts';
 import type { Log } from '../log.ts';
 import type { Vitals } from '../metrics/vitals.ts';
 

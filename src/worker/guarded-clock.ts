@@ -12,7 +12,7 @@ import {
   recordDrift,
 } from '../core/clock-guard.ts';
 import { elapsedMs, type Reading, type WallMs } from '../core/units.ts';
-import type { GuardedReading } from '../identity/settings.ts';
+import type { GuardedReading } from '../identity/state.ts';
 
 /** For so long a broker that does not answer is still shown with its last drift: it may lead no partition any more. */
 const SHOWN_MS = 600_000;

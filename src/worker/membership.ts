@@ -1,5 +1,5 @@
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { every } from '../async/waiting.ts';
 import { describeError } from '../errors.ts';
 import type { Log } from '../log.ts';
 

@@ -1,5 +1,5 @@
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { every } from '../async/waiting.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 

@@ -1,8 +1,7 @@
 import { beginningOf } from '../adapters/kafka/answered.ts';
-import { atMost } from '../async/at-most.ts';
-import { Backoff } from '../async/backoff.ts';
-import { every } from '../async/every.ts';
+import { Backoff } from '../async/retrying.ts';
 import { Throttle } from '../async/throttle.ts';
+import { atMost, every } from '../async/waiting.ts';
 import { type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
 import { describeError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';

@@ -1,10 +1,10 @@
-import { every } from '../async/every.ts';
 import { Throttle } from '../async/throttle.ts';
+import { every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Report } from '../kafka/loops/copies-format.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
-import type { CopyProgress } from '../ledger/ports.ts';
+import type { CopyProgress } from '../ledger/ledger-ports.ts';
 import { NO_REQUESTS, type RequestVitals } from '../metrics/vitals.ts';
 import { processBatch } from '../pipeline/batch.ts';
 import type { NumberDecisions } from '../pipeline/numbers.ts';

@@ -1,6 +1,6 @@
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
-import type { CopyProgress } from '../ledger/ports.ts';
+import { every } from '../async/waiting.ts';
+import type { CopyProgress } from '../ledger/ledger-ports.ts';
 import type { Log } from '../log.ts';
 
 /** A copy that this worker keeps, with its partition. */

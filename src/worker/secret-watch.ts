@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { platform } from 'node:os';
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { every } from '../async/waiting.ts';
 import { isPair, type SecretFile } from '../config/secret-file.ts';
 import type { Log } from '../log.ts';
 

@@ -1,7 +1,7 @@
 import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
-import type { TimeStep } from '../ledger/ports.ts';
+import type { TimeStep } from '../ledger/ledger-ports.ts';
 import type { EtcdOutcome, Metrics } from '../metrics/metrics.ts';
 
 type Clock = Pick<Runtime, 'monotonicMs'>;

@@ -1,8 +1,8 @@
 import type { TopicFault } from '../adapters/kafka/topics/judge.ts';
 import { workerTopics } from '../adapters/kafka/topics/plan.ts';
 import { checkTopics } from '../adapters/kafka/topics/topics.ts';
-import { every } from '../async/every.ts';
 import type { Runtime } from '../async/runtime.ts';
+import { every } from '../async/waiting.ts';
 import type { Config } from '../config/config.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';

@@ -1,7 +1,6 @@
-import { clockReader } from '../adapters/clock.ts';
 import { certificateExpiries } from '../config/certificates.ts';
 import type { Config } from '../config/config.ts';
-import { certainLeadMs } from '../core/clock-guard.ts';
+import { certainLeadMs, clockReader } from '../core/clock-guard.ts';
 import { mayBeRefusal, type UnreadyReason } from '../core/gate.ts';
 import { tickStartMs } from '../core/layout.ts';
 import type { ErrorCode, IdallocError } from '../errors.ts';

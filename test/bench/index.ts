@@ -9,7 +9,7 @@ import { ID_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey } from '../../src/codec/ledger-key.ts';
 import { presetLayout } from '../../src/core/presets.ts';
-import type { LedgerRecord } from '../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { seeded } from '../support/seeded.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { fieldsText, parseFields } from '../../src/core/layout.ts';
 import { chooseLayout, customLayout, LAYOUT_NAMES, type LayoutChoice } from '../../src/core/layout-choice.ts';
-import { fieldsText, parseFields } from '../../src/core/layout-text.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 
 const FIELDS = parseFields('timestamp:41,worker:10,sequence:12');

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, type TestContext } from 'vitest';
-import type { EtcdPort } from '../../src/identity/ports.ts';
+import type { EtcdPort } from '../../src/identity/identity-ports.ts';
 
 /** A store under test, with an unused prefix, and a way to let a lease of `seconds` expire. */
 export interface ContractSubject {

@@ -1,5 +1,5 @@
 import { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation, KeyValue, Page } from '../../src/identity/identity-ports.ts';
 
 interface Lease {
   readonly ttlMs: number;

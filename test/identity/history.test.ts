@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { decodeCeiling } from '../../src/codec/namespace-values.ts';
 import { anchorGuard, observe } from '../../src/core/clock-guard.ts';
 import { toTicks } from '../../src/core/layout.ts';
-import type { GuardedReading } from '../../src/identity/settings.ts';
+import type { GuardedReading } from '../../src/identity/state.ts';
 import { examplesOf } from '../support/examples.ts';
 import type { Fault } from './fake-etcd.ts';
 import { type Host, type HostClock, keys, layout, Stage } from './stage.ts';

@@ -3,8 +3,8 @@ import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { toTicks } from '../../src/core/layout.ts';
 import { ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
+import type { EtcdPort, WitnessPort } from '../../src/identity/identity-ports.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
-import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import {
   believed,
   floorAbove,

@@ -7,8 +7,7 @@ import { type Bound, bindingsOf } from '../../src/identity/bindings.ts';
 import { Identity } from '../../src/identity/identity.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import { type Namespace, openNamespace } from '../../src/identity/namespace.ts';
-import type { IdentitySettings } from '../../src/identity/settings.ts';
-import type { IdentityState } from '../../src/identity/state.ts';
+import type { IdentitySettings, IdentityState } from '../../src/identity/state.ts';
 import { MemoryWitness } from '../support/memory-witness.ts';
 import { FakeEtcd, type Fault, goodLink, type Link } from './fake-etcd.ts';
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { encodeCeiling, encodeDescriptor } from '../../src/codec/namespace-values.ts';
 import type { Witness } from '../../src/codec/witness.ts';
-import type { LayoutReference } from '../../src/core/find-layout.ts';
+import type { LayoutReference } from '../../src/core/layout-choice.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
+import type { WitnessEntry, WitnessPort } from '../../src/identity/identity-ports.ts';
 import { keyNameOf, requireNoRival } from '../../src/identity/witness.ts';
 import { descriptorOf, type Host, keys, Stage, timing } from './stage.ts';
 

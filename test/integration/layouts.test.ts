@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import { expandIds } from '../../src/codec/id-batch.ts';
-import { customText } from '../../src/core/find-layout.ts';
+import { customText } from '../../src/core/layout-choice.ts';
 import { decode } from '../../src/ids/ids.ts';
 import { batchOf, type DecodedReply } from '../support/followed.ts';
 import { LAYOUT_ENVS, layoutOfEnv, type TestLayout } from '../support/layouts.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { IdallocError } from '../../src/errors.ts';
 import { type DecidedDeps, FORGOTTEN, nameOf, readDecided } from '../../src/ledger/decided.ts';
-import type { LedgerEntries } from '../../src/ledger/ports.ts';
+import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
 import { followedWorld } from '../support/memory-copy.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';

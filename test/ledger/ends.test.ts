@@ -3,7 +3,7 @@ import type { EndHead } from '../../src/codec/head-values.ts';
 import { decodeLedgerEntry, EMPTY_MARKER, encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { digestEntry } from '../../src/codec/ledger-key.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { LedgerRecord } from '../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { MemoryEndHeads } from '../support/memory-ends.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, request } from '../support/memory-records.ts';

@@ -3,7 +3,7 @@ import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
 import type { Statement } from '../../src/core/sequence.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import type { EtcdPort } from '../../src/identity/ports.ts';
+import type { EtcdPort } from '../../src/identity/identity-ports.ts';
 import { EtcdHeads, type Head, type HeadChange } from '../../src/ledger/heads.ts';
 import { MAX_DRAFT, MAX_PENDING } from '../../src/ledger/sequence-rule.ts';
 

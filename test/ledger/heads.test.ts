@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodePending, encodePending } from '../../src/codec/head-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import type { EtcdPort } from '../../src/identity/ports.ts';
+import type { EtcdPort } from '../../src/identity/identity-ports.ts';
 import { joined } from '../../src/ledger/heads.ts';
 import { MAX_DRAFT } from '../../src/ledger/sequence-rule.ts';
 import { FakeEtcd, type Fault } from '../identity/fake-etcd.ts';

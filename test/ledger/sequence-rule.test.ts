@@ -1,7 +1,10 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import type { Pending, PendingNumbers } from '../../src/codec/head-values.ts';
+import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import type { Definition, SequenceRow, Statement } from '../../src/core/sequence.ts';
 import type { Head, HeadChange } from '../../src/ledger/heads.ts';
+import type { DraftedEntry } from '../../src/ledger/ledger-ports.ts';
 import {
   definitionNow,
   draftChange,
@@ -11,6 +14,8 @@ import {
   isStopped,
   MAX_DRAFT,
   MAX_PENDING,
+  pendingRecord,
+  statedRecord,
 } from '../../src/ledger/sequence-rule.ts';
 import { NAMESPACE, pendingNumbers, pendingOrder, STATEMENT } from './heads-contract.ts';
 
@@ -343,4 +348,32 @@ describe('a draft', () => {
     });
     expect(fenceOf(viewOf({ namespace: '' })).namespace).toBe(NAMESPACE);
   });
+});
+
+const PLACED = { end: 40, through: 90, at: 41 };
+const RECORDED = { step: 1, max: 100, format: '', closed: false, edition: 3 };
+const HEAD_THROUGH = 95;
+
+/** What readers find in a record. */
+function read({ key, value, headers }: DraftedEntry): unknown {
+  return [readLedgerKey(key as Buffer), decodeLedgerEntry(value, headers)];
+}
+
+test.each([
+  ['a new sequence', -1, { first: undefined, through: -1 }],
+  ['a known one, which hides what was decided if the ledger has lost it all', 17, { first: 17, through: HEAD_THROUGH }],
+])('an order for %s says nothing of what its writer read', (_, first, shown) => {
+  const order = { kind: 'order', sequence: 'invoices', first, statement: { ...RECORDED, next: 20 } } as const;
+  expect(read(pendingRecord(order, PLACED, { through: HEAD_THROUGH }))).toEqual([
+    { kind: 'statement', sequence: 'invoices' },
+    { kind: 'statement', end: 0, at: 41, ...RECORDED, next: 20, isLoss: false, ...shown },
+  ]);
+});
+
+test.each(['loss', 'again'] as const)('what is due as %s says what its writer read', (kind) => {
+  const due = { kind, sequence: 'invoices', next: 20, definition: RECORDED };
+  expect(read(statedRecord(due, 17, PLACED))).toEqual([
+    { kind: 'statement', sequence: 'invoices' },
+    { kind: 'statement', ...PLACED, ...RECORDED, next: 20, first: 17, isLoss: kind === 'loss' },
+  ]);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { IdallocError } from '../../src/errors.ts';
-import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/identity-ports.ts';
 import { SharedTransactions } from '../../src/ledger/shared-transactions.ts';
 import { FakeEtcd, type Fault } from '../identity/fake-etcd.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';

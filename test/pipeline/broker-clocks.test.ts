@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { FIRST_SENT, HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
 import { wallMs } from '../../src/core/units.ts';
-import type { LedgerCopies } from '../../src/ledger/ports.ts';
+import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { BINDING, perTest } from '../adapters/index/index-directory.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';

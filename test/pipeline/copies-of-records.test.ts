@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { HOPS, ORIGIN } from '../../src/codec/request-headers.ts';
-import type { LedgerEntries } from '../../src/ledger/ports.ts';
+import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
 import { BINDING, perTest, toTheEnd } from '../adapters/index/index-directory.ts';
 import { MemoryLedger } from '../support/memory-ledger.ts';
 import { request } from '../support/memory-records.ts';

@@ -5,7 +5,7 @@ import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { UNSTATED } from '../../src/core/sequence.ts';
 import { wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { LedgerEntries } from '../../src/ledger/ports.ts';
+import type { LedgerEntries } from '../../src/ledger/ledger-ports.ts';
 import { linkOf, MemoryLedger } from '../support/memory-ledger.ts';
 import { entry, numbers, REPLIES, record, request, statement } from '../support/memory-records.ts';
 import {

@@ -6,7 +6,7 @@ import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
 import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';
-import type { LedgerRecord } from '../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { batchOf, headOf, recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import { type FakeKafka, fakeKafka } from '../support/fake-kafka/fake-kafka.ts';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { encodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import type { JoinGroupRequest } from '../../src/kafka/wire/group-apis.ts';
-import type { LedgerCopies } from '../../src/ledger/ports.ts';
+import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { statement } from '../support/memory-records.ts';
 import { Brokers } from './brokers.ts';
 import { CopyWatch } from './copy-watch.ts';

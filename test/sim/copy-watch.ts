@@ -6,7 +6,7 @@ import { decodeJoining, STICKY } from '../../src/kafka/loops/member-claims.ts';
 import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupRequest, SyncGroupRequest } from '../../src/kafka/wire/group-apis.ts';
 import type { FetchRequest } from '../../src/kafka/wire/record-apis.ts';
-import type { LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
+import type { LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import type { CallObserver } from '../support/fake-kafka/network.ts';
 import type { Brokers } from './brokers.ts';
 import { copyEventsSince } from './copy-checks.ts';

@@ -2,7 +2,7 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type IndexBinding, type IndexEvents, SqliteIndex } from '../../src/adapters/index/sqlite-index.ts';
-import type { LedgerCopies } from '../../src/ledger/ports.ts';
+import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { FragileIndex } from './fragile-index.ts';
 import type { Rng } from './rng.ts';
 import { shortHashOf } from './setting.ts';

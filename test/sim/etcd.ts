@@ -3,7 +3,7 @@ import { decodeCeiling, decodeDescriptor } from '../../src/codec/namespace-value
 import { tickStartMs } from '../../src/core/layout.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/ports.ts';
+import type { Compare, EtcdPort, KeyOperation } from '../../src/identity/identity-ports.ts';
 import { FakeEtcd } from '../identity/fake-etcd.ts';
 import { headOf, isOfLedger } from './heads-seen.ts';
 import type { History } from './history.ts';

@@ -1,7 +1,7 @@
 import type { IndexEvents } from '../../src/adapters/index/sqlite-index.ts';
 import type { SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../support/memory-index.ts';
 
 /** An index in memory whose store fails on request and is then replaced by an empty one, like SqliteIndex. */

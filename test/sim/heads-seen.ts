@@ -1,7 +1,7 @@
 import { decodePending } from '../../src/codec/head-values.ts';
 import { readLedgerKey } from '../../src/codec/ledger-key.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import type { KeyValue } from '../../src/identity/ports.ts';
+import type { KeyValue } from '../../src/identity/identity-ports.ts';
 import type { HeadSeen } from './history.ts';
 import { FIRST, pairOf } from './pairs.ts';
 import { DATACENTER, PREFIX } from './setting.ts';

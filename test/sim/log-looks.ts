@@ -1,4 +1,4 @@
-import type { LedgerRecord } from '../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
 import type { Cluster } from '../support/fake-kafka/cluster.ts';
 import type { Partition } from '../support/fake-kafka/partition.ts';

@@ -111,7 +111,7 @@ export const LEDGER_MUTANTS: readonly Mutant[] = [
     scenario: 'retention',
     // Reading detects this by the offset, and the copy by the bounds: each is enough.
     patches: [
-      patch('src/ledger/log-checks.ts', 'if (due < low) return', 'if (target === 0 && due < low) return'),
+      patch('src/ledger/read-position.ts', 'if (due < low) return', 'if (target === 0 && due < low) return'),
       patch(
         'src/adapters/kafka/ledger-reading.ts',
         'copy.invalidate(`offset',

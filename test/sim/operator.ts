@@ -1,8 +1,8 @@
 import { type Ticks, type WallMs, wallMs } from '../../src/core/units.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { bindingsOf } from '../../src/identity/bindings.ts';
+import type { EtcdPort, WitnessPort } from '../../src/identity/identity-ports.ts';
 import { openNamespace } from '../../src/identity/namespace.ts';
-import type { EtcdPort, WitnessPort } from '../../src/identity/ports.ts';
 import { operatorsCode } from '../../src/identity/protocol.ts';
 import { floorAbove, rebuildNamespace, type StoredNamespace } from '../../src/identity/rebuild.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';

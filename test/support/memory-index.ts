@@ -4,7 +4,7 @@ import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
 import { readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';
-import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../src/ledger/ledger-ports.ts';
 
 interface Stored {
   readonly offset: number;

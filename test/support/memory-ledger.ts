@@ -1,6 +1,13 @@
 import { IdallocError } from '../../src/errors.ts';
+import type {
+  Appended,
+  KeptEntries,
+  LedgerLog,
+  LedgerRecord,
+  LogBounds,
+  NewEntry,
+} from '../../src/ledger/ledger-ports.ts';
 import type { LedgerPartition } from '../../src/ledger/partition.ts';
-import type { Appended, KeptEntries, LedgerLog, LedgerRecord, LogBounds, NewEntry } from '../../src/ledger/ports.ts';
 
 /**
  * What the network does to one append:

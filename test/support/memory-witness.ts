@@ -7,7 +7,7 @@ import {
   witnessKey,
   witnessValue,
 } from '../../src/codec/witness.ts';
-import type { WitnessEntry, WitnessPort } from '../../src/identity/ports.ts';
+import type { WitnessEntry, WitnessPort } from '../../src/identity/identity-ports.ts';
 
 /** The most entries of one write, as in the real topic. */
 const MAX_ENTRIES = 2_000;

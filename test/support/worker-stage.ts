@@ -1,4 +1,4 @@
-import type { EtcdStatus } from '../../src/adapters/etcd/status.ts';
+import type { EtcdStatus } from '../../src/adapters/etcd/member.ts';
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';

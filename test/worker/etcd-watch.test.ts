@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { EtcdStatus } from '../../src/adapters/etcd/status.ts';
+import type { EtcdStatus } from '../../src/adapters/etcd/member.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 

@@ -1,10 +1,13 @@
 import {
+  castGrpcError,
   type Etcd3,
+  EtcdInvalidAuthTokenError,
   EtcdLeaseInvalidError,
   type ICompare,
   type IKeyValue,
   type IRangeRequest,
   type IRequestOp,
+  type LeaseClient,
 } from 'etcd3';
 import { IdallocError } from '../../errors.ts';
 import {
@@ -14,12 +17,10 @@ import {
   type KeyValue,
   MAX_OPERATIONS,
   type Page,
-} from '../../identity/ports.ts';
-import { renewOnce } from './keep-alive.ts';
-import { callLimits, type EtcdAccess, EtcdMember } from './member.ts';
+} from '../../identity/identity-ports.ts';
+import { callLimits, type EtcdAccess, EtcdMember, type EtcdStatus, statusOf } from './member.ts';
 import { isFinal, isRefusal, remedyOf } from './refusal.ts';
 import { DEFAULT_ETCD_TIMING, type OnError, Rotation, type RotationTiming } from './rotation.ts';
-import { type EtcdStatus, statusOf } from './status.ts';
 
 const COMPACTED = /required revision has been compacted/;
 
@@ -190,4 +191,52 @@ function endOfPrefix(prefix: Buffer): Buffer {
   const end = Buffer.from(prefix.subarray(0, last + 1));
   end.writeUInt8(end.readUInt8(last) + 1, last);
   return end;
+}
+
+type CallOptions = NonNullable<Parameters<LeaseClient['leaseKeepAlive']>[0]>;
+
+/**
+ * Renews a lease once and returns its remaining seconds (0: the lease is gone). etcd offers this only as a stream, so a
+ * stream is opened per renewal and closed on the response, on a failure, or when the signal aborts.
+ *
+ * etcd3 drops a rejected token after unary calls, but not after streams. So after such a failure, a unary call on the
+ * same lease precedes the one retry.
+ */
+async function renewOnce(
+  client: LeaseClient,
+  leaseId: bigint,
+  options: CallOptions,
+  signal: AbortSignal,
+): Promise<{ ttlSeconds: number }> {
+  try {
+    return await renewOverStream(client, leaseId, options, signal);
+  } catch (error) {
+    if (!(error instanceof EtcdInvalidAuthTokenError) || signal.aborted) throw error;
+    await client.leaseTimeToLive({ ID: String(leaseId) }, options);
+    return await renewOverStream(client, leaseId, options, signal);
+  }
+}
+
+async function renewOverStream(
+  client: LeaseClient,
+  leaseId: bigint,
+  options: CallOptions,
+  signal: AbortSignal,
+): Promise<{ ttlSeconds: number }> {
+  const stream = await client.leaseKeepAlive(options);
+  try {
+    return await new Promise<{ ttlSeconds: number }>((resolve, reject) => {
+      const aborted = () => reject(new Error('the call ended before the keep-alive was answered'));
+      signal.addEventListener('abort', aborted, { once: true });
+      stream.on('data', (response) => resolve({ ttlSeconds: Number(response.TTL) }));
+      stream.on('error', (error) => reject(castGrpcError(error)));
+      stream.on('end', () => reject(new Error('the keep-alive stream ended without a response')));
+      if (signal.aborted) aborted();
+      else stream.write({ ID: String(leaseId) });
+    });
+  } finally {
+    // end() first: etcd3 treats an error on a writable stream as a broken host.
+    stream.end();
+    stream.cancel();
+  }
 }

@@ -4,7 +4,7 @@ import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } fr
 import { readReplay } from '../../codec/request-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';
-import type { Applied, LedgerRecord } from '../../ledger/ports.ts';
+import type { Applied, LedgerRecord } from '../../ledger/ledger-ports.ts';
 import { type HashSeed, hashKey } from './items.ts';
 import type { OpenRun } from './open-run.ts';
 import { EMPTY_STATE, type SavedState, type State } from './partition-state.ts';

@@ -1,6 +1,6 @@
 import type { SequenceRow } from '../../core/sequence.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ports.ts';
+import type { Applied, LedgerCopies, LedgerRecord } from '../../ledger/ledger-ports.ts';
 import { type HashSeed, randomSeed } from './items.ts';
 import { openOrReplace } from './kept-stores.ts';
 import { dropPartition, loadPartition } from './partition-copy.ts';

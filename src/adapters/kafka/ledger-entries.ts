@@ -5,7 +5,7 @@ import { callLeader, type LeaderCluster, offsetAt, partitionError, START } from 
 import { decodeBatches, UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
 import { KafkaError, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
-import type { LedgerEntries, LedgerRecord } from '../../ledger/ports.ts';
+import type { LedgerEntries, LedgerRecord } from '../../ledger/ledger-ports.ts';
 import { isTransientCode } from './brokers.ts';
 
 export interface KafkaLedgerEntriesOptions {

@@ -9,7 +9,7 @@ import { append, END, offsetAt } from '../../kafka/loops/leader-calls.ts';
 import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import type { Appended, LedgerLog, NewEntry } from '../../ledger/ports.ts';
+import type { Appended, LedgerLog, NewEntry } from '../../ledger/ledger-ports.ts';
 import { isTransient, isUnsent } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {

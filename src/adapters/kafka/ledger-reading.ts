@@ -1,5 +1,5 @@
-import { Backoff } from '../../async/backoff.ts';
 import type { Mutex } from '../../async/mutex.ts';
+import { Backoff } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type LeaderCluster, type PartitionBounds } from '../../kafka/loops/leader-calls.ts';
@@ -9,8 +9,8 @@ import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
+import type { LedgerRecord } from '../../ledger/ledger-ports.ts';
 import type { LedgerPartition } from '../../ledger/partition.ts';
-import type { LedgerRecord } from '../../ledger/ports.ts';
 
 export interface LedgerReadingOptions {
   readonly cluster: LeaderCluster;

@@ -1,10 +1,10 @@
-import { atMost } from '../../async/at-most.ts';
 import { Mutex } from '../../async/mutex.ts';
 import { retrying } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
+import { atMost } from '../../async/waiting.ts';
 import { sealKey, sealValue, type WitnessView, witnessHeaders, witnessKey, witnessValue } from '../../codec/witness.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import type { WitnessEntry, WitnessPort } from '../../identity/ports.ts';
+import type { WitnessEntry, WitnessPort } from '../../identity/identity-ports.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import { isUnsent } from './brokers.ts';

@@ -2,9 +2,9 @@ import { hash } from 'node:crypto';
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { readWitness, readWitnessKey } from '../../codec/witness.ts';
-import type { LayoutReference } from '../../core/find-layout.ts';
 import type { IdRange } from '../../core/generator.ts';
 import { decompose, type Layout, toTicks } from '../../core/layout.ts';
+import type { LayoutReference } from '../../core/layout-choice.ts';
 import { wallMs } from '../../core/units.ts';
 import type { Finding, IdRun } from './found.ts';
 

@@ -17,8 +17,8 @@ import {
 } from '../../codec/request-headers.ts';
 import { REPLAY_HEADER } from '../../codec/request-position.ts';
 import { RENEWAL } from '../../codec/sequence-entry.ts';
-import { customText, layoutFinder } from '../../core/find-layout.ts';
 import type { Layout } from '../../core/layout.ts';
+import { customText, layoutFinder } from '../../core/layout-choice.ts';
 import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
 import {

@@ -1,14 +1,13 @@
 import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
+import { type EtcdStatus, etcdStatus } from '../../adapters/etcd/member.ts';
 import { ALARM_REMEDIES, isDenied } from '../../adapters/etcd/refusal.ts';
-import { type EtcdStatus, etcdStatus } from '../../adapters/etcd/status.ts';
 import { compareDescriptors, decodeDescriptor, descriptorOf } from '../../codec/namespace-values.ts';
 import type { WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { describeError } from '../../errors.ts';
 import { bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
-import { ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
-import type { EtcdPort } from '../../identity/ports.ts';
-import { readSnapshot, type Snapshot } from '../../identity/snapshot.ts';
+import type { EtcdPort } from '../../identity/identity-ports.ts';
+import { ledgersRoot, namespaceKeys, readSnapshot, type Snapshot } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { viewNamespace } from '../leases-run.ts';

@@ -6,9 +6,8 @@ import {
   type JournalEntry,
 } from '../../codec/journal-entry.ts';
 import { describeError, IdallocError } from '../../errors.ts';
+import { type EtcdPort, type KeyValue, pagesOf, tryTransact } from '../../identity/identity-ports.ts';
 import { journalKeys } from '../../identity/keys.ts';
-import { type EtcdPort, type KeyValue, pagesOf } from '../../identity/ports.ts';
-import { tryTransact } from '../../identity/try-transact.ts';
 import type { CliContext } from '../context.ts';
 import { message } from '../output.ts';
 

@@ -7,14 +7,18 @@ import { digestEntry } from '../../codec/ledger-key.ts';
 import type { Config } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import { type Bindings, bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindings.ts';
-import { namespaceKeys } from '../../identity/keys.ts';
+import { namespaceKeys, readSnapshot } from '../../identity/keys.ts';
 import { requireNoOwners } from '../../identity/rebuild.ts';
-import { readSnapshot } from '../../identity/snapshot.ts';
-import { compareEnd, isEntryOf, lastEntries, usualShift } from '../../ledger/end-check.ts';
-import { EtcdEndHeads, type StoredEnd } from '../../ledger/end-heads.ts';
-import type { LedgerLog } from '../../ledger/ports.ts';
-import { lossRecords } from '../../ledger/sequence-records.ts';
-import { lossesNow } from '../../ledger/sequence-rule.ts';
+import {
+  compareEnd,
+  EtcdEndHeads,
+  isEntryOf,
+  lastEntries,
+  type StoredEnd,
+  usualShift,
+} from '../../ledger/end-heads.ts';
+import type { LedgerLog } from '../../ledger/ledger-ports.ts';
+import { lossesNow, lossRecords } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
 import { journaled } from '../journal/journaled.ts';
 import { present, table, timeText } from '../output.ts';

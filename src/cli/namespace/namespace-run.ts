@@ -7,9 +7,9 @@ import { tickStartMs, toTicks } from '../../core/layout.ts';
 import { type Ticks, type WallMs, wallMs } from '../../core/units.ts';
 import { IdallocError } from '../../errors.ts';
 import { bindingConflicts, bindingsOf, boundLedgers, claimKey } from '../../identity/bindings.ts';
-import { journalKeys, ledgersRoot, namespaceKeys } from '../../identity/keys.ts';
+import type { EtcdPort, WitnessPort } from '../../identity/identity-ports.ts';
+import { journalKeys, ledgersRoot, namespaceKeys, readSnapshot } from '../../identity/keys.ts';
 import { requireDescriptor } from '../../identity/namespace.ts';
-import type { EtcdPort, WitnessPort } from '../../identity/ports.ts';
 import {
   believed,
   floorAbove,
@@ -19,7 +19,6 @@ import {
   type StoredNamespace,
   usedTicks,
 } from '../../identity/rebuild.ts';
-import { readSnapshot } from '../../identity/snapshot.ts';
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-service.ts';
 import { type CliContext, EXIT } from '../context.ts';

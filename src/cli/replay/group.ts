@@ -19,7 +19,7 @@ import { HOPS, readRoute } from '../../codec/request-headers.ts';
 import { readOf, readReplay, replayRecord } from '../../codec/request-position.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
-import type { LedgerLog } from '../../ledger/ports.ts';
+import type { LedgerLog } from '../../ledger/ledger-ports.ts';
 import type { CliContext } from '../context.ts';
 import type { KafkaSession } from '../kafka-session.ts';
 import { counted } from '../output.ts';

@@ -17,7 +17,7 @@ import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence.ts';
 import { unlessInvalid } from '../../errors.ts';
 import { partitionFor } from '../../kafka/records/partitioner.ts';
-import type { LogReading } from '../../ledger/order-view.ts';
+import type { LogReading } from '../../ledger/sequence-order.ts';
 
 /** Which of so many ledger partitions a sequence, or what else names a request, lives in. */
 export function homePartition(name: string | Buffer, partitions: number): number {

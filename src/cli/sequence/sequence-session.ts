@@ -6,12 +6,12 @@ import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/co
 import { wallMs } from '../../core/units.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { bindingsOf, boundCount, headKeysOf, type LedgerHeadKeys } from '../../identity/bindings.ts';
+import type { EtcdPort } from '../../identity/identity-ports.ts';
 import { namespaceKeys } from '../../identity/keys.ts';
-import type { EtcdPort } from '../../identity/ports.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { EtcdHeads, type LedgerHeads } from '../../ledger/heads.ts';
-import type { OrderLog } from '../../ledger/order-view.ts';
-import type { LedgerLog } from '../../ledger/ports.ts';
+import type { LedgerLog } from '../../ledger/ledger-ports.ts';
+import type { OrderLog } from '../../ledger/sequence-order.ts';
 import type { CliContext } from '../context.ts';
 import { withEtcd } from '../etcd-session.ts';
 import { readShown, withCluster } from '../kafka-session.ts';

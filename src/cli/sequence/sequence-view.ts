@@ -1,7 +1,7 @@
 import { formatNumber } from '../../codec/sequence-format.ts';
 import { type Definition, type Statement, statedOf } from '../../core/sequence.ts';
 import type { Head } from '../../ledger/heads.ts';
-import { viewOf } from '../../ledger/order-view.ts';
+import { viewOf } from '../../ledger/sequence-order.ts';
 import { definitionNow, dueNow, type HeadsView, isStopped, type SequenceDue } from '../../ledger/sequence-rule.ts';
 import { counted, table, timeText } from '../output.ts';
 import type { PartitionReading } from './sequence-log.ts';

@@ -16,7 +16,7 @@ import {
 import { readUuid, UUID_BITS, uuidShape, writeUuid } from './uuid.ts';
 
 /** A scheme whose values start with a time. */
-export interface TimedForm {
+interface TimedForm {
   readonly name: FormName;
   readonly sorts: Form['sorts'];
   readonly shape: RegExp;
@@ -50,7 +50,7 @@ const MS_BITS = 10;
  * the scheme's unit; the ms within the second, if that unit is the second (10 bits); the bits of the ID below its
  * timestamp; and a hash of the ID in the remaining bits. This is the ID's own order, so the values sort like the IDs.
  */
-export function timedForm(scheme: TimedForm): Form {
+function timedForm(scheme: TimedForm): Form {
   const { name, sorts, shape, write, read } = scheme;
   const packings = new WeakMap<Layout, Packing>();
   const packingOf = (settings: FormSettings): Packing => {
@@ -152,7 +152,7 @@ const MOST_BITS = 128;
  * layouts, but anyone with the layout can compute it, so it proves nothing. SHA-256 is available in every language, and
  * the input fits into one block.
  */
-export class CheckBits {
+class CheckBits {
   readonly #message: Uint8Array;
   readonly #idAt: DataView;
   readonly #unused: bigint;

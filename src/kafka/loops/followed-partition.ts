@@ -1,4 +1,4 @@
-import { Backoff } from '../../async/backoff.ts';
+import { Backoff } from '../../async/retrying.ts';
 import type { Timer } from '../../async/runtime.ts';
 import type { BatchDecoder } from '../records/decode.ts';
 import { AT, endOfBatch, RECORD_FORMAT, readInt64 } from '../records/format.ts';

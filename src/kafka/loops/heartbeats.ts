@@ -1,4 +1,4 @@
-import { Backoff } from '../../async/backoff.ts';
+import { Backoff } from '../../async/retrying.ts';
 import type { Runtime, Timer } from '../../async/runtime.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';

@@ -1,5 +1,5 @@
-import { atMost } from '../../async/at-most.ts';
-import { Backoff } from '../../async/backoff.ts';
+import { Backoff } from '../../async/retrying.ts';
+import { atMost } from '../../async/waiting.ts';
 import { describeError } from '../../errors.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';

@@ -1,4 +1,4 @@
-import { aborted } from '../../async/aborted.ts';
+import { aborted } from '../../async/waiting.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import type { KafkaApi } from './api.ts';
 import { APIS } from './apis.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LedgerIndex } from '../../../src/ledger/ports.ts';
+import type { LedgerIndex } from '../../../src/ledger/ledger-ports.ts';
 import { entry } from '../../support/memory-records.ts';
 import { allIndexes, at, keyOf, marker, perTest, toTheEnd } from './index-directory.ts';
 

@@ -9,7 +9,7 @@ import { type SyncFile, syncData } from '../../../src/adapters/index/store.ts';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import type { IdallocError } from '../../../src/errors.ts';
-import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ports.ts';
+import type { LedgerIndex, LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 
 export const BINDING: IndexBinding = { clusterId: 'c1', ledgerTopic: 'id.ledger', partitions: 2 };
 

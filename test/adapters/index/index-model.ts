@@ -1,7 +1,7 @@
 import { decodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { digestEntry } from '../../../src/codec/ledger-key.ts';
 import { readReplay } from '../../../src/codec/request-position.ts';
-import type { LedgerRecord } from '../../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 
 interface Known {
   readonly record: LedgerRecord;

@@ -5,9 +5,9 @@ import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
 import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
-import type { Unreadable } from '../../../src/ledger/log-checks.ts';
+import type { LedgerRecord, LogBounds } from '../../../src/ledger/ledger-ports.ts';
 import type { LedgerPartition } from '../../../src/ledger/partition.ts';
-import type { LedgerRecord, LogBounds } from '../../../src/ledger/ports.ts';
+import type { Unreadable } from '../../../src/ledger/read-position.ts';
 import { batchOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage, range } from '../../support/loop-stage.ts';
 

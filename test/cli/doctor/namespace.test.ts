@@ -4,7 +4,7 @@ import { descriptorOf, encodeDescriptor } from '../../../src/codec/namespace-val
 import type { WitnessView } from '../../../src/codec/witness.ts';
 import { loadWorkerConfig } from '../../../src/config/config.ts';
 import { ticks } from '../../../src/core/units.ts';
-import type { Snapshot } from '../../../src/identity/snapshot.ts';
+import type { Snapshot } from '../../../src/identity/keys.ts';
 
 const UUID = '01234567-89ab-4cde-8f01-23456789abcd';
 const env = { KAFKA_BROKERS: 'b:1', ETCD_ENDPOINTS: 'http://e:1', DATACENTER_ID: '4', POOL_FIRST: '0', POOL_LAST: '1' };

@@ -14,7 +14,7 @@ import { namespaceKeys } from '../../../src/identity/keys.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import { EtcdEndHeads, type StoredEnd } from '../../../src/ledger/end-heads.ts';
 import { EtcdHeads, type Head } from '../../../src/ledger/heads.ts';
-import type { LedgerRecord } from '../../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import type { Fault } from '../../identity/fake-etcd.ts';
 import { recordsOf } from '../../support/fake-kafka/batches.ts';
 import { HOME, KEYS, LEDGER, OrderStage, TOPICS } from '../sequence/order-stage.ts';

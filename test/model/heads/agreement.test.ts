@@ -4,7 +4,7 @@ import { encodeLedgerEntry, requestHash } from '../../../src/codec/ledger-entry.
 import { encodeNumbersKey, encodeStatementKey } from '../../../src/codec/ledger-key.ts';
 import { type LedgerNumbers, type LedgerStatement, statementHeaders } from '../../../src/codec/sequence-entry.ts';
 import { statedOf } from '../../../src/core/sequence.ts';
-import type { LedgerRecord } from '../../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry as ledgerEntry } from '../../support/memory-records.ts';
 import { at } from '../search.ts';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { encodeLedgerEntry } from '../../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { FORGOTTEN, nameOf, readDecided } from '../../../src/ledger/decided.ts';
-import type { LedgerRecord } from '../../../src/ledger/ports.ts';
+import type { LedgerRecord } from '../../../src/ledger/ledger-ports.ts';
 import { MemoryIndex } from '../../support/memory-index.ts';
 import { entry as ledgerEntry } from '../../support/memory-records.ts';
 import { worldOf } from './bounds.ts';

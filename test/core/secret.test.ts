@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { renewed } from '../../src/core/renewed.ts';
+import { renewed } from '../../src/core/secret.ts';
 
 function stage() {
   const world = { texts: ['1', 'a'], nowMs: 0, reads: 0, parsed: 0 };

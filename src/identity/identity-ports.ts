@@ -1,4 +1,5 @@
 import type { Witness, WitnessName, WitnessView } from '../codec/witness.ts';
+import { IdallocError } from '../errors.ts';
 
 /**
  * The few operations that the identity needs from etcd: those of a linearizable key-value store with leases. Every call
@@ -93,4 +94,20 @@ export interface WitnessPort {
    * writers at least one sees what the other wrote.
    */
   write(entries: readonly WitnessEntry[]): Promise<WitnessView>;
+}
+
+/**
+ * A write whose outcome is read back afterwards. Without a response it may have taken effect or not. Rejects with
+ * ETCD_REFUSED.
+ */
+export async function tryTransact(
+  etcd: Pick<EtcdPort, 'transact'>,
+  compares: readonly Compare[],
+  operations: readonly KeyOperation[],
+): Promise<void> {
+  try {
+    await etcd.transact(compares, operations);
+  } catch (error) {
+    if (!(error instanceof IdallocError && error.code === 'ETCD_UNAVAILABLE')) throw error;
+  }
 }
