@@ -92,6 +92,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['npm run test:seeds -- --count 1000 test/codec', { file: PROGRAMS, by: "['test:seeds', ['--count'" }],
   ['npm run model:sequence', { file: MODEL, by: 'it.each(QUICK.' }],
   ['npm run model:sequence -- --mutants', { file: MODEL, by: 'it.each(MUTANTS.' }],
+  ['npm run way', { file: 'test/way/way.test.ts', by: "[main, '--json']" }],
   ['npm run bench:forms', { file: PROGRAMS, by: "'bench:forms'" }],
   ['npm run bench:start', { file: PROGRAMS, by: "'bench:start'" }],
   ['npm run bench:index', { file: PROGRAMS, by: "'bench:index'" }],

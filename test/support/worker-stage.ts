@@ -3,6 +3,7 @@ import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import type { IdallocError } from '../../src/errors.ts';
+import type { LedgerCopies } from '../../src/ledger/ports.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';
@@ -25,13 +26,17 @@ export const config = loadWorkerConfig({
   API_PORT: 'off',
 });
 
-/** The runtime as an object of bound functions, since a worker passes some of them on separately. */
-function bound(runtime: VirtualRuntime): Runtime {
+/**
+ * The runtime as an object of bound functions, since a worker passes some of them on separately. For a dead process no
+ * timer fires any more.
+ */
+function bound(runtime: VirtualRuntime, isDead: () => boolean): Runtime {
+  const never = new Promise<never>(() => {});
   return {
     monotonicMs: () => runtime.monotonicMs(),
     wallMs: () => runtime.wallMs(),
-    schedule: (delayMs, run) => runtime.schedule(delayMs, run),
-    sleep: (delayMs, signal) => runtime.sleep(delayMs, signal),
+    schedule: (delayMs, run) => runtime.schedule(delayMs, () => (isDead() ? undefined : run())),
+    sleep: (delayMs, signal) => runtime.sleep(delayMs, signal).then(() => (isDead() ? never : undefined)),
     nextTurn: () => runtime.nextTurn(),
     random: () => runtime.random(),
     uuid: () => runtime.uuid(),
@@ -42,6 +47,9 @@ interface LogLine extends Readonly<Record<string, unknown>> {
   readonly level: number;
   readonly msg: string;
 }
+
+/** Opens the index of a worker; each has one in memory by default. */
+type IndexOpener = (...args: [...Parameters<Outside['openIndex']>, host: string]) => LedgerCopies;
 
 /** Whole workers over simulated servers, with their log. */
 export class WorkerStage {
@@ -61,13 +69,16 @@ export class WorkerStage {
     statuses: new Map(),
   };
   readonly #workers = new Map<string, Worker>();
+  readonly #dead = new Set<string>();
+  readonly #openIndex: IndexOpener;
 
   readonly #etcdLink: Link = async () => {
     if (this.etcdFault !== undefined) throw this.etcdFault;
     return { fault: 'pass' };
   };
 
-  constructor() {
+  constructor(openIndex: IndexOpener = () => new MemoryIndex()) {
+    this.#openIndex = openIndex;
     for (const { name, partitions, configs } of planTopics(config.topics)) {
       this.kafka.cluster.createTopic(name, { partitions, replicas: NODES, configs });
     }
@@ -75,11 +86,12 @@ export class WorkerStage {
 
   start(changes: Partial<Config> = {}, host = 'instance'): Worker {
     const { runtime, kafka, logged, lines, cut, etcdTells } = this;
+    const isDead = () => this.#dead.has(host);
     const environment: Outside = {
-      runtime: bound(runtime),
+      runtime: bound(runtime, isDead),
       dialer: kafka.dialer({
         name: host,
-        deliver: (run) => run(),
+        deliver: (run) => (isDead() ? undefined : run()),
         reaches: (node) => !cut.has(host) && !cut.has(`${host}:${node}`),
       }),
       etcd: {
@@ -90,7 +102,7 @@ export class WorkerStage {
         statuses: async () => etcdTells.statuses,
         close: () => {},
       },
-      openIndex: () => new MemoryIndex(),
+      openIndex: (binding, events) => this.#openIndex(binding, events, host),
       instanceId: () => host,
       createAllocator: (options) => new LeasedAllocator(options),
     };
@@ -115,6 +127,12 @@ export class WorkerStage {
 
   pass(ms: number): Promise<void> {
     return this.runtime.until(this.runtime.sleep(ms));
+  }
+
+  /** Ends the process of a worker without a last word: its timers, and what it would have received, are gone. */
+  kill(host: string): void {
+    this.#dead.add(host);
+    this.#workers.delete(host);
   }
 
   /** Stops one worker, or all. */
