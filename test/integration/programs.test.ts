@@ -22,7 +22,6 @@ async function npmRun(script: string, ...args: readonly string[]): Promise<strin
 test.for([
   ['bench:forms', ['--ms', '1', '--rounds', '1'], /^uuid7 /m],
   ['bench:index', ['--entries', '5000'], /entries/],
-  ['bench:start', ['--rounds', '1'], /^worker --help +warm /m],
   ['test:seeds', ['--count', '2', 'test/codec/long'], /^[1-9]\d* tests passed with each of 2 seeds .* 0 failed$/m],
   ['sim', ['--mutant', 'a range off by one'], /^1 mutants, 0 survived$/m],
 ] as const)('npm run %s -- %s runs to its end', async ([script, args, printed], { annotate }) => {

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { IdClient } from '../../src/client/client.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
-import { ledgersRoot } from '../../src/identity/keys.ts';
 import type { Seen } from '../support/followed.ts';
 import { statement } from '../support/memory-records.ts';
 import { Realm, SHORT_SESSION } from '../support/realm.ts';
@@ -71,14 +70,6 @@ async function marked(realm: Realm): Promise<void> {
   await ledger.until('a marker', (seen) => seen.some((one) => kindOf(one) === 'marker'));
 }
 
-/** The records of the ledger up to its first numbers. */
-async function upToNumbers(realm: Realm) {
-  await using ledger = await realm.follow(realm.ledgerTopic);
-  const isNumbers = (one: Seen) => kindOf(one) === 'numbers';
-  await ledger.until('numbers', (seen) => seen.some(isNumbers));
-  return ledger.seen.slice(0, 1 + ledger.seen.findIndex(isNumbers)).map(({ message }) => message);
-}
-
 test('a statement is written again with the marker of a worker before retention deletes it, so no lost index loses the sequence', async () => {
   await using scene = await open(A_QUARTER_AGO_MS);
   const { realm, take, command } = scene;
@@ -128,91 +119,4 @@ test('a worker that kept its index continues a sequence of which the ledger has 
   await after.stop();
   realm.worker();
   expect(await take('c')).toEqual([4]);
-});
-
-test('without ledger and index the sequence goes on where etcd remembers it, and what was decided last is decided again', async () => {
-  await using scene = await open();
-  const { realm, take, command } = scene;
-  const replies = await realm.follow();
-  await command('create', 'invoices', '--max', '1000');
-  const before = realm.worker();
-  expect([await take('a', 2), await take('b')]).toEqual([[1, 2], [3]]);
-  await before.stop();
-  await realm.trimLedger();
-  await realm.rewind();
-
-  await realm.worker().ready();
-  expect((await replies.reply('a', 1)).reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
-  expect((await replies.reply('b', 1)).reply).toMatchObject({ numbers: { first: 3 } });
-  expect(await take('c')).toEqual([4]);
-  expect(await command('create', 'invoices')).toMatchObject({ code: 1, stderr: expect.stringContaining('CONFLICT') });
-  expect((await command('show', 'invoices')).view).toMatchObject({ next: 5, max: 1_000, accord: 'agree' });
-  expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });
-});
-
-test('where etcd has lost its memory too, the sequence is unknown until it is created above all numbers; an old request is forgotten, a new one under its correlation ID takes new numbers', async () => {
-  await using scene = await open();
-  const { realm, take, command } = scene;
-  const replies = await realm.follow();
-  await command('create', 'invoices');
-  const before = realm.worker();
-  expect(await take('a', 2)).toEqual([1, 2]);
-  await before.stop();
-  await realm.trimLedger();
-  await realm.rewind();
-  const held = await realm.etcd.range(ledgersRoot(realm.env.ETCD_PREFIX ?? '', realm.datacenterId));
-  await realm.etcd.transact(
-    [],
-    held.kvs.map(({ key }) => ({ delete: key })),
-  );
-
-  realm.worker();
-  expect((await replies.reply('a', 1)).reply).toMatchObject({ error: { code: 'FORGOTTEN' } });
-  await expect(take('b')).rejects.toMatchObject({ code: 'UNKNOWN_SEQUENCE' });
-  expect((await command('create', 'invoices', '--start', '3')).view).toMatchObject({ next: 3 });
-  expect(await take('b')).toEqual([3]);
-  expect(await take('a', 2)).toEqual([4, 5]);
-  expect(JSON.parse((await runIdalloc(['audit', '--json'], realm.env)).stdout)).toMatchObject({ findings: [] });
-});
-
-test('after a lost tail the sequence goes on behind all numbers that were given out, and after a loss of the whole ledger too', async () => {
-  await using scene = await open();
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'idalloc-tail-'));
-  const { realm, take, command } = scene;
-  const kept = { INDEX_DIR: directory.path };
-  await command('create', 'invoices', '--max', '1000');
-  const before = realm.worker(kept);
-  expect(await take('a', 3)).toEqual([1, 2, 3]);
-  const head = await upToNumbers(realm);
-  expect(await take('b', 2)).toEqual([4, 5]);
-  await before.stop();
-  await realm.recreate(realm.ledgerTopic);
-  for (const { key, value, headers = {} } of head) {
-    await realm.sendRaw([{ key, value, headers, partition: 0 }], realm.ledgerTopic);
-  }
-
-  const after = realm.worker(kept);
-  await after.line(({ msg }) => msg === 'restoring a ledger partition from the log');
-  expect(await take('c')).toEqual([6]);
-  expect(await take('a', 3)).toEqual([1, 2, 3, 'again']);
-  expect(await take('b', 2), 'etcd held what was decided last').toEqual([4, 5, 'again']);
-  await after.stop();
-
-  await realm.recreate(realm.ledgerTopic);
-  const again = realm.worker(kept);
-  await again.ready();
-  // A request that waits while the loss is stated may be one that was decided before, as far as the ledger knows.
-  const first = await take('d').catch(({ code }) => code);
-  expect([[7], 'FORGOTTEN']).toContainEqual(first);
-  const next = first === 'FORGOTTEN' ? 7 : 8;
-  expect(await take('e')).toEqual([next]);
-  const shown = { next: next + 1, max: 1_000, closed: false };
-  expect((await command('show', 'invoices')).view).toMatchObject(shown);
-  expect((await command('close', 'invoices', '--yes')).view).toMatchObject({ closed: true });
-  await again.stop();
-
-  await realm.recreate(realm.ledgerTopic);
-  realm.worker();
-  await expect(take('f')).rejects.toMatchObject({ code: expect.stringMatching(/^(FORGOTTEN|SEQUENCE_CLOSED)$/) }); // likewise
-  await expect(take('g')).rejects.toMatchObject({ code: 'SEQUENCE_CLOSED' });
 });

@@ -145,12 +145,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 120,
     shows: 'leaders of etcd that freeze and die, and the loss of a majority',
   },
-  'final-answers': {
-    project: 'long',
-    seconds: 40,
-    shows:
-      'a replay over refusals of each code gives nothing out, nor do offsets that another program moves; --decide-refused does',
-  },
   'forged-witness': { project: 'long', seconds: 59, shows: 'a rebuild that ignores a forged witness' },
   forms: {
     project: 'long',
@@ -217,11 +211,6 @@ export const SUITES: Readonly<Record<string, Listed>> = {
     seconds: 60,
     shows: 'the blocks of README and quickstart as printed, on what `npm start` gives',
   },
-  poison: {
-    project: 'long',
-    seconds: 103,
-    shows: 'bad records of every kind delay no good one: processor time of the event loop',
-  },
   registry: { project: 'long', seconds: 101, shows: 'a real schema registry' },
   release: { project: 'long', seconds: 104, shows: 'a release is built from a commit' },
   'reply-faults': {
@@ -271,7 +260,7 @@ export const SUITES: Readonly<Record<string, Listed>> = {
   'sequences-idle': {
     project: 'long',
     seconds: 60,
-    shows: 'sequences whose statements retention deletes, with kept and with lost indexes, and after a lost tail',
+    shows: 'sequences whose statements retention deletes, with kept and with lost indexes',
   },
   'million-numbers': {
     project: 'long',

@@ -1,4 +1,3 @@
-import type { JoinGroupRequest, JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
 import type { FetchPosition } from '../../../src/kafka/wire/record-apis.ts';
 import { serverClock } from '../../sim/runtime.ts';
@@ -7,7 +6,6 @@ import { batchOf, type PlainRecord, recordsOf } from '../../support/fake-kafka/b
 import { type FakeKafka, type FakeKafkaOptions, fakeKafka } from '../../support/fake-kafka/fake-kafka.ts';
 
 const LONG_MS = 1_000_000;
-export const GROUP = 'g';
 
 /** Simulated brokers in virtual time, which passes only while a test waits. */
 export class Stage {
@@ -68,71 +66,6 @@ export function valuesIn(bytes: Buffer): [offset: number, value: string][] {
     at = end;
   }
   return found;
-}
-
-const joinAs = (fields: Partial<JoinGroupRequest> = {}): JoinGroupRequest => ({
-  groupId: GROUP,
-  memberId: '',
-  sessionTimeoutMs: 10_000,
-  rebalanceTimeoutMs: 20_000,
-  protocolType: 'consumer',
-  protocols: [{ name: 'p', metadata: Buffer.from('meta') }],
-  ...fields,
-});
-
-/** A group member with its own connections that joins as a client does. */
-export class Joiner {
-  readonly link: BrokerLink;
-  readonly #stage: Stage;
-  answer: JoinGroupResponse | undefined;
-
-  private constructor(stage: Stage, link: BrokerLink) {
-    this.#stage = stage;
-    this.link = link;
-  }
-
-  static async make(stage: Stage): Promise<Joiner> {
-    const link = await stage.link();
-    await stage.outcome(link.call('findCoordinator', { groupId: GROUP }));
-    return new Joiner(stage, link);
-  }
-
-  get memberId(): string {
-    return this.answer?.memberId ?? '';
-  }
-
-  get identity() {
-    return { groupId: GROUP, memberId: this.memberId, generation: this.answer?.generation ?? -1 };
-  }
-
-  /** Joins; not settled before the group's next generation. */
-  async join(fields: Partial<JoinGroupRequest> = {}): Promise<JoinGroupResponse> {
-    let answer = await this.link.call('joinGroup', joinAs({ memberId: this.memberId, ...fields }));
-    if (answer.errorCode === 'MEMBER_ID_REQUIRED') {
-      answer = await this.link.call('joinGroup', joinAs({ ...fields, memberId: answer.memberId }));
-    }
-    this.answer = answer;
-    return answer;
-  }
-
-  /** As the leader, assigns its own name to each member; returns this member's assignment. */
-  async sync(): Promise<string> {
-    const { members = [], leaderId } = this.answer ?? {};
-    const isLeader = leaderId === this.memberId;
-    const assignments = members.map(({ memberId }) => ({ memberId, assignment: Buffer.from(`for ${memberId}`) }));
-    const answer = await this.link.call('syncGroup', { ...this.identity, assignments: isLeader ? assignments : [] });
-    return String(answer.assignment);
-  }
-
-  async heartbeat(): Promise<string> {
-    return await this.#stage.outcome(nameOf(this.link.call('heartbeat', this.identity)));
-  }
-
-  async commit(offset: number): Promise<string> {
-    const request = { ...this.identity, partitions: [{ topic: 't', partition: 0, offset }] };
-    const { partitions } = await this.#stage.outcome(this.link.call('offsetCommit', request));
-    return partitions[0]?.errorCode ?? 'ok';
-  }
 }
 
 /** The fault that a call is rejected with, or ok. */
