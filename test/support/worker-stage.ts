@@ -3,7 +3,7 @@ import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import type { Runtime } from '../../src/async/runtime.ts';
 import { type Config, loadWorkerConfig } from '../../src/config/config.ts';
 import type { IdallocError } from '../../src/errors.ts';
-import type { LedgerCopies } from '../../src/ledger/ports.ts';
+import type { LedgerCopies } from '../../src/ledger/ledger-ports.ts';
 import { createLogger } from '../../src/log.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { LeasedAllocator } from '../../src/worker/allocator.ts';

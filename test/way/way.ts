@@ -22,7 +22,7 @@ import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { headKeysOf } from '../../src/identity/bindings.ts';
 import { namespaceKeys } from '../../src/identity/keys.ts';
 import { EtcdHeads } from '../../src/ledger/heads.ts';
-import type { OrderLog } from '../../src/ledger/order-view.ts';
+import type { OrderLog } from '../../src/ledger/sequence-order.ts';
 import { carryOut } from '../../src/ledger/sequence-order.ts';
 import { batchOf, type PlainRecord, recordsOf } from '../support/fake-kafka/batches.ts';
 import { idFor } from '../support/home.ts';
