@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { type DestinationStream, destination, type Logger, pino } from 'pino';
 import type { PinoPretty } from 'pino-pretty';
 import type { Runtime } from './async/runtime.ts';
-import { Throttle } from './async/throttle.ts';
+import { type ThrottledLog, throttledLog } from './async/throttle.ts';
 import { describeError } from './errors.ts';
 
 export type Log = Logger;
@@ -71,33 +71,16 @@ function secretPaths(): string[] {
   return depths.flatMap((prefix) => SECRET_FIELDS.map((field) => prefix + field));
 }
 
-/** While a server is down, each retry repeats the same warnings; one of each kind in this time is enough. */
-const REPEAT_AFTER_MS = 10_000;
-
-/** A text without its numbers: messages with one cause differ in times, ports and counts. */
-function kindOf(text: string): string {
-  return text.replace(/\d+/g, '#');
-}
-
 const PROCESS_CLOCK = { monotonicMs: () => performance.now() };
 
-/** Fields that identify the subject of a line. All others vary from line to line. */
-const SUBJECTS = ['broker', 'groupId', 'topic', 'partition', 'partitions', 'errorCode'] as const;
+/** Writes errors and warnings that are repeated within 10 s, or another interval that the caller gives, to debug. */
+export function withoutRepeats(log: Log, clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK): ThrottledLog {
+  return throttledLog(clock, (level, fields, message) => log[level](fields, message));
+}
 
-/** The log of the layers that talk to Kafka. A warning repeated within 10 s goes to debug. */
-export function wireLog(
-  log: Log,
-  clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK,
-): (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void {
-  const child = log.child({ component: 'kafka' });
-  const throttle = new Throttle(clock, REPEAT_AFTER_MS);
-  return (level, fields, message) => {
-    const values = fields as Readonly<Record<string, unknown>>;
-    const about = SUBJECTS.map((name) => String(values[name] ?? '')).join(' ');
-    const cause = kindOf(describeError(values.error ?? ''));
-    const isKnown = level === 'warn' && !throttle.passes(`${kindOf(message)} ${about} ${cause}`);
-    child[isKnown ? 'debug' : level](fields, message);
-  };
+/** The log of the layers that talk to Kafka, without repetitions. */
+export function wireLog(log: Log, clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK): ThrottledLog {
+  return withoutRepeats(log.child({ component: 'kafka' }), clock);
 }
 
 /** A call that failed on one etcd endpoint; another may have served it. */
@@ -108,17 +91,22 @@ interface EtcdError {
   readonly remedy: string | undefined;
 }
 
-/** Logs etcd failures: as errors if an operator must fix them, else as warnings. Repeated ones go to debug. */
+/** Logs etcd failures without repetitions: as errors if an operator must fix them, else as warnings. */
 export function etcdErrorLog(
   log: Log,
   clock: Pick<Runtime, 'monotonicMs'> = PROCESS_CLOCK,
 ): (error: EtcdError) => void {
-  const child = log.child({ component: 'etcd' });
-  const throttle = new Throttle(clock, REPEAT_AFTER_MS);
+  const lines = withoutRepeats(log.child({ component: 'etcd' }), clock);
   return ({ what, endpoint, error, remedy }) => {
     const text = describeError(error);
-    const level = remedy === undefined ? 'warn' : 'error';
-    const isKnown = !throttle.passes(`${endpoint} ${kindOf(text)}`);
-    child[isKnown ? 'debug' : level]({ endpoint, what, error: text, remedy }, 'etcd failed a call');
+    const about = `${endpoint} ${statusOf(error, text)} ${remedy}`;
+    lines(remedy === undefined ? 'warn' : 'error', { endpoint, what, error: text, remedy }, 'etcd failed a call', {
+      about,
+    });
   };
+}
+
+/** The status of gRPC with which a text begins, or else the kind of the error: the rest of the text has times in it. */
+function statusOf(error: unknown, text: string): string | undefined {
+  return /^\d+ [A-Z_]+/.exec(text)?.[0] ?? (error instanceof Error ? error.name : typeof error);
 }

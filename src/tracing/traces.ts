@@ -1,9 +1,8 @@
 import * as api from '@opentelemetry/api';
 import type { Runtime } from '../async/runtime.ts';
-import { Throttle } from '../async/throttle.ts';
 import { atMost } from '../async/waiting.ts';
 import { describeError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { type Log, withoutRepeats } from '../log.ts';
 import type { Tracing } from '../pipeline/trace.ts';
 import { SCHEMA_URL } from './attributes.ts';
 import type { StepTopics } from './one-part.ts';
@@ -74,11 +73,12 @@ async function flushRegistered(): Promise<void> {
 }
 
 function complaints(runtime: Runtime, log: Log): (text: string) => void {
-  const throttle = new Throttle(runtime, SAME_LINE_MS);
+  const lines = withoutRepeats(log.child({ component: 'traces' }), runtime);
   return (text) => {
     const error = text.slice(0, MAX_COMPLAINT);
-    const level = throttle.passes(error.replaceAll(/\d+/g, '#')) ? 'warn' : 'debug';
-    log[level]({ component: 'traces', error }, 'OpenTelemetry reports an error; requests are served all the same');
+    // The texts of the SDK name nothing of ours, and the numbers in them are times and ports.
+    const repetition = { about: error.replaceAll(/\d+/g, '#'), everyMs: SAME_LINE_MS };
+    lines('warn', { error }, 'OpenTelemetry reports an error; requests are served all the same', repetition);
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import type { Config } from '../config/config.ts';
 import type { WireLog } from '../kafka/wire/broker.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
@@ -15,7 +16,9 @@ import type { KafkaRefusals } from './kafka-refusals.ts';
 export interface WorkerContext {
   readonly config: Config;
   readonly log: Log;
-  /** The same for the Kafka layers: one line of a kind in 10 s. */
+  /** The same for what is repeated: one line of a kind in 10 s. */
+  readonly lines: ThrottledLog;
+  /** The same for the Kafka layers. */
   readonly wireLog: WireLog;
   readonly metrics: Metrics;
   readonly timeStep: TimeStep;

@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import { Throttle } from '../async/throttle.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import { describeError } from '../errors.ts';
 import type { EndEvents, Loss } from '../ledger/ends.ts';
 import type { Log } from '../log.ts';
@@ -8,6 +8,7 @@ import type { Metrics } from '../metrics/metrics.ts';
 export interface EndReportsOptions {
   readonly runtime: Pick<Runtime, 'monotonicMs'>;
   readonly log: Log;
+  readonly lines: ThrottledLog;
   readonly metrics: Pick<Metrics, 'addLedgerLoss' | 'addError'>;
 }
 
@@ -16,12 +17,10 @@ const LOG_EVERY_MS = 60_000;
 /** Reports what becomes of the heads of ledger partitions in etcd. */
 export class EndReports implements EndEvents {
   readonly #options: EndReportsOptions;
-  readonly #throttle: Throttle;
   #failingSinceMs: number | undefined;
 
   constructor(options: EndReportsOptions) {
     this.#options = options;
-    this.#throttle = new Throttle(options.runtime, LOG_EVERY_MS);
   }
 
   /** For how long etcd has confirmed none of the raises that were due; 0 if the last one was confirmed. */
@@ -30,12 +29,13 @@ export class EndReports implements EndEvents {
   }
 
   raised(outcome: 'done' | 'refused' | 'failed', error?: unknown): void {
-    const { runtime, log } = this.#options;
+    const { runtime, lines } = this.#options;
     if (outcome !== 'failed') this.#failingSinceMs = undefined;
     else {
       this.#failingSinceMs ??= runtime.monotonicMs();
       const fields = { error: describeError(error) };
-      if (this.#throttle.passes()) log.warn(fields, 'etcd does not confirm how far the ledger partitions have gone');
+      const what = 'etcd does not confirm how far the ledger partitions have gone';
+      lines('warn', fields, what, { everyMs: LOG_EVERY_MS });
     }
   }
 

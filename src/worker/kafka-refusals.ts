@@ -1,13 +1,12 @@
 import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts';
 import type { Runtime } from '../async/runtime.ts';
-import { Throttle } from '../async/throttle.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import { formatHostPort } from '../core/host-port.ts';
 import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
 import type { JoinRefusal, UsedRight, Watch } from '../kafka/wire/watched-dialer.ts';
-import type { Log } from '../log.ts';
 import type { KafkaResource } from '../metrics/vitals.ts';
 
 export interface KafkaRefusalsOptions {
@@ -15,7 +14,7 @@ export interface KafkaRefusalsOptions {
   readonly topics: RightsOptions['topics'];
   readonly groupId: string;
   readonly runtime: Pick<Runtime, 'monotonicMs'>;
-  readonly log: Log;
+  readonly lines: ThrottledLog;
 }
 
 /** What the brokers refuse. */
@@ -54,7 +53,6 @@ export class KafkaRefusals implements Watch {
   readonly #options: KafkaRefusalsOptions;
   /** Oldest first. */
   readonly #refusals = new Map<string, Refusal>();
-  readonly #throttle: Throttle;
   /** Resources whose refusal was logged, but not yet its end. */
   readonly #logged = new Set<KafkaResource>();
   /** Reply topics that have accepted records, least recent first. */
@@ -65,7 +63,6 @@ export class KafkaRefusals implements Watch {
 
   constructor(options: KafkaRefusalsOptions) {
     this.#options = options;
-    this.#throttle = new Throttle(options.runtime, LOG_EVERY_MS);
   }
 
   /** All resources that are refused now. */
@@ -195,19 +192,16 @@ export class KafkaRefusals implements Watch {
     const { resource } = refusal;
     if (this.#logged.has(resource) && !this.resources.has(resource)) {
       this.#logged.delete(resource);
-      this.#options.log.info({ resource }, 'the brokers accept this worker again');
+      this.#options.lines('info', { resource }, 'the brokers accept this worker again');
     }
   }
 
   /** One line for a resource, whatever the number of brokers and operations. */
   #log(refusal: Refusal): void {
     const { resource } = refusal;
-    if (!this.#throttle.passes(resource)) return;
-    this.#logged.add(resource);
-    this.#options.log.error(
-      { code: 'KAFKA_REFUSED', resource, error: this.#detailOf(refusal) },
-      'the brokers refuse this worker',
-    );
+    const fields = { code: 'KAFKA_REFUSED', resource, error: this.#detailOf(refusal) };
+    const repetition = { about: resource, everyMs: LOG_EVERY_MS };
+    if (this.#options.lines('error', fields, 'the brokers refuse this worker', repetition)) this.#logged.add(resource);
   }
 
   #current(): ReadonlyMap<string, Refusal> {

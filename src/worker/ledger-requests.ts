@@ -1,5 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
-import { Throttle } from '../async/throttle.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import { type LinkDependencies, openLink } from '../client/kafka-link.ts';
 import { type BatchRequest, Requester } from '../client/requester.ts';
 import type { OutgoingRequest, Transport } from '../client/transport.ts';
@@ -9,10 +9,9 @@ import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { AskLedger, IssuedIds, IssuedNumbers, KeyedNumbers, KeyedRequest } from '../http/ledger-issuer.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
-import type { Log } from '../log.ts';
 import type { WorkerContext } from './context.ts';
 
-type Context = Pick<WorkerContext, 'config' | 'environment' | 'runtime' | 'log'>;
+type Context = Pick<WorkerContext, 'config' | 'environment' | 'runtime' | 'lines'>;
 
 interface LedgerRequestsOptions {
   readonly wire: LinkDependencies;
@@ -20,7 +19,7 @@ interface LedgerRequestsOptions {
   readonly replyTopic: string;
   readonly headers: HeaderNames;
   readonly layout: Layout;
-  readonly log: Log;
+  readonly lines: ThrottledLog;
 }
 
 /** Wall milliseconds at which a look-up has expired, whatever clock the worker has. */
@@ -30,15 +29,14 @@ const WAIT_MS = 10_000;
 const RESEND_AFTER_MS = 3_000;
 /** The issuer has a bound of its own. */
 const MAX_WAITING = 10_000;
-const LOG_EVERY_MS = 10_000;
 
 /** The requests of a worker whose configuration has the HTTP API and a topic for their replies. */
-export function openLedgerRequests({ config, environment, runtime, log }: Context): LedgerRequests | undefined {
+export function openLedgerRequests({ config, environment, runtime, lines }: Context): LedgerRequests | undefined {
   const { api, topics, headers, kafka, layout } = config;
   const { requests: requestTopic, apiReplies: replyTopic } = topics;
   if (api === undefined || replyTopic === undefined) return undefined;
   const wire = { dialer: environment.dialer, seeds: seedsOf(kafka.brokers), runtime };
-  return new LedgerRequests({ wire, requestTopic, replyTopic, headers, layout, log });
+  return new LedgerRequests({ wire, requestTopic, replyTopic, headers, layout, lines });
 }
 
 /**
@@ -54,7 +52,6 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   readonly #options: LedgerRequestsOptions;
   readonly #runtime: Runtime;
   readonly #requester: Requester;
-  readonly #throttle: Throttle;
   #link: Promise<Transport> | undefined;
   /** The last error of the link. */
   #fault: { readonly error: Error; readonly atMs: number } | undefined;
@@ -63,7 +60,6 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
     const { runtime } = options.wire;
     this.#options = options;
     this.#runtime = runtime;
-    this.#throttle = new Throttle(runtime, LOG_EVERY_MS);
     this.#requester = new Requester({
       // What is wrong with the replies is reported by `#causeOf`.
       transport: { send: (request) => this.#send(request), trouble: () => undefined },
@@ -141,7 +137,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   }
 
   async #connect(): Promise<Transport> {
-    const { wire, requestTopic, replyTopic, headers, log } = this.#options;
+    const { wire, requestTopic, replyTopic, headers, lines } = this.#options;
     try {
       const onError = (error: Error) => this.#report(error);
       const link = await openLink(
@@ -153,7 +149,7 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
           onError,
         },
       );
-      log.info({ replyTopic }, 'the HTTP API serves Idempotency-Keys and numbers of sequences');
+      lines('info', { replyTopic }, 'the HTTP API serves Idempotency-Keys and numbers of sequences');
       return link;
     } catch (error) {
       this.#link = undefined;
@@ -165,11 +161,8 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   #report(error: unknown): void {
     if (error instanceof Error) this.#fault = { error, atMs: this.#runtime.monotonicMs() };
     const text = describeError(error);
-    if (!this.#throttle.passes(text)) return;
-    const { replyTopic } = this.#options;
-    this.#options.log.warn(
-      { replyTopic, error: text },
-      'Idempotency-Keys and numbers of sequences over HTTP: Kafka can not be used now',
-    );
+    const { replyTopic, lines } = this.#options;
+    const what = 'Idempotency-Keys and numbers of sequences over HTTP: Kafka can not be used now';
+    lines('warn', { replyTopic, error: text }, what, { about: text });
   }
 }

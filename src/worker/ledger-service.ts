@@ -9,7 +9,6 @@ import { restatedAfterMs } from '../core/sequence.ts';
 import { wallMs } from '../core/units.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { headKeysOf } from '../identity/bindings.ts';
-import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import type { Tail } from '../kafka/loops/tail.ts';
 import { type EndHeads, EtcdEndHeads } from '../ledger/end-heads.ts';
 import { Ledger } from '../ledger/ledger.ts';
@@ -73,7 +72,7 @@ export class LedgerService implements Disposable {
     const { ledger: topic, requests: requestTopic, requestPartitions: partitions } = config.topics;
     this.#context = context;
     this.#owned = owned;
-    this.#reports = new EndReports({ runtime, log, metrics });
+    this.#reports = new EndReports({ runtime, log, lines: context.lines, metrics });
     this.partitions = partitions;
     const binding: IndexBinding = { clusterId, ledgerTopic: topic, partitions };
     const index = environment.openIndex(binding, {
@@ -125,8 +124,7 @@ export class LedgerService implements Disposable {
       heads: ofOneCluster(new EtcdEndHeads(environment.etcd, (partition) => keysOf(partition).end), context, clusterId),
       endEvents: this.#reports,
     });
-    const readingLog = new RateLimitedLog(runtime, wireLog);
-    const reading = { cluster, runtime, tail, topic, log: readingLog, expiring: new Mutex() };
+    const reading = { cluster, runtime, tail, topic, log: wireLog, expiring: new Mutex() };
     this.#copies = new KeptCopies({
       index,
       runtime,

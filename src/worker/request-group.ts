@@ -1,6 +1,5 @@
 import { beginningOf } from '../adapters/kafka/answered.ts';
 import { Backoff } from '../async/retrying.ts';
-import { Throttle } from '../async/throttle.ts';
 import { atMost, every } from '../async/waiting.ts';
 import { type CommittedPosition, decodePosition, type RequestPosition } from '../codec/request-position.ts';
 import { describeError } from '../errors.ts';
@@ -49,7 +48,6 @@ const MAX_BYTES_PER_PARTITION = 1_048_576;
  */
 const LARGE_CHUNK_ITEMS = 2 * RECORDS_PER_TURN;
 const RETRY_MS = { minMs: 200, maxMs: 1_000 };
-const SAME_CAUSE_MS = 10_000;
 
 /**
  * One stay in the request group, with a session for each assigned partition.
@@ -101,7 +99,6 @@ export class RequestGroup implements GroupMember {
         numbers: againTail('requests for numbers'),
         'bulk numbers': againTail('bulk requests for numbers'),
       },
-      throttle: new Throttle(runtime, SAME_CAUSE_MS),
       handler,
       isOpen: (partition) => this.#open && options.isReady(partition),
       onTruncated,

@@ -1,4 +1,3 @@
-import type { Throttle } from '../async/throttle.ts';
 import type { CommittedPosition, RequestPosition } from '../codec/request-position.ts';
 import { encodeMetadata } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -19,8 +18,6 @@ export interface RequestPartitionOptions {
   readonly tail: Tail;
   /** Read partitions again, each for the requests of a lane that do not fit into memory. */
   readonly againTails: Readonly<Record<DeferredLaneName, Tail>>;
-  /** Each partition is retried five times a second: a cause is logged only once in a while. */
-  readonly throttle: Throttle;
   readonly handler: RequestHandler;
   /** Whether requests of the partition can be served now; see `refresh`. */
   readonly isOpen: (partition: number) => boolean;
@@ -214,11 +211,13 @@ export class RequestPartition {
 
   /** Requests could not be served and will be retried. */
   #failed(error: unknown, lasting: boolean): void {
-    const { context, throttle } = this.#options;
+    const { context } = this.#options;
     const code = error instanceof IdallocError ? error.code : undefined;
     if (code !== undefined) context.metrics.addError(code);
     const fields = { partition: this.partition, code, error: describeError(error) };
-    const level = lasting ? 'error' : throttle.passes(String(code)) ? 'warn' : 'debug';
-    context.log[level](fields, 'requests could not be served and will be retried');
+    // Each partition is retried five times a second, and one cause stops all of them.
+    context.lines(lasting ? 'error' : 'warn', fields, 'requests could not be served and will be retried', {
+      about: code ?? '',
+    });
   }
 }

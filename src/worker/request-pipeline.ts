@@ -1,7 +1,6 @@
 import { KafkaPublisher } from '../adapters/kafka/publisher.ts';
 import { ReplyTopics } from '../adapters/kafka/reply-topics.ts';
 import { openRegistry } from '../adapters/registry/schema-registry.ts';
-import { Throttle } from '../async/throttle.ts';
 import { parseQuotas } from '../codec/quota.ts';
 import { replyPolicyOf } from '../codec/reply-policy.ts';
 import type { Layout } from '../core/layout.ts';
@@ -9,7 +8,6 @@ import { customText } from '../core/layout-choice.ts';
 import { renewed } from '../core/secret.ts';
 import { wallMs } from '../core/units.ts';
 import { headKeysOf } from '../identity/bindings.ts';
-import { RateLimitedLog } from '../kafka/loops/rate-limited-log.ts';
 import { partitionFor } from '../kafka/records/partitioner.ts';
 import { EtcdHeads } from '../ledger/heads.ts';
 import { SharedTransactions } from '../ledger/shared-transactions.ts';
@@ -22,8 +20,6 @@ import { RecordTurns } from '../pipeline/record-turns.ts';
 import { Slots } from '../pipeline/slots.ts';
 import type { WorkerContext } from './context.ts';
 import type { LedgerService } from './ledger-service.ts';
-
-const SAME_LINE_MS = 10_000;
 
 export interface PipelineParts {
   readonly ledger: LedgerService;
@@ -91,8 +87,7 @@ export function requestPipeline(context: WorkerContext, parts: PipelineParts) {
   return { deps, numbers, sending: () => [...publisher.sending(), ...largePublisher.sending()] };
 }
 
-function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['observe'] {
-  const letters = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
+function observerOf({ metrics, lines }: WorkerContext): PipelineDeps['observe'] {
   return {
     served: ({ issued, replayed, ids, numbers }) => {
       metrics.addRequests('issued', issued);
@@ -107,7 +102,7 @@ function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['obs
     },
     deadLettered: (code, records) => {
       metrics.addDeadLetters(code, records);
-      letters.count({ code }, `requests became dead letters: ${code}`, records);
+      lines('warn', { code }, `requests became dead letters: ${code}`, { times: records });
     },
     forwarded: (count) => metrics.addForwarded(count),
     deferred: (count) => metrics.addDeferred(count),
@@ -115,29 +110,25 @@ function observerOf({ metrics, runtime, log }: WorkerContext): PipelineDeps['obs
 }
 
 /** One line of a kind in a while: a loss of the ledger may reach thousands of sequences. */
-function numbersObserverOf({ metrics, runtime, log }: WorkerContext): NumbersObserver {
-  const lines = new RateLimitedLog(runtime, (level, fields, message) => log[level](fields, message));
-  const throttle = new Throttle(runtime, SAME_LINE_MS);
+function numbersObserverOf({ metrics, lines }: WorkerContext): NumbersObserver {
   return {
     swapped: (outcome) => metrics.addSwap(outcome),
     lost: (loss) => {
       metrics.addSequenceLoss();
-      lines.count(loss, 'the ledger has lost numbers of sequences, which go on behind them');
+      lines('warn', loss, 'the ledger has lost numbers of sequences, which go on behind them', { times: 1 });
     },
     repaired: (partition) =>
-      lines.warn({ partition }, 'etcd was behind the ledger with the numbers of sequences, and is no longer'),
+      lines('warn', { partition }, 'etcd was behind the ledger with the numbers of sequences, and is no longer'),
     stopped: (partition, sequence) => {
-      const level = throttle.passes() ? 'error' : 'debug';
-      log[level]({ partition, sequence }, 'the ledger contradicts etcd: the sequence is stopped until a rebuild');
+      lines('error', { partition, sequence }, 'the ledger contradicts etcd: the sequence is stopped until a rebuild');
     },
   };
 }
 
 /** The quotas that the configuration has now; undefined if it has none. `share` is this worker's share of each. */
-function quotasOf({ config, runtime, metrics, wireLog }: WorkerContext, share: () => number): Quotas | undefined {
+function quotasOf({ config, runtime, metrics, lines }: WorkerContext, share: () => number): Quotas | undefined {
   const { quotas } = config;
   if (quotas === undefined) return undefined;
-  const refusals = new RateLimitedLog(runtime, wireLog);
   return new Quotas({
     quotas: renewed(
       () => [quotas()],
@@ -149,7 +140,7 @@ function quotasOf({ config, runtime, metrics, wireLog }: WorkerContext, share: (
     share,
     onExceeded: (prefix) => {
       metrics.addQuotaExceeded(prefix);
-      refusals.count({ prefix }, `requests were refused by the quota of ${prefix}`);
+      lines('warn', { prefix }, 'requests were refused by a quota', { about: prefix, times: 1 });
     },
   });
 }

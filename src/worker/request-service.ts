@@ -1,4 +1,3 @@
-import { Throttle } from '../async/throttle.ts';
 import { every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
@@ -53,8 +52,6 @@ export class RequestService implements AsyncDisposable {
   readonly #ready = new Set<number>();
   #announced = false;
   readonly #markers: readonly Disposable[];
-  /** Of log lines, by partition: a log that was copied is looked at again and again. */
-  readonly #copied: Throttle;
 
   constructor(context: WorkerContext, parts: RequestParts) {
     this.#context = context;
@@ -75,7 +72,6 @@ export class RequestService implements AsyncDisposable {
     });
     context.gate.onChange(() => this.#announce());
     ledger.onChange((partition) => this.#copyChanged(partition));
-    this.#copied = new Throttle(context.runtime, COPIED_LOG_MS);
     const each = (act: (partition: number) => void) => () => {
       for (const partition of this.#share?.partitions ?? []) act(partition);
     };
@@ -282,11 +278,14 @@ export class RequestService implements AsyncDisposable {
 
   #complain(partition: number, error: unknown): void {
     if (error instanceof IdallocError && error.code === 'INDEX_RESTORING') return;
-    if (error instanceof IdallocError && error.code === 'LEDGER_COPIED' && !this.#copied.passes(String(partition)))
-      return;
     const isLasting = error instanceof IdallocError && !error.retryable;
+    const code = error instanceof IdallocError ? error.code : undefined;
     const fields = { partition, error: describeError(error) };
-    this.#context.log[isLasting ? 'error' : 'warn'](fields, 'could not write what is due to the ledger partition');
+    // A log that was copied is looked at again and again.
+    const everyMs = code === 'LEDGER_COPIED' ? COPIED_LOG_MS : undefined;
+    const repetition = { about: `${partition} ${code}`, everyMs };
+    const what = 'could not write what is due to the ledger partition';
+    this.#context.lines(isLasting ? 'error' : 'warn', fields, what, repetition);
   }
 }
 

@@ -2,7 +2,7 @@ import { unlessStopped } from '../adapters/kafka/brokers.ts';
 import { workerTopics } from '../adapters/kafka/topics/plan.ts';
 import { checkTopics, type TopicsReport } from '../adapters/kafka/topics/topics.ts';
 import type { Runtime } from '../async/runtime.ts';
-import { Throttle } from '../async/throttle.ts';
+import type { ThrottledLog } from '../async/throttle.ts';
 import type { Config } from '../config/config.ts';
 import type { GateReason } from '../core/gate.ts';
 import { describeError, type ErrorCode, IdallocError } from '../errors.ts';
@@ -12,7 +12,6 @@ import { namespaceKeys } from '../identity/keys.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 import { unreachable } from '../kafka/wire/settings.ts';
-import type { Log } from '../log.ts';
 import type { Gatekeeper } from './gatekeeper.ts';
 
 interface Waiting {
@@ -21,7 +20,7 @@ interface Waiting {
   readonly config: Config;
   readonly gate: Gatekeeper;
   readonly runtime: Runtime;
-  readonly log: Log;
+  readonly lines: ThrottledLog;
   readonly stop: AbortSignal;
 }
 
@@ -40,18 +39,18 @@ const SERVERS: Partial<Record<ErrorCode, readonly [reason: GateReason, name: str
  * aborts first. After partitions were added it waits for etcd, too, and may reject with NAMESPACE_MISMATCH.
  */
 export async function waitForTopics(waiting: Waiting): Promise<TopicsReport> {
-  const { config, gate, runtime, log, stop } = waiting;
-  const throttle = new Throttle(runtime, LOG_EVERY_MS);
+  const { config, gate, runtime, lines, stop } = waiting;
   for (;;) {
     try {
       const report = await unlessStopped(stop, () => acceptedTopics(waiting));
-      for (const { code, message } of report.warnings) log.warn({ code }, message);
+      for (const { code, message } of report.warnings) lines('warn', { code }, message);
       return report;
     } catch (error) {
       const server = error instanceof IdallocError ? SERVERS[error.code] : undefined;
       if (server === undefined) throw withRemedy(error, config);
       const [reason, name] = server;
-      if (throttle.passes()) log.warn({ error: describeError(withRemedy(error, config)) }, `waiting for ${name}`);
+      const fields = { error: describeError(withRemedy(error, config)) };
+      lines('warn', fields, `waiting for ${name}`, { everyMs: LOG_EVERY_MS });
       gate.close('process', reason, describeError(error));
       await runtime.sleep(RETRY_MS, stop);
     }

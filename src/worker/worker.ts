@@ -8,7 +8,7 @@ import type { Status } from '../http/status.ts';
 import { Cluster } from '../kafka/wire/cluster.ts';
 import { seedsOf } from '../kafka/wire/settings.ts';
 import { watchedDialer } from '../kafka/wire/watched-dialer.ts';
-import { wireLog as createWireLog, type Log } from '../log.ts';
+import { wireLog as createWireLog, type Log, withoutRepeats } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { NO_REQUESTS, type Vitals } from '../metrics/vitals.ts';
 import { type Tracing, UNTRACED } from '../pipeline/trace.ts';
@@ -85,8 +85,9 @@ export class Worker implements AsyncDisposable {
     const readClock = clockReader(runtime.wallMs, runtime.monotonicMs);
     const gate = new Gatekeeper({ now: () => readClock().mono, log });
     const clock = new GuardedClock(readClock);
+    const lines = withoutRepeats(log, runtime);
     const wireLog = createWireLog(log, runtime);
-    this.#refusals = new KafkaRefusals({ ...config, runtime, log });
+    this.#refusals = new KafkaRefusals({ ...config, runtime, lines });
     const watched = watchedDialer(dialer, this.#refusals);
     const cluster = new Cluster({ dialer: watched, seeds: seedsOf(config.kafka.brokers), runtime, log: wireLog });
     const fail = failed.reject;
@@ -94,7 +95,7 @@ export class Worker implements AsyncDisposable {
     this.done = failed.promise;
     const refusals = this.#refusals;
     this.#context = {
-      ...{ config, log, wireLog, metrics, tracing, runtime, cluster, clock, gate, environment, refusals, fail },
+      ...{ config, log, lines, wireLog, metrics, tracing, runtime, cluster, clock, gate, environment, refusals, fail },
       timeStep: stepTimer(runtime, metrics),
     };
     this.#identity = new IdentityHolder({ config, log, runtime, etcd, clock, gate, metrics, fail });
@@ -241,7 +242,7 @@ export class Worker implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    const { config, log, runtime, cluster, gate, clock, metrics, environment, fail } = this.#context;
+    const { config, log, lines, runtime, cluster, gate, clock, metrics, environment, fail } = this.#context;
     const stack = this.#stack;
     const identity = this.#identity;
     stack.use(new SecretWatch(config.secretFiles, runtime, log));
@@ -264,7 +265,8 @@ export class Worker implements AsyncDisposable {
     stack.defer(closeApi);
     stack.defer(() => cluster.close());
     const { etcd } = environment;
-    const { clusterId } = await waitForTopics({ cluster, etcd, config, gate, runtime, log, stop: this.#stop.signal });
+    const { signal: stop } = this.#stop;
+    const { clusterId } = await waitForTopics({ cluster, etcd, config, gate, runtime, lines, stop });
 
     const tail = stack.adopt(ledgerTail(cluster, runtime, this.#context.wireLog), (one) => one.close());
     const answered = (partition: number) => this.#requests?.answered(partition);
@@ -281,7 +283,7 @@ export class Worker implements AsyncDisposable {
     const added = () => topics.added.get('requests') ?? 0;
     const requests = stack.use(new RequestService(this.#context, { ledger, identity, allocator, added }));
     this.#requests = requests;
-    await ledger.recognised(this.#stop.signal); // so that the first join reports the copies of this worker
+    await ledger.recognised(stop); // so that the first join reports the copies of this worker
     requests.start();
     gate.clear('process');
   }

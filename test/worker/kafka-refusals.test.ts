@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
-import { createLogger } from '../../src/log.ts';
+import { createLogger, withoutRepeats } from '../../src/log.ts';
 import { KafkaRefusals } from '../../src/worker/kafka-refusals.ts';
 import { VirtualRuntime } from '../support/virtual-runtime.ts';
 
@@ -33,7 +33,7 @@ beforeEach(() => {
     topics,
     groupId: 'workers',
     runtime,
-    log: createLogger({ level: 'info', destination: { write } }),
+    lines: withoutRepeats(createLogger({ level: 'info', destination: { write } }), runtime),
   });
 });
 

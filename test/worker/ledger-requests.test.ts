@@ -4,7 +4,7 @@ import { encodeIdReply, type IdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { DEFAULT_HEADER_NAMES } from '../../src/codec/request-headers.ts';
 import { presetLayout } from '../../src/core/presets.ts';
-import { createLogger } from '../../src/log.ts';
+import { createLogger, withoutRepeats } from '../../src/log.ts';
 import { LedgerRequests } from '../../src/worker/ledger-requests.ts';
 import { LinkStage, REPLIES } from '../client/link-stage.ts';
 import { recordsOf } from '../support/fake-kafka/batches.ts';
@@ -36,8 +36,8 @@ afterEach(() => stage.during(requests[Symbol.asyncDispose]()));
 async function start(replyTopic = REPLIES): Promise<void> {
   const wire = { dialer: stage.dialer, seeds: stage.seeds, runtime: stage.clock };
   const log = createLogger({ level: 'info', destination: { write: (line: string) => logged.push(JSON.parse(line)) } });
-  const requestTopic = 'id.requests';
-  requests = new LedgerRequests({ wire, requestTopic, replyTopic, headers: DEFAULT_HEADER_NAMES, layout, log });
+  const [requestTopic, lines] = ['id.requests', withoutRepeats(log, stage.clock)];
+  requests = new LedgerRequests({ wire, requestTopic, replyTopic, headers: DEFAULT_HEADER_NAMES, layout, lines });
   await stage.clock.pass(1_000);
 }
 

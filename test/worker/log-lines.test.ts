@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
+import { encodeIdRequest } from '../../src/codec/id-request.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 
 const ERROR_LEVEL = 50;
@@ -10,9 +11,9 @@ let stage: WorkerStage;
 
 afterEach(() => stage.stop());
 
-async function started(): Promise<void> {
+async function started(changes: Partial<typeof config> = {}): Promise<void> {
   stage = new WorkerStage();
-  stage.start();
+  stage.start(changes);
   await stage.pass(START_MS);
 }
 
@@ -51,4 +52,56 @@ test('dead letters are one line in 10 s for each code, with their number', async
     [WARN_LEVEL, 'MALFORMED_REQUEST', 1],
     [WARN_LEVEL, 'MALFORMED_REQUEST', 4],
   ]);
+});
+
+/** Starts a worker that allows each of these tenants one request a second. */
+async function startedWithQuotas(tenants: readonly string[]): Promise<void> {
+  const quotas = tenants.map((tenant) => `id.replies.${tenant}. - 1`).join('\n');
+  await started({ quotas: () => quotas });
+  const replies = { partitions: 1, replicas: 3 };
+  for (const tenant of tenants) stage.kafka.cluster.createTopic(topicOf(tenant), replies);
+}
+
+const topicOf = (tenant: string) => `id.replies.${tenant}.a`;
+
+/** Each tenant asks three times, in turn: the quota refuses two of its requests. */
+async function askTooMuch(tenants: readonly string[], name: string): Promise<void> {
+  const ask = (tenant: string, round: number) => {
+    const correlationId = Buffer.from(`${name} ${round} of ${tenant}`);
+    return { key: correlationId, value: encodeIdRequest({ count: 1, correlationId, replyTopic: topicOf(tenant) }) };
+  };
+  const records = [0, 1, 2].flatMap((round) => tenants.map((tenant) => ask(tenant, round)));
+  stage.kafka.cluster.send(config.topics.requests, 0, records);
+  await stage.pass(1_000);
+}
+
+const refusals = () => stage.lines.filter(({ msg }) => msg.startsWith('requests were refused by'));
+
+test('a tenant whose prefix differs from that of another only in a digit has a line of its own', async () => {
+  const tenants = ['eu1', 'eu2'];
+  await startedWithQuotas(tenants);
+  await askTooMuch(tenants, 'once');
+  expect(
+    refusals()
+      .map(({ prefix, count }) => [prefix, count])
+      .sort(),
+  ).toEqual([
+    ['id.replies.eu1.', 1],
+    ['id.replies.eu2.', 1],
+  ]);
+});
+
+test('101 tenants above their quotas are 21 lines in 10 s, one of which counts those without a line', async () => {
+  const letters = [...'abcdefghijk'];
+  const tenants = letters.flatMap((one) => letters.map((other) => `${one}${other}`)).slice(0, 101);
+  await startedWithQuotas(tenants);
+  await askTooMuch(tenants, 'first');
+  expect(refusals()).toHaveLength(21);
+  await askTooMuch(tenants, 'soon after');
+  expect(refusals()).toHaveLength(21);
+  await stage.pass(10_000);
+  await askTooMuch(tenants, 'later');
+  expect(refusals()).toHaveLength(42);
+  const counts = refusals().flatMap(({ names, count }) => (names === undefined ? [] : [{ names, count }]));
+  expect(counts).toMatchObject([{ names: 1, count: 1 }, { names: 81 }]);
 });

@@ -3,12 +3,12 @@ import { Backoff } from '../../async/retrying.ts';
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import { boundsOf, type LeaderCluster, type PartitionBounds } from '../../kafka/loops/leader-calls.ts';
-import type { RateLimitedLog } from '../../kafka/loops/rate-limited-log.ts';
 import { ShortLog } from '../../kafka/loops/short-log.ts';
 import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailChunk } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord } from '../../kafka/records/record.ts';
+import type { WireLog } from '../../kafka/wire/broker.ts';
 import type { LedgerRecord } from '../../ledger/ledger-ports.ts';
 import type { LedgerPartition } from '../../ledger/partition.ts';
 
@@ -18,7 +18,7 @@ export interface LedgerReadingOptions {
   /** Reads uncommitted; its creator closes it. */
   readonly tail: Pick<Tail, 'follow'>;
   readonly topic: string;
-  readonly log: RateLimitedLog;
+  readonly log: WireLog;
   /** Copies are expired one after the other. */
   readonly expiring: Mutex;
 }
@@ -80,7 +80,7 @@ export class LedgerReading {
       });
     } catch (error) {
       const fields = { partition: this.#copy.partition, error: describeError(error) };
-      log.warn(fields, 'removing expired entries from the index failed');
+      log('warn', fields, 'removing expired entries from the index failed');
     }
   }
 
@@ -100,7 +100,7 @@ export class LedgerReading {
         if (!this.#isStarting) return;
       } catch (error) {
         const fields = { partition: this.#copy.partition, error: describeError(error) };
-        log.warn(fields, "a ledger partition can't be read yet, retrying");
+        log('warn', fields, "a ledger partition can't be read yet, retrying");
       }
       await runtime.sleep(backoff.nextMs(), this.#stopped.signal);
     }
@@ -117,7 +117,7 @@ export class LedgerReading {
     const offset = this.#copy.begin({ low: logStart, high: end });
     this.#isStarting = false;
     // The last entry is read again to recognise the log; only more than that is worth a log line.
-    if (end - offset > 1) log.info({ partition, from: offset, to: end }, 'reading a ledger partition');
+    if (end - offset > 1) log('info', { partition, from: offset, to: end }, 'reading a ledger partition');
     this.#readFrom(offset);
   }
 

@@ -1,12 +1,11 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
-import type { Lane } from '../wire/broker.ts';
+import type { Lane, WireLog } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
-import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** The part of a cluster that a group needs. */
 export type GroupCluster = Pick<Cluster, 'coordinator' | 'forgetCoordinator' | 'call'>;
@@ -106,14 +105,14 @@ export class Coordinator {
   }
 
   /** Asks to remove a member from the group, if it has an ID there. Never rejects. */
-  async leave({ memberId, instanceId }: MemberRequest, limitMs: number, log: RateLimitedLog): Promise<void> {
+  async leave({ memberId, instanceId }: MemberRequest, limitMs: number, log: WireLog): Promise<void> {
     if (memberId === '' && instanceId === undefined) return;
     const { groupId } = this;
     const leaving = { groupId, memberId, instanceId };
     try {
       await this.call('control', limitMs, (link) => link.call('leaveGroup', leaving));
     } catch (error) {
-      log.debug({ groupId, error: describeError(error) }, 'leaving the group failed');
+      log('debug', { groupId, error: describeError(error) }, 'leaving the group failed');
     }
   }
 }

@@ -1,6 +1,7 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
+import type { WireLog } from '../wire/broker.ts';
 import { decodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
@@ -12,7 +13,6 @@ import { describeBy, memberNames } from './described-group.ts';
 import { Leadership } from './leadership.ts';
 import { encodeJoining, NO_GENERATION, STICKY } from './member-claims.ts';
 import type { MemberOptions, MemberSettings } from './member-options.ts';
-import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** A generation of the group, with this member's share in it. */
 export interface Joined {
@@ -28,7 +28,7 @@ export interface JoinerOptions {
   readonly onForeign: MemberOptions['onForeign'];
   readonly coordinator: Coordinator;
   readonly runtime: Runtime;
-  readonly log: RateLimitedLog;
+  readonly log: WireLog;
 }
 
 /** A call that waits for other members fails this long after the coordinator should have ended the wait. */
@@ -130,7 +130,7 @@ export class Joiner {
       }));
       onForeign?.(memberNames(group?.foreign ?? []));
     } catch (error) {
-      log.debug({ groupId, error: describeError(error) }, 'the foreign members of the group are not known');
+      log('debug', { groupId, error: describeError(error) }, 'the foreign members of the group are not known');
     }
   }
 
@@ -168,7 +168,7 @@ export class Joiner {
     } catch (error) {
       if (error instanceof KafkaError) throw error;
       const fields = { groupId: this.#settings.groupId, error: describeError(error) };
-      this.#options.log.warn(fields, "the group leader's assignment is malformed; no partition is served");
+      this.#options.log('warn', fields, "the group leader's assignment is malformed; no partition is served");
       return NOTHING;
     }
   }

@@ -1,11 +1,11 @@
 import { describeError } from '../../errors.ts';
+import type { WireLog } from '../wire/broker.ts';
 import { encodeAssignment } from '../wire/consumer-protocol.ts';
 import type { JoinGroupResponse, SyncGroupRequest } from '../wire/group-apis.ts';
 import { type Candidate, type Claims, NOTHING, type Share } from './assigner.ts';
 import { encodeStandbys } from './copies-format.ts';
 import { decodeJoining } from './member-claims.ts';
 import { type Plan, type PlanSettings, planGroup } from './planner.ts';
-import type { RateLimitedLog } from './rate-limited-log.ts';
 
 /** The most instance IDs whose partitions are remembered; the least recent is forgotten first. */
 const MAX_REMEMBERED = 1_000;
@@ -21,11 +21,11 @@ type Member = JoinGroupResponse['members'][number];
  */
 export class Leadership {
   readonly #settings: LeadershipSettings;
-  readonly #log: RateLimitedLog;
+  readonly #log: WireLog;
   readonly #assigned = new Map<string, Claims>();
   #proposed: ReadonlyMap<string, Claims> = new Map();
 
-  constructor(settings: LeadershipSettings, log: RateLimitedLog) {
+  constructor(settings: LeadershipSettings, log: WireLog) {
     this.#settings = settings;
     this.#log = log;
   }
@@ -54,7 +54,9 @@ export class Leadership {
     try {
       const { topics, claims, copies, unreached } = decodeJoining(this.#settings.topic, metadata);
       if (!topics.includes(this.#settings.topic)) {
-        this.#log.warn({ memberId, topics }, 'a group member subscribes to other topics; it gets no partitions');
+        this.#log('warn', { memberId, topics }, 'a group member subscribes to other topics; it gets no partitions', {
+          about: memberId,
+        });
         return undefined;
       }
       const previous = instanceId === undefined ? undefined : this.#assigned.get(instanceId);
@@ -67,7 +69,9 @@ export class Leadership {
       };
     } catch (error) {
       const fields = { memberId, error: describeError(error) };
-      this.#log.warn(fields, "a group member's subscription is malformed; it gets no partitions");
+      this.#log('warn', fields, "a group member's subscription is malformed; it gets no partitions", {
+        about: memberId,
+      });
       return undefined;
     }
   }

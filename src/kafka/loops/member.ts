@@ -1,6 +1,7 @@
 import { Backoff } from '../../async/retrying.ts';
 import { atMost } from '../../async/waiting.ts';
 import { describeError } from '../../errors.ts';
+import type { WireLog } from '../wire/broker.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import { type Claims, NOTHING } from './assigner.ts';
@@ -10,7 +11,6 @@ import { Heartbeats, SessionWatch } from './heartbeats.ts';
 import { type Joined, Joiner, LEAVE_MS } from './joiner.ts';
 import { NO_GENERATION } from './member-claims.ts';
 import type { MemberOptions } from './member-options.ts';
-import { RateLimitedLog } from './rate-limited-log.ts';
 import { Rejoining } from './rejoining.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
@@ -43,7 +43,7 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  */
 export class Member {
   readonly #options: MemberOptions;
-  readonly #log: RateLimitedLog;
+  readonly #log: WireLog;
   readonly #coordinator: Coordinator;
   readonly #joiner: Joiner;
   readonly #heartbeats: Heartbeats;
@@ -65,7 +65,7 @@ export class Member {
     this.#options = options;
     const { cluster, runtime, settings } = options;
     const { groupId, instanceId, topic, sessionTimeoutMs } = settings;
-    this.#log = new RateLimitedLog(runtime, options.log);
+    this.#log = options.log ?? (() => undefined);
     this.#coordinator = new Coordinator(cluster, runtime, groupId);
     this.#rejoining = new Rejoining(runtime, settings.rejoinAfterMs, () => {
       if (this.#phase === 'in') this.#enter('closing');
@@ -117,7 +117,7 @@ export class Member {
    */
   rejoin(why: string): void {
     if (this.#phase === 'out' || this.#phase === 'ended') return;
-    this.#log.debug({ groupId: this.#options.settings.groupId, why }, 'rejoining the group');
+    this.#log('debug', { groupId: this.#options.settings.groupId, why }, 'rejoining the group');
     this.#rejoining.request();
   }
 
@@ -208,7 +208,7 @@ export class Member {
   async #lastCommits(): Promise<void> {
     const { beforeRejoin = async () => {}, runtime } = this.#options;
     const last = beforeRejoin().catch((error: unknown) => {
-      this.#log.warn({ error: describeError(error) }, 'offsets were not committed before a rebalance');
+      this.#log('warn', { error: describeError(error) }, 'offsets were not committed before a rebalance');
     });
     await atMost(runtime, BEFORE_REJOIN_MS, () => Promise.race([last, this.#over.promise]));
     if (this.#phase === 'closing') this.#enter('joining');
@@ -225,7 +225,7 @@ export class Member {
     this.#rejoining.joined();
     const added = share.partitions.filter((partition) => !before.has(partition));
     const removed = [...before].filter((partition) => !now.has(partition));
-    this.#log.debug({ groupId: this.#options.settings.groupId, ...this.#claims, added, removed }, 'group joined');
+    this.#log('debug', { groupId: this.#options.settings.groupId, ...this.#claims, added, removed }, 'group joined');
     this.#options.onAssigned({ ...this.#claims, added, removed });
   }
 
@@ -243,7 +243,7 @@ export class Member {
     const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
     if (!isUsual) {
       const fields = { groupId: this.#options.settings.groupId, errorCode, error: describeError(error) };
-      this.#log.warn(fields, 'joining the group failed, retrying');
+      this.#log('warn', fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();
@@ -261,7 +261,7 @@ export class Member {
   #onHeartbeatSilence(error: unknown): void {
     this.#joiner.coordinatorSilent();
     const fields = { groupId: this.#options.settings.groupId, error: describeError(error) };
-    this.#log.warn(fields, 'the coordinator of the group does not answer');
+    this.#log('warn', fields, 'the coordinator of the group does not answer');
   }
 
   /** A heartbeat or a commit was rejected. A join in progress gets the same error as its own response. */

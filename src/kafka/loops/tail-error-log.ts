@@ -1,5 +1,4 @@
 import type { Runtime } from '../../async/runtime.ts';
-import { Throttle } from '../../async/throttle.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
 
@@ -11,20 +10,16 @@ interface FailingPartition {
 
 /** Shorter failures, such as a leader election, are not worth a warning. */
 const WARN_AFTER_MS = 1_000;
-/** At most one line per topic and error in this time, whatever the number of partitions. */
-const REPEAT_AFTER_MS = 10_000;
 
-/** Logs partitions that could not be read for a second, at a limited rate. */
+/** Logs partitions that could not be read for a second, with one line for all of a topic that fail alike. */
 export class TailErrorLog {
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
   readonly #log: WireLog | undefined;
   readonly #failingSinceMs = new Map<FailingPartition, number>();
-  readonly #throttle: Throttle;
 
   constructor(runtime: Pick<Runtime, 'monotonicMs'>, log: WireLog | undefined) {
     this.#runtime = runtime;
     this.#log = log;
-    this.#throttle = new Throttle(runtime, REPEAT_AFTER_MS);
   }
 
   /** The partition was read. */
@@ -37,10 +32,11 @@ export class TailErrorLog {
     const sinceMs = this.#failingSinceMs.get(followed) ?? nowMs;
     this.#failingSinceMs.set(followed, sinceMs);
     const { topic } = followed;
-    if (nowMs - sinceMs < WARN_AFTER_MS || !this.#throttle.passes(`${topic} ${errorCode}`)) return;
+    if (nowMs - sinceMs < WARN_AFTER_MS) return;
     for (const other of this.#failingSinceMs.keys()) if (other.state === 'stopped') this.#failingSinceMs.delete(other);
     const failing = [...this.#failingSinceMs.keys()].filter((other) => other.topic === topic);
     const partitions = failing.map(({ partition }) => partition).sort((a, b) => a - b);
-    this.#log?.('warn', { topic, partitions, errorCode, error }, "partitions can't be read, retrying");
+    const fields = { topic, partitions, errorCode, error };
+    this.#log?.('warn', fields, "partitions can't be read, retrying", { about: `${topic} ${errorCode}` });
   }
 }

@@ -191,7 +191,8 @@ export class Tail {
   #nextPosition({ sink, topic, partition }: FollowedPartition, bounds: PartitionBounds, offset: number) {
     if (sink.outOfRange !== undefined) return sink.outOfRange(bounds, offset);
     const fields = { topic, partition, offset, ...bounds };
-    this.#options.log?.('warn', fields, 'the offset is outside the log; continuing from its start');
+    const about = `${topic}/${partition}`;
+    this.#options.log?.('warn', fields, 'the offset is outside the log; continuing from its start', { about });
     return bounds.logStart;
   }
 

@@ -1,5 +1,5 @@
 import type { Runtime } from '../../async/runtime.ts';
-import { Throttle } from '../../async/throttle.ts';
+import type { ThrottledLog } from '../../async/throttle.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from './api.ts';
@@ -27,11 +27,11 @@ export type Lane =
 const IDLE_MS: Readonly<Record<string, number | undefined>> = { requests: undefined, ledger: undefined, group: 5_000 };
 const DEFAULT_IDLE_MS = 60_000;
 
-export type WireLog = (level: 'warn' | 'info' | 'debug', fields: object, message: string) => void;
+/** Whoever passes it in holds back repetitions. */
+export type WireLog = (...line: Parameters<ThrottledLog>) => void;
 
 /** A broker stays suspect for this long after its last failure. */
 const SUSPECT_MS = 10_000;
-const SAME_LINE_MS = 10_000;
 /** A rejected login is not retried for this long: endless retries may lock the user out. */
 const REFUSED_MS = 1_000;
 /** A lane that follows a log gets a response at least twice in this time. */
@@ -61,7 +61,6 @@ export class Broker {
   readonly #options: BrokerOptions;
   readonly #connections = new Map<Lane, Connection>();
   readonly #throttledUntilMs = new Map<Lane, number>();
-  readonly #throttle: Throttle;
   #suspectUntilMs = Number.NEGATIVE_INFINITY;
   #respondedMs = Number.NEGATIVE_INFINITY;
   /** When the first call was made of those since the last response; undefined if there is none. */
@@ -73,7 +72,6 @@ export class Broker {
   constructor(options: BrokerOptions) {
     this.#options = options;
     this.name = formatHostPort(options.address);
-    this.#throttle = new Throttle(options.runtime, SAME_LINE_MS);
   }
 
   get isSuspect(): boolean {
@@ -209,6 +207,6 @@ export class Broker {
   }
 
   #log(level: 'warn' | 'debug', message: string, fields: object = {}): void {
-    if (this.#throttle.passes(message)) this.#options.log(level, { broker: this.name, ...fields }, message);
+    this.#options.log(level, { broker: this.name, ...fields }, message, { about: this.name });
   }
 }

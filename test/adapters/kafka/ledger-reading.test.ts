@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { LedgerReading } from '../../../src/adapters/kafka/ledger-reading.ts';
 import { Mutex } from '../../../src/async/mutex.ts';
-import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
+import { throttledLog } from '../../../src/async/throttle.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
 import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
@@ -53,7 +53,7 @@ function open(nodes = 1, partitions = 3, replicas = 1): void {
     runtime,
     tail,
     topic: LEDGER,
-    log: new RateLimitedLog(runtime, log),
+    log: throttledLog(runtime, log),
     expiring: new Mutex(),
   };
   readings = [];

@@ -1,3 +1,4 @@
+import { throttledLog } from '../../../src/async/throttle.ts';
 import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { Member } from '../../../src/kafka/loops/member.ts';
 import {
@@ -158,9 +159,9 @@ export class StagedMember {
     this.member = new Member({
       cluster: this.cluster,
       runtime,
-      log: (level, _fields, message) => {
+      log: throttledLog(runtime, (level, _fields, message) => {
         if (level === 'warn') this.warnings.push(message);
-      },
+      }),
       settings: memberSettings({ groupId: GROUP, topic: TOPIC, partitions: PARTITIONS, ...options }),
       report: () => ({ copies: copies(), unreached: [] }),
       onAssigned: (assigned) => this.onAssigned(assigned),

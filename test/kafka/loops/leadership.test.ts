@@ -4,7 +4,7 @@ import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
 import { Leadership } from '../../../src/kafka/loops/leadership.ts';
 import { decodeJoining, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
-import { RateLimitedLog } from '../../../src/kafka/loops/rate-limited-log.ts';
+import type { WireLog } from '../../../src/kafka/wire/broker.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
 
@@ -18,9 +18,9 @@ const had = (generation: number, partitions: readonly number[]): Claims => ({ ..
 
 function leading(partitions: number) {
   const warnings: string[] = [];
-  const log = new RateLimitedLog({ monotonicMs: () => 0 }, (level, fields, message) => {
+  const log: WireLog = (level, fields, message) => {
     if (level === 'warn') warnings.push(`${(fields as { memberId: string }).memberId}: ${message}`);
-  });
+  };
   const leadership = new Leadership({ topic: TOPIC, partitions, standbys: 1, acceptableLag: 100 }, log);
   /** One generation: what each member got. */
   const lead = (members: readonly Member[], { generation = 1, confirmed = true } = {}) => {
@@ -100,6 +100,7 @@ describe('the leader of the group', () => {
     expect(plan).toEqual({ a: [0, 2], b: [1, 3], odd: [], empty: [], foreign: [] });
     expect(warnings).toEqual([
       "odd: a group member's subscription is malformed; it gets no partitions",
+      "empty: a group member's subscription is malformed; it gets no partitions",
       'foreign: a group member subscribes to other topics; it gets no partitions',
     ]);
   });

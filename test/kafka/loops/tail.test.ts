@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { throttledLog } from '../../../src/async/throttle.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
 import type { TailOptions } from '../../../src/kafka/loops/tail-port.ts';
 import { crc32c } from '../../../src/kafka/records/crc32c.ts';
@@ -25,7 +26,10 @@ function tailOf(options: Partial<TailOptions> = {}): Tail {
     maxWaitMs: MAX_WAIT_MS,
     maxBytes: 8_000_000,
     maxBytesPerPartition: 1_000_000,
-    log: (level, fields, message) => lines.push({ level, fields, message }),
+    log: throttledLog(
+      stage.runtime,
+      (level, fields, message) => void (level !== 'debug' && lines.push({ level, fields, message })),
+    ),
     onError: (_, partition, { errorCode }) => faults.push({ partition, errorCode: errorCode }),
     ...options,
   });

@@ -1,3 +1,4 @@
+import { throttledLog } from '../../../src/async/throttle.ts';
 import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
 import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
@@ -71,10 +72,10 @@ export class ScriptedBrokers {
 
   cluster(options: Partial<ClusterOptions> = {}): Cluster {
     const { runtime, seeds } = this;
-    const log: ClusterOptions['log'] = (level, fields, message) => {
+    const log = throttledLog(runtime, (level, fields, message) => {
       const { broker } = fields as { broker?: unknown };
       this.log.push({ level, message, broker, atMs: runtime.monotonicMs() });
-    };
+    });
     return new Cluster({ dialer: this.dialer, seeds, runtime, log, ...options });
   }
 
