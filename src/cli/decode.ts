@@ -3,12 +3,17 @@ import type { FormName } from '../codec/form/form.ts';
 import { type ReadId, readIdText } from '../codec/id-text.ts';
 import { type IdView, viewId } from '../codec/id-view.ts';
 import type { Layout } from '../core/layout.ts';
-import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
-import { chosenLayout } from './chosen-layout.ts';
+import { chosenLayout, formSettings, orUsageError, writerOf } from './chosen.ts';
 import type { CliContext } from './context.ts';
-import { type FormFlags, formOption, ID_TEXTS, withFormOptions } from './form-options.ts';
 import { drawBits, idTable } from './id-view.ts';
-import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
+import {
+  type FormFlags,
+  formOption,
+  ID_TEXTS,
+  type LayoutOptions,
+  withFormOptions,
+  withLayoutOptions,
+} from './options.ts';
 import { present } from './output.ts';
 
 interface DecodeOptions extends LayoutOptions, FormFlags {

@@ -4,10 +4,10 @@ import { compose, fieldsText, type Layout, tickStartMs, toTicks } from '../core/
 import { findLayout, LAYOUT_NAMES, type LayoutName } from '../core/layout-choice.ts';
 import { PRESETS, type PresetName, presetLayout } from '../core/presets.ts';
 import { ticks, wallMs } from '../core/units.ts';
-import { chosenLayout } from './chosen-layout.ts';
+import { chosenLayout } from './chosen.ts';
 import { type CliContext, EXIT } from './context.ts';
 import { drawBits } from './id-view.ts';
-import { type LayoutOptions, withFieldOptions } from './layout-options.ts';
+import { type LayoutOptions, withFieldOptions } from './options.ts';
 import { present, table, timeText } from './output.ts';
 import { palette } from './terminal.ts';
 

@@ -1,4 +1,4 @@
-import type { ClosableEtcd } from '../adapters/etcd/etcd.ts';
+import { type ClosableEtcd, withEtcd } from '../adapters/etcd/etcd.ts';
 import {
   decodeDescriptor,
   decodeLeaseRecord,
@@ -11,8 +11,7 @@ import { IdallocError } from '../errors.ts';
 import type { KeyValue } from '../identity/identity-ports.ts';
 import { namespaceKeys, readSnapshot, type Snapshot } from '../identity/keys.ts';
 import type { CliContext } from './context.ts';
-import { withEtcd } from './etcd-session.ts';
-import { journaled } from './journal/journaled.ts';
+import { journaled } from './journal/journal-run.ts';
 import { present, spanText, table, timeText } from './output.ts';
 import { confirm } from './terminal.ts';
 
@@ -30,7 +29,7 @@ export interface EvictOptions {
 export async function listLeases(context: CliContext, options: LeaseListOptions): Promise<void> {
   const config = loadEtcdConfig(context.env);
   const keys = keysOf(config);
-  const snapshot = await withEtcd(config, (etcd) => readSnapshot(etcd, keys));
+  const snapshot = await withEtcd(config.etcd, (etcd) => readSnapshot(etcd, keys));
   const view = viewNamespace(keys.root, snapshot, context.now(), options.all === true);
   present(context, options.json, view, () => namespaceText(view));
 }
@@ -38,7 +37,7 @@ export async function listLeases(context: CliContext, options: LeaseListOptions)
 /** Evicts a holder, after a confirmation. */
 export async function runEvict(context: CliContext, workerId: number, { yes, json }: EvictOptions): Promise<void> {
   const config = loadEtcdConfig(context.env);
-  const fence = await withEtcd(config, (etcd) => evict(context, etcd, config, workerId, yes === true));
+  const fence = await withEtcd(config.etcd, (etcd) => evict(context, etcd, config, workerId, yes === true));
   const result = { worker_id: workerId, fence: String(fence), evicted: true };
   present(context, json, result, () => `evicted the holder of worker ID ${workerId}, fence ${fence}\n`);
 }

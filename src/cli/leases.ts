@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import type { CliContext } from './context.ts';
 import type { EvictOptions, LeaseListOptions } from './leases-run.ts';
-import { wholeNumber } from './option-values.ts';
+import { wholeNumber } from './options.ts';
 
 const LIST_HELP = `
 A ceiling is the time below which a worker ID may have been used; its next holder starts there.

@@ -4,12 +4,16 @@ import type { Environment } from '../config/parse.ts';
 import { formatHex, type Layout, tickStartMs, toTicks } from '../core/layout.ts';
 import { ticks, wallMs } from '../core/units.ts';
 import { IdallocError } from '../errors.ts';
-import { formSettings, orUsageError, writerOf } from './chosen-form.ts';
-import { chosenLayout } from './chosen-layout.ts';
+import { chosenLayout, formSettings, orUsageError, writerOf } from './chosen.ts';
 import type { CliContext } from './context.ts';
-import { type FormFlags, withFormOptions } from './form-options.ts';
-import { type LayoutOptions, withLayoutOptions } from './layout-options.ts';
-import { TIME_HELP, timeReader } from './option-values.ts';
+import {
+  type FormFlags,
+  type LayoutOptions,
+  TIME_HELP,
+  timeReader,
+  withFormOptions,
+  withLayoutOptions,
+} from './options.ts';
 import { present, timeText } from './output.ts';
 
 interface RangeOptions extends LayoutOptions, FormFlags {

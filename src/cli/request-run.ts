@@ -11,11 +11,11 @@ import { viewId } from '../codec/id-view.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';
 import { IdallocError } from '../errors.ts';
 import { connectionOf } from '../kafka/wire/settings.ts';
-import { checkForm, formSettings, orUsageError, writerOf } from './chosen-form.ts';
+import { checkForm, formSettings, orUsageError, writerOf } from './chosen.ts';
 import { type CliContext, exitCodeOf } from './context.ts';
-import type { FormFlags } from './form-options.ts';
 import { idTable } from './id-view.ts';
 import { withCluster } from './kafka-session.ts';
+import type { FormFlags } from './options.ts';
 import { jsonLine, message, present, printable } from './output.ts';
 
 export interface RequestFlags extends FormFlags {

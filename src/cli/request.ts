@@ -1,7 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from './context.ts';
-import { withFormOptions } from './form-options.ts';
-import { TIME_HELP, timeReader, wholeNumber } from './option-values.ts';
+import { TIME_HELP, timeReader, wholeNumber, withFormOptions } from './options.ts';
 import type { RequestFlags } from './request-run.ts';
 import { sequenceName } from './sequence/sequence.ts';
 

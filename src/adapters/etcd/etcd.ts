@@ -50,6 +50,16 @@ export interface EtcdClient extends ClosableEtcd {
   keeps(key: string, revision: bigint): Promise<boolean>;
 }
 
+/** Runs `use` with a client, which is closed afterwards. */
+export async function withEtcd<T>(options: EtcdOptions, use: (etcd: EtcdClient) => Promise<T>): Promise<T> {
+  const client = connectEtcd(options);
+  try {
+    return await use(client);
+  } finally {
+    client.close();
+  }
+}
+
 /** EtcdPort over etcd3. Rotation decides which endpoint is called, and for how long. */
 export function connectEtcd(options: EtcdOptions): EtcdClient {
   const timing = options.timing ?? DEFAULT_ETCD_TIMING;

@@ -1,8 +1,7 @@
 import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { withLayoutOptions } from '../layout-options.ts';
-import { TIME_HELP, timeReader, wholeNumber } from '../option-values.ts';
+import { TIME_HELP, timeReader, wholeNumber, withLayoutOptions } from '../options.ts';
 import type { AuditOptions } from './audit-run.ts';
 
 const EXAMPLES = `

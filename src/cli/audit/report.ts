@@ -1,10 +1,10 @@
+import { withEtcd } from '../../adapters/etcd/etcd.ts';
 import type { JournalEntry } from '../../codec/journal-entry.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { loadEtcdConfig } from '../../config/config.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
-import { readJournal } from '../journal/journaled.ts';
+import { readJournal } from '../journal/journal-run.ts';
 import { counted, message, timeText } from '../output.ts';
 import type { palette } from '../terminal.ts';
 import { type BatchLocation, type Finding, type FindingCode, logOf } from './found.ts';
@@ -188,7 +188,7 @@ export async function journalFor(
   if (accounts.every(({ leftOut }) => leftOut === 0)) return { entries: [], clockMarginMs };
   try {
     const config = loadEtcdConfig(context.env);
-    const stored = await withEtcd(config, (etcd) => readJournal({ etcd, config }));
+    const stored = await withEtcd(config.etcd, (etcd) => readJournal({ etcd, config }));
     return { entries: stored.flatMap(({ entry }) => entry ?? []), clockMarginMs };
   } catch (error) {
     if (!(error instanceof IdallocError)) throw error;

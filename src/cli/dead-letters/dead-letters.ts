@@ -3,7 +3,7 @@ import { RESENT } from '../../codec/dead-letter.ts';
 import { ORIGIN } from '../../codec/request-headers.ts';
 import { ERRORS, type ErrorCode } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../option-values.ts';
+import { wholeNumber } from '../options.ts';
 import type { LetterListOptions, LetterLocation, ResendOptions } from './dead-letters-run.ts';
 
 /** The codes of dead letters. */

@@ -1,4 +1,4 @@
-import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
+import { type EtcdClient, withEtcd } from '../../adapters/etcd/etcd.ts';
 import { type EtcdStatus, etcdStatus } from '../../adapters/etcd/member.ts';
 import { ALARM_REMEDIES, isDenied } from '../../adapters/etcd/refusal.ts';
 import { compareDescriptors, decodeDescriptor, descriptorOf } from '../../codec/namespace-values.ts';
@@ -9,7 +9,6 @@ import { bindingConflicts, bindingsOf, boundCluster } from '../../identity/bindi
 import type { EtcdPort } from '../../identity/identity-ports.ts';
 import { ledgersRoot, namespaceKeys, readSnapshot, type Snapshot } from '../../identity/keys.ts';
 import type { CliContext } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
 import { viewNamespace } from '../leases-run.ts';
 import { acquireRefusal } from '../namespace/found.ts';
 import { counted, spanText } from '../output.ts';
@@ -40,7 +39,7 @@ export async function checkEtcd(
   const checks = [...each.flat(), judgeEtcdSize(endpoints.length)];
   if (each.every(([first]) => first?.state === 'fault')) return checks;
   const found = await kafka;
-  return await withEtcd(config, async (etcd) => [
+  return await withEtcd(config.etcd, async (etcd) => [
     ...checks,
     await checkWrites(etcd, config),
     await checkCompaction(etcd, config),

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader } from '../option-values.ts';
+import { TIME_HELP, timeReader } from '../options.ts';
 import type { JournalFlags } from './journal-run.ts';
 
 const HELP = `

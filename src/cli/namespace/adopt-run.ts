@@ -20,7 +20,7 @@ import {
 import type { LedgerLog } from '../../ledger/ledger-ports.ts';
 import { lossesNow, lossRecords } from '../../ledger/sequence-rule.ts';
 import type { CliContext } from '../context.ts';
-import { journaled } from '../journal/journaled.ts';
+import { journaled } from '../journal/journal-run.ts';
 import { present, table, timeText } from '../output.ts';
 import { ledgerWriter, type SequenceSession, withSequences } from '../sequence/sequence-session.ts';
 import { type SequenceView, sequencesText, viewSequences } from '../sequence/sequence-view.ts';

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { withEtcd } from '../../adapters/etcd/etcd.ts';
 import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { quoted } from '../../adapters/kafka/topics/rights.ts';
 import { descriptorOf } from '../../codec/namespace-values.ts';
@@ -22,8 +23,7 @@ import {
 import { ledgerTail } from '../../worker/ledger-tail.ts';
 import { startWitness } from '../../worker/witness-service.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
-import { journaled } from '../journal/journaled.ts';
+import { journaled } from '../journal/journal-run.ts';
 import { withCluster } from '../kafka-session.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
@@ -165,7 +165,7 @@ interface Servers {
 async function withServers<T>(context: CliContext, use: (servers: Servers) => Promise<T>): Promise<T> {
   const config = loadWorkerConfig(context.env);
   return await withCluster(context, config, (source) =>
-    withEtcd(config, async (etcd) => {
+    withEtcd(config.etcd, async (etcd) => {
       await wholeTopic(source, config.topics.witness); // throws if it does not exist
       await using stack = new AsyncDisposableStack();
       const tail = stack.adopt(

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader } from '../option-values.ts';
+import { TIME_HELP, timeReader } from '../options.ts';
 import type { AdoptFlags } from './adopt-run.ts';
 import type { EtcdRole, RebuildFlags, RightsFlags } from './namespace-run.ts';
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { withEtcd } from '../../adapters/etcd/etcd.ts';
 import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
@@ -15,11 +16,10 @@ import { logOf } from '../audit/found.ts';
 import type { AuditSink } from '../audit/read.ts';
 import { Findings } from '../audit/report.ts';
 import { type AuditStore, withStore } from '../audit/store.ts';
-import { chosenLayout } from '../chosen-layout.ts';
+import { chosenLayout } from '../chosen.ts';
 import { type CliContext, EXIT } from '../context.ts';
 import { letterOf } from '../dead-letters/letter-view.ts';
-import { withEtcd } from '../etcd-session.ts';
-import { journaled } from '../journal/journaled.ts';
+import { journaled } from '../journal/journal-run.ts';
 import { type KafkaSession, withKafka } from '../kafka-session.ts';
 import { counted, jsonLine, present, timeText } from '../output.ts';
 import { ledgerWriter } from '../sequence/sequence-session.ts';
@@ -127,7 +127,7 @@ async function moveOffsets(session: Session, etcdConfig: EtcdConfig, plan: reado
     decide_refused: decideRefused,
   };
   const statements = decideRefused ? plan.map((one) => ({ ...one, below: 0 })) : plan;
-  await withEtcd(etcdConfig, (etcd) =>
+  await withEtcd(etcdConfig.etcd, (etcd) =>
     journaled({ context, etcd, config: etcdConfig }, { command: 'replay', arguments: given }, async (note) => {
       note(`${counted(requestsIn(plan), 'request is', 'requests are')} read again`);
       await setBack(source, config, statements, ledgerWriter(source, topics));

@@ -2,7 +2,7 @@ import { tmpdir } from 'node:os';
 import { Command } from 'commander';
 import { LEDGER_FLAG, LEDGER_HELP, repeated } from '../audit/audit.ts';
 import type { CliContext } from '../context.ts';
-import { TIME_HELP, timeReader, wholeNumber } from '../option-values.ts';
+import { TIME_HELP, timeReader, wholeNumber } from '../options.ts';
 import type { ReplayOptions } from './replay-run.ts';
 
 const EXAMPLES = `

@@ -7,7 +7,7 @@ import { namespaceKeys } from '../../identity/keys.ts';
 import type { Head } from '../../ledger/heads.ts';
 import { type Change, carryOut } from '../../ledger/sequence-order.ts';
 import { type CliContext, EXIT } from '../context.ts';
-import { journaled } from '../journal/journaled.ts';
+import { journaled } from '../journal/journal-run.ts';
 import { present, timeText } from '../output.ts';
 import { confirm } from '../terminal.ts';
 import { ledgerWriter, orderLog, type SequenceSession, withSequences } from './sequence-session.ts';

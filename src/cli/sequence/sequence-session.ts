@@ -1,4 +1,4 @@
-import type { EtcdClient } from '../../adapters/etcd/etcd.ts';
+import { type EtcdClient, withEtcd } from '../../adapters/etcd/etcd.ts';
 import { KafkaLedgerLog } from '../../adapters/kafka/ledger-log.ts';
 import { partitionsOf, type Source } from '../../adapters/kafka/topics/offsets.ts';
 import { decodeDescriptor } from '../../codec/namespace-values.ts';
@@ -13,7 +13,6 @@ import { EtcdHeads, type LedgerHeads } from '../../ledger/heads.ts';
 import type { LedgerLog } from '../../ledger/ledger-ports.ts';
 import type { OrderLog } from '../../ledger/sequence-order.ts';
 import type { CliContext } from '../context.ts';
-import { withEtcd } from '../etcd-session.ts';
 import { readShown, withCluster } from '../kafka-session.ts';
 import { SequenceLog } from './sequence-log.ts';
 
@@ -33,7 +32,7 @@ export interface SequenceSession {
 export async function withSequences<T>(context: CliContext, use: (session: SequenceSession) => Promise<T>): Promise<T> {
   const config = loadWorkerConfig(context.env);
   return await withCluster(context, config, (source) =>
-    withEtcd(config, async (etcd) => use(await sequenceSession(context, config, source, etcd))),
+    withEtcd(config.etcd, async (etcd) => use(await sequenceSession(context, config, source, etcd))),
   );
 }
 

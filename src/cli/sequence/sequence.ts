@@ -3,7 +3,7 @@ import { checkSequence } from '../../codec/request-checks.ts';
 import { formatFault } from '../../codec/sequence-format.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { wholeNumber } from '../option-values.ts';
+import { wholeNumber } from '../options.ts';
 import type { ChangeFlags, CloseFlags, CreateFlags, JsonFlag, ListFlags, RestartFlags } from './sequence-run.ts';
 
 const MAX = Number.MAX_SAFE_INTEGER;

@@ -2,9 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { idOfText } from '../../codec/request-checks.ts';
 import { IdallocError } from '../../errors.ts';
 import type { CliContext } from '../context.ts';
-import { ID_TEXTS, withFormOptions } from '../form-options.ts';
-import { withLayoutOptions } from '../layout-options.ts';
-import { wholeNumber } from '../option-values.ts';
+import { ID_TEXTS, wholeNumber, withFormOptions, withLayoutOptions } from '../options.ts';
 import { sequenceName } from '../sequence/sequence.ts';
 import type { TraceOptions } from './trace-run.ts';
 

@@ -1,7 +1,7 @@
 import { KafkaLedgerEntries } from '../../../src/adapters/kafka/ledger-entries.ts';
 import { readSpans } from '../../../src/adapters/kafka/topics/spans.ts';
 import type { CliContext } from '../../../src/cli/context.ts';
-import { readJournal } from '../../../src/cli/journal/journaled.ts';
+import { readJournal } from '../../../src/cli/journal/journal-run.ts';
 import { type AdoptFlags, adoptCluster } from '../../../src/cli/namespace/adopt-run.ts';
 import { SequenceLog } from '../../../src/cli/sequence/sequence-log.ts';
 import type { SequenceSession } from '../../../src/cli/sequence/sequence-session.ts';

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { TopicRecord } from '../../../src/adapters/kafka/topics/spans.ts';
+import { originalsOf, resentHeaders } from '../../../src/cli/dead-letters/dead-letters-run.ts';
 import {
   letterJson,
   letterOf,
@@ -7,7 +8,6 @@ import {
   letterText,
   resendObstacle,
 } from '../../../src/cli/dead-letters/letter-view.ts';
-import { originalsOf, resentHeaders } from '../../../src/cli/dead-letters/originals.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders } from '../../../src/codec/request-headers.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
 import { LoopStage, T } from '../../support/loop-stage.ts';
