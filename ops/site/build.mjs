@@ -1,6 +1,6 @@
 // Builds the pages as a static site in .idalloc/site/html. Usage: npm run docs:site
-// VitePress and TypeDoc have a separate lockfile here, and are installed beside the site, so that no other command
-// installs them. TypeDoc brings a TypeScript of its own, because that of the project has no interface for other
+// VitePress and TypeDoc have a lockfile of their own, locks/site, and are installed beside the site, so that no other
+// command installs them. TypeDoc brings a TypeScript of its own, because that of the project has no interface for other
 // programs.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -23,7 +23,7 @@ function run(command, args) {
 }
 
 mkdirSync(OUT, { recursive: true });
-for (const name of ['package.json', 'package-lock.json']) cpSync(join(import.meta.dirname, name), join(OUT, name));
+for (const name of ['package.json', 'package-lock.json']) cpSync(join(ROOT, 'locks/site', name), join(OUT, name));
 cpSync(join(import.meta.dirname, 'vitepress'), join(OUT, '.vitepress'), { recursive: true });
 const facts = {
   version: JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version,

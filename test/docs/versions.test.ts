@@ -5,7 +5,7 @@ import { readManifest } from '../../ops/release/packages.ts';
 import { PLACES } from '../../ops/release/places.ts';
 import { ROOT, readPage } from '../support/docs.ts';
 
-const TOOLS = JSON.parse(readFileSync(join(ROOT, 'test/support/package-tools/package.json'), 'utf8')) as {
+const TOOLS = JSON.parse(readFileSync(join(ROOT, 'locks/package-tools/package.json'), 'utf8')) as {
   readonly devDependencies: Readonly<Record<string, string>>;
   readonly optionalDependencies: Readonly<Record<string, string>>;
 };

@@ -102,12 +102,12 @@ export function nestModules(): Promise<Tool> {
 
 /** A major version of NestJS, for the tests of the package. */
 export function nestVersion(major: 11 | 12): Promise<Tool> {
-  return npmModules(`nestjs ${major}`, `../test/support/nestjs-${major}`);
+  return npmModules(`nestjs ${major}`, `../locks/nestjs-${major}`);
 }
 
 /** The bundlers, runtimes and checkers that the packages are tested with. */
 export function packageTools(): Promise<Tool> {
-  return npmModules('package tools', '../test/support/package-tools');
+  return npmModules('package tools', '../locks/package-tools');
 }
 
 /** The directory of the program `request`, which is the Go example. */
