@@ -1,3 +1,4 @@
+import { TokenBucket } from '../async/token-bucket.ts';
 import { Problem } from './problem.ts';
 
 /** Callers that are remembered; one that has been idle for a second counts as new. */
@@ -12,22 +13,13 @@ interface RateLimitOptions {
 
 const OF_CALLERS: RateLimitOptions = { what: 'IDs per second for this caller', closes: false };
 
-interface Bucket {
-  /** IDs available now; negative after a request for more than that. */
-  level: number;
-  atMs: number;
-}
-
-/**
- * A token bucket per caller that holds the IDs of one second. A request for more than that needs a full bucket, and
- * leaves a debt.
- */
+/** A limit for each caller. A request for more than one second has needs a full bucket, and leaves its caller a debt. */
 export class RateLimit {
   readonly #perSecond: number;
   readonly #monotonicMs: () => number;
   readonly #options: RateLimitOptions;
   /** Least recently used first. */
-  readonly #buckets = new Map<string, Bucket>();
+  readonly #buckets = new Map<string, TokenBucket>();
 
   constructor(perSecond: number, monotonicMs: () => number, options: RateLimitOptions = OF_CALLERS) {
     this.#perSecond = perSecond;
@@ -38,27 +30,23 @@ export class RateLimit {
   /** Throws Problem 429 with the time of a retry. */
   take(caller: string, count: number): void {
     const bucket = this.#bucketOf(caller);
-    const missing = Math.min(count, this.#perSecond) - bucket.level;
-    if (missing > 0) {
+    const waitMs = bucket.waitMs(count, { nowMs: this.#monotonicMs() });
+    if (waitMs > 0) {
       const { what, closes } = this.#options;
       const detail = `rate limit exceeded: ${this.#perSecond} ${what}`;
-      const retryAfterSeconds = Math.ceil(missing / this.#perSecond);
+      const retryAfterSeconds = Math.ceil(waitMs / 1_000);
       throw new Problem(429, detail, { retryAfterSeconds, closes });
     }
-    bucket.level -= count;
+    bucket.owe(count);
   }
 
   /** Returns the tokens of IDs that were taken but not issued. */
   giveBack(caller: string, count: number): void {
-    const bucket = this.#bucketOf(caller);
-    bucket.level = Math.min(bucket.level + count, this.#perSecond);
+    this.#bucketOf(caller).giveBack(count);
   }
 
-  #bucketOf(caller: string): Bucket {
-    const nowMs = this.#monotonicMs();
-    const bucket = this.#buckets.get(caller) ?? { level: this.#perSecond, atMs: nowMs };
-    bucket.level = Math.min(bucket.level + ((nowMs - bucket.atMs) * this.#perSecond) / 1_000, this.#perSecond);
-    bucket.atMs = nowMs;
+  #bucketOf(caller: string): TokenBucket {
+    const bucket = this.#buckets.get(caller) ?? new TokenBucket(this.#perSecond, this.#perSecond);
     this.#buckets.delete(caller);
     this.#buckets.set(caller, bucket);
     if (this.#buckets.size > MAX_CALLERS) this.#forgetOldest();

@@ -1,4 +1,5 @@
 import type { Runtime } from '../async/runtime.ts';
+import { TokenBucket } from '../async/token-bucket.ts';
 import type { ErrorCode } from '../errors.ts';
 
 /** What one sender of bad records may cause, by code and partition for letters, by reply topic for error replies. */
@@ -15,20 +16,16 @@ const FORGET_MS = 1_000;
 
 /**
  * Limits the work that records which can't be served cause after they were read: above the rate they share a dead
- * letter and get no error reply. Kept for the whole worker, by the generic cell rate algorithm: each key has the time
- * up to which its rate is used up, which may be ahead of now by at most the burst.
+ * letter and get no error reply. The limits are those of the whole worker, whatever number of partitions it serves.
  */
 export class JunkLimits {
-  readonly #intervalMs: number;
-  /** How far ahead of now a key may be used up and still be taken from. */
-  readonly #aheadMs: number;
+  readonly #rate: JunkRate;
   readonly #runtime: Pick<Runtime, 'monotonicMs'>;
-  readonly #usedUntilMs = new Map<string, number>();
+  readonly #buckets = new Map<string, TokenBucket>();
   #forgotMs = Number.NEGATIVE_INFINITY;
 
   constructor(rate: JunkRate, runtime: Pick<Runtime, 'monotonicMs'>) {
-    this.#intervalMs = 1_000 / rate.perSecond;
-    this.#aheadMs = (rate.burst - 1) * this.#intervalMs;
+    this.#rate = rate;
     this.#runtime = runtime;
   }
 
@@ -44,17 +41,19 @@ export class JunkLimits {
 
   #take(key: string): boolean {
     const nowMs = this.#runtime.monotonicMs();
-    const usedMs = Math.max(this.#usedUntilMs.get(key) ?? nowMs, nowMs);
-    if (usedMs - nowMs > this.#aheadMs || !this.#hasRoom(key, nowMs)) return false;
-    this.#usedUntilMs.set(key, usedMs + this.#intervalMs);
+    const { perSecond, burst } = this.#rate;
+    const bucket = this.#buckets.get(key) ?? new TokenBucket(perSecond, burst);
+    if (bucket.waitMs(1, { nowMs }) > 0 || !this.#hasRoom(key, nowMs)) return false;
+    bucket.take(1);
+    this.#buckets.set(key, bucket);
     return true;
   }
 
   #hasRoom(key: string, nowMs: number): boolean {
-    if (this.#usedUntilMs.size < MAX_KEYS || this.#usedUntilMs.has(key)) return true;
+    if (this.#buckets.size < MAX_KEYS || this.#buckets.has(key)) return true;
     if (nowMs - this.#forgotMs < FORGET_MS) return false;
     this.#forgotMs = nowMs;
-    for (const [known, usedMs] of this.#usedUntilMs) if (usedMs <= nowMs) this.#usedUntilMs.delete(known);
-    return this.#usedUntilMs.size < MAX_KEYS;
+    for (const [known, bucket] of this.#buckets) if (bucket.used({ nowMs }) === 0) this.#buckets.delete(known);
+    return this.#buckets.size < MAX_KEYS;
   }
 }

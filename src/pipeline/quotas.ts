@@ -1,8 +1,8 @@
+import { TokenBucket } from '../async/token-bucket.ts';
 import type { Quota } from '../codec/quota.ts';
 import { quotaText } from '../codec/refusal-texts.ts';
 import { nestReplyTopic, type ReplyPolicy } from '../codec/reply-policy.ts';
 import { PART_MAX_REQUESTS } from './parts.ts';
-import { TokenBucket } from './token-bucket.ts';
 
 export interface QuotasOptions {
   /** The current quotas; the same list until they change. */

@@ -1,8 +1,8 @@
 import { type Context, propagation, ROOT_CONTEXT, SpanKind, type Tracer, trace } from '@opentelemetry/api';
 import type { Runtime } from '../async/runtime.ts';
+import { type Moment, TokenBucket } from '../async/token-bucket.ts';
 import { readTrace, type Trace } from '../codec/request-headers.ts';
 import type { Intake } from '../pipeline/intake.ts';
-import { type Moment, TokenBucket } from '../pipeline/token-bucket.ts';
 import { type PartTrace, type TracePart, type Tracing, UNTRACED } from '../pipeline/trace.ts';
 import { attempt } from './attempt.ts';
 import { messaging, requestAttributes } from './attributes.ts';

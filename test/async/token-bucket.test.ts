@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TokenBucket } from '../../src/pipeline/token-bucket.ts';
+import { TokenBucket } from '../../src/async/token-bucket.ts';
 
 /** A bucket of 100 a second, and whether it lets something pass after a pause. */
 function world(share = 1) {
@@ -43,5 +43,24 @@ describe('a token bucket', () => {
         }
       }),
     );
+  });
+
+  it('makes everything that follows wait for a debt', () => {
+    const bucket = new TokenBucket(100);
+    expect(bucket.waitMs(1_000, { nowMs: 0 })).toBe(0);
+    bucket.owe(1_000);
+    expect([bucket.waitMs(1, { nowMs: 0 }), bucket.waitMs(1, { nowMs: 9_010 })]).toEqual([9_010, 0]);
+  });
+
+  it('holds no more than its burst, also of what is given back', () => {
+    const bucket = new TokenBucket(10, 3);
+    const taken = () => {
+      let count = 0;
+      for (; bucket.waitMs(1, { nowMs: 0 }) === 0; count += 1) bucket.take(1);
+      return count;
+    };
+    expect(taken()).toBe(3);
+    bucket.giveBack(5);
+    expect(taken()).toBe(3);
   });
 });
