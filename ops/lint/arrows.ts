@@ -1,8 +1,8 @@
 /**
  * Which room of src may import what, and how large it may be. A file without a row may import nothing; that holds for a
  * folder inside a room, too, unless the room's row names it. Run as a program, it reports every import that no row
- * allows, every room above its budget, and every file that is too long. What a room may use without importing it, such
- * as the time, is in the overrides of biome.json.
+ * allows, every room above its budget and every file that is too long; and every comment of src, test and ops that is
+ * too wide. What a room may use without importing it, such as the time, is in the overrides of biome.json.
  */
 import { globSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
@@ -152,7 +152,8 @@ export const ROOMS: readonly Room[] = [
 
 /** node:module is among them because its `require` loads any package, unseen. */
 const DENIED_UNLESS_NAMED = ['node:process', 'node:module'];
-const SOURCE = join(import.meta.dirname, '../../src');
+const ROOT = join(import.meta.dirname, '../..');
+const SOURCE = join(ROOT, 'src');
 /** Import and export statements, as the formatter writes them. */
 const STATEMENT = /^(?:import\s|export\s.*\bfrom\s|\}\s*from\s)[^'"\n]*(['"])(?<name>[^'"\n]+)\1/gm;
 /** Imports in expressions and types, of a text or of a constant of the file. */
@@ -222,6 +223,16 @@ export function oversized(lines: ReadonlyMap<string, number>): string[] {
   return [...files, ...rooms];
 }
 
+/** The formatter breaks code at this width and leaves comments as they are. */
+const COLUMNS = 120;
+/** A line that is a comment, or ends with one. */
+const COMMENT = /^\s*(?:\/\*|\*(?:\s|$))|(?:^|\s)\/\/\s/;
+
+/** The lines of a file, counted from 1, that have a comment and more columns than there may be. */
+export function wideComments(text: string): number[] {
+  return text.split('\n').flatMap((line, i) => (line.length > COLUMNS && COMMENT.test(line) ? [i + 1] : []));
+}
+
 /** Exported declarations, as the formatter writes them. */
 const EXPORTED = /^export (?:abstract |async )?(?:class|const|enum|function\*?|interface|type) (?<name>\w+)/gm;
 
@@ -245,7 +256,13 @@ function main(): number {
     return lines.map((line) => `src/${file}:${line} may not import this: see its row in ops/lint/arrows.ts`);
   });
   const lines = new Map([...texts].map(([file, text]) => [file, text.split('\n').length - 1]));
-  const faults = [...imports, ...oversized(lines), ...doubled(texts)];
+  const written = globSync('{src,test,ops}/**/*.{ts,mjs}', { cwd: ROOT, exclude: ['**/node_modules/**'] });
+  const wide = written.flatMap((file) =>
+    wideComments(readFileSync(join(ROOT, file), 'utf8')).map(
+      (line) => `${file}:${line} has a comment wider than ${COLUMNS} columns: break the line`,
+    ),
+  );
+  const faults = [...imports, ...oversized(lines), ...doubled(texts), ...wide];
   for (const fault of faults) process.stderr.write(`${fault}\n`);
   return faults.length === 0 ? 0 : 1;
 }

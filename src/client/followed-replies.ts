@@ -49,7 +49,8 @@ interface ReadTopic {
  *
  *   unknown   -> searching   at a request
  *   searching -> read, or unknown with the error that the requests get
- *   read      -> unknown     brokers have said for GONE_MS that the partition does not exist; what waits is sent again, and searches
+ *   read      -> unknown     brokers have said for GONE_MS that the partition does not exist; what waits is sent again,
+ *                            and searches
  */
 export class FollowedReplies {
   readonly #options: FollowedRepliesOptions;

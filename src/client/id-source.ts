@@ -52,9 +52,9 @@ export interface IdSource {
    * wait, first come, first served. A refusal that a retry may lift does not end the wait, but is its error if the time
    * ends before.
    *
-   * @throws IdallocError NO_REPLY, or KAFKA_UNAVAILABLE, CONFIG_INVALID or TOPIC_INVALID if requests can't be sent; QUEUE_FULL,
-   * CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when the workers reject the request; the
-   * signal's reason.
+   * @throws IdallocError NO_REPLY, or KAFKA_UNAVAILABLE, CONFIG_INVALID or TOPIC_INVALID if requests can't be sent;
+   * QUEUE_FULL, CLIENT_CLOSED, INVALID_COUNT above half of maxBuffered; RequestRefused when the workers reject the
+   * request; the signal's reason.
    */
   takeAsync(count: number, options?: WaitForIds): Promise<readonly bigint[]>;
   /**
@@ -68,8 +68,8 @@ export interface IdSource {
    * batch; nor does another call with the same correlation ID after an error. A refusal that passes, such as one for a
    * quota, does not end the wait while timeoutMs has room for the next try.
    *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID, QUEUE_FULL,
-   * CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC,
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY, KAFKA_UNAVAILABLE, CONFIG_INVALID,
+   * QUEUE_FULL, CLIENT_CLOSED, CONFLICT, INVALID_COUNT, MALFORMED_REQUEST, INVALID_CORRELATION_ID, INVALID_REPLY_TOPIC,
    * TOPIC_INVALID; the signal's reason. They have correlationId and count.
    */
   request(options: RequestOptions): Promise<RequestedBatch>;

@@ -225,7 +225,8 @@ function register<Registry>(
  *
  * @param options or only the registries, as a list
  * @returns a function that ends it.
- * @throws IdallocError CONFIG_INVALID for labels that can't be, or that another open client has; or if a registry has such metrics already.
+ * @throws IdallocError CONFIG_INVALID for labels that can't be, or that another open client has; or if a registry has
+ * such metrics already.
  */
 export function exportToPrometheus<Registry extends PrometheusRegistry>(
   client: Measured,

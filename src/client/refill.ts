@@ -36,7 +36,9 @@ const MAX_LATE = 24;
 const CHECK_EVERY_MS = 250;
 /** A request without a reply for this long is late: its IDs no longer count as on their way. */
 const LATE_MS = 2_000;
-/** While nothing is answered, so many rounds of replacements follow each other after LATE_MS; then the pauses double. */
+/**
+ * While nothing is answered, so many rounds of replacements follow each other after LATE_MS; then the pauses double.
+ */
 const STEADY_ROUNDS = 5;
 /** So many random correlation IDs are tried for one that goes to a partition of the kind that is wanted. */
 const MAX_TRIES = 256;

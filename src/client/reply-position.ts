@@ -34,7 +34,8 @@ const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'CLUSTER_AUTHORI
 /**
  * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried.
  *
- * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise KafkaError.
+ * @throws IdallocError TOPIC_INVALID when a topic or the partition does not exist or is not authorized; otherwise
+ * KafkaError.
  */
 export function findReplyPosition(
   cluster: Cluster,

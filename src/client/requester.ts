@@ -113,7 +113,8 @@ class PendingRequest {
  *
  *   sent -> sent:     no reply in time, or the reply topic moved: the record is sent again
  *   sent -> refused:  a retry may succeed: the record is sent again at the time that the refusal names
- *   sent, refused -> ended for a caller: content, a final refusal, no time left for the next try, timeout, signal, close
+ *   sent, refused -> ended for a caller: content, a final refusal, no time left for the next try, timeout, signal,
+ *                     close
  */
 export class Requester {
   readonly #options: RequesterOptions;
@@ -133,9 +134,9 @@ export class Requester {
   /**
    * Sends a request until it is answered.
    *
-   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY on timeout, or the reason why it could not be sent
-   * (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID is
-   * in progress for a different request, CLIENT_CLOSED; the signal's reason.
+   * @throws RequestRefused with the workers' code; IdallocError NO_REPLY on timeout, or the reason why it could not be
+   * sent (KAFKA_UNAVAILABLE, CONFIG_INVALID, TOPIC_INVALID, QUEUE_FULL); QUEUE_FULL, CONFLICT while this correlation ID
+   * is in progress for a different request, CLIENT_CLOSED; the signal's reason.
    */
   async request(request: BatchRequest): Promise<BatchReply> {
     return (await this.#answered(request)) as BatchReply; // readReply has seen to it

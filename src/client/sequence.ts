@@ -29,8 +29,8 @@ export interface Sequence {
   /**
    * Requests the next numbers, and waits for them.
    *
-   * @throws IdallocError as `request` does; RequestRefused with UNKNOWN_SEQUENCE, SEQUENCE_CLOSED, SEQUENCE_EXHAUSTED or
-   * SEQUENCE_STOPPED; INVALID_CORRELATION_ID without a correlation ID.
+   * @throws IdallocError as `request` does; RequestRefused with UNKNOWN_SEQUENCE, SEQUENCE_CLOSED, SEQUENCE_EXHAUSTED
+   * or SEQUENCE_STOPPED; INVALID_CORRELATION_ID without a correlation ID.
    */
   take(count: number, options: SequenceTakeOptions): Promise<SequenceNumbers>;
 }

@@ -17,7 +17,8 @@ const loadApi = async (): Promise<Api> => await import(/* webpackIgnore: true */
  * while no SDK is registered with it, requests are only sent.
  */
 export async function requestSpans(requestTopic = 'id.requests', load = loadApi): Promise<FollowRequest | undefined> {
-  const api = await load().catch(() => undefined); // a client works without it, so whatever is wrong with it is for the service to find
+  // A client works without it, so whatever is wrong with it is for the service to find.
+  const api = await load().catch(() => undefined);
   if (api === undefined) return undefined;
   const { context, propagation, trace, ROOT_CONTEXT, SpanKind } = api;
   const { name, attributes: about } = messaging({ name: 'request', type: 'send', destination: requestTopic });

@@ -128,8 +128,9 @@ export class WaitingQueue {
   }
 
   /**
-   * Serves callers with what `take` returns; undefined: there is too little. in turn: up to the first for which there is;  any: all
-   * others. A served caller leaves the queue, which may call this again: ignored.
+   * Serves callers with what `take` returns, which is undefined when there is too little for a caller. `in turn` ends
+   * with the first for which there is too little; `any` goes on to all others. A served caller leaves the queue, which
+   * may call this again; such a call does nothing.
    */
   serve(order: 'in turn' | 'any', take: (count: number) => readonly bigint[] | undefined): void {
     if (this.#serving) return;

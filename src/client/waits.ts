@@ -131,7 +131,8 @@ export class Waits {
   #serveInTurn(): void {
     if (this.#closed) return;
     const { stock } = this.#options;
-    if (this.#pile.size === 0) return; // also keeps the departure of thousands of callers from a search for the first each time
+    // This also keeps the departure of thousands of callers from a search for the first each time.
+    if (this.#pile.size === 0) return;
     this.#takers.serve('in turn', (count) => this.#pile.tryTake(count));
     if (this.#takers.size > 0 || this.#pile.size === 0) return;
     for (const batch of this.#pile.removeAll()) stock.add(batch);

@@ -42,7 +42,8 @@ export function readIdText(text: string, form: FormName | undefined, settings: F
  * Reads an ID in the only form that accepts the text. Text that can be decimal or hexadecimal is not tried in the other
  * forms that write the ID as a plain number. A prefixed ID may have any prefix, unless the settings name one.
  *
- * @throws IdallocError INVALID_ID for text that is in no form, or in several; CONFIG_INVALID if a key is needed and missing.
+ * @throws IdallocError INVALID_ID for text that is in no form, or in several; CONFIG_INVALID if a key is needed and
+ * missing.
  */
 function detectId(text: string, settings: FormSettings): ReadId {
   const id = readId(text);

@@ -5,7 +5,8 @@ import { parseExactObject, requireExactObject, requireText } from './strict-json
  * One command of an operator, as the journal in etcd remembers it. Stored as JSON of at most 4 KiB:
  *
  *   {"v":1,"id":"<UUID>","at":"2027-01-31T08:00:00.000Z","who":"alice@host","command":"sequence restart",
- *    "arguments":{"sequence":"invoices/2027","at":58},"outcome":"done","code":"","note":"leaves out 41 numbers: 17 to 57"}
+ *    "arguments":{"sequence":"invoices/2027","at":58},"outcome":"done","code":"",
+ *    "note":"leaves out 41 numbers: 17 to 57"}
  *
  * Arguments are what the operator gave, so a command must not pass a secret. Its outcome is unknown from the start,
  * until it says more.

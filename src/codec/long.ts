@@ -67,7 +67,8 @@ export function arrayOfLongs(
   const by = zigzagged(step);
   for (const { first, count } of runs) {
     let { high, low } = zigzagged(first);
-    const above = { value: 0, length: 0, word: 0, rest: 0 }; // what is above the lowest bits, and its bytes of the varint
+    // This is what is above the lowest bits, and its bytes of the varint.
+    const above = { value: 0, length: 0, word: 0, rest: 0 };
     for (let k = 0; k < count; k += 1) {
       const value = high * 16 + (low >>> LOWEST_BITS);
       if (value === 0) end = putVarint(bytes, end, high, low);

@@ -50,9 +50,9 @@ export interface Reservation {
  * - The heartbeat comes before the own deadline, or each one would find allocation suspended.
  * - reserve <= ttl - margin: when a crashed worker's lease ends, at R(i) + ttl or later, its ceiling R(i) + reserve is
  *   in the past of any successor whose clock is at most `margin` behind, so a successor never waits after a crash.
- * - reserve >= heartbeat + refuseAfter: while the raise that follows keep-alive i is in progress or has failed, the ceiling
- *   is still R(i-1) + reserve, and R(i-1) is one heartbeat back. With this rule the ceiling lasts as long as the
- *   authority from keep-alive i, and one lost raise stops nothing. (Less is safe, but would stop a healthy worker.)
+ * - reserve >= heartbeat + refuseAfter: while the raise that follows keep-alive i is in progress or has failed, the
+ *   ceiling is still R(i-1) + reserve, and R(i-1) is one heartbeat back. With this rule the ceiling lasts as long as
+ *   the authority from keep-alive i, and one lost raise stops nothing. (Less is safe, but would stop a healthy worker.)
  *   Together with the rule above this puts the own deadline before the margin.
  * - reserve + margin <= MAX_CEILING_WAIT_MS: an identity released early leaves its ceiling that far ahead; the next
  *   holder must wait for it instead of suspecting its own clock.

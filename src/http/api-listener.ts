@@ -20,7 +20,8 @@ const CHECK_MS = 50;
 /**
  * The port of the HTTP API.
  *
- *   open -> shut    ejected: clock or lease can't be trusted. Connections are cut, so that clients move to another worker
+ *   open -> shut    ejected: clock or lease can't be trusted. Connections are cut, so that clients move to another
+ *                   worker
  *   shut -> open    the gate opens again; while another process has the port, opening is retried
  *   any  -> ended   no new connections; responses in progress are finished, within a limit
  *

@@ -94,7 +94,8 @@ export function createApi(options: ApiOptions): Api {
     else {
       const caller = identify(raw);
       request.caller = caller;
-      if (caller !== ANONYMOUS) connections.claim(raw.socket, caller.name); // where all are one, there is nothing to share
+      // Where all callers are one, there is nothing to share.
+      if (caller !== ANONYMOUS) connections.claim(raw.socket, caller.name);
     }
     done();
   });

@@ -58,8 +58,8 @@ export async function readStoredNamespace(
  *    the topic past its own witness. If the seal comes before that witness, the holder stops; if it comes after, the
  *    witness is among those read in step 2.
  * 2. Everything is read, and the floor is computed.
- * 3. Every ceiling is raised, as long as its worker ID has no owner; then the descriptor is written with the new UUID. So
- *    the new namespace is visible only once all its ceilings are at the floor, and writes planned before compare a
+ * 3. Every ceiling is raised, as long as its worker ID has no owner; then the descriptor is written with the new UUID.
+ *    So the new namespace is visible only once all its ceilings are at the floor, and writes planned before compare a
  *    descriptor that no longer exists.
  * 4. The new namespace's witnesses are written, and only then are the old ones removed.
  *

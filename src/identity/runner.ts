@@ -146,7 +146,8 @@ export class IdentityRunner {
       const untilDeadlineMs = identity.remainingMs(readClock().reading);
       await sleep(untilDeadlineMs > 0 ? Math.min(CHECK_MS, Math.ceil(untilDeadlineMs)) : CHECK_MS, stop);
       const { reading, verdict } = readClock();
-      if (verdict.kind !== 'eject') identity.check(reading); // by a clock that jumped the deadline would seem to have passed
+      // By a clock that jumped, the deadline would seem to have passed.
+      if (verdict.kind !== 'eject') identity.check(reading);
       const { workerId, refusal } = identity.state;
       const before = paused;
       paused = refusal?.code === 'PROCESS_PAUSED';

@@ -35,10 +35,11 @@ export interface Attempt {
  *
  * stored:      the ceiling that we know to be ours. While etcd shows it, or one of the unanswered swaps, under our
  *              fence, no other process has held the worker ID in between.
- * unanswered:  the newest swaps on top of `stored` that may still take effect. One that is no longer among them costs the term
- *              if it takes effect after all, since it then looks like another process's, and no ID.
+ * unanswered:  the newest swaps on top of `stored` that may still take effect. One that is no longer among them costs
+ *              the term if it takes effect after all, since it then looks like another process's, and no ID.
  * reservation: the ticks up to the part of `stored` that is witnessed; only these are used.
- * superseded:  witnesses of earlier terms and under earlier keys, which ours replaces once it was read together with them.
+ * superseded:  witnesses of earlier terms and under earlier keys, which ours replaces once it was read together with
+ *              them.
  * silentWrites: writes of witnesses without a response, from the claim on: each may still land.
  */
 export interface Term {

@@ -23,8 +23,8 @@ const DEFAULT_LAYOUT = presetLayout('default');
 /**
  * The fields of an ID in the default layout or the given one; a string is read as decimal.
  *
- * @throws IdallocError INVALID_ID for a number, an invalid string, an ID outside the layout, and an explicitly undefined
- * layout: a batch with an unknown layout must not be decoded by the default one.
+ * @throws IdallocError INVALID_ID for a number, an invalid string, an ID outside the layout, and an explicitly
+ * undefined layout: a batch with an unknown layout must not be decoded by the default one.
  */
 export function decode(id: bigint | string, ...given: [layout?: Layout]): DecodedId {
   const layout = layoutOf(given);
@@ -43,7 +43,8 @@ export function decode(id: bigint | string, ...given: [layout?: Layout]): Decode
  * without an index on time. It is a bound, not an allocated ID. A date is rounded down to its tick; one before the
  * layout's epoch returns 0.
  *
- * @throws IdallocError INVALID_ID for an invalid Date, for one after the layout's last tick, and for an undefined layout.
+ * @throws IdallocError INVALID_ID for an invalid Date, for one after the layout's last tick, and for an undefined
+ * layout.
  */
 export function firstIdAt(date: Date, ...given: [layout?: Layout]): bigint {
   const layout = layoutOf(given);

@@ -54,9 +54,11 @@ const MAX_SENT = 8;
 /**
  * The heads of a worker's partitions: how far the log of each had gone, as etcd remembers it.
  *
- *   unknown ──compare, settle──▶ known     the log has what the head says, or its loss was stated; it is raised from now on
+ *   unknown ──compare, settle──▶ known     the log has what the head says, or its loss was stated; it is raised from
+ *                                          now on
  *   known   ──copy restored, another worker's write──▶ unknown
- *   known   ──copy interrupted──▶ known     if etcd still has the same head: the copy lost nothing, or it would be restored
+ *   known   ──copy interrupted──▶ known     if etcd still has the same head: the copy lost nothing, or it would be
+ *                                           restored
  *
  * Nothing is decided while the head is unknown. Only the owner raises it, up to what it has read back, and compares its
  * revision. So of two owners one is refused, and compares its copy again before it decides anything.
@@ -176,7 +178,8 @@ export class LedgerEnds {
   requireSameRequests(partition: number, compared: ComparedEnd, topic: { known: number; requestEnd: number }): void {
     const [{ stored, loss, through }, { known, requestEnd }] = [compared, topic];
     const { index, copyOf } = this.#options;
-    if (known < Math.max(1, requestEnd)) return; // what was adopted with an empty topic is decided for its first request
+    // What was adopted with an empty topic is decided for its first request.
+    if (known < Math.max(1, requestEnd)) return;
     const life = stored.head?.life ?? 0;
     const isAdopted = life > 0 && loss === undefined && through < requestEnd;
     if (isAdopted && this.#disowned.get(partition) !== life) {

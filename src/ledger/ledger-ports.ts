@@ -96,11 +96,11 @@ export interface Applied {
  *
  * - An entry records the `end` at which its writer looked up the key: below that, the key had no entry. If that end is
  *   below the origin, the key's first entry may be among the unknown ones, and the key is forgotten.
- * - Requests up to the horizon may have been decided by unknown entries and are never decided again. After a restore the
- *   horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything that
- *   was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of an
- *   entry whose writer had read what the log has since lost, and of a loss. A wipe never lowers it, because the log may
- *   have lost what was known before; only `disown` does.
+ * - Requests up to the horizon may have been decided by unknown entries and are never decided again. After a restore
+ *   the horizon is the `through` of the first entry whose offset equals its own `end`: its writer had read everything
+ *   that was trimmed. The horizon rises to the highest request offset among forgotten entries, and to the `through` of
+ *   an entry whose writer had read what the log has since lost, and of a loss. A wipe never lowers it, because the log
+ *   may have lost what was known before; only `disown` does.
  *
  * A failed store throws INDEX_RESTORING or INDEX_UNUSABLE; it never returns a wrong answer.
  */

@@ -48,7 +48,8 @@ export interface Settled extends Appended {
  *   until the append is settled: a later session can't overtake an append whose response is late.
  * - An append is settled when the index has applied everything below its base offset and then the entries themselves.
  *   After that only the index decides, so an entry of another writer in between is seen.
- * - A missing response is never a success: no reply is sent, the ledger is read to its end, and the requests are retried.
+ * - A missing response is never a success: no reply is sent, the ledger is read to its end, and the requests are
+ *   retried.
  */
 export class Ledger {
   readonly #log: LedgerLog;

@@ -26,7 +26,8 @@ export interface LedgerPartitionOptions {
  * One partition of the ledger on this worker: keeps the index's copy of it in step with the log, and says whether the
  * copy may be queried.
  *
- *   absent  ──open──▶ kept    may be queried once it is recognised, and has reached the end that the log had at the start
+ *   absent  ──open──▶ kept    may be queried once it is recognised, and has reached the end that the log had at the
+ *                             start
  *   kept    ─────────▶ lost   the log contradicts the copy, or the index lost it: wiped and restored, from `begin` on
  *   kept    ─────────▶ stopped   the log holds something unreadable; once that is removed, the copy is lost, too
  *   any     ──drop──▶ absent

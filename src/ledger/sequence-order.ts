@@ -42,8 +42,8 @@ const WAIT_MS = 200;
 /**
  * Carries out an order, and returns what the ledger then says of the sequence.
  *
- * @throws IdallocError of `change`; SEQUENCE_STOPPED; OVERTAKEN if other writers always came first; ETCD_UNAVAILABLE, ETCD_REFUSED or
- * APPEND_UNANSWERED, after which the order may have taken effect, or will once a worker looks.
+ * @throws IdallocError of `change`; SEQUENCE_STOPPED; OVERTAKEN if other writers always came first; ETCD_UNAVAILABLE,
+ * ETCD_REFUSED or APPEND_UNANSWERED, after which the order may have taken effect, or will once a worker looks.
  */
 export async function carryOut(options: OrderOptions, change: Change): Promise<SequenceRow> {
   return await new Order(options, change).carryOut();

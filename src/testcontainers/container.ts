@@ -65,8 +65,8 @@ export class IdAllocContainer extends GenericContainer {
   /**
    * Starts the worker and waits for its ready line, after which it serves requests.
    *
-   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(); an Error with the last lines of the log if the
-   * worker was not ready in time (withStartupTimeout, 120 s) or exited.
+   * @throws IdallocError CONFIG_INVALID without withKafka() or withEtcd(); an Error with the last lines of the log if
+   * the worker was not ready in time (withStartupTimeout, 120 s) or exited.
    */
   override async start(): Promise<StartedIdAllocContainer> {
     for (const [name, method] of [

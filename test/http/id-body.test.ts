@@ -76,7 +76,8 @@ test.each([
   const body = idsBody(layout, { ranges, generatedAt: GENERATED_AT }, share(), form);
   if (typeof body === 'string') throw new TypeError('a body of 4,096 IDs is no text');
   const counts: number[] = [];
-  onPush(body, (piece) => counts.push(String(piece).split('"value_form"').length - 1)); // a reader may get several at once
+  // A reader may get several pieces at once.
+  onPush(body, (piece) => counts.push(String(piece).split('"value_form"').length - 1));
   await text(body);
   expect(counts.reduce((sum, count) => sum + count)).toBe(4_096);
   expect(Math.max(...counts)).toBe(most);

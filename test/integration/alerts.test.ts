@@ -262,7 +262,8 @@ describe('one worker', () => {
       const key = heads.sequence(name);
       const value = encodeSequenceHead({ ...decodeSequenceHead(await kept(key), key), next });
       const pending = encodePending({ namespace, through: -1, records });
-      await etcd.transact([], [{ put: key, value }, { put: heads.pending, value: pending }]); // biome-ignore format: two puts
+      // biome-ignore format: two puts
+      await etcd.transact([], [{ put: key, value }, { put: heads.pending, value: pending }]);
       await realm.send([{ correlationId: `of-${name}`, count: 1, sequence: name }]);
       return await replies.reply(`of-${name}`);
     };

@@ -27,7 +27,8 @@ beforeAll(async () => {
   // Two in a hundred are repeated, and one correlation ID is sent again with another count.
   await realm.send(asks);
   await replies.replies(REQUESTS);
-  await realm.send([...asks.slice(0, 10), { correlationId: 'c3', count: 49 }]); // later: read together, equal ones share a reply
+  // These are sent later: read together, equal ones share a reply.
+  await realm.send([...asks.slice(0, 10), { correlationId: 'c3', count: 49 }]);
   await replies.until('all replies', (seen) => seen.length >= REQUESTS + 11);
   await worker.stop();
 });

@@ -40,7 +40,8 @@ describe.skipIf(noKafka !== undefined)(`three brokers${noKafka === undefined ? '
     await realm.admin.alterPartitionReassignments({ topics: [{ topic: realm.ledgerTopic, partitionAssignment }] });
     const leader = async () => (await scene.places(realm.ledgerTopic)).get(0);
     await expect.poll(leader, UNTIL).toMatchObject({ leader: 2, isr: [2] });
-    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1'); // with two, it would have no leader after a crash
+    // With two, it would have no leader after a crash.
+    await realm.setTopicConfig(realm.ledgerTopic, 'min.insync.replicas', '1');
     const from = worker.lines.length;
     await cluster.kill(2);
     let backMs = 0;

@@ -25,7 +25,8 @@ async function ask(method: 'GET' | 'POST', url: string, key: string): Promise<An
  */
 async function until(method: 'GET' | 'POST', urls: readonly string[], path: string, key: string): Promise<Answer> {
   for (let nth = 0; ; nth += 1) {
-    const answer = await ask(method, `${urls[nth % urls.length]}${path}`, key).catch(() => undefined); // a killed worker
+    // The worker may have been killed.
+    const answer = await ask(method, `${urls[nth % urls.length]}${path}`, key).catch(() => undefined);
     if (answer !== undefined && answer.status !== 503 && answer.status !== 504) return answer;
   }
 }

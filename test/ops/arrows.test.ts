@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { doubled, oversized, ROOMS } from '../../ops/lint/arrows.ts';
+import { doubled, oversized, ROOMS, wideComments } from '../../ops/lint/arrows.ts';
 
 const files = (count: number, lines: number, room: string) =>
   new Map(Array.from({ length: count }, (_, i) => [`${room}/file${i}.ts`, lines] as const));
@@ -36,4 +36,11 @@ test('a name that two files export is reported, but not one that a file passes o
 
 test('each folder of the source has a budget', () => {
   expect(ROOMS.filter(({ room, lines }) => !room.endsWith('.ts') && lines === undefined)).toEqual([]);
+});
+
+test('a comment of more than 120 columns is reported with its line, and code of any width is not', () => {
+  const wide = (columns: number) => `// ${'x'.repeat(columns - 3)}`;
+  expect(wideComments(`${wide(120)}\nconst a = '${'x'.repeat(120)}';\n`)).toEqual([]);
+  expect(wideComments(`const a = 1;\n${wide(121)}\n ${wide(120)}\n`)).toEqual([2, 3]);
+  expect(wideComments(`/**\n * ${'x'.repeat(118)}\n */\n`)).toEqual([2]);
 });

@@ -73,7 +73,8 @@ describe('a ledger that lost its tail', () => {
     topic.land(0, [entry('other')]);
     topic.deliverLate();
     await other.serve([wanted(2, 'c')]);
-    expect([gists(other), shown(topic)]).toEqual([['3+1'], ['edition 1 at 1', '2', 'loss at 3', '3']]); // biome-ignore format: pairs
+    // biome-ignore format: pairs
+    expect([gists(other), shown(topic)]).toEqual([['3+1'], ['edition 1 at 1', '2', 'loss at 3', '3']]);
   });
 
   it('with a sequence that it does not know any more goes on as etcd knows it', async () => {
@@ -149,7 +150,8 @@ describe('a sequence that the ledger knows better than etcd', () => {
     const { worker, topic, headNow } = numbersWorld({ next: 5, edition: 0 });
     const one = worker();
     await one.serve([wanted(0, 'a', 2)]);
-    expect([gists(one), shown(topic)]).toEqual([['5+2'], ['edition 0 at 5', 'edition 1 at 5', '5']]); // biome-ignore format: pairs
+    // biome-ignore format: pairs
+    expect([gists(one), shown(topic)]).toEqual([['5+2'], ['edition 0 at 5', 'edition 1 at 5', '5']]);
     expect(one.events.filter((event) => event.startsWith('swap ') || event === 'repaired')).toEqual([
       'swap done',
       'repaired',

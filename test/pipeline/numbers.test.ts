@@ -94,7 +94,8 @@ describe('new numbers', () => {
     etcd.fill();
     const serve = () => Promise.allSettled(partitions.map((partition) => one.serve([wanted(0, 'a')], partition)));
     await serve();
-    expect([one.etcdCalls.filter((name) => name === 'transact').length, one.rests]).toEqual([3, []]); // biome-ignore format: pairs
+    // biome-ignore format: pairs
+    expect([one.etcdCalls.filter((name) => name === 'transact').length, one.rests]).toEqual([3, []]);
     await serve();
     expect(one.rests).toEqual([1_000, 1_000, 1_000]);
     etcd.free();

@@ -136,7 +136,8 @@ describe('a second decision by the worker that had replied with the first', () =
 
   it('may have been replied to after the copy was dropped, by a part that was decided before', () => {
     expect(decidedAgainst(decidedTwice([dropped(4)]))).toBeUndefined();
-    expect(decidedAgainst(decidedTwice([dropped(4)], 'q'))).toMatchObject({ sent: 9 }); // read, so after the copy was opened again
+    // It was read, so after the copy was opened again.
+    expect(decidedAgainst(decidedTwice([dropped(4)], 'q'))).toMatchObject({ sent: 9 });
   });
 });
 

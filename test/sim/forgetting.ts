@@ -19,15 +19,15 @@ const LONGEST_MS = 1_800_000;
  * it has expired entries that were trimmed. What lies below the origin is unknown, so a request is forgotten
  *
  * - when it is not above the requests of expired entries;
- * - when it is not above the `through` of the first anchor after the start of a restore: an anchor is an entry or a marker
- *   at its own `end`, whose writer had read everything that is gone;
+ * - when it is not above the `through` of the first anchor after the start of a restore: an anchor is an entry or a
+ *   marker at its own `end`, whose writer had read everything that is gone;
  * - when retention has deleted the entry that decided its key, while an index remembers that there was one;
- * - when the writer of the first entry of its key after the origin had not read up to the origin: there may have been an
- *   earlier entry;
- * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to, or is from
- *   the future;
- * - when it is large, so that later ones were decided before it, and retention then overtook a copy: of what it had, the copy
- *   remembers the highest request only.
+ * - when the writer of the first entry of its key after the origin had not read up to the origin: there may have been
+ *   an earlier entry;
+ * - when it was forwarded or sent again, and its first record is not younger than what the ledger reaches back to, or
+ *   is from the future;
+ * - when it is large, so that later ones were decided before it, and retention then overtook a copy: of what it had,
+ *   the copy remembers the highest request only.
  */
 export function mayBeForgotten(history: History, request: SentRequest, order: number): boolean {
   const { partition, offset, origin } = request;
@@ -132,7 +132,8 @@ export function falseClaim(history: History): Mark | undefined {
   return marks.find((mark) => {
     const { partition, end, through, order } = mark;
     if (losses.some((loss) => loss.partition === partition && loss.order < order)) return false;
-    if (stated.has(order)) return false; // what is stated of a sequence, or completed by an operator, says what etcd knows
+    // What is stated of a sequence, or completed by an operator, says what etcd knows.
+    if (stated.has(order)) return false;
     const read = marks.filter((other) => other.partition === partition && other.offset < end && other.order < order);
     const known = read.map((other) => Math.max(other.through, requestOf.get(other.order) ?? -1));
     if (through <= Math.max(-1, ...known)) return false;

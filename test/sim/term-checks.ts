@@ -37,7 +37,8 @@ export function disjoint({ grants, ceilings, setBacks }: History): string | unde
 /** No ceiling is raised so far into the future that others must wait for it: clocks that are ahead claim nothing. */
 export function nearThePresent({ ceilings, brokersOffMs, isBrokerFarOff, setBacks }: History): string | undefined {
   if (setBacks.length > 0) return undefined; // a rebuild raises all of them by the length of a reservation
-  if (isBrokerFarOff) return undefined; // two of the three brokers lead, so one of them does not show a clock that is ahead
+  // Two of the three brokers lead, so one of them does not show a clock that is ahead.
+  if (isBrokerFarOff) return undefined;
   const limitMs = timing.reserveMs + AHEAD_MS + brokersOffMs;
   const far = ceilings.find(({ aheadMs }) => aheadMs > limitMs);
   return far && `the ceiling of worker ${far.workerId} lies ${far.aheadMs.toFixed(0)} ms ahead`;

@@ -1,14 +1,15 @@
 /**
  * Checks that the arrows between the rooms of src are enforced, and the linter's rules for rooms and for tests. The
  * files under canary/ break each on purpose; each line names the rules that must reject it, or says that it is allowed.
- * `arrows` is ops/lint/arrows.ts; for the linter they are copied to a temporary directory as if they were in src and
- * test, with this repository's configuration. The rejections must match the files exactly.
+ * `arrows` and `columns` are rules of ops/lint/arrows.ts; for the linter's, the files are copied to a temporary
+ * directory as if they were in src and test, with this repository's configuration. The rejections must match the files
+ * exactly.
  */
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { forbiddenLines, ROOMS } from '../../ops/lint/arrows.ts';
+import { forbiddenLines, ROOMS, wideComments } from '../../ops/lint/arrows.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const CANARY = join(import.meta.dirname, 'canary');
@@ -61,6 +62,14 @@ function forbidden(files: readonly string[]): Rejection[] {
   });
 }
 
+/** The comments that are too wide. */
+function wide(files: readonly string[]): Rejection[] {
+  return files.flatMap((file) => {
+    const lines = wideComments(readFileSync(join(CANARY, file), 'utf8'));
+    return lines.map((line) => `${file.slice(0, -SUFFIX.length)}:${line} columns`);
+  });
+}
+
 /** The linter's rejections by the rules that the files name; other rules reject such code as well. */
 function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rejection> {
   const place = mkdtempSync(join(tmpdir(), 'idalloc-arrows-'));
@@ -89,7 +98,7 @@ function rejected(files: readonly string[], rules: ReadonlySet<string>): Set<Rej
 const files = canaryFiles();
 const wanted = expected(files);
 const rules = new Set([...wanted].map((rejection) => rejection.slice(rejection.indexOf(' ') + 1)));
-const found = new Set([...forbidden(files), ...rejected(files, rules)]);
+const found = new Set([...forbidden(files), ...wide(files), ...rejected(files, rules)]);
 const faults = [
   ...[...wanted]
     .filter((rejection) => !found.has(rejection))

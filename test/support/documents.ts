@@ -104,7 +104,8 @@ export async function ask(realm: Realm, documents: readonly NumberedDocument[], 
       return await realm.send(resent);
     } catch (error) {
       if (end === undefined) throw error;
-      await new Promise((resolve) => setTimeout(resolve, SEND_PAUSE_MS)); // some may be in the topic; a copy gets the same numbers
+      // Some may be in the topic; a copy gets the same numbers.
+      await new Promise((resolve) => setTimeout(resolve, SEND_PAUSE_MS));
     }
   }
 }

@@ -6,9 +6,10 @@ type Env = Readonly<Record<string, string>>;
 /**
  * Layouts that tests run workers in, by name. The custom ones were chosen with `idalloc layout`:
  *
- * regional  139 years of milliseconds for 1,024 workers in each of 4 regions; region and worker are below the sequence, like
- *           the machine in sonyflake, so that consecutive IDs of a worker are 4,096 apart
- * seconds   53-bit numbers for 64 workers and 136 years, ordered by whole seconds only. The random start varies the last digit
+ * regional  139 years of milliseconds for 1,024 workers in each of 4 regions; region and worker are below the sequence,
+ *           like the machine in sonyflake, so that consecutive IDs of a worker are 4,096 apart
+ * seconds   53-bit numbers for 64 workers and 136 years, ordered by whole seconds only. The random start varies the
+ *           last digit
  */
 export const LAYOUT_ENVS = {
   default: {},

@@ -85,7 +85,8 @@ export class Prometheus implements AsyncDisposable {
     );
     const groups = [...this.#targets].map(([name, targets]) => ({ targets, labels: { job: name } }));
     writeFileSync(join(this.#dir, 'targets.new'), JSON.stringify(groups));
-    renameSync(join(this.#dir, 'targets.new'), join(this.#dir, 'targets.json')); // a half-written file would be an error
+    // A half-written file would be an error.
+    renameSync(join(this.#dir, 'targets.new'), join(this.#dir, 'targets.json'));
   }
 
   /** The answer to an instant query, now or at a time in Unix seconds. Rejects with Prometheus' reason. */

@@ -290,7 +290,8 @@ export class Realm implements AsyncDisposable {
     this.#witnesses ??= this.follow(this.witnessTopic);
     const records = await this.records(this.witnessTopic);
     const followed = await this.#witnesses;
-    await followed.until('the last witness', (seen) => (seen.at(-1)?.offset ?? -1) >= records - 1); // compaction leaves that one
+    // Compaction leaves the last witness.
+    await followed.until('the last witness', (seen) => (seen.at(-1)?.offset ?? -1) >= records - 1);
     const table = new WitnessTable(this.datacenterId);
     for (const { message, offset } of followed.seen) {
       if (offset < records) table.apply(message.key, message.value, message.headers ?? {});

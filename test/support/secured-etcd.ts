@@ -115,7 +115,8 @@ export class SecuredEtcd implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#root.close();
-    await Promise.all(this.#nodes.map((node) => node.stop(500))); // members that stop together wait for each other until this limit
+    // Members that stop together wait for each other until this limit.
+    await Promise.all(this.#nodes.map((node) => node.stop(500)));
     rmSync(this.dir, { recursive: true, force: true });
   }
 

@@ -1,10 +1,10 @@
 /**
- * What somebody has to read who wants to follow one request, or one take-over: the functions of src that run for it, and
- * the files that they are in.
+ * What somebody has to read who wants to follow one request, or one take-over: the functions of src that run for it,
+ * and the files that they are in.
  *
- * A worker that does nothing still runs a lot: it fetches, sends heartbeats, raises ceilings. So what counts of a way is
- * what runs between its first and its last event and had not run in the idle minute before. A request is so short that
- * all that runs meanwhile, the fetch and the connections included, is known as well: what each of several requests
+ * A worker that does nothing still runs a lot: it fetches, sends heartbeats, raises ceilings. So what counts of a way
+ * is what runs between its first and its last event and had not run in the idle minute before. A request is so short
+ * that all that runs meanwhile, the fetch and the connections included, is known as well: what each of several requests
  * passes at different times, since a timer may fire beside one of them.
  *
  * V8 counts the calls of each function, so the sources run as they are. The worker is a whole one, with its index on

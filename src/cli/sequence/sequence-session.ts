@@ -55,9 +55,9 @@ async function sequenceSession(
 }
 
 /**
- * How many ledger partitions workers serve, by which the home of a sequence is chosen: those that the namespace is bound
- * to, though the topic got more since, and REQUEST_PARTITIONS is not set here. Before the first worker has bound them,
- * all that there are.
+ * How many ledger partitions workers serve, by which the home of a sequence is chosen: those that the namespace is
+ * bound to, though the topic got more since, and REQUEST_PARTITIONS is not set here. Before the first worker has bound
+ * them, all that there are.
  */
 export async function servedPartitions(etcd: Pick<EtcdPort, 'get'>, config: Config, source: Source): Promise<number> {
   const bindings = bindingsOf(namespaceKeys(config.etcd.prefix, config.datacenterId), config);

@@ -105,8 +105,8 @@ async function findWinner(
 }
 
 /**
- * The ledger partitions in which the decision for a name may lie. Workers choose by REQUEST_PARTITIONS, and this command
- * is often run without it; the topic's own count is another one if partitions were added to it.
+ * The ledger partitions in which the decision for a name may lie. Workers choose by REQUEST_PARTITIONS, and this
+ * command is often run without it; the topic's own count is another one if partitions were added to it.
  */
 export async function homesOf({ source, config }: KafkaSession, name: string | Buffer): Promise<readonly number[]> {
   const { ledger, requestPartitions } = config.topics;

@@ -49,8 +49,8 @@ export interface Form {
   /**
    * The two directions under these settings.
    *
-   * @throws IdallocError CONFIG_INVALID for a missing key; INVALID_ID for another missing setting, or if the form can't hold
-   * the layout's IDs.
+   * @throws IdallocError CONFIG_INVALID for a missing key; INVALID_ID for another missing setting, or if the form can't
+   * hold the layout's IDs.
    */
   open(settings: FormSettings): OpenForm;
 }

@@ -187,7 +187,9 @@ export const uuid7 = timedForm({
   read: (text) => readUuid('uuid7', 7, text),
 });
 
-/** ULID: 48 bits of ms and 80 bits of payload, in 26 digits of Crockford's base32, which have room for two bits more. */
+/**
+ * ULID: 48 bits of ms and 80 bits of payload, in 26 digits of Crockford's base32, which have room for two bits more.
+ */
 export const ulid = timedForm({
   name: 'ulid',
   sorts: 'text',

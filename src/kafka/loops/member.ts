@@ -32,10 +32,10 @@ type Phase = 'out' | 'joining' | 'in' | 'closing' | 'ended';
  *   any      ──leave──▶ ended
  *
  * - A rebalance does not stop the work: partitions are held until the next assignment gives them to another member, or
- *   until the membership is lost: when the coordinator reports it, or when no heartbeat was answered for a session, counted
- *   from the sending of the last answered one.
- * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is in progress when
- *   JoinGroup is sent, and none starts before the next assignment.
+ *   until the membership is lost: when the coordinator reports it, or when no heartbeat was answered for a session,
+ *   counted from the sending of the last answered one.
+ * - Offsets are committed in the generation in which they were submitted, one commit at a time. None is in progress
+ *   when JoinGroup is sent, and none starts before the next assignment.
  * - Heartbeats continue while the coordinator holds a JoinGroup or SyncGroup, so that its silence is noticed.
  * - The last share is claimed at the next join, with its generation, even after the membership was lost.
  * - `rejoin` ends a generation so that the leader plans again: the coordinator starts a rebalance when a member of a

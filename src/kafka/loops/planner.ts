@@ -100,8 +100,8 @@ interface Place {
  * - Then members keep what they were standbys of before, up to their share. Without this first pass, the order in which
  *   partitions are dealt could give one away that its standby keeps, and back again in the next plan.
  * - Members with the most complete copies come first; all that are caught up are equal.
- * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the one
- *   with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest in all.
+ * - Among equals: one with less than its share, then one that was a standby before, then one with any copy, then the
+ *   one with the fewest copies of the same owner, so that many can take over what an owner leaves, then the fewest.
  */
 function chooseStandbys(
   candidates: readonly Candidate[],

@@ -35,9 +35,10 @@ const MAX_ASK_MS = 3_000;
 /**
  * The brokers of one cluster: the leaders of partitions, and connections.
  *
- * - Every call has a deadline by the monotonic clock. Past it the connection is closed, since a late response would belong
- *   to no call; the broker becomes suspect; the leaders of its partitions are requested from other brokers.
- * - No call is ever sent twice. A request that any broker can answer (metadata, coordinators) goes to one after another.
+ * - Every call has a deadline by the monotonic clock. Past it the connection is closed, since a late response would
+ *   belong to no call; the broker becomes suspect; the leaders of its partitions are requested from other brokers.
+ * - No call is ever sent twice. A request that any broker can answer (metadata, coordinators) goes to one after
+ *   another.
  * - A leader marked as stale is not used: `leader` then waits for the response to a later request.
  * - After `close` no socket and no timer is left, and all pending calls have been rejected with CLOSED.
  */

@@ -4,7 +4,8 @@ import { Encoder } from './kafkajs-modules.ts';
  * The ConsumerProtocol format, in which members of a consumer group exchange data through the coordinator, as Kafka's
  * own clients and tools use it. All numbers are big-endian.
  *
- *   subscription  version int16 | topics [string] | user data bytes | from 1 on: owned [topic string, [partition int32]]
+ *   subscription  version int16 | topics [string] | user data bytes | from 1 on: owned
+ *                 [topic string, [partition int32]]
  *   assignment    version int16 | [topic string, [partition int32]] | user data bytes
  *
  *   string  length int16, UTF-8          [x]    count int32, that many x

@@ -30,7 +30,8 @@ export function callError(error: unknown, broker: string): KafkaError {
   const options = { cause: error };
   const detail = `${broker}: ${describeError(error)}`;
   if (error instanceof KafkaError) return new KafkaError(error.errorCode, detail, options);
-  if (error instanceof IdallocError) return new KafkaError('LOGIN_REFUSED', detail, options); // the settings hold no login any more
+  // The settings hold no login any more.
+  if (error instanceof IdallocError) return new KafkaError('LOGIN_REFUSED', detail, options);
   if (error instanceof errorClasses.KafkaJSSASLAuthenticationError)
     return new KafkaError('LOGIN_REFUSED', detail, options);
   if (error instanceof errorClasses.KafkaJSProtocolError) {

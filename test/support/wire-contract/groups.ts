@@ -58,10 +58,12 @@ export function groupsContract(at: () => WireStage): void {
       const [groupId, topic] = [await at().group(), await at().topic(3)];
       const one = member(groupId);
       await one.settle();
-      expect(await committed(groupId, topic, [0, 1])).toEqual(new Map([[0, -1], [1, -1]])); // biome-ignore format: pairs
+      // biome-ignore format: pairs
+      expect(await committed(groupId, topic, [0, 1])).toEqual(new Map([[0, -1], [1, -1]]));
       const { partitions } = await one.commit(topic, { 0: 7, 2: 9 });
       expect(partitions.map(({ errorCode }) => errorCode)).toEqual([undefined, undefined]);
-      expect(await committed(groupId, topic, [0, 1, 2])).toEqual(new Map([[0, 7], [1, -1], [2, 9]])); // biome-ignore format: pairs
+      // biome-ignore format: pairs
+      expect(await committed(groupId, topic, [0, 1, 2])).toEqual(new Map([[0, 7], [1, -1], [2, 9]]));
       const asked = { groupId, partitions: [0, 1].map((partition) => ({ topic, partition })) };
       const kept = await at().onCoordinator(groupId, (link) => link.call('offsetFetch', asked));
       expect(kept.partitions.map(({ metadata }) => metadata)).toEqual(['0 at 7', '']);

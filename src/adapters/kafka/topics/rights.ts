@@ -32,10 +32,11 @@ export interface RightsOptions {
  *
  * - worker: `idalloc worker`.
  * - client: a service that sends requests and reads its replies; `idalloc request` is one.
- * - operator: the commands that change nothing (`audit`, `trace`, `deadletters list`, `sequence list`, `doctor`, `topics check`,
- *   `replay --dry-run`).
- * - admin: the commands that create and change (`topics init`, `deadletters resend`, `replay`, `namespace`, `sequence`). It can't grant
- *   rights: `topics acls --apply` needs Alter on the cluster, and a user with that can do anything.
+ * - operator: the commands that change nothing (`audit`, `trace`, `deadletters list`, `sequence list`, `doctor`,
+ *   `topics check`, `replay --dry-run`).
+ * - admin: the commands that create and change (`topics init`, `deadletters resend`, `replay`, `namespace`,
+ *   `sequence`). It can't grant rights: `topics acls --apply` needs Alter on the cluster, and a user with that can do
+ *   anything.
  *
  * The page of rights, the command that grants them, `doctor` and the tests on secured servers all use this list.
  */

@@ -58,7 +58,8 @@ const CREATE_RESPONSE_MS = CREATE_TIMEOUT_MS + 1_000;
  * run concurrently, and again after a crash.
  *
  * @param replyTopics reply topics of services: created if they are missing, else left as they are
- * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply to; TOPIC_INVALID when there are fewer brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
+ * @throws IdallocError INVALID_REPLY_TOPIC for a name that no worker would reply to; TOPIC_INVALID when there are fewer
+ * brokers than replicas; KAFKA_UNAVAILABLE; CONFIG_INVALID for a rejected login.
  */
 export function initTopics(
   brokers: Brokers,
