@@ -124,7 +124,12 @@ export class IdClient implements IdSource, AsyncDisposable {
     });
     this.#demand = new Demand(settings, monotonicMs());
     const check = () => this.#refill.check();
-    const onFailure = (error: IdallocError) => metrics.noteFailure(error);
+    const onFailure = (error: IdallocError) => {
+      metrics.noteFailure(error);
+      if (!prefetch) return;
+      this.#demand.lacked(error.count ?? 1);
+      check();
+    };
     const onTake = (count: number) => this.#demand.took(count);
     this.#stock = new IdStock({ onLow: check, onTake, monotonicMs, maxAgeMs, maxIds: maxBuffered, onFailure });
     const low = () => this.#demand.low;
@@ -234,9 +239,7 @@ export class IdClient implements IdSource, AsyncDisposable {
     this.#events.close();
     this.#refill.stop();
     this.#stock.withhold(clientClosed);
-    this.#requester.close(clientClosed);
-    this.#waits.close();
-    await this.#transport.close();
+    await Promise.all([this.#requester.close(clientClosed), this.#waits.close(), this.#transport.close()]);
   }
 
   /** Requests IDs for the buffer. */
@@ -248,7 +251,7 @@ export class IdClient implements IdSource, AsyncDisposable {
 
   #request(options: AskedFor, isAhead = false): Promise<BatchReply> {
     return withDetails(options, async () => {
-      const request = { ...this.#toRequest(options), endsWhenRefused: isAhead };
+      const request = { ...this.#toRequest(options), endsWhenRefused: isAhead, isAhead };
       const reply = await this.#follow(request, isAhead, (one) => this.#requester.request(one));
       this.#layout = reply.layout;
       this.#noteReply(request, reply);

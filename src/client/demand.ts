@@ -3,6 +3,8 @@ export interface DemandOptions {
   readonly coverSeconds: number;
   /** The minimum rate to be ready for, in IDs per second. */
   readonly idsPerSecond: number;
+  /** The minimum rate to be ready for while nobody takes IDs; at most `idsPerSecond`. */
+  readonly idleIdsPerSecond: number;
   readonly maxBuffered: number;
 }
 
@@ -10,6 +12,8 @@ export interface DemandOptions {
 const SLICES = 10;
 /** A peak decays with this half-life. */
 const HALF_LIFE_MS = 60_000;
+/** Without a call for IDs in this time, the buffer is idle. */
+const IDLE_MS = 60_000;
 /** Longer waits for a reply count as outages, which coverSeconds covers. */
 const MAX_LEAD_MS = 2_000;
 const LEAD_DECAY = 0.9;
@@ -30,6 +34,9 @@ interface Slice {
  *
  * The mark is about what the last coverSeconds took, so a burst is covered if it comes again. One call is no rate: an
  * import that takes 100,000 IDs once a night leaves the buffer as it was.
+ *
+ * An age limit makes an idle buffer cost as much as a busy one, since its IDs are thrown away in time. So its minimum is
+ * lower, though not below the largest burst, until the next call.
  */
 export class Demand {
   readonly #options: DemandOptions;
@@ -40,11 +47,17 @@ export class Demand {
   #notedMs: number;
   #taken = 0;
   #largest = 0;
+  /** When IDs were last taken, or lacking. */
+  #usedMs: number;
+  /** The most IDs that were taken between two notes, or that a call lacked. */
+  #burst = 0;
+  #hasFailed = false;
 
   constructor(options: DemandOptions, nowMs: number) {
     this.#options = options;
     this.#rate = options.idsPerSecond;
     this.#notedMs = nowMs;
+    this.#usedMs = nowMs;
     this.#slices = [{ startMs: nowMs, taken: 0, largest: 0 }];
   }
 
@@ -58,12 +71,26 @@ export class Demand {
     this.#largest = Math.max(this.#largest, count);
   }
 
+  /** A call for this many IDs failed, as the buffer had too few. */
+  lacked(count: number): void {
+    this.#burst = Math.max(this.#burst, count);
+    this.#hasFailed = true;
+  }
+
+  /** Whether nobody has called for IDs in the last minute before the last note. */
+  get isIdle(): boolean {
+    return this.#notedMs - this.#usedMs >= IDLE_MS;
+  }
+
   /** Updates the rate; `taken` is the total number of IDs taken so far. */
   note(nowMs: number, taken: number): void {
+    this.#burst = Math.max(this.#burst, taken - this.#taken);
+    if (taken > this.#taken || this.#hasFailed) this.#usedMs = nowMs;
+    this.#hasFailed = false;
     const measured = this.#measured(nowMs, taken);
     const decayed = this.#rate * 0.5 ** ((nowMs - this.#notedMs) / HALF_LIFE_MS);
-    this.#rate = Math.max(measured, decayed, this.#options.idsPerSecond);
     this.#notedMs = nowMs;
+    this.#rate = Math.max(measured, decayed, this.#least);
   }
 
   /** Updates the usual latency of a reply. */
@@ -81,6 +108,12 @@ export class Demand {
   /** As many as a refill brings: the second buffer behind the first. */
   get full(): number {
     return 2 * this.low;
+  }
+
+  get #least(): number {
+    const { idsPerSecond, idleIdsPerSecond, coverSeconds } = this.#options;
+    if (!this.isIdle) return idsPerSecond;
+    return Math.min(idsPerSecond, Math.max(idleIdsPerSecond, this.#burst / coverSeconds));
   }
 
   #measured(nowMs: number, taken: number): number {

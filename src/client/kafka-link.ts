@@ -18,6 +18,7 @@ import { connectTimeoutOf, type IdClientOptions } from './options.ts';
 import { clientClosed } from './refusals.ts';
 import { RequestSender } from './request-sender.ts';
 import type { OutgoingRequest, Transport, TransportEvents } from './transport.ts';
+import { inSlices } from './waiting.ts';
 
 /** The dependencies of a link. */
 export interface LinkDependencies {
@@ -43,8 +44,6 @@ interface LinkOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-/** Longest time to block the event loop. */
-const SLICE_MS = 5;
 /** Longer than a long poll. */
 const SILENT_MS = 2_000;
 
@@ -190,14 +189,7 @@ class KafkaLink implements Transport {
 
   /** In slices, so that thousands of replies do not block the service's event loop. */
   async #deliver(records: readonly FetchedRecord[]): Promise<void> {
-    const runtime = this.#runtime;
-    let beganMs = runtime.monotonicMs();
-    for (const record of records) {
-      this.#receive(record);
-      if (runtime.monotonicMs() - beganMs < SLICE_MS) continue;
-      await runtime.nextTurn();
-      beganMs = runtime.monotonicMs();
-    }
+    await inSlices(records, this.#runtime, (record) => this.#receive(record));
   }
 
   #receive({ key, value, headers }: FetchedRecord): void {

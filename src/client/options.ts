@@ -7,7 +7,10 @@ import { type ClientHooks, hookProblems } from './hooks.ts';
 export interface BufferOptions {
   /** How long the buffer must last when no worker responds (default 20 s). */
   readonly coverSeconds?: number;
-  /** The minimum rate to be ready for, in IDs per second (default 100); the buffer grows with the actual rate. */
+  /**
+   * The minimum rate to be ready for, in IDs per second; the buffer grows with the actual rate. Default: 100, and a tenth
+   * of that after a minute in which nobody took IDs.
+   */
   readonly idsPerSecond?: number;
   /** Maximum number of IDs in the buffer (default 5,000,000). */
   readonly maxBuffered?: number;
@@ -27,7 +30,7 @@ export interface BufferOptions {
    * others are answered.
    */
   readonly resendAfterMs?: number;
-  /** Maximum number of callers waiting for IDs, and of requests in progress (default 10,000 each). */
+  /** Maximum number of callers waiting for IDs, and of calls of request() and sequences in progress (default 10,000 each). */
   readonly maxWaiting?: number;
   readonly hooks?: ClientHooks;
 }
@@ -50,14 +53,17 @@ export type IdClientOptions = Access &
     readonly signal?: AbortSignal;
   };
 
-export type BufferSettings = Required<BufferOptions>;
+export type BufferSettings = Required<BufferOptions> & {
+  /** The minimum rate to be ready for while nobody takes IDs. */
+  readonly idleIdsPerSecond: number;
+};
 
 const MAX_IDS = 100_000_000;
 const MAX_BATCH = 100_000;
 const MAX_WAITING = 1_000_000;
 const DAY_SECONDS = 86_400;
 
-const DEFAULTS: BufferSettings = {
+const DEFAULTS: Required<BufferOptions> = {
   coverSeconds: 20,
   idsPerSecond: 100,
   maxBuffered: 5_000_000,
@@ -104,10 +110,12 @@ export function connectTimeoutOf(options: IdClientOptions): number {
 
 /** The options with their defaults. Throws IdallocError CONFIG_INVALID naming all invalid options. */
 export function bufferSettings(options: BufferOptions): BufferSettings {
-  const names = Object.keys(DEFAULTS) as (keyof BufferSettings)[];
+  const names = Object.keys(DEFAULTS) as (keyof BufferOptions)[];
   const { coverSeconds = DEFAULTS.coverSeconds } = options;
   const defaults = { ...DEFAULTS, maxAgeMs: Math.max(DEFAULTS.maxAgeMs, 3_000 * coverSeconds) };
-  const settings = Object.fromEntries(names.map((name) => [name, options[name] ?? defaults[name]])) as BufferSettings;
+  const known = Object.fromEntries(names.map((name) => [name, options[name] ?? defaults[name]]));
+  const idleIdsPerSecond = options.idsPerSecond ?? DEFAULTS.idsPerSecond / 10;
+  const settings = { ...known, idleIdsPerSecond } as BufferSettings;
   const problems = [
     ...outside(settings, 'coverSeconds', 0.1, DAY_SECONDS),
     ...outside(settings, 'idsPerSecond', 0.001, MAX_IDS),

@@ -4,7 +4,7 @@ import { inMicrotask } from '../async/waiting.ts';
 import { type Layout, maxSmallCount } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import type { Demand } from './demand.ts';
-import { pauseAfter, RequestRefused } from './refusals.ts';
+import { cameTooLate, pauseAfter, RequestRefused } from './refusals.ts';
 import type { BatchReply } from './requester.ts';
 import type { IdStock } from './stock.ts';
 import type { Waits, Wanted } from './waits.ts';
@@ -137,7 +137,7 @@ export class Refill {
     if (this.#stopped) return;
     const nowMs = runtime.monotonicMs();
     demand.note(nowMs, stock.taken + waits.taken);
-    stock.setLow(demand.low);
+    stock.setLow(demand.isIdle ? Number.POSITIVE_INFINITY : demand.low); // the first call ends the idleness
     if (this.#maxCount < maxCount && nowMs >= this.#widensFromMs) {
       this.#maxCount = Math.min(maxCount, 2 * this.#maxCount);
       this.#widensFromMs = nowMs + WIDEN_MS.least;
@@ -213,7 +213,7 @@ export class Refill {
   }
 
   async #request(question: Omit<Asked, 'ended'>): Promise<void> {
-    const { demand, request, onBatch, runtime } = this.#options;
+    const { stock, demand, request, onBatch, runtime, maxAgeMs } = this.#options;
     const asked: Asked = { ...question, ended: new AbortController() };
     const { wanted, correlationId, count } = asked;
     this.#asked.add(asked);
@@ -227,6 +227,7 @@ export class Refill {
       this.#nextRoundMs = Number.NEGATIVE_INFINITY;
       this.#answeredMs = runtime.monotonicMs();
       wanted.stock.add({ ranges, step, requestedAtMs: reply.sentAtMs });
+      if (wanted.stock === stock && reply.latencyMs > maxAgeMs) this.#cameTooLate(asked, reply.latencyMs);
       onBatch(reply, count);
     } catch (error) {
       this.#asked.delete(asked);
@@ -235,14 +236,29 @@ export class Refill {
     this.#check();
   }
 
+  /**
+   * IDs can be as old as their request, since their reply does not say when they were allocated by this process's clock.
+   * Workers answer small requests first, so that the next ones are likely to come in time.
+   */
+  #cameTooLate({ count }: Asked, latencyMs: number): void {
+    const { stock, maxAgeMs, onError } = this.#options;
+    stock.dropOld();
+    if (count > this.#smallCount) this.#narrow(this.#smallCount);
+    onError(cameTooLate(count, latencyMs, maxAgeMs));
+  }
+
+  /** Limits the count of requests for a while. */
+  #narrow(maxCount: number): void {
+    this.#maxCount = Math.min(this.#maxCount, maxCount);
+    if (this.#isWidened) this.#widensFromMs = this.#options.runtime.monotonicMs() + this.#widening.nextMs();
+    this.#isWidened = false;
+  }
+
   #failed(error: unknown, count: number): void {
     if (this.#stopped) return;
     const { runtime, waits, onError } = this.#options;
     if (error instanceof RequestRefused && error.code === 'INVALID_COUNT' && count > 1) {
-      // Only the workers know their MAX_COUNT.
-      this.#maxCount = Math.min(this.#maxCount, Math.floor(count / 2));
-      if (this.#isWidened) this.#widensFromMs = runtime.monotonicMs() + this.#widening.nextMs();
-      this.#isWidened = false;
+      this.#narrow(Math.floor(count / 2)); // only the workers know their MAX_COUNT
       onError(error);
       return;
     }

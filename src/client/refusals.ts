@@ -170,6 +170,12 @@ export function tooFewIds(
   return new IdallocError('NO_REPLY', `${what}: ${trouble ?? usual}`, { count });
 }
 
+/** The reply to a request for the buffer whose IDs may be too old. */
+export function cameTooLate(count: number, latencyMs: number, maxAgeMs: number): IdallocError {
+  const message = `a reply took ${Math.round(latencyMs)} ms, and its IDs may be older than maxAgeMs (${maxAgeMs}), so they are dropped: find out why workers answer so slowly, or increase maxAgeMs`;
+  return new IdallocError('NO_REPLY', message, { count });
+}
+
 export function noBuffer(): IdallocError {
   return new IdallocError('BUFFER_EMPTY', 'there is no buffer (prefetch: false): use request()');
 }

@@ -8,7 +8,7 @@ import { IdallocError } from '../errors.ts';
 import { type Content, type Foreign, readReply } from './read-reply.ts';
 import { errorFor, inProgress, noReply, notSent, pauseAfter, type RequestRefused, unlikeReply } from './refusals.ts';
 import type { IncomingReply, Transport } from './transport.ts';
-import { type WaitingCaller, wait } from './waiting.ts';
+import { inSlices, type WaitingCaller, wait } from './waiting.ts';
 
 /** A request to the workers, for IDs, or for numbers of a sequence. */
 export interface BatchRequest {
@@ -28,6 +28,8 @@ export interface BatchRequest {
    * Any refusal ends it; otherwise one after which a retry may succeed does so only when no time is left for the retry.
    */
   readonly endsWhenRefused?: boolean | undefined;
+  /** It is one of the few for the buffer, which callers that wait for others do not keep from being filled. */
+  readonly isAhead?: boolean | undefined;
   /** Sent with it, unless an equal request is in progress. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
@@ -125,6 +127,8 @@ export class Requester {
   #closed: (() => Error) | undefined;
   #repliedMs = Number.NEGATIVE_INFINITY;
   #begun = 0;
+  /** Callers of all pending requests, without those for the buffer. */
+  #callers = 0;
   #passedOver = 0;
 
   constructor(options: RequesterOptions) {
@@ -196,20 +200,26 @@ export class Requester {
   }
 
   /** Rejects all callers, and further ones, each with an error of its own. */
-  close(reason: () => Error): void {
+  async close(reason: () => Error): Promise<void> {
     this.#closed = reason;
-    for (const { callers } of this.#pending.values()) for (const caller of callers.keys()) caller.reject(reason());
+    const callers = [...this.#pending.values()].flatMap((pending) => [...pending.callers.keys()]);
+    await inSlices(callers, this.#options.runtime, (caller) => caller.reject(reason()));
   }
 
   #join(request: BatchRequest, caller: WaitingCaller<Reply>): () => void {
     if (this.#closed !== undefined) throw this.#closed();
+    const { maxWaiting } = this.#options;
+    const counted = request.isAhead === true ? 0 : 1;
+    if (this.#callers + counted > maxWaiting)
+      throw new IdallocError('QUEUE_FULL', `${maxWaiting} calls are waiting for replies: see maxWaiting`);
     const key = keyOf(request.correlationId);
     const pending = this.#pending.get(key) ?? this.#begin(key, request);
     const isSame = (['count', 'replyTopic', 'sequence'] as const).every((of) => pending.request[of] === request[of]);
     if (!isSame) throw inProgress(pending.request, request);
     pending.callers.set(caller, this.#options.runtime.monotonicMs() + request.timeoutMs);
+    this.#callers += counted;
     return () => {
-      pending.callers.delete(caller);
+      if (pending.callers.delete(caller)) this.#callers -= counted;
       if (pending.callers.size > 0) return;
       pending.resend?.cancel();
       this.#pending.delete(key);
@@ -217,10 +227,7 @@ export class Requester {
   }
 
   #begin(key: string, request: BatchRequest): PendingRequest {
-    const { maxWaiting, runtime } = this.#options;
-    if (this.#pending.size >= maxWaiting)
-      throw new IdallocError('QUEUE_FULL', `${maxWaiting} requests are waiting for replies: see maxWaiting`);
-    const pending = new PendingRequest(request, runtime.monotonicMs());
+    const pending = new PendingRequest(request, this.#options.runtime.monotonicMs());
     this.#pending.set(key, pending);
     this.#begun += 1;
     void this.#send(pending);

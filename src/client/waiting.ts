@@ -74,6 +74,27 @@ export function wait<T>(
   });
 }
 
+/** The longest time that one slice may block the event loop. */
+const SLICE_MS = 5;
+
+/**
+ * Handles each item, with turns of the event loop between. The first slice is handled at once. Errors take time: the
+ * stacks of 10,000 would block the loop for a few hundred milliseconds.
+ */
+export async function inSlices<T>(
+  items: readonly T[],
+  runtime: Pick<Runtime, 'monotonicMs' | 'nextTurn'>,
+  handle: (item: T) => void,
+): Promise<void> {
+  let beganMs = runtime.monotonicMs();
+  for (const item of items) {
+    handle(item);
+    if (runtime.monotonicMs() - beganMs < SLICE_MS) continue;
+    await runtime.nextTurn();
+    beganMs = runtime.monotonicMs();
+  }
+}
+
 interface Waiter {
   readonly count: number;
   /** Monotonic time from which on it waits. */
@@ -143,7 +164,8 @@ export class WaitingQueue {
     this.#serving = false;
   }
 
-  rejectAll(reason: (count: number) => Error): void {
-    for (const { count, caller } of this.#waiters) caller.reject(reason(count));
+  /** Rejects all who wait now, in slices. */
+  async rejectAll(reason: (count: number) => Error, runtime: Runtime): Promise<void> {
+    await inSlices([...this.#waiters], runtime, ({ count, caller }) => caller.reject(reason(count)));
   }
 }

@@ -113,18 +113,18 @@ export class Waits {
    */
   refused(error: IdallocError): void {
     this.#refused = { error, atMs: this.#options.runtime.monotonicMs() };
-    if (!error.retryable) this.#rejectAll((count) => errorFor(error, count));
+    if (!error.retryable) void this.#rejectAll((count) => errorFor(error, count));
   }
 
   /** Rejects all callers, and further ones. */
-  close(): void {
+  async close(): Promise<void> {
     this.#closed = true;
-    this.#rejectAll(clientClosed);
+    await this.#rejectAll(clientClosed);
   }
 
-  #rejectAll(reason: (count: number) => IdallocError): void {
-    this.#takers.rejectAll(reason);
-    this.#watchers.rejectAll(reason);
+  async #rejectAll(reason: (count: number) => IdallocError): Promise<void> {
+    const { runtime } = this.#options;
+    await Promise.all([this.#takers.rejectAll(reason, runtime), this.#watchers.rejectAll(reason, runtime)]);
   }
 
   /** The pile is for those who wait, first come, first served; its rest goes to the stock when nobody does. */

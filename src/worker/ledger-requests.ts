@@ -114,7 +114,9 @@ export class LedgerRequests implements AskLedger, AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#requester.close(() => new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'));
+    await this.#requester.close(
+      () => new IdallocError('STOPPING', 'this worker is stopping: retry, with the same key'),
+    );
     const link = await this.#link?.catch(() => undefined);
     await link?.close();
   }

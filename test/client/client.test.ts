@@ -137,6 +137,23 @@ describe('waiting for IDs', () => {
     await expect(client.takeAsync(1, { signal: abort.signal })).rejects.toBe(reason);
   });
 
+  test('of request() is bounded also for calls that share a request; the buffer is filled nevertheless', async () => {
+    const { client, runtime, workers } = await stage({ maxWaiting: 2 }, (them) => {
+      them.answering = false;
+    });
+    const [one, two, three] = [1, 2, 3].map(() => client.request({ count: 1, correlationId: 'same' }));
+    await expect(three).rejects.toMatchObject({ code: 'QUEUE_FULL', correlationId: 'same' });
+    await runtime.pass(2_500);
+    expect(workers.sent.filter(({ count }) => count === 4_000)).toHaveLength(2);
+    workers.answer('same', 1);
+    expect((await one)?.batch).toEqual((await two)?.batch);
+    const next = client.request({ count: 1, correlationId: 'next' });
+    await turns();
+    workers.answer('next', 1);
+    expect((await next).replayed).toBe(false);
+    await client.close();
+  });
+
   test('is bounded: one caller more gets QUEUE_FULL', async () => {
     const { client } = await stage({ maxWaiting: 2 }, (them) => {
       them.answering = false;

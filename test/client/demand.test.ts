@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Demand } from '../../src/client/demand.ts';
 
-const OPTIONS = { coverSeconds: 20, idsPerSecond: 100, maxBuffered: 5_000_000 };
+const OPTIONS = { coverSeconds: 20, idsPerSecond: 100, idleIdsPerSecond: 100, maxBuffered: 5_000_000 };
 
 test('at the start, the mark is the configured rate x seconds', () => {
   const demand = new Demand(OPTIONS, 0);
@@ -57,6 +57,27 @@ test('an unused rate halves in a minute, down to the configured one', () => {
   expect(demand.rate).toBe(100);
 });
 
+test('a minute without a call lets the least rate fall to that of an idle buffer, until the next call', () => {
+  const demand = new Demand({ ...OPTIONS, idleIdsPerSecond: 10 }, 0);
+  demand.note(59_999, 0);
+  expect([demand.isIdle, demand.rate]).toEqual([false, 100]);
+  demand.note(60_000, 0);
+  demand.note(600_000, 0);
+  expect([demand.isIdle, demand.rate, demand.low]).toEqual([true, 10, 200]);
+  demand.note(600_500, 1);
+  expect([demand.isIdle, demand.rate, demand.low]).toEqual([false, 100, 2_000]);
+});
+
+test('an idle buffer still has the most that was taken at once, or lacking', () => {
+  for (const use of [(demand: Demand) => demand.note(500, 1_000), (demand: Demand) => demand.lacked(1_000)]) {
+    const demand = new Demand({ ...OPTIONS, idleIdsPerSecond: 10 }, 0);
+    use(demand);
+    demand.note(1_000, 1_000);
+    demand.note(3_600_000, 1_000);
+    expect([demand.isIdle, demand.low]).toEqual([true, 1_000]);
+  }
+});
+
 test('the mark also covers the latency of a reply, up to two seconds', () => {
   const demand = new Demand(OPTIONS, 0);
   demand.replied(500);
@@ -68,7 +89,7 @@ test('the mark also covers the latency of a reply, up to two seconds', () => {
 test('the mark is at most half of maxBuffered, and at least one', () => {
   fc.assert(
     fc.property(fc.nat({ max: 1e9 }), fc.integer({ min: 2, max: 10_000 }), (taken, maxBuffered) => {
-      const demand = new Demand({ coverSeconds: 0.1, idsPerSecond: 0.001, maxBuffered }, 0);
+      const demand = new Demand({ coverSeconds: 0.1, idsPerSecond: 0.001, idleIdsPerSecond: 0.001, maxBuffered }, 0);
       demand.note(1_000, taken);
       expect(demand.full).toBeLessThanOrEqual(maxBuffered);
       expect(demand.low).toBeGreaterThanOrEqual(1);

@@ -356,6 +356,64 @@ describe('the age of IDs', () => {
   });
 });
 
+describe('IDs that came after maxAgeMs', () => {
+  test('are dropped with an error that says why, and fewer are requested at a time', async () => {
+    const errors: Error[] = [];
+    const hooks = { onError: (error: Error) => void errors.push(error) };
+    const { client, runtime, workers } = await stage({ idsPerSecond: 2_000, hooks }, unanswered);
+    await runtime.pass(61_000);
+    for (const { correlationId, count, isWanted } of workers.sent.splice(0))
+      if (isWanted()) workers.answer(correlationId, count);
+    await turns();
+    const reason = expect.stringMatching(/took 61000 ms, and its IDs may be older than maxAgeMs \(60000\)/);
+    expect(errors).toMatchObject([{ code: 'NO_REPLY', count: 80_000, message: reason }]);
+    expect(client.metrics().dropped).toBeGreaterThanOrEqual(80_000);
+    for (let second = 0; second < 50; second += 1) {
+      for (const { correlationId, count } of workers.sent.splice(0)) {
+        expect(count).toBeLessThanOrEqual(4_000);
+        workers.answer(correlationId, count);
+      }
+      await runtime.pass(1_000);
+    }
+    expect(client.buffered).toBeGreaterThan(client.lowWater);
+    await client.close();
+  });
+});
+
+describe('a buffer that nobody uses', () => {
+  const asked = (workers: FakeWorkers) => workers.sent.splice(0).reduce((sum, { count }) => sum + count, 0);
+
+  test('is renewed with a tenth of the IDs after some minutes, unless idsPerSecond is given, and full at the next call', async () => {
+    for (const [options, least, most] of [
+      [{}, 5_000, 7_000],
+      [{ idsPerSecond: 100 }, 50_000, 70_000],
+    ] as const) {
+      const { client, runtime, workers } = await stage(options);
+      await runtime.pass(600_000);
+      asked(workers);
+      await runtime.pass(600_000);
+      const inTenMinutes = asked(workers);
+      expect([inTenMinutes >= least, inTenMinutes <= most]).toEqual([true, true]);
+      client.next();
+      await turns();
+      expect([client.lowWater, client.buffered > 2_000]).toEqual([2_000, true]);
+      await client.close();
+    }
+  });
+
+  test('has the IDs of a rare large call from the second one on', async () => {
+    const { client, runtime } = await stage();
+    await runtime.pass(3_600_000);
+    expect(() => client.take(1_000)).toThrow(/fewer than 1000 IDs/);
+    await turns();
+    expect(client.take(1_000)).toHaveLength(1_000);
+    await runtime.pass(3_600_000);
+    expect(client.lowWater).toBe(1_000);
+    expect(client.take(1_000)).toHaveLength(1_000);
+    await client.close();
+  });
+});
+
 describe('a single call', () => {
   test('for many IDs leaves the buffer as it was', async () => {
     const { client, runtime, workers } = await stage();

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { inSlices } from '../../src/client/waiting.ts';
 import { type ErrorCode, IdallocError } from '../../src/errors.ts';
 import { examples } from '../support/examples.ts';
 import { type FakeWorkers, stage, turns } from './stage.ts';
@@ -192,6 +193,16 @@ describe('callers that wait', () => {
     expect(pauses.length).toBeGreaterThanOrEqual(4);
     await client.close();
   });
+});
+
+test('many callers are rejected in slices of 5 ms, with turns of the event loop between', async () => {
+  let nowMs = 0;
+  const turnsAt: number[] = [];
+  const runtime = { monotonicMs: () => nowMs, nextTurn: async () => void turnsAt.push(nowMs) };
+  await inSlices([...new Array(10).keys()], runtime, () => {
+    nowMs += 2;
+  });
+  expect([nowMs, turnsAt]).toEqual([20, [6, 12, 18]]);
 });
 
 const aStep = fc.oneof(
