@@ -1,6 +1,12 @@
 import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, unlessStopped } from '../adapters/kafka/brokers.ts';
-import type { Isolation, Source, Span } from '../adapters/kafka/topics/offsets.ts';
-import { readSpans, type SpanReading, sizeOf } from '../adapters/kafka/topics/spans.ts';
+import {
+  type Isolation,
+  readSpans,
+  type Source,
+  type Span,
+  type SpanReading,
+  sizeOf,
+} from '../adapters/kafka/topics/spans.ts';
 import { retrying } from '../async/retrying.ts';
 import type { Runtime } from '../async/runtime.ts';
 import { type KafkaConfig, loadKafkaConfig } from '../config/config.ts';

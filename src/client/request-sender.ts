@@ -1,8 +1,7 @@
 import type { Runtime } from '../async/runtime.ts';
 import { AppendQueue } from '../kafka/loops/append-queue.ts';
 import { append } from '../kafka/loops/leader-calls.ts';
-import { partitionFor } from '../kafka/records/partitioner.ts';
-import { maxBytesOf, type NewRecord } from '../kafka/records/record.ts';
+import { maxBytesOf, type NewRecord, partitionFor } from '../kafka/records/record.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
 
 export interface RequestSenderOptions {

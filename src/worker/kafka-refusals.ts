@@ -2,8 +2,8 @@ import { type RightsOptions, rightsOf } from '../adapters/kafka/topics/rights.ts
 import type { Runtime } from '../async/runtime.ts';
 import type { ThrottledLog } from '../async/throttle.ts';
 import { formatHostPort } from '../core/host-port.ts';
-import { isUntrusted } from '../kafka/wire/dial-error.ts';
 import { type KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
+import { isUntrusted } from '../kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress } from '../kafka/wire/port.ts';
 import { type KafkaSettings, unreachable, userOf } from '../kafka/wire/settings.ts';
 import type { JoinRefusal, UsedRight, Watch } from '../kafka/wire/watched-dialer.ts';

@@ -8,7 +8,7 @@ import { customText } from '../core/layout-choice.ts';
 import { renewed } from '../core/secret.ts';
 import { wallMs } from '../core/units.ts';
 import { headKeysOf } from '../identity/bindings.ts';
-import { partitionFor } from '../kafka/records/partitioner.ts';
+import { partitionFor } from '../kafka/records/record.ts';
 import { EtcdHeads } from '../ledger/heads.ts';
 import { SharedTransactions } from '../ledger/shared-transactions.ts';
 import { JunkLimits } from '../pipeline/junk-limits.ts';

@@ -1,7 +1,7 @@
 import { every } from '../async/waiting.ts';
 import type { CommittedPosition } from '../codec/request-position.ts';
 import { describeError, IdallocError } from '../errors.ts';
-import type { Report } from '../kafka/loops/copies-format.ts';
+import type { Report } from '../kafka/loops/member-claims.ts';
 import { type Assigned, memberSettings } from '../kafka/loops/member-options.ts';
 import type { CopyProgress } from '../ledger/ledger-ports.ts';
 import { NO_REQUESTS, type RequestVitals } from '../metrics/vitals.ts';

@@ -1,5 +1,4 @@
-import { WitnessFollower, WitnessReader } from '../adapters/kafka/witness-reader.ts';
-import { WitnessTopic } from '../adapters/kafka/witness-topic.ts';
+import { WitnessFollower, WitnessReader, WitnessTopic } from '../adapters/kafka/witness-topic.ts';
 import type { Runtime } from '../async/runtime.ts';
 import type { WitnessPort } from '../identity/identity-ports.ts';
 import type { Tail } from '../kafka/loops/tail.ts';

@@ -1,5 +1,4 @@
-import { wholeTopics } from '../../src/adapters/kafka/topics/offsets.ts';
-import { readSpans } from '../../src/adapters/kafka/topics/spans.ts';
+import { readSpans, wholeTopics } from '../../src/adapters/kafka/topics/spans.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';
 import { RUNTIME } from '../../src/runtime.ts';

@@ -3,7 +3,7 @@ import { IdClient } from '../../src/client/index.ts';
 import { encodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { encodeStatementKey } from '../../src/codec/ledger-key.ts';
 import { statementHeaders } from '../../src/codec/sequence-entry.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { startProcessServers } from '../support/process-servers.ts';
 import { Realm } from '../support/realm.ts';
 import { SUITE } from '../support/servers.ts';

@@ -1,7 +1,6 @@
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
 import { encodeBatch } from '../../src/kafka/records/encode.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
-import type { FetchedRecord, NewRecord } from '../../src/kafka/records/record.ts';
+import { type FetchedRecord, type NewRecord, partitionFor } from '../../src/kafka/records/record.ts';
 import type { Lane } from '../../src/kafka/wire/broker.ts';
 import { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { kafkaDialer, seedsOf } from '../../src/kafka/wire/settings.ts';

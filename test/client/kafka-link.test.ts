@@ -3,7 +3,7 @@ import type { Transport } from '../../src/client/transport.ts';
 import { formatHostPort } from '../../src/core/host-port.ts';
 import { IdallocError } from '../../src/errors.ts';
 import { UNREADABLE } from '../../src/kafka/records/decode.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import type { BrokerAddress } from '../../src/kafka/wire/port.ts';
 import type { MetadataResponse } from '../../src/kafka/wire/topic-apis.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RequestSender } from '../../src/client/request-sender.ts';
 import { decodeBatches } from '../../src/kafka/records/decode.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import type { Cluster } from '../../src/kafka/wire/cluster.ts';
 import { KafkaError } from '../../src/kafka/wire/kafka-error.ts';
 import type { ProduceRequest, ProduceResponse } from '../../src/kafka/wire/record-apis.ts';

@@ -5,7 +5,7 @@ import type { OutgoingRequest, Transport, TransportEvents } from '../../src/clie
 import { encodeIdReply } from '../../src/codec/id-reply.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import type { Layout } from '../../src/core/layout.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 
 interface DueTimer {
   readonly atMs: number;

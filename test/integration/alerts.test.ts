@@ -18,7 +18,7 @@ import { requestHash } from '../../src/codec/ledger-entry.ts';
 import { encodeNumbersKey } from '../../src/codec/ledger-key.ts';
 import { decodeDescriptor } from '../../src/codec/namespace-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { CalmWorkers } from '../support/calm-workers.ts';
 import { Authority } from '../support/certificates.ts';
 import { FakedClock } from '../support/faked-clock.ts';

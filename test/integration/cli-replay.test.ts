@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { decodeIdReply, encodeIdReply } from '../../src/codec/id-reply.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import type { Followed } from '../support/followed.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { wholePartition, wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { wholePartition, wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import { decodeIdRequest } from '../../src/codec/id-request.ts';
 import { ask, Documents, FORGOTTEN, isOdd, lostBy, untold } from '../support/documents.ts';
 import type { Seen } from '../support/followed.ts';

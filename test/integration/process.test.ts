@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import { EtcdLink } from '../support/etcd-link.ts';
 import { readiness } from '../support/loaded-worker.ts';
 import { ModernConsumer } from '../support/modern-consumer.ts';

@@ -4,7 +4,7 @@ import { NodeSDK } from '@opentelemetry/sdk-node';
 import { afterEach, expect, test } from 'vitest';
 import { IdClient } from '../../src/client/index.ts';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { OtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
 import { Realm } from '../support/realm.ts';
 import { suiteServers } from '../support/servers.ts';

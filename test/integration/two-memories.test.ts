@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { wholePartition } from '../../src/adapters/kafka/topics/offsets.ts';
+import { wholePartition } from '../../src/adapters/kafka/topics/spans.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { FORGOTTEN } from '../support/documents.ts';
 import { idFor } from '../support/home.ts';

@@ -1,8 +1,8 @@
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
 import { BULK } from '../../src/codec/request-headers.ts';
 import type { Config } from '../../src/config/config.ts';
-import type { Share } from '../../src/kafka/loops/assigner.ts';
-import { decodeStandbys } from '../../src/kafka/loops/copies-format.ts';
+import { decodeStandbys } from '../../src/kafka/loops/member-claims.ts';
+import type { Share } from '../../src/kafka/loops/planner.ts';
 import { DENSE } from '../../src/kafka/records/record.ts';
 import { decodeAssignment } from '../../src/kafka/wire/consumer-protocol.ts';
 import type { Dialer } from '../../src/kafka/wire/port.ts';

@@ -1,5 +1,5 @@
 import type { Config } from '../../src/config/config.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { DEAD_LETTERS, GROUP, LEDGER, PARTITIONS, REQUESTS } from './setting.ts';
 
 /**

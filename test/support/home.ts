@@ -1,4 +1,4 @@
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 
 /** A correlation ID that begins with `name`, with this home partition. */
 export function idFor(name: string, partition: number, partitions: number): string {

@@ -1,4 +1,4 @@
-import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import type { Seen } from './followed.ts';
 import type { Realm } from './realm.ts';
 

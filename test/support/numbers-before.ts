@@ -1,4 +1,4 @@
-import { partitionsOf } from '../../src/adapters/kafka/topics/offsets.ts';
+import { partitionsOf } from '../../src/adapters/kafka/topics/spans.ts';
 import { homePartition } from '../../src/cli/sequence/sequence-log.ts';
 import { WIDE_REPLY_FINGERPRINT } from '../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, requestHash } from '../../src/codec/ledger-entry.ts';

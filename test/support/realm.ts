@@ -1,8 +1,8 @@
 import kafkajs, { type Admin, type Kafka, Partitioners, type Producer, type RecordMetadata } from 'kafkajs';
 import { type ClosableEtcd, connectEtcd } from '../../src/adapters/etcd/etcd.ts';
 import { committedOffsets } from '../../src/adapters/kafka/consumer-group.ts';
-import { type Source, wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
 import { planTopics } from '../../src/adapters/kafka/topics/plan.ts';
+import { type Source, wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import { initTopics, waitForLeaders } from '../../src/adapters/kafka/topics/topics.ts';
 import { type Encoding, encodeIdRequest } from '../../src/codec/id-request.ts';
 import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';

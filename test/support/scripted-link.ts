@@ -1,5 +1,4 @@
-import type { ApiName, RequestOf, ResponseOf } from '../../src/kafka/wire/apis.ts';
-import type { BrokerLink } from '../../src/kafka/wire/port.ts';
+import type { ApiName, BrokerLink, RequestOf, ResponseOf } from '../../src/kafka/wire/port.ts';
 
 /** A test's answer to a call. */
 export type Answer<A extends ApiName> = (request: RequestOf<A>) => Promise<ResponseOf<A>>;

@@ -136,7 +136,7 @@ export const ELSEWHERE: ReadonlyMap<string, RunElsewhere> = new Map([
   ['echo "1:$(openssl rand -hex 32)" > form.key', { file: PACKAGE, by: 'form.key' }],
   [
     'npm install aws-msk-iam-sasl-signer-js',
-    { file: 'test/kafka/wire/tokens.test.ts', by: 'npm install aws-msk-iam-sasl-signer-js' },
+    { file: 'test/kafka/wire/logins.test.ts', by: 'npm install aws-msk-iam-sasl-signer-js' },
   ],
   [
     'npm install @opentelemetry/sdk-node@0.301',

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { wholeTopic } from '../../src/adapters/kafka/topics/offsets.ts';
+import { wholeTopic } from '../../src/adapters/kafka/topics/spans.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
 import { answerIn } from './documents.ts';
 import type { Followed } from './followed.ts';

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 import { encodeSequenceHead } from '../../src/codec/head-values.ts';
 import { ledgerHeadKeys } from '../../src/identity/bindings.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { idsOf, StagedRequests } from '../support/staged-requests.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 

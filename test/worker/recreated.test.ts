@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
 import { encodeIdRequest } from '../../src/codec/id-request.ts';
-import { partitionFor } from '../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../src/kafka/records/record.ts';
 import { config, WorkerStage } from '../support/worker-stage.ts';
 
 /** Time to acquire a worker ID and to join the group. */

@@ -9,8 +9,7 @@ import {
 } from '../../codec/request-position.ts';
 import { boundsOf } from '../../kafka/loops/leader-calls.ts';
 import { CALL_TIMEOUT_MS } from './brokers.ts';
-import { ISOLATION, type Source, type Span, wholePartition } from './topics/offsets.ts';
-import { readSpans, type TopicRecord } from './topics/spans.ts';
+import { ISOLATION, readSpans, type Source, type Span, type TopicRecord, wholePartition } from './topics/spans.ts';
 
 /**
  * The entries that are looked at, counted from the end of the log. An append has at most some hundred entries, and

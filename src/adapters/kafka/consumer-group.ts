@@ -1,7 +1,7 @@
 import { type CommittedPosition, decodePosition, encodeMetadata } from '../../codec/request-position.ts';
 import { describeError, IdallocError } from '../../errors.ts';
-import { decodeStandbys } from '../../kafka/loops/copies-format.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
+import { decodeStandbys } from '../../kafka/loops/member-claims.ts';
 import { decodeAssignment } from '../../kafka/wire/consumer-protocol.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';

@@ -3,13 +3,11 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
-import { MANY_RECORDS, maxBytesOf } from '../../kafka/records/record.ts';
+import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/record.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
 import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
-import { UndatedTopics } from './undated-topics.ts';
 
 export interface KafkaPublisherOptions {
   readonly cluster: LeaderCluster;
@@ -290,4 +288,32 @@ const isDated = ({ timestampMs }: OutgoingRecord) => timestampMs !== undefined;
 /** A copy that has the time of its batch, which is made when it is sent. */
 function undated({ topic, partition, key, value, headers }: OutgoingRecord): OutgoingRecord {
   return { topic, partition, key, value, headers };
+}
+
+/** How long a topic is not sent the time of a decision after it refused one. */
+const REMEMBERED_MS = 60_000;
+/** Requests name the topics. A topic that is forgotten costs one more append. */
+const MAX_REMEMBERED = 1_000;
+
+/**
+ * The topics that refused a record for its time, as `message.timestamp.before.max.ms` makes them refuse the reply to a
+ * retry: its time is when it was decided. They get the time of sending.
+ */
+export class UndatedTopics {
+  readonly #runtime: Pick<Runtime, 'monotonicMs'>;
+  readonly #untilMs = new Map<string, number>();
+
+  constructor(runtime: Pick<Runtime, 'monotonicMs'>) {
+    this.#runtime = runtime;
+  }
+
+  add(topic: string): void {
+    if (this.#untilMs.size >= MAX_REMEMBERED) this.#untilMs.clear();
+    this.#untilMs.set(topic, this.#runtime.monotonicMs() + REMEMBERED_MS);
+  }
+
+  has(topic: string): boolean {
+    const untilMs = this.#untilMs.get(topic);
+    return untilMs !== undefined && this.#runtime.monotonicMs() < untilMs;
+  }
 }

@@ -8,10 +8,10 @@ import {
   partitionsOf,
   type Source,
   type Span,
+  type TopicRecord,
   wholeTopic,
   wholeTopics,
-} from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+} from '../../adapters/kafka/topics/spans.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { IdallocError } from '../../errors.ts';

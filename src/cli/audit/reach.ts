@@ -1,6 +1,5 @@
-import type { Span } from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
+import type { Span, TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { partitionFor } from '../../kafka/records/record.ts';
 import { type BatchLocation, logOf } from './found.ts';
 
 /*

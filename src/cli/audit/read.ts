@@ -1,5 +1,4 @@
-import type { Span } from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import type { Span, TopicRecord } from '../../adapters/kafka/topics/spans.ts';
 import { readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { asSingleObject, confluentSchemaId } from '../../codec/framing.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
@@ -20,7 +19,7 @@ import { RENEWAL } from '../../codec/sequence-entry.ts';
 import type { Layout } from '../../core/layout.ts';
 import { customText, layoutFinder } from '../../core/layout-choice.ts';
 import { describeError, IdallocError, unlessInvalid } from '../../errors.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
+import { partitionFor } from '../../kafka/records/record.ts';
 import {
   type BatchLocation,
   type DecidedRequest,

@@ -1,6 +1,5 @@
 import { isUnsent, PATIENT } from '../../adapters/kafka/brokers.ts';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
-import { readRecord, readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readRecord, readSpans, type Source, type TopicRecord, wholeTopic } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
 import { RESENT, readDeadLetterNote } from '../../codec/dead-letter.ts';
 import { ANSWERED_BEFORE, HOPS, ORIGIN, originText } from '../../codec/request-headers.ts';

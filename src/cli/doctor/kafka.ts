@@ -1,16 +1,15 @@
 import { CALL_TIMEOUT_MS, callAnyBroker } from '../../adapters/kafka/brokers.ts';
 import { type Committed, committedOffsets, describeGroup } from '../../adapters/kafka/consumer-group.ts';
-import { type Source, type Span, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { cliReplyTopic } from '../../adapters/kafka/topics/plan.ts';
 import { type Right, rightsOf } from '../../adapters/kafka/topics/rights.ts';
-import { readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { readSpans, type Source, type Span, type TopicRecord, wholeTopic } from '../../adapters/kafka/topics/spans.ts';
 import { checkTopics, type TopicsReport } from '../../adapters/kafka/topics/topics.ts';
 import { WitnessTable, type WitnessView } from '../../codec/witness.ts';
 import type { Config } from '../../config/config.ts';
 import { parseHostPort } from '../../core/host-port.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import { type DescribedGroup, memberNames } from '../../kafka/loops/described-group.ts';
-import { probeBroker } from '../../kafka/wire/broker-probe.ts';
+import { probeBroker } from '../../kafka/wire/kafkajs-dialer.ts';
 import { tlsOf } from '../../kafka/wire/settings.ts';
 import type { AuthorizedOperationsResponse } from '../../kafka/wire/topic-apis.ts';
 import type { CliContext } from '../context.ts';

@@ -1,6 +1,6 @@
 import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import { KafkaLedgerEntries } from '../../adapters/kafka/ledger-entries.ts';
-import { type Source, wholePartition } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, wholePartition } from '../../adapters/kafka/topics/spans.ts';
 import type { EndHead } from '../../codec/head-values.ts';
 import { encodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { digestEntry } from '../../codec/ledger-key.ts';

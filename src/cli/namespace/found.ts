@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Source, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
+import { type Source, wholeTopics } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { decodeDescriptor, descriptorOf } from '../../codec/namespace-values.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { withEtcd } from '../../adapters/etcd/etcd.ts';
-import { type Source, wholeTopic } from '../../adapters/kafka/topics/offsets.ts';
 import { quoted } from '../../adapters/kafka/topics/rights.ts';
+import { type Source, wholeTopic } from '../../adapters/kafka/topics/spans.ts';
 import { descriptorOf } from '../../codec/namespace-values.ts';
 import { type Config, loadWorkerConfig } from '../../config/config.ts';
 import { tickStartMs, toTicks } from '../../core/layout.ts';

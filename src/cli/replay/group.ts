@@ -9,12 +9,14 @@ import {
 import {
   offsetAtTime,
   offsetsAtTime,
+  readRecord,
+  readSpans,
   type Source,
   type Span,
+  type TopicRecord,
   wholePartition,
   wholeTopic,
-} from '../../adapters/kafka/topics/offsets.ts';
-import { readRecord, readSpans, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+} from '../../adapters/kafka/topics/spans.ts';
 import { HOPS, readRoute } from '../../codec/request-headers.ts';
 import { readOf, readReplay, replayRecord } from '../../codec/request-position.ts';
 import type { KafkaConfig } from '../../config/config.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { withEtcd } from '../../adapters/etcd/etcd.ts';
-import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/offsets.ts';
+import { wholeTopic, wholeTopics } from '../../adapters/kafka/topics/spans.ts';
 import { type EtcdConfig, loadEtcdConfig } from '../../config/config.ts';
 import type { Layout } from '../../core/layout.ts';
 import { describeError, IdallocError } from '../../errors.ts';

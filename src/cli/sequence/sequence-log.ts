@@ -3,10 +3,10 @@ import {
   offsetsAtTime,
   type Source,
   type Span,
+  type TopicRecord,
   wholePartition,
   wholeTopic,
-} from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+} from '../../adapters/kafka/topics/spans.ts';
 import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import type { Pending, PendingNumbers } from '../../codec/head-values.ts';
 import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
@@ -16,7 +16,7 @@ import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/s
 import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence.ts';
 import { unlessInvalid } from '../../errors.ts';
-import { partitionFor } from '../../kafka/records/partitioner.ts';
+import { partitionFor } from '../../kafka/records/record.ts';
 import type { LogReading } from '../../ledger/sequence-order.ts';
 
 /** Which of so many ledger partitions a sequence, or what else names a request, lives in. */

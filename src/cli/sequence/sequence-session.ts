@@ -1,6 +1,6 @@
 import { type EtcdClient, withEtcd } from '../../adapters/etcd/etcd.ts';
 import { KafkaLedgerLog } from '../../adapters/kafka/ledger-log.ts';
-import { partitionsOf, type Source } from '../../adapters/kafka/topics/offsets.ts';
+import { partitionsOf, type Source } from '../../adapters/kafka/topics/spans.ts';
 import { decodeDescriptor } from '../../codec/namespace-values.ts';
 import { type Config, type KafkaConfig, loadWorkerConfig } from '../../config/config.ts';
 import { wallMs } from '../../core/units.ts';

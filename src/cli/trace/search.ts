@@ -1,12 +1,13 @@
 import {
   offsetsAtTime,
   partitionsOf,
+  readRecord,
   type Source,
   type Span,
+  type TopicRecord,
   wholePartition,
   wholeTopic,
-} from '../../adapters/kafka/topics/offsets.ts';
-import { readRecord, type TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+} from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { type DecidingEntry, decodeLedgerEntry, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';

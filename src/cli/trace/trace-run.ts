@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import { wholePartition } from '../../adapters/kafka/topics/offsets.ts';
-import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
+import { type TopicRecord, wholePartition } from '../../adapters/kafka/topics/spans.ts';
 import { expandIds } from '../../codec/id-batch.ts';
 import { readIdText } from '../../codec/id-text.ts';
 import { encodeLedgerKey, encodeNumbersKey } from '../../codec/ledger-key.ts';

@@ -1,10 +1,9 @@
 import type { Runtime } from '../../async/runtime.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { KafkaError } from '../wire/kafka-error.ts';
-import type { Share } from './assigner.ts';
 import type { GroupCluster } from './coordinator.ts';
-import type { Report } from './copies-format.ts';
-import type { PlanSettings } from './planner.ts';
+import type { Report } from './member-claims.ts';
+import type { PlanSettings, Share } from './planner.ts';
 
 /** The settings of a member of the consumer group of one topic. The plan's are used if this member leads the group. */
 export interface MemberSettings extends PlanSettings {

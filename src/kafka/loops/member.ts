@@ -1,17 +1,26 @@
 import { Backoff } from '../../async/retrying.ts';
+import type { Runtime, Timer } from '../../async/runtime.ts';
 import { atMost } from '../../async/waiting.ts';
 import { describeError } from '../../errors.ts';
 import type { WireLog } from '../wire/broker.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import { type Claims, NOTHING } from './assigner.ts';
-import { Coordinator, EXPELLED, FENCED, FOREIGN, PERSISTENT, REBALANCING, UNKNOWN_MEMBER } from './coordinator.ts';
-import { type CommittedOffset, GroupOffsets } from './group-offsets.ts';
+import {
+  type CommittedOffset,
+  Coordinator,
+  EXPELLED,
+  FENCED,
+  FOREIGN,
+  GroupOffsets,
+  PERSISTENT,
+  REBALANCING,
+  UNKNOWN_MEMBER,
+} from './coordinator.ts';
 import { Heartbeats, SessionWatch } from './heartbeats.ts';
 import { type Joined, Joiner, LEAVE_MS } from './joiner.ts';
 import { NO_GENERATION } from './member-claims.ts';
 import type { MemberOptions } from './member-options.ts';
-import { Rejoining } from './rejoining.ts';
+import { type Claims, NOTHING } from './planner.ts';
 
 const BEFORE_REJOIN_MS = 1_000;
 const BACKOFF_MS = { minMs: 50, maxMs: 500 };
@@ -296,5 +305,58 @@ export class Member {
     const { memberId, instanceId } = this.#member;
     if (memberId === '' && instanceId === undefined) await this.#joining; // it may still get a member ID
     await this.#coordinator.leave(this.#member, LEAVE_MS, this.#log);
+  }
+}
+
+/**
+ * When a member ends a generation on its own. A generation lasts for a minimum time, and all requests in that time are
+ * combined. A join that comes anyway fulfils the request, unless it was sent already.
+ */
+export class Rejoining {
+  readonly #runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>;
+  readonly #afterMs: number;
+  readonly #begin: () => void;
+  #isRequested = false;
+  #sinceMs = Number.NEGATIVE_INFINITY;
+  #timer: Timer | undefined;
+
+  /** `begin` ends the current generation, if there is one. */
+  constructor(runtime: Pick<Runtime, 'monotonicMs' | 'schedule'>, afterMs: number, begin: () => void) {
+    this.#runtime = runtime;
+    this.#afterMs = afterMs;
+    this.#begin = begin;
+  }
+
+  /** The same report, but reading it fulfils the request: that join reports everything. */
+  watching<T>(report: () => T): () => T {
+    return () => {
+      this.#isRequested = false;
+      return report();
+    };
+  }
+
+  request(): void {
+    this.#isRequested = true;
+    this.#arm();
+  }
+
+  /** A generation has started. */
+  joined(): void {
+    this.#sinceMs = this.#runtime.monotonicMs();
+    this.#arm();
+  }
+
+  end(): void {
+    this.#isRequested = false;
+    this.#timer?.cancel();
+  }
+
+  #arm(): void {
+    if (!this.#isRequested) return;
+    this.#timer?.cancel();
+    const waitMs = Math.max(0, this.#sinceMs + this.#afterMs - this.#runtime.monotonicMs());
+    this.#timer = this.#runtime.schedule(waitMs, () => {
+      if (this.#isRequested) this.#begin();
+    });
   }
 }

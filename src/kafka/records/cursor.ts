@@ -1,4 +1,9 @@
-import { damaged } from './unreadable.ts';
+/** A record batch that can never be read, with the reason. */
+export class UnreadableBatch extends Error {}
+
+export function damaged(options?: ErrorOptions): UnreadableBatch {
+  return new UnreadableBatch('the batch is damaged', options);
+}
 
 /** Beyond this shift only a bigint is exact. */
 const MAX_EXACT_SHIFT = 49;

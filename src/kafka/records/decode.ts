@@ -1,11 +1,20 @@
-import { type BatchHead, headProblem, readHead, timestampOf } from './batch-head.ts';
 import { decompress } from './codecs.ts';
-import { Cursor } from './cursor.ts';
-import { AT, CHECKED_FROM, CODEC_MASK, endOfBatch, FLAGS, readInt64 } from './format.ts';
+import { Cursor, damaged, UnreadableBatch } from './cursor.ts';
+import {
+  AT,
+  type BatchHead,
+  CHECKED_FROM,
+  CODEC_MASK,
+  endOfBatch,
+  FLAGS,
+  headProblem,
+  readHead,
+  readInt64,
+  timestampOf,
+} from './format.ts';
 import { HeaderReader, newHeaders } from './headers.ts';
 import type { FetchedRecord } from './record.ts';
 import { type AbortedTransaction, AbortedTransactions } from './transactions.ts';
-import { damaged, UnreadableBatch } from './unreadable.ts';
 
 /** Header of the placeholder records for an unreadable batch: why it can't be read. */
 export const UNREADABLE = 'idalloc-unreadable';

@@ -1,5 +1,4 @@
-import { crc32c } from './crc32c.ts';
-import { AT, CHECKED_FROM, LENGTH_END, RECORD_FORMAT, writeInt64 } from './format.ts';
+import { AT, CHECKED_FROM, crc32c, LENGTH_END, RECORD_FORMAT, writeInt64 } from './format.ts';
 import type { NewRecord } from './record.ts';
 
 /**

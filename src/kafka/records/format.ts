@@ -1,3 +1,6 @@
+import crc from '@chainsafe/fast-crc32c';
+import { type Bulk, bulkOf } from './record.ts';
+
 /** The record batch format that brokers have stored since 2017, and the only one supported here. */
 export const RECORD_FORMAT = 2;
 
@@ -50,4 +53,61 @@ export function writeInt64(bytes: Buffer, value: number, at: number): void {
   const high = Math.floor(value / TWO_TO_32);
   bytes.writeInt32BE(high, at);
   bytes.writeUInt32BE(value - high * TWO_TO_32, at + 4);
+}
+
+/** The checksum of record batches (CRC-32 with Castagnoli's polynomial). */
+export function crc32c(bytes: Uint8Array): number {
+  return crc.calculate(bytes);
+}
+
+/** The fields that all records of a batch share. */
+export interface BatchHead {
+  readonly attributes: number;
+  readonly baseOffset: number;
+  readonly lastOffset: number;
+  /** The time of the first record; any 64-bit number where senders choose it. */
+  readonly baseTime: bigint | number;
+  /** The broker's time, the same for all records; undefined where each record has its own. */
+  readonly appendedAtMs: number | undefined;
+  readonly count: number;
+  readonly bulk: Bulk | undefined;
+}
+
+/** Why the head of a batch is invalid; undefined if it is valid. */
+export function headProblem(batch: Buffer): string | undefined {
+  const format = batch[AT.magic];
+  if (format !== RECORD_FORMAT) return `record format ${format} is not supported`;
+  if (batch.length < AT.records) return 'the batch is damaged';
+  if (batch.readUInt32BE(AT.crc) !== crc32c(batch.subarray(CHECKED_FROM))) return 'the checksum of the batch is wrong';
+  const baseOffset = readInt64(batch, AT.baseOffset);
+  const lastOffset = baseOffset + batch.readInt32BE(AT.lastOffset);
+  const isPossible = baseOffset >= 0 && lastOffset >= baseOffset && Number.isSafeInteger(lastOffset + 1);
+  return isPossible && batch.readInt32BE(AT.count) >= 0 ? undefined : 'the batch is damaged';
+}
+
+/** Reads the head of a batch that `headProblem` accepted. */
+export function readHead(batch: Buffer): BatchHead {
+  const attributes = batch.readInt16BE(AT.attributes);
+  const baseOffset = readInt64(batch, AT.baseOffset);
+  const baseTime = readInt64(batch, AT.baseTime);
+  const count = batch.readInt32BE(AT.count);
+  return {
+    attributes,
+    baseOffset,
+    lastOffset: baseOffset + batch.readInt32BE(AT.lastOffset),
+    baseTime: Number.isNaN(baseTime) ? batch.readBigInt64BE(AT.baseTime) : baseTime,
+    appendedAtMs: (attributes & FLAGS.logAppendTime) === 0 ? undefined : readInt64(batch, AT.maxTime),
+    count,
+    bulk: bulkOf(count, batch.length),
+  };
+}
+
+/** Milliseconds since 1970, or NaN where that is not a safe integer. */
+export function timestampOf({ appendedAtMs, baseTime }: BatchHead, delta: number | bigint): number {
+  if (appendedAtMs !== undefined) return appendedAtMs;
+  const exact =
+    typeof baseTime === 'number' && typeof delta === 'number'
+      ? baseTime + delta
+      : Number(BigInt.asIntN(64, BigInt(baseTime) + BigInt(delta)));
+  return Number.isSafeInteger(exact) ? exact : Number.NaN;
 }

@@ -1,6 +1,6 @@
 import type { Cursor } from './cursor.ts';
+import { damaged } from './cursor.ts';
 import type { Headers, HeaderValue } from './record.ts';
-import { damaged } from './unreadable.ts';
 
 /**
  * If a record has more headers, only the first KEPT_HEADERS are read, and one is added with the number of dropped ones.

@@ -1,10 +1,17 @@
 import type { Socket } from 'node:net';
+import scram256 from 'kafkajs/src/broker/saslAuthenticator/scram256.js';
+import scram512 from 'kafkajs/src/broker/saslAuthenticator/scram512.js';
 import type { ConnectionConfig, SocketFactory } from './connection-config.ts';
-import { Frames } from './frames.ts';
-import { InFlight } from './in-flight.ts';
-import { createSocketFactory, InnerConnection, type InnerLogger } from './kafkajs-modules.ts';
+import { KafkaError } from './kafka-error.ts';
+import {
+  createSocketFactory,
+  type Entry,
+  InnerConnection,
+  type InnerLogger,
+  type RequestQueue,
+  typed,
+} from './kafkajs-modules.ts';
 import type { BrokerAddress } from './port.ts';
-import { boundedLogin } from './scram.ts';
 
 /** Callers have their own deadlines: this is the longest time that a timer can be set for. */
 const NEVER_MS = 2 ** 31 - 1;
@@ -145,4 +152,145 @@ export class WireConnection extends InnerConnection {
       this.#onEnded();
     });
   }
+}
+
+/**
+ * The requests of one connection that wait for their responses. Replaces kafkajs' queue, without its timers, wall-clock
+ * time-outs and throttling: every request is sent immediately, and the cluster handles deadlines and throttling.
+ */
+export class InFlight implements RequestQueue {
+  /** In the order of sending, which is that of the responses. Not a Map: see `Bag`. */
+  #entries: Entry[] = [];
+  readonly #onStray: () => void;
+  #end: Error | undefined;
+  #lost = 0;
+
+  /** `onStray`: a response arrived that matches no request. */
+  constructor(onStray: () => void) {
+    this.#onStray = onStray;
+  }
+
+  /** How many requests were lost with the connection. */
+  get lost(): number {
+    return this.#lost;
+  }
+
+  push({ entry, sendRequest }: Parameters<RequestQueue['push']>[0]): void {
+    if (this.#end !== undefined) throw this.#end;
+    this.#entries.push(entry);
+    sendRequest();
+  }
+
+  fulfillRequest({ correlationId, payload, size }: Parameters<RequestQueue['fulfillRequest']>[0]): void {
+    const at = this.#entries.findIndex((one) => one.correlationId === correlationId);
+    const [entry] = at === -1 ? [] : this.#entries.splice(at, 1);
+    if (entry === undefined) this.#onStray();
+    else entry.resolve({ correlationId, entry, size, payload });
+  }
+
+  /** The connection has ended: nothing more is sent. */
+  rejectAll(cause: Error): void {
+    this.#end ??= new KafkaError('CONNECTION_LOST', `the connection ended: ${cause.message}`, { cause });
+    const entries = this.#entries;
+    this.#entries = [];
+    this.#lost += entries.length;
+    for (const { reject } of entries) reject(this.#end);
+  }
+
+  async waitForPendingRequests(): Promise<void> {}
+  maybeThrottle(): void {}
+  scheduleRequestTimeoutCheck(): void {}
+  destroy(): void {}
+}
+
+/** No response is larger: fetches ask for at most half of it. */
+export const MAX_RESPONSE_BYTES = 100 * 1024 * 1024;
+
+const LENGTH_BYTES = 4;
+/** A response begins with the correlation number of its request. */
+const LEAST_BYTES = 4;
+/** The first bytes of a TLS alert. */
+const TLS_ALERT = Buffer.of(0x15, 0x03);
+
+/** Splits what a broker sends into responses: a length of 4 bytes, then as many bytes. */
+export class Frames {
+  readonly #chunks: Buffer[] = [];
+  #bytes = 0;
+  /** The bytes needed before the next response can be complete. */
+  #needed = LENGTH_BYTES;
+
+  /**
+   * The responses that this chunk completes, without their lengths; views where they arrived in one piece. Throws
+   * MALFORMED_RESPONSE for an impossible length: nothing after it can be read.
+   */
+  push(chunk: Buffer): Buffer[] {
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+    if (this.#bytes < this.#needed) return [];
+    const bytes = this.#chunks.length === 1 ? chunk : Buffer.concat(this.#chunks);
+    const frames: Buffer[] = [];
+    let at = 0;
+    this.#needed = LENGTH_BYTES;
+    while (bytes.length - at >= LENGTH_BYTES) {
+      const end = at + LENGTH_BYTES + lengthAt(bytes, at);
+      if (end > bytes.length) {
+        this.#needed = end - at;
+        break;
+      }
+      frames.push(bytes.subarray(at + LENGTH_BYTES, end));
+      at = end;
+    }
+    this.#chunks.length = 0;
+    if (at < bytes.length) this.#chunks.push(bytes.subarray(at));
+    this.#bytes = bytes.length - at;
+    return frames;
+  }
+}
+
+function lengthAt(bytes: Buffer, at: number): number {
+  const length = bytes.readInt32BE(at);
+  if (length >= LEAST_BYTES && length <= MAX_RESPONSE_BYTES) return length;
+  const isTls = bytes.subarray(at, at + TLS_ALERT.length).equals(TLS_ALERT);
+  throw new KafkaError('MALFORMED_RESPONSE', isTls ? 'it answers with TLS' : 'the server there is not a Kafka broker');
+}
+
+type Sasl = NonNullable<ConnectionConfig['sasl']>;
+
+interface Exchange {
+  /** Sends a message of the login; resolves with the fields of the broker's response. */
+  readonly saslAuthenticate: (message: object) => Promise<{ readonly i?: string } | undefined>;
+}
+
+type Provider = (exchange: Exchange) => { authenticate(): Promise<void> };
+
+const PROVIDERS: Readonly<Record<string, (sasl: Sasl) => Provider>> = {
+  'SCRAM-SHA-256': typed<(sasl: Sasl) => Provider>(scram256),
+  'SCRAM-SHA-512': typed<(sasl: Sasl) => Provider>(scram512),
+};
+
+/** Kafka's own maximum is 16,384. This many take a tenth of a second of one thread; a broker could demand 2^31. */
+const MAX_ITERATIONS = 100_000;
+
+/**
+ * A copy of the login, which kafkajs may change. A SCRAM login fails if the broker demands more than MAX_ITERATIONS
+ * rounds of hashing, before they are computed: whoever answers in a broker's place could occupy all of Node's threads
+ * with them.
+ */
+function boundedLogin(sasl: Sasl): Sasl {
+  const create = PROVIDERS[sasl.mechanism.toUpperCase()];
+  if (create === undefined || 'authenticationProvider' in sasl) return { ...sasl };
+  const authenticationProvider: Provider = ({ saslAuthenticate, ...more }) =>
+    create(sasl)({
+      ...more,
+      saslAuthenticate: async (message) => requireFew(await saslAuthenticate(message)),
+    });
+  return { ...sasl, authenticationProvider } as Sasl;
+}
+
+function requireFew<T extends { readonly i?: string } | undefined>(response: T): T {
+  const iterations = Number.parseInt(response?.i ?? '0', 10);
+  if (iterations <= MAX_ITERATIONS) return response;
+  throw new Error(
+    `the broker demands ${iterations} iterations, at most ${MAX_ITERATIONS} are allowed: set the user's password again with fewer, and check that this is your broker`,
+  );
 }

@@ -1,10 +1,9 @@
 import type { SingleApi } from './api.ts';
-import { APIS, type ApiName, apiOf, type RequestOf, type ResponseOf } from './apis.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
 import { callError, errorCodeOf, requireSuccess } from './kafkajs-errors.ts';
 import { type ApiVersions, Decoder, definitionOf, type Encoder, lookup, type Protocol } from './kafkajs-modules.ts';
-import type { BrokerLink } from './port.ts';
+import { APIS, type ApiName, apiOf, type BrokerLink, type RequestOf, type ResponseOf } from './port.ts';
 import { ProduceQueue } from './produce-queue.ts';
 import type { ProduceRequest } from './record-apis.ts';
 

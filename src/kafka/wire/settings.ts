@@ -4,10 +4,8 @@ import { describeError, IdallocError } from '../../errors.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { kafkaErrorCode } from './kafka-error.ts';
 import { type DebugLog, dialerOf } from './kafkajs-dialer.ts';
-import { signMskToken } from './msk-iam.ts';
-import { fetchToken, type OauthSettings } from './oauth.ts';
+import { fetchToken, type OauthSettings, signMskToken, Tokens } from './logins.ts';
 import type { BrokerAddress, Dialer } from './port.ts';
-import { Tokens } from './tokens.ts';
 
 type PasswordMechanism = 'plain' | 'scram-sha-256' | 'scram-sha-512';
 

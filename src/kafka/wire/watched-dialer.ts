@@ -1,8 +1,15 @@
 import type { ShownRight } from './api.ts';
-import { type ApiName, apiOf, type RequestOf, type ResponseOf } from './apis.ts';
 import type { JoinGroupRequest } from './group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
-import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
+import {
+  type ApiName,
+  apiOf,
+  type BrokerAddress,
+  type BrokerLink,
+  type Dialer,
+  type RequestOf,
+  type ResponseOf,
+} from './port.ts';
 
 /** A right that a user may or may not have, as Kafka's authorizer names it. */
 export interface UsedRight {

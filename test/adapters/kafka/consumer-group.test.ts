@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { committedOffsets, describeGroup, setOffsets } from '../../../src/adapters/kafka/consumer-group.ts';
-import type { ConsumerGroupDescribeResponse } from '../../../src/kafka/wire/consumer-group-api.ts';
-import type { DescribeGroupsResponse, OffsetCommitRequest } from '../../../src/kafka/wire/group-apis.ts';
+import type {
+  ConsumerGroupDescribeResponse,
+  DescribeGroupsResponse,
+  OffsetCommitRequest,
+} from '../../../src/kafka/wire/group-apis.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
 import type { Answers } from '../../support/scripted-link.ts';
 import { CONTROLLER as COORDINATOR, failing, scriptedBrokers } from './scripted-brokers.ts';

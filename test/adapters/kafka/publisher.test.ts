@@ -1,6 +1,6 @@
 import { queryObjects } from 'node:v8';
 import { afterAll, beforeEach, describe, expect, it, test } from 'vitest';
-import { KafkaPublisher } from '../../../src/adapters/kafka/publisher.ts';
+import { KafkaPublisher, UndatedTopics } from '../../../src/adapters/kafka/publisher.ts';
 import { ReplyTopics, type TopicStatus } from '../../../src/adapters/kafka/reply-topics.ts';
 import { AppendQueue } from '../../../src/kafka/loops/append-queue.ts';
 import type { Cluster } from '../../../src/kafka/wire/cluster.ts';
@@ -471,4 +471,14 @@ describe('on simulated brokers', () => {
     expect(stage.runtime.monotonicMs() - beganMs).toBeLessThan(15_000);
     stage.kafka.cluster.thaw(1);
   });
+});
+
+test('of many topics that refuse the times of records at most a thousand are remembered, the last one among them', () => {
+  const topics = new UndatedTopics(new VirtualRuntime());
+  const names = Array.from({ length: 2_500 }, (_, i) => `t${i}`);
+  for (const name of names) {
+    topics.add(name);
+    expect(topics.has(name)).toBe(true);
+  }
+  expect(names.filter((name) => topics.has(name)).length).toBeLessThanOrEqual(1_000);
 });

@@ -1,11 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { WitnessFollower, WitnessReader } from '../../../src/adapters/kafka/witness-reader.ts';
-import { WitnessTopic } from '../../../src/adapters/kafka/witness-topic.ts';
+import { WitnessFollower, WitnessReader, WitnessTopic } from '../../../src/adapters/kafka/witness-topic.ts';
 import { witnessHeaders, witnessKey, witnessValue } from '../../../src/codec/witness.ts';
 import { ticks } from '../../../src/core/units.ts';
 import { Tail } from '../../../src/kafka/loops/tail.ts';
-import { crc32c } from '../../../src/kafka/records/crc32c.ts';
-import { AT, CHECKED_FROM } from '../../../src/kafka/records/format.ts';
+import { AT, CHECKED_FROM, crc32c } from '../../../src/kafka/records/format.ts';
 import { batchOf, recordsOf } from '../../support/fake-kafka/batches.ts';
 import { LoopStage } from '../../support/loop-stage.ts';
 

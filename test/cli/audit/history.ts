@@ -11,7 +11,7 @@ import { encodeLedgerEntry, requestHash } from '../../../src/codec/ledger-entry.
 import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
 import { DEFAULT_HEADER_NAMES, type RecordHeaders, replyHeaders } from '../../../src/codec/request-headers.ts';
 import type { ErrorCode } from '../../../src/errors.ts';
-import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../../src/kafka/records/record.ts';
 import { deadLetter, rangeLetter } from '../../../src/pipeline/outgoing.ts';
 import { batchAt, LAYOUT } from './batches.ts';
 

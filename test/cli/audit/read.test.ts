@@ -5,7 +5,7 @@ import { AuditReader, type AuditSink } from '../../../src/cli/audit/read.ts';
 import { encodeIdReply, ID_REPLY_FINGERPRINT } from '../../../src/codec/id-reply.ts';
 import { encodeLedgerEntry, requestHash } from '../../../src/codec/ledger-entry.ts';
 import { encodeLedgerKey } from '../../../src/codec/ledger-key.ts';
-import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../../src/kafka/records/record.ts';
 import { entry as memoryEntry, numbers, statement } from '../../support/memory-records.ts';
 import { batchAt, check } from './batches.ts';
 

@@ -1,5 +1,4 @@
 import { throttledLog } from '../../../src/async/throttle.ts';
-import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
 import { Member } from '../../../src/kafka/loops/member.ts';
 import {
   type Assigned,
@@ -7,9 +6,9 @@ import {
   type MemberSettings,
   memberSettings,
 } from '../../../src/kafka/loops/member-options.ts';
-import type { ApiName } from '../../../src/kafka/wire/apis.ts';
+import type { CopyReport } from '../../../src/kafka/loops/planner.ts';
 import { Cluster } from '../../../src/kafka/wire/cluster.ts';
-import type { Dialer } from '../../../src/kafka/wire/port.ts';
+import type { ApiName, Dialer } from '../../../src/kafka/wire/port.ts';
 import { Cluster as FakeKafka } from '../../support/fake-kafka/cluster.ts';
 import type { GroupsOptions } from '../../support/fake-kafka/groups.ts';
 import { dialerOf } from '../../support/fake-kafka/link.ts';

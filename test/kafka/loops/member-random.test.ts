@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Copy } from '../../../src/kafka/loops/copies.ts';
 import type { Assigned } from '../../../src/kafka/loops/member-options.ts';
+import type { Copy } from '../../../src/kafka/loops/planner.ts';
 import { examples } from '../../support/examples.ts';
 import { FAIR, type Weather } from '../../support/fake-kafka/network.ts';
 import { GROUP, GroupStage, PARTITIONS, type StagedMember } from './group-stage.ts';

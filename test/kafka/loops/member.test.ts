@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { Rejoining } from '../../../src/kafka/loops/member.ts';
 import { encodeAssignment } from '../../../src/kafka/wire/consumer-protocol.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 import { GroupStage, PARTITIONS, type StagedMember, TOPIC } from './group-stage.ts';
 import { OtherMember } from './other-member.ts';
 
@@ -293,5 +295,57 @@ describe('a static member', () => {
     expect(b.calls).toHaveLength(before);
     expect(await b.commit({ 0: 1 })).toBe('REBALANCE_IN_PROGRESS');
     await stage.settled(a, thief);
+  });
+});
+
+const AFTER_MS = 5_000;
+
+function rejoining() {
+  const runtime = new VirtualRuntime();
+  const begunMs: number[] = [];
+  const schedule = new Rejoining(runtime, AFTER_MS, () => begunMs.push(runtime.monotonicMs()));
+  return { schedule, begunMs, pass: (ms: number) => runtime.until(runtime.sleep(ms)) };
+}
+
+describe('a request to rejoin', () => {
+  it('waits until the generation has lasted for its minimum time', async () => {
+    const { schedule, begunMs, pass } = rejoining();
+    await pass(100);
+    schedule.joined();
+    schedule.request();
+    await pass(2 * AFTER_MS);
+    expect(begunMs).toEqual([100 + AFTER_MS]);
+  });
+
+  it('counts from the latest generation', async () => {
+    const { schedule, begunMs, pass } = rejoining();
+    schedule.joined();
+    schedule.request();
+    await pass(3_000);
+    schedule.joined();
+    await pass(2 * AFTER_MS);
+    expect(begunMs).toEqual([3_000 + AFTER_MS]);
+  });
+
+  it('is fulfilled when the report is read, and only then', async () => {
+    const { schedule, begunMs, pass } = rejoining();
+    schedule.request();
+    await pass(1);
+    schedule.joined();
+    await pass(2 * AFTER_MS);
+    expect(begunMs).toHaveLength(2);
+    schedule.watching(() => 'report')();
+    schedule.joined();
+    await pass(2 * AFTER_MS);
+    expect(begunMs).toHaveLength(2);
+  });
+
+  it('ends with the membership', async () => {
+    const { schedule, begunMs, pass } = rejoining();
+    schedule.request();
+    schedule.end();
+    schedule.joined();
+    await pass(2 * AFTER_MS);
+    expect(begunMs).toEqual([]);
   });
 });

@@ -1,6 +1,12 @@
-import type { Candidate, Claims, Share } from '../../../src/kafka/loops/assigner.ts';
-import type { Copy } from '../../../src/kafka/loops/copies.ts';
-import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
+import {
+  type Candidate,
+  type Claims,
+  type Copy,
+  type Plan,
+  type PlanSettings,
+  planGroup,
+  type Share,
+} from '../../../src/kafka/loops/planner.ts';
 
 const NOTHING: Share = { partitions: [], standbys: [], warmups: [] };
 

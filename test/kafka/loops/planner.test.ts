@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Candidate, Share } from '../../../src/kafka/loops/assigner.ts';
-import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
-import { type Plan, type PlanSettings, planGroup } from '../../../src/kafka/loops/planner.ts';
+import {
+  type Candidate,
+  type CopyReport,
+  type Plan,
+  type PlanSettings,
+  planGroup,
+  type Share,
+} from '../../../src/kafka/loops/planner.ts';
 import { examples } from '../../support/examples.ts';
 import { PlannedGroup } from './planned-group.ts';
 

@@ -5,10 +5,13 @@ import fc from 'fast-check';
 import { snappyCompressor } from 'hysnappy';
 import { compressFrameSync, compressSync } from 'lz4-napi';
 import { describe, expect, it, test } from 'vitest';
-import { decompress, MAX_DECOMPRESSED_BYTES } from '../../../src/kafka/records/codecs.ts';
+import {
+  decompress,
+  decompressZstdByWasm,
+  MAX_DECOMPRESSED_BYTES,
+  noCodec,
+} from '../../../src/kafka/records/codecs.ts';
 import { decodeBatches, UNREADABLE } from '../../../src/kafka/records/decode.ts';
-import { noCodec } from '../../../src/kafka/records/unreadable.ts';
-import { decompressZstdByWasm } from '../../../src/kafka/records/zstd.ts';
 import { examples } from '../../support/examples.ts';
 import { batchOf, CODEC, lz4Frame, plain, storedSnappy, xerial } from '../../support/record-bytes.ts';
 import { seeded } from '../../support/seeded.ts';

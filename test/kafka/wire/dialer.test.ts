@@ -7,10 +7,10 @@ import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { IdallocError } from '../../../src/errors.ts';
 import type { ConnectionConfig } from '../../../src/kafka/wire/connection-config.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
-import { dialerOf } from '../../../src/kafka/wire/kafkajs-dialer.ts';
+import { dialerOf, probeBroker } from '../../../src/kafka/wire/kafkajs-dialer.ts';
 import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
 import { seedsOf } from '../../../src/kafka/wire/settings.ts';
-import { int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
+import { API_VERSIONS, int16, int32, int64, SASL_AUTHENTICATE, SASL_HANDSHAKE, TcpBroker, text } from './tcp-broker.ts';
 
 const HAS_IPV6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
 const PLAIN = { mechanism: 'plain', username: 'me', password: 'secret' } as const;
@@ -301,4 +301,40 @@ test('the configuration is not modified, so that it may be frozen', async () => 
   const config = Object.freeze({ sasl: Object.freeze({ ...PLAIN }), ssl: false, clientId: 'me' });
   expect(await refusal(broker.address, config)).toMatch(/^LOGIN_REFUSED/);
   expect(Object.keys(config.sasl)).toEqual(['mechanism', 'username', 'password']);
+});
+
+test('a broker reports its newest version of Fetch without a login', async () => {
+  await using broker = await TcpBroker.start();
+  broker.versions = { 1: [4, 17] };
+  const { fetchVersion, latencyMs } = await probeBroker(broker.address, undefined, 10_000);
+  expect(fetchVersion).toBe(17);
+  expect(latencyMs).toBeGreaterThan(0);
+  expect(broker.calls.map(({ apiKey, apiVersion }) => [apiKey, apiVersion])).toEqual([[API_VERSIONS, 0]]);
+  await expect.poll(() => broker.sockets.size).toBe(0);
+});
+
+test.for([
+  [
+    'hangs up',
+    (broker: TcpBroker) => (broker.send = (socket) => void socket.destroy()),
+    /closed without a response/,
+    60_000,
+  ],
+  ['stays silent', (broker: TcpBroker) => (broker.send = () => {}), /no response in 200 ms/, 200],
+  [
+    'speaks another protocol',
+    (broker: TcpBroker) => (broker.send = (socket) => void socket.write('HTTP/1.1 400')),
+    /not a Kafka broker/,
+    60_000,
+  ],
+] as const)('a server that %s is not a broker', async ([, script, said, limitMs]) => {
+  await using broker = await TcpBroker.start();
+  script(broker);
+  await expect(probeBroker(broker.address, undefined, limitMs)).rejects.toThrow(said);
+  await expect.poll(() => broker.sockets.size).toBe(0);
+});
+
+test('a plaintext port dialled with TLS is not a broker', async () => {
+  await using broker = await TcpBroker.start();
+  await expect(probeBroker(broker.address, {}, 10_000)).rejects.toThrow();
 });

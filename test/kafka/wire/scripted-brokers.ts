@@ -1,9 +1,15 @@
 import { throttledLog } from '../../../src/async/throttle.ts';
 import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
-import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { Cluster, type ClusterOptions } from '../../../src/kafka/wire/cluster.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import type {
+  ApiName,
+  BrokerAddress,
+  BrokerLink,
+  Dialer,
+  RequestOf,
+  ResponseOf,
+} from '../../../src/kafka/wire/port.ts';
 import type { MetadataResponse } from '../../../src/kafka/wire/topic-apis.ts';
 import { VirtualRuntime } from '../../support/virtual-runtime.ts';
 

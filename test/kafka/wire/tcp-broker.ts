@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { Frames } from '../../../src/kafka/wire/frames.ts';
+import { Frames } from '../../../src/kafka/wire/kafkajs-connection.ts';
 import type { BrokerAddress } from '../../../src/kafka/wire/port.ts';
 
 export const PRODUCE = 0;

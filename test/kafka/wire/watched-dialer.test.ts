@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { ApiName, RequestOf } from '../../../src/kafka/wire/apis.ts';
 import { KafkaError } from '../../../src/kafka/wire/kafka-error.ts';
+import type { ApiName, RequestOf } from '../../../src/kafka/wire/port.ts';
 import { type Watch, watchedDialer } from '../../../src/kafka/wire/watched-dialer.ts';
 import { type Answers, scriptedLink } from '../../support/scripted-link.ts';
 

@@ -1,4 +1,4 @@
-import { crc32c } from '../../../src/kafka/records/crc32c.ts';
+import { crc32c } from '../../../src/kafka/records/format.ts';
 
 /** Byte positions in a record batch of format 2. */
 const AT = {

@@ -1,6 +1,6 @@
 import type { Timer } from '../../../src/async/runtime.ts';
-import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/port.ts';
 import type { HandlerOf, Handlers } from './calls.ts';
 import type { Clockwork } from './clockwork.ts';
 import type { Cluster } from './cluster.ts';

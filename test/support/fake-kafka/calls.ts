@@ -1,4 +1,4 @@
-import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
+import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/port.ts';
 import type { Reply } from './group-member.ts';
 
 /** A broker's handler of an API. `client` names the caller. */

@@ -1,5 +1,5 @@
-import type { ApiName } from '../../../src/kafka/wire/apis.ts';
 import type { KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import type { ApiName } from '../../../src/kafka/wire/port.ts';
 import { batchOf, markerOf, type PlainRecord } from './batches.ts';
 import { Broker } from './broker.ts';
 import type { Clockwork } from './clockwork.ts';

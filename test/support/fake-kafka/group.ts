@@ -1,5 +1,5 @@
-import type { ConsumerGroupDescribeResponse } from '../../../src/kafka/wire/consumer-group-api.ts';
 import type {
+  ConsumerGroupDescribeResponse,
   DescribeGroupsResponse,
   JoinGroupRequest,
   JoinGroupResponse,

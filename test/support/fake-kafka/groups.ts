@@ -1,4 +1,4 @@
-import type { CommittedOffset } from '../../../src/kafka/loops/group-offsets.ts';
+import type { CommittedOffset } from '../../../src/kafka/loops/coordinator.ts';
 import type {
   OffsetCommitRequest,
   OffsetFetchRequest,

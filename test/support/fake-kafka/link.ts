@@ -1,6 +1,12 @@
-import type { ApiName, RequestOf, ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { KafkaError, type KafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
-import type { BrokerAddress, BrokerLink, Dialer } from '../../../src/kafka/wire/port.ts';
+import type {
+  ApiName,
+  BrokerAddress,
+  BrokerLink,
+  Dialer,
+  RequestOf,
+  ResponseOf,
+} from '../../../src/kafka/wire/port.ts';
 import { type Broker, nobody } from './broker.ts';
 import type { Cluster } from './cluster.ts';
 import type { Reply } from './group-member.ts';

@@ -1,4 +1,4 @@
-import type { ApiName, RequestOf } from '../../../src/kafka/wire/apis.ts';
+import type { ApiName, RequestOf } from '../../../src/kafka/wire/port.ts';
 import type { Clockwork } from './clockwork.ts';
 
 /** A client host; everything it learns is delivered through it. */

@@ -1,8 +1,7 @@
 import type { BrokerResponse } from '../../../src/kafka/wire/api.ts';
-import type { ResponseOf } from '../../../src/kafka/wire/apis.ts';
 import { encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupResponse, MemberRequest, SyncGroupResponse } from '../../../src/kafka/wire/group-apis.ts';
-import type { BrokerLink } from '../../../src/kafka/wire/port.ts';
+import type { BrokerLink, ResponseOf } from '../../../src/kafka/wire/port.ts';
 import { eventually, faultFrom, type WireStage } from './stage.ts';
 
 export interface MemberOptions {

@@ -1,7 +1,6 @@
-import type { Source } from '../../../../src/adapters/kafka/topics/offsets.ts';
-import { crc32c } from '../../../../src/kafka/records/crc32c.ts';
+import type { Source } from '../../../../src/adapters/kafka/topics/spans.ts';
 import { encodeBatch } from '../../../../src/kafka/records/encode.ts';
-import { AT, CHECKED_FROM, FLAGS, writeInt64 } from '../../../../src/kafka/records/format.ts';
+import { AT, CHECKED_FROM, crc32c, FLAGS, writeInt64 } from '../../../../src/kafka/records/format.ts';
 import type { Cluster } from '../../../../src/kafka/wire/cluster.ts';
 import type { BrokerLink } from '../../../../src/kafka/wire/port.ts';
 import type { FetchedPartition, FetchPosition, ListOffsetsResponse } from '../../../../src/kafka/wire/record-apis.ts';

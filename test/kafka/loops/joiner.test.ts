@@ -1,9 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Claims } from '../../../src/kafka/loops/assigner.ts';
-import type { CopyReport } from '../../../src/kafka/loops/copies.ts';
-import { decodeStandbys } from '../../../src/kafka/loops/copies-format.ts';
-import { Leadership } from '../../../src/kafka/loops/leadership.ts';
-import { decodeJoining, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
+import { Leadership } from '../../../src/kafka/loops/joiner.ts';
+import { decodeJoining, decodeStandbys, encodeJoining } from '../../../src/kafka/loops/member-claims.ts';
+import type { Claims, CopyReport } from '../../../src/kafka/loops/planner.ts';
 import type { WireLog } from '../../../src/kafka/wire/broker.ts';
 import { decodeAssignment, encodeSubscription } from '../../../src/kafka/wire/consumer-protocol.ts';
 import type { JoinGroupResponse } from '../../../src/kafka/wire/group-apis.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Partitioners } from 'kafkajs';
 import { expect, test } from 'vitest';
-import { partitionFor } from '../../../src/kafka/records/partitioner.ts';
+import { partitionFor } from '../../../src/kafka/records/record.ts';
 
 const metadata = (count: number) =>
   Array.from({ length: count }, (_, partitionId) => ({

@@ -4,7 +4,57 @@ import type { ClientAuth } from 'oauth4webapi';
 import type { Secret } from '../../core/secret.ts';
 import { describeError } from '../../errors.ts';
 import { KafkaError } from './kafka-error.ts';
-import type { Token } from './tokens.ts';
+
+/** The token of an OAUTHBEARER login. */
+export interface Token {
+  readonly value: string;
+  /** By the wall clock. */
+  readonly expiresAtMs: number;
+}
+
+/** A session ends with its token, and is renewed up to 10 s before: a token must be valid beyond that. */
+const RENEW_BEFORE_MS = 30_000;
+/** A short-lived token is renewed after this share of its life. */
+const RENEW_SHARE = 0.6;
+/** A token that expires sooner is too old for a login. */
+const USABLE_MS = 2_000;
+
+/**
+ * Keeps a token until shortly before it expires; concurrent logins share one fetch. While no new token can be fetched
+ * the present one is used until it expires.
+ */
+export class Tokens {
+  readonly #fetch: () => Promise<Token>;
+  readonly #wallMs: () => number;
+  #kept: { readonly token: Token; readonly staleAtMs: number } | undefined;
+  #fetching: Promise<Token> | undefined;
+
+  constructor(fetch: () => Promise<Token>, wallMs: () => number) {
+    this.#fetch = fetch;
+    this.#wallMs = wallMs;
+  }
+
+  async current(): Promise<Token> {
+    const kept = this.#kept;
+    if (kept !== undefined && this.#wallMs() < kept.staleAtMs) return kept.token;
+    this.#fetching ??= this.#renew().finally(() => {
+      this.#fetching = undefined;
+    });
+    try {
+      return await this.#fetching;
+    } catch (error) {
+      if (kept !== undefined && this.#wallMs() < kept.token.expiresAtMs - USABLE_MS) return kept.token;
+      throw error;
+    }
+  }
+
+  async #renew(): Promise<Token> {
+    const token = await this.#fetch();
+    const lifeMs = token.expiresAtMs - this.#wallMs();
+    this.#kept = { token, staleAtMs: token.expiresAtMs - Math.min(RENEW_BEFORE_MS, lifeMs * RENEW_SHARE) };
+    return token;
+  }
+}
 
 /** Where tokens come from: the client credentials grant of OAuth 2. */
 export interface OauthSettings {
@@ -116,4 +166,29 @@ function send(url: string, { method, headers, body }: Init, ca: Secret | undefin
     });
     request.end(body === undefined ? undefined : String(body));
   });
+}
+
+/** Signs a login to Amazon MSK with the AWS credentials of the environment. An optional dependency: see `PACKAGE`. */
+type MskSigner = Pick<typeof import('aws-msk-iam-sasl-signer-js'), 'generateAuthToken'>;
+
+/**
+ * It brings 75 packages that are needed for MSK only, so users of MSK install it themselves. As a variable, with marks
+ * at its import, bundlers leave the import alone.
+ */
+const PACKAGE = 'aws-msk-iam-sasl-signer-js';
+const loadSigner = async (): Promise<MskSigner> => await import(/* webpackIgnore: true */ /* @vite-ignore */ PACKAGE);
+
+/** A token for the region, which is a signed request. Rejects with LOGIN_REFUSED if the package is not installed. */
+export async function signMskToken(region: string, load = loadSigner): Promise<Token> {
+  const signer = await load().catch((error: unknown) => {
+    const message = `KAFKA_SASL_MECHANISM=aws-msk-iam needs a package that is not installed: npm install ${PACKAGE}`;
+    throw new KafkaError('LOGIN_REFUSED', message, { cause: error });
+  });
+  try {
+    const { token, expiryTime } = await signer.generateAuthToken({ region });
+    return { value: token, expiresAtMs: expiryTime };
+  } catch (error) {
+    const message = `the login to MSK could not be signed (${describeError(error)}): check KAFKA_AWS_REGION and the AWS credentials`;
+    throw new KafkaError('UNREACHABLE', message, { cause: error });
+  }
 }

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assignSticky, type Candidate, inOrder } from '../../../src/kafka/loops/assigner.ts';
-import { type CopyReport, Lags } from '../../../src/kafka/loops/copies.ts';
+import { assignSticky, type Candidate, type CopyReport, inOrder, Lags } from '../../../src/kafka/loops/planner.ts';
 
 const PARTITIONS = 12;
 const NONE: CopyReport = new Map();

@@ -6,7 +6,7 @@ import {
   encodeMemberReport,
   encodeStandbys,
   type MemberReport,
-} from '../../../src/kafka/loops/copies-format.ts';
+} from '../../../src/kafka/loops/member-claims.ts';
 
 const NONE = { copies: new Map(), standbys: [], warmups: [], unreached: [] };
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { Frames, MAX_RESPONSE_BYTES } from '../../../src/kafka/wire/frames.ts';
 import { kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
+import { Frames, MAX_RESPONSE_BYTES } from '../../../src/kafka/wire/kafkajs-connection.ts';
 import { int32 } from './tcp-broker.ts';
 
 test('answers are split the same way, however the bytes arrive', () => {
