@@ -57,9 +57,11 @@ export const BAD: Readonly<Record<CheckName, Readonly<Record<string, Partial<His
   },
   'rebuilt over all': {
     'a reservation that a rebuild had not read was used afterwards': {
-      rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]) }],
+      rebuilds: [{ order: 5, floor: 80, known: new Map([['1/10', 59]]), isWritten: true }],
     },
-    'a term that a rebuild had not read continued': { rebuilds: [{ order: 5, floor: 80, known: new Map() }] },
+    'a term that a rebuild had not read continued': {
+      rebuilds: [{ order: 5, floor: 80, known: new Map(), isWritten: true }],
+    },
   },
   witnessed: {
     'a reservation was used before its witness': { witnessed: [{ order: 7, workerId: 1, ticks: 60 }] },

@@ -28,7 +28,7 @@ import { lostForgotten } from './loss-checks.ts';
 import { homeOf, pairAt } from './pairs.ts';
 import { gapless, lossStated, numbersDecidedOnce, numbersGivenOnce, numbersReplied } from './sequence-checks.ts';
 import { markedFirst, oneAppendAtATime, ownCommits, repliedBeforeCommitted } from './serving-checks.ts';
-import { FOREIGN_TOPIC, LIMITED_TOPICS } from './setting.ts';
+import { CLOCK_MARGIN_MS, FOREIGN_TOPIC, LIMITED_TOPICS, START_MS } from './setting.ts';
 import {
   fleetKnew,
   survivingNumbersOnce,
@@ -160,6 +160,27 @@ function oneHome({ entries }: History): string | undefined {
   return misplaced && `${misplaced.correlationId} was decided in partition ${misplaced.partition}`;
 }
 
+/**
+ * Whether what the ledger no longer has may seem older than it was, so that a later record of a request counts as
+ * younger: a broker whose clock was far behind stamped a record, and nothing in that shows another time. A first entry
+ * of IDs shows when its worker allocated them (docs/internals/reach-by-time.md, what the margin covers).
+ */
+function mayLookOlder({ isBrokerFarOff, marks, entries }: History, again: Entry, request?: SentRequest): boolean {
+  if (!isBrokerFarOff || (request?.origin ?? request?.firstSentMs) === undefined) return false;
+  const firsts = new Set(
+    decidersOf({ entries, trims: [] })
+      .values()
+      .flatMap((known) => known.map(({ order }) => order)),
+  );
+  return marks.some(
+    ({ order, partition, appendedAtMs }) =>
+      partition === again.partition &&
+      order < again.order &&
+      appendedAtMs < START_MS - CLOCK_MARGIN_MS &&
+      !firsts.has(order),
+  );
+}
+
 /** Each reply has the batch of the deciding entry, byte for byte; CONFLICT and FORGOTTEN occur only where due. */
 function replay(history: History): string | undefined {
   const [deciders, requests] = [decidersOf(history), requestsByPlace(history)];
@@ -178,7 +199,8 @@ function replay(history: History): string | undefined {
     const again = known.find((entry, i) => {
       const before = known.slice(0, i);
       const isRenewal = before.some((was) => sameRanges(entry.batch, was.batch)); // which decides nothing
-      return !isRenewal && before.some((was) => isOlder(entry, was, requestOf(entry), requests));
+      if (isRenewal || mayLookOlder(history, entry, requestOf(entry))) return false;
+      return before.some((was) => isOlder(entry, was, requestOf(entry), requests));
     });
     if (again !== undefined && !hadLost(history, again.partition)) {
       return `request ${again.partition}/${again.requestOffset} (${name}) was decided again although its decision was lost`;

@@ -9,7 +9,10 @@ export const nameOf = ({ partition, correlationId }: Pick<Entry, 'partition' | '
  * retention deleted the first: then a new request under the old correlation ID counts as new. Its writer must have read
  * past the offset of the first.
  */
-export function decidersOf({ entries, trims }: History): ReadonlyMap<string, readonly Entry[]> {
+export function decidersOf({
+  entries,
+  trims,
+}: Pick<History, 'entries' | 'trims'>): ReadonlyMap<string, readonly Entry[]> {
   const deciders = new Map<string, Entry[]>();
   const gone = ({ partition, offset, order }: Entry, later: Entry): boolean =>
     later.end > offset &&

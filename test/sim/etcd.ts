@@ -41,8 +41,11 @@ export class Store {
     this.#etcd.onPut = (now, before) => {
       if (isOfLedger(now.key)) history.heads.push(...headOf(world.tick(), now));
       const place = keys.parse(now.key);
-      if (place?.kind !== 'ceiling' || !before) return;
-      const [was, is] = [decodeCeiling(before.value).ticks, decodeCeiling(now.value).ticks];
+      if (place?.kind !== 'ceiling') return;
+      const is = decodeCeiling(now.value).ticks;
+      for (const rebuild of history.rebuilds) if (rebuild.floor === is) rebuild.isWritten = true;
+      if (!before) return;
+      const was = decodeCeiling(before.value).ticks;
       const aheadMs = tickStartMs(layout, is) - START_MS - world.nowMs;
       history.ceilings.push({ workerId: place.workerId, before: was, after: is, aheadMs });
       world.note(() => `ceiling of ${place.workerId}: ${was} to ${is}`);

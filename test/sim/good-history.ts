@@ -149,6 +149,8 @@ export function good(): History {
     ],
     replies: [replyOf(batchOf(100n)), numbersReplyOf(1)],
     commits: [{ sent: 30, accepted: 31, partition: 0, offset: 1 }],
+    // This one was killed before it wrote anything.
+    rebuilds: [{ order: 5, floor: 80, known: new Map(), isWritten: false }],
     healedMs: 5,
   };
 }

@@ -373,6 +373,8 @@ interface Rebuild {
   readonly floor: number;
   /** By worker ID and fence: the end of the term's reservation according to its witness. */
   readonly known: ReadonlyMap<string, number>;
+  /** Whether a ceiling was stored at the floor. The next rebuild after one that was killed before may choose a lower one. */
+  isWritten: boolean;
 }
 
 /** A reply in a reply topic, to the request at (partition, offset). */

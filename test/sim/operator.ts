@@ -169,7 +169,7 @@ export class Operator {
       const term = `${workerId}/${fence}`;
       known.set(term, Math.max(ticks, known.get(term) ?? 0));
     }
-    history.rebuilds.push({ order: world.tick(), floor, known });
+    history.rebuilds.push({ order: world.tick(), floor, known, isWritten: false });
     return floor;
   }
 }

@@ -51,9 +51,12 @@ export function oneConfiguration({ grants, setBacks }: History): string | undefi
   return configs.size > 1 ? [...configs].join(' and ') : undefined;
 }
 
-/** Once a rebuild has read the reservations, no worker uses an older one that it has not read. */
+/**
+ * Once a rebuild has read the reservations, no worker uses an older one that it has not read. That holds for rebuilds
+ * that have written their floor: what comes after one that ended before lies above the floor of the next one.
+ */
 export function rebuiltOverAll({ grants, rebuilds }: History): string | undefined {
-  for (const { order, floor, known } of rebuilds) {
+  for (const { order, floor, known } of rebuilds.filter(({ isWritten }) => isWritten)) {
     const missed = grants.find(
       (grant) =>
         grant.order > order &&
