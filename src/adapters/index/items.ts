@@ -26,6 +26,16 @@ export function lowerOf(hash: number, place: number): number {
   return (hash % LOWER_HASHES) * MAX_PLACES + place;
 }
 
+/** The lower 32 bits of a hash, of which `upperOf` has the upper ones. */
+export function bitsOf(hash: number): number {
+  return hash | 0;
+}
+
+/** As `bitsOf`, from an item's words. */
+export function bitsIn(lower: number, upper: number): number {
+  return (upper << 11) | (lower >>> PLACE_BITS);
+}
+
 /** The hash in an item's words. */
 export function hashIn(lower: number, upper: number): number {
   return upper * LOWER_HASHES + (lower >>> PLACE_BITS);

@@ -3,8 +3,8 @@ import type { HashSeed } from './items.ts';
 import { OpenRun } from './open-run.ts';
 import { PartitionIndex } from './partition-index.ts';
 import { EMPTY_STATE, SavedState, type State } from './partition-state.ts';
-import { loadRun, type RunShape, RunTables, type SealedRun, tablesOf } from './runs.ts';
-import { requireContiguous, SealedRuns } from './sealed-runs.ts';
+import { type RunShape, RunTables, tablesOf } from './runs.ts';
+import { SealedRuns } from './sealed-runs.ts';
 import { SequenceTable } from './sequence-table.ts';
 import { inTransaction } from './store.ts';
 
@@ -39,25 +39,12 @@ function* openParts(
 ): Generator<void, PartitionIndex> {
   const { shape, seed } = options;
   const tables = new RunTables(db, partition);
-  const all = tables.all();
-  const live = requireContiguous(
-    all.filter(({ whole }) => whole),
-    shape,
-    state.origin,
-  );
-  const runs: SealedRun[] = [];
-  for (const facts of live) runs.push(yield* loadRun(tables, shape, facts));
-  const sealed = new SealedRuns(
-    tables,
-    shape,
-    runs,
-    all.filter(({ whole }) => !whole),
-  );
-  const open = new OpenRun(db, partition, shape.placesAt(0), runs.at(-1)?.end ?? state.origin);
+  const runs = yield* SealedRuns.open(tables, shape, state.origin);
+  const open = new OpenRun(db, partition, shape.placesAt(0), runs.end ?? state.origin);
   open.load(state.end);
   const sequences = new SequenceTable(db, partition);
   sequences.load(state.sequences);
-  return new PartitionIndex(db, partition, { state, saved, open, runs: sealed, sequences }, seed);
+  return new PartitionIndex(db, partition, { state, saved, open, runs, sequences }, seed);
 }
 
 /** Fails if tables exist without a state: then the state of the partition was lost. */

@@ -55,6 +55,7 @@ export class PartitionIndex {
   readonly #open: OpenRun;
   readonly #runs: SealedRuns;
   readonly #sequences: SequenceTable;
+  readonly #misses = new Misses();
   #state: State;
   /**
    * Set by a wipe: when the last entry before it was appended. Nothing that was lost then is newer than this or the
@@ -115,8 +116,9 @@ export class PartitionIndex {
 
   #find(hash: number): readonly number[] {
     const found: number[] = [];
-    this.#runs.find(hash, found);
+    this.#runs.find(hash, this.#misses.endOf(hash), found);
     this.#open.find(hash, found);
+    if (found.length === 0) this.#misses.add(hash, this.end);
     return found;
   }
 
@@ -254,6 +256,7 @@ export class PartitionIndex {
     this.#commit(() => {
       this.#runs.forgetBelow(Number.POSITIVE_INFINITY);
       this.#open.restart(from);
+      this.#misses.clear();
       this.#sequences.clear();
       const since = from === 0 && through === -1 ? 0 : undefined;
       const known = { through, horizon: through, answeredBelow, anchored: from === 0, since, appended };
@@ -357,4 +360,35 @@ function foreign(partition: number, record: LedgerRecord, what: string): Idalloc
     'LEDGER_UNREADABLE',
     `ledger partition ${partition} has an entry with ${what} at offset ${record.offset}: another program writes to the ledger topic`,
   );
+}
+
+const MISSES = 2_048;
+/** A hash is a natural number, so no slot is mistaken for one. */
+const NONE = -1;
+
+/**
+ * The hashes that were not found lately, each with the end that the index had then.
+ *
+ * A new request is looked up when it is read, and again when its entry is applied. The second time only what was added
+ * meanwhile can hold it. A hash shares its slot with others, and the last one stays: a forgotten one costs a search.
+ */
+class Misses {
+  readonly #hashes = new Float64Array(MISSES).fill(NONE);
+  readonly #ends = new Float64Array(MISSES);
+
+  /** No entry below this offset has the hash. */
+  endOf(hash: number): number {
+    const slot = hash % MISSES;
+    return this.#hashes[slot] === hash ? (this.#ends[slot] as number) : 0;
+  }
+
+  add(hash: number, end: number): void {
+    const slot = hash % MISSES;
+    this.#hashes[slot] = hash;
+    this.#ends[slot] = end;
+  }
+
+  clear(): void {
+    this.#hashes.fill(NONE);
+  }
 }

@@ -1,9 +1,9 @@
-import { hashIn, ITEM_WORDS, type Items, partOf, upperOf } from './items.ts';
+import { bitsIn, ITEM_WORDS, type Items, partOf } from './items.ts';
 import { requireIntact } from './store.ts';
 
 /** A block is a cache line: 8 lanes of 64 bits, in each of which a hash has one bit. */
-const BLOCK_WORDS = 16;
-const BLOCK_BITS = 512;
+export const BLOCK_WORDS = 16;
+export const BLOCK_BITS = 512;
 /** One multiplier per lane that picks the bit of a hash: random odd numbers. */
 const SALTS = Int32Array.of(
   0x47b6137b,
@@ -16,13 +16,29 @@ const SALTS = Int32Array.of(
   0x5c6bfb31,
 );
 
+export const LANES = SALTS.length;
+
+/** Which bit of a lane a hash has. `bits` are the lower 32 bits of the hash. */
+export function laneBit(bits: number, lane: number): number {
+  return Math.imul(bits, SALTS[lane] as number) >>> 26;
+}
+
+export function blocksFor(bits: number): number {
+  return Math.ceil(bits / BLOCK_BITS);
+}
+
 /** The words of a filter in one row of the store, and the rows of the largest run's filter. */
 const CHUNK_WORDS = 16_384;
 export const MAX_CHUNKS = 64;
 
 /** The number of chunks of a filter with this many bits. */
 export function chunksFor(bits: number): number {
-  return Math.ceil((Math.ceil(bits / BLOCK_BITS) * BLOCK_WORDS) / CHUNK_WORDS);
+  return Math.ceil((blocksFor(bits) * BLOCK_WORDS) / CHUNK_WORDS);
+}
+
+/** How many words each of these chunks has. */
+export function wordsOf(bits: number, chunk: number): number {
+  return Math.min(CHUNK_WORDS, blocksFor(bits) * BLOCK_WORDS - chunk * CHUNK_WORDS);
 }
 
 /**
@@ -34,7 +50,7 @@ export class RunFilter {
   readonly #blocks: number;
 
   constructor(bits: number) {
-    this.#blocks = Math.ceil(bits / BLOCK_BITS);
+    this.#blocks = blocksFor(bits);
     this.#words = new Uint32Array(this.#blocks * BLOCK_WORDS);
   }
 
@@ -45,6 +61,11 @@ export class RunFilter {
   /** The part of its words that is stored in one row. */
   chunk(number: number): Uint32Array<ArrayBuffer> {
     return this.#words.subarray(number * CHUNK_WORDS, (number + 1) * CHUNK_WORDS);
+  }
+
+  /** The words of its blocks [from, to), as far as it has them. */
+  blocks(from: number, to: number): Uint32Array<ArrayBuffer> {
+    return this.#words.subarray(from * BLOCK_WORDS, to * BLOCK_WORDS);
   }
 
   /** Restores a stored chunk. Throws StoreError if its length is wrong. */
@@ -62,25 +83,27 @@ export class RunFilter {
 
   addAll(items: Items): void {
     for (let at = 0; at < items.length; at += ITEM_WORDS) {
-      this.add(hashIn(items[at] as number, items[at + 1] as number));
+      const upper = items[at + 1] as number;
+      this.add(upper, bitsIn(items[at] as number, upper));
     }
   }
 
-  add(hash: number): void {
+  /** Adds a hash, given its upper 32 bits and its lower 32 bits. */
+  add(upper: number, bits: number): void {
     const words = this.#words;
-    const block = partOf(upperOf(hash), this.#blocks) * BLOCK_WORDS;
-    for (let lane = 0; lane < SALTS.length; lane += 1) {
-      const bit = Math.imul(hash, SALTS[lane] as number) >>> 26;
+    const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
+    for (let lane = 0; lane < LANES; lane += 1) {
+      const bit = laneBit(bits, lane);
       const at = block + lane * 2 + (bit >>> 5);
       words[at] = (words[at] as number) | (1 << bit);
     }
   }
 
-  mayHold(hash: number): boolean {
+  mayHold(upper: number, bits: number): boolean {
     const words = this.#words;
-    const block = partOf(upperOf(hash), this.#blocks) * BLOCK_WORDS;
-    for (let lane = 0; lane < SALTS.length; lane += 1) {
-      const bit = Math.imul(hash, SALTS[lane] as number) >>> 26;
+    const block = partOf(upper, this.#blocks) * BLOCK_WORDS;
+    for (let lane = 0; lane < LANES; lane += 1) {
+      const bit = laneBit(bits, lane);
       if (((words[block + lane * 2 + (bit >>> 5)] as number) & (1 << bit)) === 0) return false;
     }
     return true;

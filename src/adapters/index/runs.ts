@@ -7,18 +7,20 @@ import { asBuffer, checksumOf, createTable, requireIntact, requireSum, type Tabl
 
 /** How many runs of a level are merged into one of the next. */
 export const FAN_IN = 8;
-/** Runs of the last level are not merged. */
 export const LEVELS = 4;
+/** Its runs are not merged. */
+export const LAST_LEVEL = LEVELS - 1;
 /** In production: the last level is as large as the place in an item allows. */
-export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** (LEVELS - 1);
+export const RUN_ENTRIES = MAX_PLACES / FAN_IN ** LAST_LEVEL;
 /** The average number of items in a row of a run, 1 KiB. */
 const ROW_PLACES = 128;
 
 /**
- * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 16 one in
- * a thousand. Small runs get more: they are many of the runs to check, and hold few of the entries.
+ * Bits of a run's filter per place, by level. With 10 bits one look-up in a hundred reads a run in vain, with 14 one in
+ * six hundred, with 16 one in a thousand. Small runs get more: they are many of the runs to check, and hold few of the
+ * entries. So does the last level, since nothing bounds the number of its runs.
  */
-const FILTER_BITS = [16, 14, 10, 10] as const;
+const FILTER_BITS = [16, 14, 10, 14] as const;
 
 /** The size of the runs of each level, in places and in rows. */
 export class RunShape {
@@ -217,13 +219,18 @@ export class RunTables {
 const CHUNKS_A_STEP = 8;
 const ROWS_A_STEP = 128;
 
-/** A sealed run with its filter. */
+/** A sealed run, with its filter unless that is among others of its level. */
 export interface SealedRun extends RunFacts {
+  readonly filter?: RunFilter;
+}
+
+/** A run that has just been written. */
+export interface WrittenRun extends RunFacts {
   readonly filter: RunFilter;
 }
 
 /** Writes all of a run except `facts`. */
-export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): SealedRun {
+export function writeRun(tables: RunTables, shape: RunShape, facts: RunFacts, items: Items): WrittenRun {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   filter.addAll(items);
   writeRows(tables, shape, facts, items, 0, shape.rowsAt(facts.level));
@@ -239,8 +246,8 @@ export function* mergeRuns(
   tables: RunTables,
   shape: RunShape,
   facts: RunFacts,
-  inputs: readonly SealedRun[],
-): Generator<void, SealedRun> {
+  inputs: readonly RunFacts[],
+): Generator<void, WrittenRun> {
   const filter = new RunFilter(shape.filterBitsAt(facts.level));
   const inputLevel = facts.level - 1;
   const steps = shape.rowsAt(inputLevel);
@@ -297,13 +304,18 @@ function writeChunks(tables: RunTables, { id }: RunFacts, filter: RunFilter, fro
 }
 
 /** Reads the filter of a run, in steps. Throws StoreError if it is damaged. */
-export function* loadRun(tables: RunTables, shape: RunShape, facts: RunFacts): Generator<void, SealedRun> {
-  const filter = new RunFilter(shape.filterBitsAt(facts.level));
+export function* loadFilter(tables: RunTables, shape: RunShape, { id, level }: RunFacts): Generator<void, RunFilter> {
+  const filter = new RunFilter(shape.filterBitsAt(level));
   for (let chunk = 0; chunk < filter.chunks; chunk += 1) {
-    filter.restore(chunk, tables.readFilter(facts.id * MAX_CHUNKS + chunk));
+    filter.restore(chunk, readChunk(tables, id, chunk));
     if (chunk % CHUNKS_A_STEP === 0) yield;
   }
-  return { ...facts, filter };
+  return filter;
+}
+
+/** A chunk of the filter of a run. Throws StoreError if it is damaged. */
+export function readChunk(tables: RunTables, id: number, chunk: number): Uint32Array<ArrayBuffer> {
+  return tables.readFilter(id * MAX_CHUNKS + chunk);
 }
 
 /** Deletes all rows of a run that no longer counts, in steps. */

@@ -1,13 +1,17 @@
-import { findPlaces, type Items, partOf, upperOf } from './items.ts';
+import { FilterColumns } from './filter-columns.ts';
+import { bitsOf, findPlaces, type Items, partOf, upperOf } from './items.ts';
 import {
   deleteRun,
   FAN_IN,
-  LEVELS,
+  LAST_LEVEL,
+  loadFilter,
   mergeRuns,
   type RunFacts,
   type RunShape,
   type RunTables,
+  readChunk,
   type SealedRun,
+  type WrittenRun,
   writeRun,
 } from './runs.ts';
 import { requireIntact } from './store.ts';
@@ -38,18 +42,44 @@ export class SealedRuns {
   readonly #shape: RunShape;
   readonly #sweeper: RunSweeper;
   /** Each starts where the previous one ends; levels never rise. */
-  #runs: readonly SealedRun[];
+  #runs: readonly SealedRun[] = [];
+  /** Those of them that have their filters for themselves. */
+  #small: readonly WrittenRun[] = [];
+  /** The filters of the others, the runs of the last level. */
+  readonly #columns: FilterColumns<SealedRun>;
   /** By the level of their inputs. */
   readonly #merges = new Map<number, Merge>();
-  #nextId: number;
+  #nextId = 0;
 
-  /** `runs` count; `dead` ones no longer do. */
-  constructor(tables: RunTables, shape: RunShape, runs: readonly SealedRun[], dead: readonly RunFacts[]) {
+  private constructor(tables: RunTables, shape: RunShape, dead: readonly RunFacts[]) {
     this.#tables = tables;
     this.#shape = shape;
-    this.#runs = runs;
     this.#sweeper = new RunSweeper(tables, shape, dead);
-    this.#nextId = Math.max(-1, ...[...runs, ...dead].map(({ id }) => id)) + 1;
+    this.#columns = new FilterColumns(shape.filterBitsAt(LAST_LEVEL));
+  }
+
+  /** Opens the runs from `origin` on, in steps. Throws StoreError if one is missing or damaged. */
+  static *open(tables: RunTables, shape: RunShape, origin: number): Generator<void, SealedRuns> {
+    const all = tables.all();
+    const live = requireContiguous(
+      all.filter(({ whole }) => whole),
+      shape,
+      origin,
+    );
+    const dead = all.filter(({ whole }) => !whole);
+    const opened = new SealedRuns(tables, shape, dead);
+    opened.#nextId = Math.max(-1, ...all.map(({ id }) => id)) + 1;
+    const large: readonly SealedRun[] = live.filter(({ level }) => level === LAST_LEVEL);
+    yield* opened.#columns.load(large, ({ id }, chunk) => readChunk(tables, id, chunk));
+    const small: WrittenRun[] = [];
+    for (const run of live.slice(large.length)) small.push({ ...run, filter: yield* loadFilter(tables, shape, run) });
+    opened.#setRuns([...large, ...small]);
+    return opened;
+  }
+
+  /** The offset after the last entry; undefined without runs. */
+  get end(): number | undefined {
+    return this.#runs.at(-1)?.end;
   }
 
   /** Writes the items of the entries at the offsets [first, end), which follow the last run. */
@@ -57,22 +87,30 @@ export class SealedRuns {
     const facts = { id: this.#newId(), level: 0, ...entries };
     const run = writeRun(this.#tables, this.#shape, facts, items);
     this.#tables.put(facts, true);
-    this.#runs = [...this.#runs, run];
+    this.#setRuns([...this.#runs, run]);
   }
 
-  /** Adds the offsets with this hash to `found`, in rising order. */
-  find(hash: number, found: number[]): void {
-    for (const run of this.#runs) {
-      if (!run.filter.mayHold(hash)) continue;
-      const rows = this.#shape.rowsAt(run.level);
-      const row = run.id * rows + partOf(upperOf(hash), rows);
-      findPlaces(this.#tables.readItems(run.level, row), hash, run.first, found);
+  /**
+   * Adds the offsets with this hash to `found`, in rising order. Runs that end at or below `from` are left out: the
+   * hash is known to be in none of them.
+   */
+  find(hash: number, from: number, found: number[]): void {
+    if (from >= (this.end ?? 0)) return;
+    const [upper, bits] = [upperOf(hash), bitsOf(hash)];
+    const holders: SealedRun[] = [];
+    this.#columns.find(upper, bits, holders);
+    if (holders.length > 1) holders.sort((one, other) => one.first - other.first);
+    for (const run of this.#small) if (run.filter.mayHold(upper, bits)) holders.push(run);
+    for (const { level, id, first, end } of holders) {
+      if (end <= from) continue;
+      const rows = this.#shape.rowsAt(level);
+      findPlaces(this.#tables.readItems(level, id * rows + partOf(upper, rows)), hash, first, found);
     }
   }
 
   /** Does the merging that is due after `entries` entries were applied. */
   merge(entries: number): void {
-    for (let level = 0; level < LEVELS - 1; level += 1) {
+    for (let level = 0; level < LAST_LEVEL; level += 1) {
       const merge = this.#merges.get(level) ?? this.#startMerge(level);
       if (merge === undefined) continue;
       merge.due += MERGE_PACE * entries;
@@ -101,11 +139,19 @@ export class SealedRuns {
     };
     this.#tables.openLevel(output.level);
     this.#tables.put(output, false);
-    const steps = mergeRuns(this.#tables, this.#shape, output, inputs);
+    const steps = this.#stepsOf(output, inputs);
     const stepPlaces = this.#shape.placesAt(level + 1) / this.#shape.rowsAt(level);
     const merge = { inputs, output, steps, stepPlaces, due: 0 };
     this.#merges.set(level, merge);
     return merge;
+  }
+
+  *#stepsOf(output: RunFacts, inputs: readonly RunFacts[]): Generator<void, SealedRun> {
+    const merged = yield* mergeRuns(this.#tables, this.#shape, output, inputs);
+    if (output.level < LAST_LEVEL) return merged;
+    yield;
+    yield* this.#columns.add(output, merged.filter);
+    return output;
   }
 
   #finish(level: number, { inputs, output }: Merge, merged: SealedRun): void {
@@ -113,7 +159,7 @@ export class SealedRuns {
     this.#tables.put(output, true);
     const at = this.#runs.indexOf(inputs[0] as SealedRun);
     this.#retire(inputs);
-    this.#runs = this.#runs.toSpliced(at, inputs.length, merged);
+    this.#setRuns(this.#runs.toSpliced(at, inputs.length, merged));
   }
 
   /** The runs that end at or below an offset. */
@@ -129,13 +175,14 @@ export class SealedRuns {
   /** Drops runs that end at or below an offset, within a transaction. They are deleted later. */
   forgetBelow(low: number): void {
     const forgotten = new Set(this.below(low));
-    for (const [level, { inputs, output }] of this.#merges) {
+    for (const [level, { inputs, output, steps }] of this.#merges) {
       if (!inputs.some((run) => forgotten.has(run))) continue;
       this.#merges.delete(level);
+      steps.return(output); // leaves the column of its filter
       this.#sweeper.add(output);
     }
     this.#retire([...forgotten]);
-    this.#runs = this.#runs.filter((run) => !forgotten.has(run));
+    this.#setRuns(this.#runs.filter((run) => !forgotten.has(run)));
   }
 
   /** Deletes some of the dropped and merged runs; true while there is more. */
@@ -146,8 +193,14 @@ export class SealedRuns {
   #retire(runs: readonly SealedRun[]): void {
     for (const run of runs) {
       this.#tables.put(run, false);
+      this.#columns.remove(run);
       this.#sweeper.add(run);
     }
+  }
+
+  #setRuns(runs: readonly SealedRun[]): void {
+    this.#runs = runs;
+    this.#small = runs.filter((run): run is WrittenRun => run.filter !== undefined);
   }
 
   #newId(): number {
@@ -158,14 +211,10 @@ export class SealedRuns {
 }
 
 /** The runs in order. Throws StoreError unless they cover the offsets from `origin` on without a gap. */
-export function requireContiguous<R extends RunFacts>(
-  runs: readonly R[],
-  shape: RunShape,
-  origin: number,
-): readonly R[] {
+function requireContiguous<R extends RunFacts>(runs: readonly R[], shape: RunShape, origin: number): readonly R[] {
   const sorted = runs.toSorted((a, b) => a.first - b.first);
   let due = origin;
-  let level = LEVELS - 1;
+  let level = LAST_LEVEL;
   for (const run of sorted) {
     const isNext = run.first === due && run.level <= level && run.end === run.first + shape.placesAt(run.level);
     requireIntact(isNext, 'the order of the sealed runs');

@@ -20,7 +20,7 @@ import {
 } from './store.ts';
 
 /** Raised when the tables change: an index of another format is wiped, since it can be restored from the ledger. */
-const FORMAT = 12;
+const FORMAT = 13;
 
 /** The ledger that an index belongs to; any difference makes its content worthless. */
 export interface IndexBinding {
