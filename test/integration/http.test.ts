@@ -1,19 +1,9 @@
 import { connect } from 'node:net';
 import { expect, test } from 'vitest';
-import { expandIds } from '../../src/codec/id-batch.ts';
 import { decompose } from '../../src/core/layout.ts';
-import { batchOf, decodeReply } from '../support/followed.ts';
-import { loadHttp } from '../support/http-load.ts';
 import { ownServers } from '../support/own-servers.ts';
 import { DATACENTER_ID, KEPT_LEASE, LAYOUT, Realm, SHORT_LEASE } from '../support/realm.ts';
-import { SeenIds } from '../support/seen-ids.ts';
 import { report } from '../support/whole-history.ts';
-
-const ERROR_LEVEL = 50;
-/**
- * Limit as a share of the time that all responses take, so that a busy machine affects both. Unsliced, it is a quarter.
- */
-const STALL_SHARE = 0.1;
 
 /** One test freezes etcd. */
 const servers = await ownServers({ etcdMembers: 1 });
@@ -74,99 +64,6 @@ test('each route answers as documented, with the identity that the worker has le
   expect((await worker.ops('/api/v1/ids')).status).toBe(404);
   await worker.stop();
   expect(await requester(url)()).toBe('refused');
-});
-
-test('concurrent requests over HTTP and Kafka are all answered, with disjoint IDs', async ({ annotate }) => {
-  await using realm = await Realm.create(servers);
-  const worker = realm.worker();
-  await worker.ready();
-  const url = await worker.api();
-  const replies = await realm.follow();
-  const seen = new SeenIds();
-  const requests = 2_000;
-  const askKafka = async (name: string) => {
-    const beganMs = performance.now();
-    await realm.send(Array.from({ length: requests }, (_, i) => ({ correlationId: `${name}${i}`, count: 500 })));
-    await replies.until(`${requests} more replies`, (all) => all.length === requests * (name === 'alone' ? 1 : 2));
-    return Math.round(performance.now() - beganMs);
-  };
-
-  const aloneMs = await askKafka('alone');
-  const load = loadHttp({ url, count: 1_000, requests: 500, connections: 32, seen });
-  const besideMs = await askKafka('beside');
-  const { requestsPerSecond, p99Ms, failures } = await load;
-  await report(
-    annotate,
-    `${requests} requests over Kafka: ${aloneMs} ms alone, ${besideMs} ms beside a flood over HTTP`,
-  );
-  await report(annotate, `count=1000 over HTTP: ${requestsPerSecond} requests/s, p99 ${p99Ms} ms, each response read`);
-  for (const reply of replies.seen.map(decodeReply)) for (const id of expandIds(batchOf(reply))) seen.add(id);
-  expect(failures).toBe(0);
-  expect(seen.duplicates).toBe(0);
-  expect(seen.size).toBe(2 * requests * 500 + 500 * 1_000);
-  expect(await worker.metric('idalloc_ids_total')).toBe(seen.size);
-  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
-});
-
-test('hostile connections get errors or are cut, and the worker continues', async ({ annotate }) => {
-  const limits = { API_MAX_CONNECTIONS: '100', API_REQUEST_TIMEOUT_MS: '500' };
-  await using realm = await Realm.create(servers);
-  const worker = realm.worker(limits);
-  await worker.ready();
-  const url = await worker.api();
-  const { port } = new URL(url);
-  const answerTo = (input: string) =>
-    new Promise<string>((resolve) => {
-      const socket = connect({ host: '127.0.0.1', port: Number(port) });
-      let answer = '';
-      socket.on('data', (chunk) => {
-        answer += chunk;
-      });
-      socket.on('error', () => undefined); // a cut connection may come as a reset
-      socket.once('close', () => resolve(answer));
-      socket.write(input);
-    });
-
-  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each reading resets the maximum
-  const flood = 'GET /api/v1/ids?count=1000 HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20_000);
-  await Promise.all(Array.from({ length: 90 }, () => answerTo(flood)));
-  const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
-  await report(
-    annotate,
-    `90 floods of requests at once held the event loop up by at most ${Math.round(lag * 1_000)} ms`,
-  );
-
-  const silent = Array.from({ length: 200 }, (_, i) => answerTo(i % 2 === 0 ? '' : 'GET /api/v1/ids HTTP/1.1\r\nA: '));
-  const answers = await Promise.all(silent);
-  const late = answers.filter((answer) => answer.startsWith('HTTP/1.1 408 '));
-  expect(late.length).toBeGreaterThan(0);
-  expect(late.length).toBeLessThanOrEqual(100);
-  expect(answers.filter((answer) => answer !== '' && !late.includes(answer))).toEqual([]);
-  expect(await answerTo(`GET /${'x'.repeat(1_000_000)} HTTP/1.1\r\n\r\n`)).toMatch(/^HTTP\/1\.1 431 /);
-
-  const replies = await realm.follow();
-  await realm.send([{ correlationId: 'after', count: 1 }]);
-  await replies.reply('after');
-  expect(await requester(url)()).toBe(200);
-  expect(worker.lines.filter(({ level }) => Number(level) >= ERROR_LEVEL)).toEqual([]);
-  expect(worker.errors).toBe('');
-});
-
-test('concurrent requests for 100,000 IDs with their fields do not block the event loop', async ({ annotate }) => {
-  await using realm = await Realm.create(servers, { apiReplies: true });
-  const worker = realm.worker();
-  await worker.ready();
-  const url = await worker.api();
-  // One key for all, so that allocations do not spread the responses.
-  const load = { url, count: 100_000, requests: 16, connections: 16, headers: { 'idempotency-key': 'shared' } };
-  await worker.metric('nodejs_eventloop_lag_max_seconds'); // each reading resets the maximum
-  const { failures, p99Ms } = await loadHttp(load);
-  const lag = await worker.metric('nodejs_eventloop_lag_max_seconds');
-  const held = `event loop held up by at most ${Math.round(lag * 1_000)} ms`;
-  await report(annotate, `16 x 100,000 IDs at once: p99 ${p99Ms} ms, ${held}`);
-  expect(failures).toBe(0);
-  expect(await worker.metric('idalloc_ids_total')).toBe(100_000);
-  expect(lag * 1_000).toBeLessThan(p99Ms * STALL_SHARE);
 });
 
 test('a revoked lease closes the HTTP port and cuts its connections; it opens again by itself, with higher IDs', async ({

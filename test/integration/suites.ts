@@ -56,8 +56,7 @@ datacenters           25  the page for a pair of topics: a second datacenter
 docs                 191  the commands of the pages, with their output
 forged-witness        59  a rebuild that ignores a forged witness
 forms                 70  each form over HTTP and commands, read by the libraries of the schemes
-http                 112  the HTTP API of a real process: hostile connections, drains, a lost lease
-http-callers          33  tokens and certificates that are replaced in their files
+http                 112  the HTTP API of a real process: its routes, drains, a lost lease
 http-callers-page    103  the page for HTTP callers
 hung-transaction      12  an open transaction in the request topic shows as lag
 hygiene               17  connections and log of a quiet worker, also while its broker restarts
@@ -72,7 +71,6 @@ interop-spring        29  the Spring example
 kafka-away            47  workers that start while Kafka is down, or are cut off from it
 kafka-logins         230  sessions that end and secrets that are replaced, for each SASL mechanism and for the client library
 kafka-rights         113  rights that are revoked and granted under load
-layouts               86  three other layouts through every door, and the end of a layout
 leaderless           180  partitions without a leader, and unclean elections
 more-partitions      165  the page for a pair of topics: more partitions
 package-nestjs        90  the NestJS module in an application of its own, on NestJS 11 and 12
@@ -82,7 +80,6 @@ package-types         60  types and manifests of the packages, by the oldest Typ
 pasted                60  the blocks of README and quickstart as printed, on what \`npm start\` gives
 registry             101  a real schema registry
 release              104  a release is built from a commit
-reply-faults          22  reply topics that are deleted, get partitions, are too small, or get large replies
 restored             101  etcd that is wiped or restored from a backup, and the rebuild; also simulated
 secured              198  servers with logins, certificates and least rights
 secured-doctor       155  doctor on servers that deny by default
