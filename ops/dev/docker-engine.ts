@@ -1,9 +1,8 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { aptInstall, aptObstacle, installObstacle, type Log } from './apt.ts';
+import { aptInstall, aptObstacle, installObstacle, type Log, which } from '../bare/toolchain.ts';
 import { startChild, untilReady } from './child.ts';
 import { ROOT } from './paths.ts';
-import { which } from './toolchain.ts';
 
 /** A container engine that answers, or why there is none. `stop` ends only what this process started. */
 export type Engine = { readonly started: boolean; stop(): Promise<void> } | { readonly unavailable: string };

@@ -2,16 +2,14 @@ import { copyFile, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DEFAULT_IMAGES } from '../../src/testcontainers/images.ts';
-import type { Log } from './apt.ts';
+import { buildEtcd } from '../bare/etcd.ts';
+import { goCommand } from '../bare/go-program.ts';
+import { installKafka } from '../bare/kafka.ts';
+import { ensureTools, type Log, type ToolName } from '../bare/toolchain.ts';
 import { docker, ensurePrograms } from './docker-engine.ts';
-import { buildEtcd } from './etcd-install.ts';
-import { goCommand } from './go-toolchain.ts';
-import { installKafka } from './kafka-install.ts';
 import { acquireLock } from './lock.mjs';
 import { cacheDir, ROOT } from './paths.ts';
 import { run } from './run.ts';
-import type { ToolName } from './toolchain.ts';
-import { ensureTools } from './tools-install.ts';
 
 /** The official images that the tests use, and that the worker's image is based on. */
 export const IMAGES = {

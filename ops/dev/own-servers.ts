@@ -1,18 +1,14 @@
 import { join } from 'node:path';
-import { aptObstacle } from './apt.ts';
+import { etcdOrigin, etcdTools, startEtcd } from '../bare/etcd.ts';
+import { kafkaOrigin, kafkaTools, startKafka } from '../bare/kafka.ts';
+import { aptObstacle, ensureTools, type ToolName, toolFaults } from '../bare/toolchain.ts';
 import type { Container } from './container-process.ts';
 import { localEngine } from './docker-engine.ts';
-import { etcdOrigin, etcdTools } from './etcd-install.ts';
-import { startEtcd } from './etcd-process.ts';
 import { IMAGES, type ImageName, pullImages } from './images.ts';
-import { kafkaOrigin, kafkaTools } from './kafka-install.ts';
-import { startKafka } from './kafka-process.ts';
 import { cacheDir } from './paths.ts';
 import { USUAL_PORTS } from './ports.ts';
 import type { Progress } from './progress.mjs';
 import { choose } from './server-choice.ts';
-import { type ToolName, toolFaults } from './toolchain.ts';
-import { ensureTools } from './tools-install.ts';
 
 export interface ServersOptions {
   /** Where data, logs and locks of this checkout are. */

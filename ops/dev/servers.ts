@@ -1,10 +1,9 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Announcement, announce, readAnnouncement, withdraw } from './announcement.ts';
 import { tryLock } from './lock.mjs';
 import { type ServersOptions, startOwnServers } from './own-servers.ts';
-import { isRunning, ownIdentity } from './process-identity.mjs';
+import { isRunning, ownIdentity, type ProcessIdentity } from './process-identity.mjs';
 
 const POLL_MS = 200;
 const OWNER_CHECK_MS = 500;
@@ -111,4 +110,30 @@ function share(theirs: Announcement, file: string, options: ServersOptions): Ser
   const kafkaFrom = options.env.KAFKA_BROKERS ? 'environment' : 'checkout';
   const stop = async () => clearInterval(timer);
   return { ...FOREIGN, brokers, endpoints, kafkaFrom, shared: true, ended, stop };
+}
+
+/** What the `npm start` that runs the servers of this checkout announces to the others, once the servers are ready. */
+export interface Announcement {
+  readonly owner: ProcessIdentity;
+  readonly brokers?: string | undefined;
+  readonly endpoints?: string | undefined;
+  /** The variables with which a command uses these servers, once they have their topics; see development.mjs. */
+  readonly commands?: Readonly<Record<string, string>>;
+}
+
+/** The file appears with its whole content, or not at all. */
+export function announce(file: string, announcement: Announcement): void {
+  writeFileSync(`${file}.new`, JSON.stringify(announcement));
+  renameSync(`${file}.new`, file);
+}
+
+/** Undefined without an announcement, or if its process exited without removing it. */
+export function readAnnouncement(file: string, owner: ProcessIdentity): Announcement | undefined {
+  if (!existsSync(file)) return undefined;
+  const found = JSON.parse(readFileSync(file, 'utf8')) as Announcement;
+  return found.owner.pid === owner.pid && found.owner.start === owner.start ? found : undefined;
+}
+
+export function withdraw(file: string): void {
+  rmSync(file, { force: true });
 }

@@ -1,6 +1,6 @@
+import { chooseTestServers, type TestServersChoice } from './server-choice.ts';
 import { stopSignal } from './stop-signal.ts';
 import { add, NONE, type StepResult, summaryOf, type Tally, tallyLine } from './tally.ts';
-import { chooseTestServers, type TestServersChoice } from './test-servers.ts';
 import { type Project, runAllExamples, runChain, runVitest, selects, timed } from './test-steps.ts';
 
 const USAGE = `npm test [-- FILTER...]

@@ -3,8 +3,8 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import postgres from 'postgres';
+import { which } from '../../ops/bare/toolchain.ts';
 import { startChild, untilReady } from '../../ops/dev/child.ts';
-import { which } from '../../ops/dev/toolchain.ts';
 
 /** Where Debian has the programs, each version in a folder. */
 const VERSIONS = '/usr/lib/postgresql';

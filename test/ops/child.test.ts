@@ -4,8 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { logHolds, startChild, untilReady } from '../../ops/dev/child.ts';
-import { endRecorded } from '../../ops/dev/leftovers.ts';
+import { endRecorded, logHolds, startChild, untilReady } from '../../ops/dev/child.ts';
 import { isRunning, processStart } from '../../ops/dev/process-identity.mjs';
 import { run } from '../../ops/dev/run.ts';
 

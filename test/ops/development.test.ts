@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { announce } from '../../ops/dev/announcement.ts';
 import { developmentServers } from '../../ops/dev/development.mjs';
 import { ownIdentity } from '../../ops/dev/process-identity.mjs';
+import { announce } from '../../ops/dev/servers.ts';
 
 const COMMANDS = { KAFKA_BROKERS: '127.0.0.1:9092', ETCD_ENDPOINTS: 'http://127.0.0.1:2379', DATACENTER_ID: '0' };
 

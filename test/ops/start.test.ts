@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { parseRecord } from '../../ops/dev/leftovers.ts';
+import { parseRecord } from '../../ops/dev/child.ts';
 import { isAlarming, readableLine } from '../../ops/dev/log-line.ts';
 import { parsePorts } from '../../ops/dev/ports.ts';
 import { parseReply, presentReply } from '../../ops/dev/reply.ts';
-import { workerEnv } from '../../ops/dev/worker-env.ts';
+import { workerEnv } from '../../ops/dev/serve.ts';
 import { loadKafkaConfig } from '../../src/config/config.ts';
 
 const BREAKDOWN = { timestamp_ms: 1780416300000, datacenter_id: 4, worker_id: 18, sequence_number: 0 };

@@ -2,8 +2,7 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { isAtLeast, parseVersion, requireTools, toolFaults, which } from '../../ops/dev/toolchain.ts';
-import { ensureTools } from '../../ops/dev/tools-install.ts';
+import { ensureTools, isAtLeast, parseVersion, requireTools, toolFaults, which } from '../../ops/bare/toolchain.ts';
 
 let dir: string;
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { parseAllDocuments } from 'yaml';
-import { installHelm } from '../../ops/dev/kubernetes-install.ts';
+import { installHelm } from '../../ops/bare/kubernetes.ts';
 import { CHART, packChart } from '../../ops/helm/chart.ts';
 
 const run = promisify(execFile);

@@ -4,11 +4,11 @@ import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { cached, cacheName } from '../../ops/dev/cache.ts';
+import { cached, cacheName } from '../../ops/bare/cache.ts';
+import { isAtLeast, parseVersion, versionOf, which } from '../../ops/bare/toolchain.ts';
 import { ensurePrograms } from '../../ops/dev/docker-engine.ts';
 import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 import { run } from '../../ops/dev/run.ts';
-import { isAtLeast, parseVersion, versionOf, which } from '../../ops/dev/toolchain.ts';
 
 /** A tool on this machine's disk, or the reason why it is not available. */
 export type Tool = { readonly path: string } | { readonly unavailable: string };

@@ -2,8 +2,8 @@ import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'nod
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { installEtcd } from '../../ops/dev/etcd-install.ts';
-import { installKafka } from '../../ops/dev/kafka-install.ts';
+import { installEtcd } from '../../ops/bare/etcd.ts';
+import { installKafka } from '../../ops/bare/kafka.ts';
 import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 
 /** For a hang, which must not be mistaken for a busy machine. */

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { constants } from 'node:os';
 import type { TestProject } from 'vitest/node';
 import { ensureReaper } from '../../ops/dev/images.ts';
-import { chooseTestServers } from '../../ops/dev/test-servers.ts';
+import { chooseTestServers } from '../../ops/dev/server-choice.ts';
 import { serveControl, type TestServers } from './servers.ts';
 
 function log(line: string): void {

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type KafkaProcess, newClusterId, startKafka } from '../../ops/dev/kafka-process.ts';
+import { type KafkaProcess, newClusterId, startKafka } from '../../ops/bare/kafka.ts';
 import { freePorts } from '../../ops/dev/ports.ts';
 
 const NODES = [1, 2, 3] as const;

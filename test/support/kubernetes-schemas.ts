@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Ajv } from 'ajv';
 import { parse } from 'yaml';
-import { downloadSchemas } from '../../ops/dev/kubernetes-install.ts';
+import { downloadSchemas } from '../../ops/bare/kubernetes.ts';
 import type { Manifest } from './chart-render.ts';
 import { STRIMZI } from './strimzi-definitions.ts';
 

@@ -3,10 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AlarmAction, AlarmType, Etcd3 } from 'etcd3';
 import type { TestContext } from 'vitest';
-import { etcdTools } from '../../ops/dev/etcd-install.ts';
-import { type EtcdProcess, startEtcd } from '../../ops/dev/etcd-process.ts';
+import { type EtcdProcess, etcdTools, startEtcd } from '../../ops/bare/etcd.ts';
+import { which } from '../../ops/bare/toolchain.ts';
 import { cacheDir } from '../../ops/dev/paths.ts';
-import { which } from '../../ops/dev/toolchain.ts';
 
 const MEMBER = 'etcd1';
 const FILLING_BYTES = 256 * 1024;

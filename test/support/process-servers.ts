@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startEtcd } from '../../ops/dev/etcd-process.ts';
-import { type KafkaOptions, startKafka } from '../../ops/dev/kafka-process.ts';
+import { startEtcd } from '../../ops/bare/etcd.ts';
+import { type KafkaOptions, startKafka } from '../../ops/bare/kafka.ts';
 import { LEAST_SESSION_MS, type ServerParts, SUITE, type TestServers } from './servers.ts';
 
 const MEMBER_GRACE_MS = 500;

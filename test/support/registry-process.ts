@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { cached } from '../../ops/dev/cache.ts';
+import { cached } from '../../ops/bare/cache.ts';
 import { type Child, startChild, untilReady } from '../../ops/dev/child.ts';
 import { cacheDir } from '../../ops/dev/paths.ts';
 import { freePorts } from '../../ops/dev/ports.ts';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
-import { cached } from '../../ops/dev/cache.ts';
+import { cached } from '../../ops/bare/cache.ts';
 import { cacheDir, ROOT } from '../../ops/dev/paths.ts';
 import { run } from '../../ops/dev/run.ts';
 

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Etcd3, Range } from 'etcd3';
-import { type EtcdNode, startEtcd } from '../../ops/dev/etcd-process.ts';
+import { type EtcdNode, startEtcd } from '../../ops/bare/etcd.ts';
 import { Authority, type Certificate } from './certificates.ts';
 
 const SIZE = 3;

@@ -1,7 +1,7 @@
-import { etcdTools } from '../../ops/dev/etcd-install.ts';
-import { kafkaTools } from '../../ops/dev/kafka-install.ts';
+import { etcdTools } from '../../ops/bare/etcd.ts';
+import { kafkaTools } from '../../ops/bare/kafka.ts';
+import { requireTools, which } from '../../ops/bare/toolchain.ts';
 import { cacheDir } from '../../ops/dev/paths.ts';
-import { requireTools, which } from '../../ops/dev/toolchain.ts';
 
 const { env } = process;
 const TOOLS = {

@@ -32,9 +32,9 @@ import { config, WorkerStage } from '../support/worker-stage.ts';
 type Called = ReadonlySet<string>;
 
 /** The names of the functions that were called, in the order of the file. */
-export type Functions = ReadonlyMap<string, readonly string[]>;
+type Functions = ReadonlyMap<string, readonly string[]>;
 
-export interface Way {
+interface Way {
   /** What runs for it alone, by file. */
   readonly own: Functions;
   /** What runs for it, and when a worker is idle as well. Undefined where it takes so long that this means nothing. */

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient, type RedisClientType } from 'redis';
+import { which } from '../../../ops/bare/toolchain.ts';
 import { type Child, logHolds, startChild, untilReady } from '../../../ops/dev/child.ts';
-import { which } from '../../../ops/dev/toolchain.ts';
 
 const READY_MS = 60_000;
 

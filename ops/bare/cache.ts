@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { acquireLock } from './lock.mjs';
+import { acquireLock } from '../dev/lock.mjs';
 
 const BUILD_TIMEOUT_MS = 20 * 60_000;
 const PROGRESS_MS = 10_000;

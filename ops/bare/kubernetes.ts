@@ -1,8 +1,7 @@
 import { basename, join } from 'node:path';
-import type { Log } from './apt.ts';
+import { cacheDir } from '../dev/paths.ts';
 import { buildGoProgram, type GoProgram, goModuleFiles, pinnedGoProgram } from './go-program.ts';
-import { cacheDir } from './paths.ts';
-import { ensureTools } from './tools-install.ts';
+import { ensureTools, type Log } from './toolchain.ts';
 
 const HELM: GoProgram = {
   name: 'helm',

@@ -1,14 +1,60 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Child, logHolds, startChild, untilReady } from './child.ts';
-import { type Container, containerName, endContainer, inContainer, startContainer } from './container-process.ts';
-import { installKafka, kafkaTools } from './kafka-install.ts';
-import { kafkaProperties } from './kafka-properties.ts';
-import { cacheDir } from './paths.ts';
-import { portsOf } from './ports.ts';
-import { run } from './run.ts';
-import { requireTools } from './toolchain.ts';
+import { type Child, logHolds, startChild, untilReady } from '../dev/child.ts';
+import { type Container, containerName, endContainer, inContainer, startContainer } from '../dev/container-process.ts';
+import { cacheDir } from '../dev/paths.ts';
+import { portsOf } from '../dev/ports.ts';
+import { run } from '../dev/run.ts';
+import { type BuildOptions, cached, cacheName } from './cache.ts';
+import { requireTools, type ToolName } from './toolchain.ts';
+
+const POM = join(import.meta.dirname, 'locks/kafka/pom.xml');
+const DOWNLOAD_TIMEOUT_MS = 10 * 60_000;
+
+/** The directory where the jars are, or will be. KAFKA_HOME, if set, names an unpacked distribution to use instead. */
+function plan(cache: string, env: NodeJS.ProcessEnv) {
+  if (env.KAFKA_HOME) {
+    const libs = join(env.KAFKA_HOME, 'libs');
+    if (!existsSync(libs))
+      throw new Error(`KAFKA_HOME is set, but ${libs} does not exist; correct the variable or unset it`);
+    return { libs, ready: true } as const;
+  }
+  const version = /<kafka\.version>([^<]+)</.exec(readFileSync(POM, 'utf8'))?.[1];
+  if (!version) throw new Error(`no <kafka.version> in ${POM}`);
+  const name = cacheName('kafka', version, [POM]);
+  return { libs: join(cache, name), ready: existsSync(join(cache, name)), name, version } as const;
+}
+
+/** The tools that Kafka needs on this machine; fewer once it is in the cache. */
+export function kafkaTools(cache: string, env: NodeJS.ProcessEnv): ToolName[] {
+  return plan(cache, env).ready ? ['java'] : ['java', 'mvn'];
+}
+
+/** Where Kafka comes from, for people. */
+export function kafkaOrigin(cache: string, env: NodeJS.ProcessEnv): string {
+  const { libs, ready, version } = plan(cache, env);
+  return ready ? `Kafka from ${libs}` : `Kafka ${version} downloaded by Maven`;
+}
+
+/** The directory of Kafka's jars, which Maven downloads if the cache lacks them. */
+export async function installKafka(env: NodeJS.ProcessEnv, options: Omit<BuildOptions, 'what'>): Promise<string> {
+  const { libs, name, version } = plan(options.cache, env);
+  if (name === undefined) return libs;
+  return cached(name, { ...options, what: `Kafka ${version} (jars by Maven)` }, async (into) => {
+    await run({
+      command: 'mvn',
+      args: [
+        ...['-q', '-B', '-Dstyle.color=never', '-f', POM, 'dependency:copy-dependencies'],
+        ...['-DincludeScope=runtime', `-DoutputDirectory=${into}`],
+      ],
+      purpose: "the download of Kafka's jars by Maven",
+      timeoutMs: DOWNLOAD_TIMEOUT_MS,
+      env,
+      signal: options.signal,
+    });
+  });
+}
 
 /** For a hang only: a broker that exits is noticed at once, and a busy machine takes more than a minute. */
 const READY_TIMEOUT_MS = 180_000;
@@ -134,4 +180,45 @@ async function format(
 export function newClusterId(): string {
   const id = randomBytes(16).toString('base64url');
   return id.startsWith('-') ? `A${id.slice(1)}` : id;
+}
+
+/**
+ * The configuration of one broker that is its own controller, small and quick enough for a laptop and a test. The
+ * BROKER listener is the one by which it reaches itself.
+ */
+export function kafkaProperties(
+  dataDir: string,
+  ports: readonly number[],
+  more: Readonly<Record<string, string>> = {},
+): string {
+  const [client, broker, controller] = ports;
+  const properties = {
+    'process.roles': 'broker,controller',
+    'node.id': '1',
+    'controller.quorum.voters': `1@127.0.0.1:${controller}`,
+    listeners: `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker},CONTROLLER://127.0.0.1:${controller}`,
+    'advertised.listeners': `CLIENT://127.0.0.1:${client},BROKER://127.0.0.1:${broker}`,
+    'listener.security.protocol.map': 'CLIENT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'inter.broker.listener.name': 'BROKER',
+    'controller.listener.names': 'CONTROLLER',
+    'log.dirs': dataDir,
+    // a cluster of one
+    'offsets.topic.replication.factor': '1',
+    'offsets.topic.num.partitions': '1',
+    'transaction.state.log.replication.factor': '1',
+    'transaction.state.log.min.isr': '1',
+    'transaction.state.log.num.partitions': '1',
+    'share.coordinator.state.topic.replication.factor': '1',
+    'share.coordinator.state.topic.min.isr': '1',
+    'share.coordinator.state.topic.num.partitions': '1',
+    // as idalloc expects it
+    'auto.create.topics.enable': 'false',
+    'group.initial.rebalance.delay.ms': '0',
+    // otherwise half of the heap is used for the cleaner's buffer
+    'log.cleaner.dedupe.buffer.size': '16777216',
+    ...more,
+  };
+  return `${Object.entries(properties)
+    .map(([name, value]) => `${name}=${value}`)
+    .join('\n')}\n`;
 }

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
+import { run } from '../dev/run.ts';
 
 /** A program that the servers need, the oldest version that works, and how to install it. */
 interface Tool {
@@ -128,4 +129,99 @@ export function requireTools(names: readonly ToolName[], env: NodeJS.ProcessEnv,
 function installCommand(tools: readonly Tool[], platform: NodeJS.Platform): string {
   if (platform === 'darwin') return `brew install ${tools.map((tool) => tool.brew).join(' ')}`;
   return `apt-get update && apt-get install -y ${tools.map((tool) => tool.aptExample).join(' ')} (Debian)`;
+}
+
+/** Takes one line of progress, without a line end. */
+export type Log = (line: string) => void;
+
+const APT_MS = 600_000;
+
+/** Why this process may not install packages or start daemons here; undefined when it may. */
+export function installObstacle(env: NodeJS.ProcessEnv): string | undefined {
+  if (env.IDALLOC_NO_INSTALL === '1') return 'IDALLOC_NO_INSTALL=1 forbids it';
+  if (process.platform !== 'linux') return 'this is not Linux';
+  if (process.getuid?.() !== 0) return 'this is not root';
+  return undefined;
+}
+
+/** Why this process may not install Debian packages here; undefined when it may. */
+export function aptObstacle(env: NodeJS.ProcessEnv): string | undefined {
+  const obstacle = installObstacle(env);
+  if (obstacle !== undefined) return obstacle;
+  return existsSync('/etc/debian_version') && which('apt-get', env) ? undefined : 'this is not Debian';
+}
+
+/**
+ * Installs Debian packages; rejects if that fails. A package may be given as a regular expression for a whole name:
+ * then it is the first that apt offers. `signal` ends the download, but never an installation: that would leave
+ * packages half configured.
+ */
+export async function aptInstall(
+  packages: readonly (string | RegExp)[],
+  env: NodeJS.ProcessEnv,
+  log: Log,
+  signal?: AbortSignal,
+): Promise<void> {
+  const apt = (command: string, args: readonly string[], stop?: AbortSignal) =>
+    run({
+      command,
+      args: ['-o', 'DPkg::Lock::Timeout=120', '-q', ...args],
+      env: { ...env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1' },
+      purpose: `${command} ${args[0]}`,
+      timeoutMs: APT_MS,
+      signal: stop,
+    });
+  log('updating the package lists (apt-get update)');
+  await apt('apt-get', ['update'], signal);
+  const names = new Set<string>();
+  for (const wanted of packages) {
+    if (typeof wanted === 'string') names.add(wanted);
+    else names.add(await offered(wanted, (args) => apt('apt-cache', args, signal)));
+  }
+  const list = [...names].join(' ');
+  const install = ['install', '-y', '--no-install-recommends', ...names];
+  log(`downloading with apt-get: ${list} (IDALLOC_NO_INSTALL=1 prevents this)`);
+  await apt('apt-get', [...install, '--download-only'], signal);
+  log(`installing with apt-get: ${list}`);
+  await apt('apt-get', install);
+}
+
+/** The lowest name, with numbers compared as such, that matches a pattern. */
+async function offered(pattern: RegExp, aptCache: (args: readonly string[]) => Promise<string>): Promise<string> {
+  const found = await aptCache(['search', '--names-only', `^${pattern.source}$`]);
+  const names = found.split('\n').flatMap((line) => line.split(' ')[0] || []);
+  const [lowest] = names.sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
+  if (lowest === undefined) throw new Error(`apt offers no package ${pattern.source}`);
+  return lowest;
+}
+
+interface InstallOptions {
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: Log;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Installs those of the tools that are missing or too old, with apt-get where this process may. Throws one error that
+ * names the rest, the cause and the remedy.
+ */
+export async function ensureTools(names: readonly ToolName[], options: InstallOptions): Promise<void> {
+  const { env, log, signal } = options;
+  const faults = toolFaults(names, env);
+  if (faults.length === 0) return;
+  const obstacle = aptObstacle(env);
+  if (obstacle !== undefined) return requireTools(names, env, obstacle);
+  log(`missing: ${faults.map(({ text }) => text).join(', ')}`);
+  try {
+    await aptInstall(
+      faults.map(({ apt }) => apt),
+      env,
+      log,
+      signal,
+    );
+  } catch (error) {
+    signal?.throwIfAborted();
+    return requireTools(names, env, `apt-get failed: ${error instanceof Error ? error.message : error}`);
+  }
+  requireTools(names, env, 'apt-get installed them, but others come first on the PATH');
 }
