@@ -7,7 +7,7 @@ import { type CliContext, EXIT_HELP } from '../../src/cli/context.ts';
 import { TIME_HELP, withLayoutOptions } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
 import { FORM_NAMES } from '../../src/codec/form/form.ts';
-import type { Variable } from '../../src/config/variable.ts';
+import type { Variable } from '../../src/config/variables.ts';
 import { describeVariables, KAFKA_VARIABLES, WORKER_VARIABLES } from '../../src/config/variables.ts';
 import { GATE_REASONS, UNREADY_REASONS } from '../../src/core/gate.ts';
 import { ERRORS, type ErrorCode } from '../../src/errors.ts';

@@ -40,7 +40,7 @@ const IDENTITY_AT_REST = ['bindings', 'identity-ports', 'keys', 'namespace', 're
  */
 const CLIENT_REQUESTS = ['kafka-link', 'requester', 'transport'].map((file) => `client/${file}.ts`);
 /** What spans of the client and of a worker have in common. */
-const SPANS = ['attempt', 'attributes', 'failure', 'provider'].map((file) => `tracing/${file}.ts`);
+const SPANS = ['tracing/spans.ts'];
 const CHECKSUM_AND_COMPRESSION = ['@chainsafe/fast-crc32c', 'hysnappy', 'lz4-napi', 'zstddec'];
 
 export const ROOMS: readonly Room[] = [

@@ -1,8 +1,5 @@
 import { describeError } from '../errors.ts';
-import { attempt } from '../tracing/attempt.ts';
-import { messaging, requestAttributes, SCHEMA_URL } from '../tracing/attributes.ts';
-import { errorType, fail } from '../tracing/failure.ts';
-import { hasProvider } from '../tracing/provider.ts';
+import { attempt, errorType, fail, hasProvider, messaging, requestAttributes, SCHEMA_URL } from '../tracing/spans.ts';
 import type { FollowRequest } from './calls.ts';
 import type { BatchRequest } from './requester.ts';
 

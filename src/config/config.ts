@@ -3,8 +3,7 @@ import { LEDGER_MARGIN_MS } from '../adapters/kafka/topics/plan.ts';
 import { type FormKeys, parseFormKeys } from '../codec/form/keys.ts';
 import { DEFAULT_HEADER_NAMES } from '../codec/request-headers.ts';
 import type { KafkaSettings } from '../kafka/wire/settings.ts';
-import { apiConfigOf, apiWarnings } from './api-checks.ts';
-import { etcdAuthOf, etcdTlsOf } from './etcd-checks.ts';
+import { apiConfigOf, apiWarnings, kafkaPlaintextWarnings, workerPlaintextWarnings } from './api-checks.ts';
 import {
   checkHeaders,
   checkQuotas,
@@ -15,12 +14,19 @@ import {
   tlsSettingsOf,
   witnessTopic,
 } from './kafka-checks.ts';
-import { layoutOf, lifetimeWarnings } from './layout-checks.ts';
 import { ConfigErrors, type Environment, misspelled, parseTable, type VariableSource } from './parse.ts';
-import { kafkaPlaintextWarnings, workerPlaintextWarnings } from './plaintext-checks.ts';
 import type { ReadText } from './secret-file.ts';
 import { FORM_VARIABLES, KAFKA_VARIABLES, VARIABLES, WORKER_VARIABLES } from './variables.ts';
-import { datacenterOf, maxCountOf, poolOf, timingOf } from './worker-checks.ts';
+import {
+  datacenterOf,
+  etcdAuthOf,
+  etcdTlsOf,
+  layoutOf,
+  lifetimeWarnings,
+  maxCountOf,
+  poolOf,
+  timingOf,
+} from './worker-checks.ts';
 
 /** The part of the configuration that every command needs that connects to Kafka. */
 export type KafkaConfig = Readonly<ReturnType<typeof kafkaConfig>>;

@@ -2,7 +2,7 @@ import type { ZodError } from 'zod';
 import type { Secret } from '../core/secret.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { type CheckText, pemProblem, type ReadText, SecretFile, textOf } from './secret-file.ts';
-import type { Values, Variable } from './variable.ts';
+import type { Values, Variable } from './variables.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 export type Table = Readonly<Record<string, Variable<unknown>>>;

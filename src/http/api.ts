@@ -5,15 +5,12 @@ import { ANONYMOUS, type Caller, type Identify } from './callers.ts';
 import { type ConnectionLimits, Connections } from './connections.ts';
 import { REQUEST_ID, requestIdOf, TRACE_PARENT, traceParentOf } from './correlation.ts';
 import { docsPage, PAGE_HEADERS } from './docs-page.ts';
-import { checkEnvelope, MAX_URL_LENGTH } from './envelope.ts';
-import { addIdRoute, addIdRoutes, type IdRoutesOptions } from './id-routes.ts';
+import { addIdRoute, addIdRoutes, addSequenceRoute, type IdRoutesOptions, SEQUENCES } from './id-routes.ts';
 import { openApiDocument } from './openapi.ts';
 import { takeBodies } from './parameters.ts';
-import { malformed, PROBLEM_TYPE, Problem } from './problem.ts';
+import { checkEnvelope, MAX_URL_LENGTH, malformed, PROBLEM_TYPE, Problem } from './problem.ts';
 import { COMPRESSION, send } from './respond.ts';
-import { addSequenceRoute, SEQUENCES } from './sequence-route.ts';
-import { boundedServer } from './server.ts';
-import type { TlsSettings } from './tls.ts';
+import { boundedServer, type TlsSettings } from './server.ts';
 
 /** One answered request; the route is one of a closed set. */
 export interface HandledRequest {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { OpenApiDocument, Operation, Parameter, Reference, Response } from './openapi-parts.ts';
+import type { OpenApiDocument, Operation, Parameter, Reference, Response } from './openapi-components.ts';
 
 const STYLE = `:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}
 body{max-width:60rem;margin:0 auto;padding:1rem;overflow-wrap:anywhere}

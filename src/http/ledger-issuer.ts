@@ -1,10 +1,9 @@
 import { httpRequestId, maxHttpKeyBytes } from '../codec/http-key.ts';
 import type { Numbers } from '../codec/sequence-entry.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
-import type { Allocated } from './allocation-queue.ts';
-import { ANONYMOUS, type Caller } from './callers.ts';
+import { ANONYMOUS, type Caller, type RateLimit } from './callers.ts';
+import type { Allocated } from './issuer.ts';
 import { malformed, Problem } from './problem.ts';
-import type { RateLimit } from './rate-limit.ts';
 
 /** What a caller wants under an Idempotency-Key. */
 export interface KeyedRequest {

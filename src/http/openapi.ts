@@ -1,7 +1,8 @@
 import type { Layout } from '../core/layout.ts';
-import { components } from './openapi-components.ts';
+import { MAX_NUMBERS } from './id-routes.ts';
 import {
   CORRELATION,
+  components,
   type Json,
   json,
   type OpenApiDocument,
@@ -9,8 +10,7 @@ import {
   type Reference,
   type Response,
   ref,
-} from './openapi-parts.ts';
-import { MAX_NUMBERS } from './sequence-route.ts';
+} from './openapi-components.ts';
 
 const DESCRIPTION = `64-bit, time-ordered IDs, unique within the ID space. IDs are strings, because JSON numbers lose digits above 2^53; a
 worker whose layout stays below that also returns them as numbers. Without an Idempotency-Key they come from this worker's memory: from the same

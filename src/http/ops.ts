@@ -3,10 +3,8 @@ import { formatHostPort } from '../core/host-port.ts';
 import type { Layout } from '../core/layout.ts';
 import { describeError, IdallocError } from '../errors.ts';
 import { Connections } from './connections.ts';
-import { checkEnvelope } from './envelope.ts';
-import { Problem } from './problem.ts';
+import { checkEnvelope, Problem } from './problem.ts';
 import { boundedServer } from './server.ts';
-import { sharedRendering } from './shared-rendering.ts';
 import { type DecodedStatus, decodeForStatus, type Status } from './status.ts';
 import { STATUS_PAGE, STATUS_PAGE_HEADERS } from './status-page.ts';
 
@@ -115,4 +113,28 @@ function decoded(layout: Layout, id: string): DecodedStatus {
     if (error instanceof IdallocError || error instanceof RangeError) throw new Problem(400, error.message);
     throw error;
   }
+}
+
+/** A rendering is shared for this long after it started. */
+const SHARED_MS = 1_000;
+
+/**
+ * Renders at most once a second: calls in between share the last rendering. Later calls do not share a failure.
+ */
+export function sharedRendering<T>(render: () => Promise<T>, monotonicMs: () => number): () => Promise<T> {
+  let last: { readonly beganMs: number; readonly result: Promise<T> } | undefined;
+  let isRendering = false;
+  return () => {
+    const nowMs = monotonicMs();
+    if (last !== undefined && (isRendering || nowMs - last.beganMs < SHARED_MS)) return last.result;
+    isRendering = true;
+    const result = render().finally(() => {
+      isRendering = false;
+    });
+    last = { beganMs: nowMs, result };
+    result.catch(() => {
+      last = undefined;
+    });
+    return result;
+  };
 }

@@ -4,8 +4,7 @@ import type { FormName, FormSettings, OpenForm } from '../codec/form/form.ts';
 import { FORMS, isFormName, openForm } from '../codec/form/forms.ts';
 import { ID_TEXT_HELP, readId } from '../codec/id-text.ts';
 import { type ErrorCode, IdallocError } from '../errors.ts';
-import { headerValues } from './envelope.ts';
-import { malformed, Problem } from './problem.ts';
+import { headerValues, malformed, Problem } from './problem.ts';
 
 const KEY = 'idempotency-key';
 const MAX_KEY_BYTES = 255;

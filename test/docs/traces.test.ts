@@ -1,8 +1,8 @@
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { SCHEMA_URL } from '../../src/tracing/attributes.ts';
 import { SPANS_PER_SECOND } from '../../src/tracing/part-spans.ts';
+import { SCHEMA_URL } from '../../src/tracing/spans.ts';
 import { readPage } from '../support/docs.ts';
 
 const PAGE = readPage('docs/operations/traces.md');

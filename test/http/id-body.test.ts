@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { viewId } from '../../src/codec/id-view.ts';
-import { compose } from '../../src/core/layout.ts';
+import { compose, formatHex } from '../../src/core/layout.ts';
 import { presetLayout } from '../../src/core/presets.ts';
 import { ticks, wallMs } from '../../src/core/units.ts';
-import { idBody, idsBody } from '../../src/http/id-body.ts';
+import { idBody, idsBody, RisingId } from '../../src/http/id-body.ts';
 import { LoopShare } from '../../src/http/loop-share.ts';
 import { formOf } from '../../src/http/parameters.ts';
 import { KEYS } from '../support/form-samples.ts';
@@ -83,4 +84,24 @@ test.each([
   expect(Math.max(...counts)).toBe(most);
   const few = { ranges: [{ first: 1n << 22n, count: most + 1 }], generatedAt: GENERATED_AT };
   expect(typeof idsBody(layout, few, share(), form)).toBe('object');
+});
+
+test('writes each ID of a range as BigInt writes it, whatever digits a step changes', () => {
+  const first = fc.oneof(
+    fc.bigInt({ min: 0n, max: 2n ** 62n }),
+    fc.bigInt({ min: 0n, max: 2_000n }), // fewer digits than are kept as texts
+    fc.bigInt({ min: 1n, max: 2n ** 40n }).map((at) => at * 4_096_000n - 2n), // the last digits overflow soon
+  );
+  const step = fc.oneof(
+    fc.constant(1n),
+    fc.integer({ min: 0, max: 51 }).map((bits) => 1n << BigInt(bits)),
+  );
+  fc.assert(
+    fc.property(first, step, (from, by) => {
+      const [decimal, hex] = [new RisingId('d', 'decimal', from, by), new RisingId('h', 'hex', from, by)];
+      for (let id = from, k = 0; k < 10; k += 1, id += by) {
+        expect([decimal.next(), hex.next()]).toEqual([`d${id}`, `h${formatHex(id)}`]);
+      }
+    }),
+  );
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { RateLimit } from '../../src/http/callers.ts';
 import { Problem } from '../../src/http/problem.ts';
-import { RateLimit } from '../../src/http/rate-limit.ts';
 
 function stage(perSecond = 100) {
   const world = { nowMs: 7_000 };

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { noReply } from '../../src/client/refusals.ts';
 import type { ErrorCode } from '../../src/errors.ts';
 import type { Api } from '../../src/http/api.ts';
-import { MAX_NUMBERS } from '../../src/http/sequence-route.ts';
+import { MAX_NUMBERS } from '../../src/http/id-routes.ts';
 import { ApiStage } from '../support/api-stage.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';
 

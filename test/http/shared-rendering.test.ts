@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { sharedRendering } from '../../src/http/shared-rendering.ts';
+import { sharedRendering } from '../../src/http/ops.ts';
 
 function stage() {
   const begun: PromiseWithResolvers<number>[] = [];

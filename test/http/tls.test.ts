@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import tls, { connect, type TLSSocket } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Api } from '../../src/http/api.ts';
-import type { TlsSettings } from '../../src/http/tls.ts';
+import type { TlsSettings } from '../../src/http/server.ts';
 import { ApiStage } from '../support/api-stage.ts';
 import { Authority, type Certificate } from '../support/certificates.ts';
 import { FakeLedger } from '../support/fake-ledger.ts';

@@ -5,8 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { createLogger } from '../../src/log.ts';
 import { UNTRACED } from '../../src/pipeline/trace.ts';
 import { RUNTIME } from '../../src/runtime.ts';
-import type { SdkModule } from '../../src/tracing/sdk.ts';
-import { openTraces } from '../../src/tracing/traces.ts';
+import { openTraces, type SdkModule } from '../../src/tracing/traces.ts';
 import { MemorySpans } from '../support/memory-spans.ts';
 
 const EXPORTING = { OTEL_TRACES_EXPORTER: 'otlp' };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { wallMs } from '../../src/core/units.ts';
-import { type Allocated, AllocationQueue } from '../../src/http/allocation-queue.ts';
+import { type Allocated, AllocationQueue } from '../../src/http/issuer.ts';
 
 /** A source of IDs that answers when the test says so, and records the most calls that it had at once. */
 class HeldSource {

@@ -1,4 +1,6 @@
 import { isUtf8 } from 'node:buffer';
+import type { Span, SpanStatusCode } from '@opentelemetry/api';
+import { IdallocError } from '../errors.ts';
 
 /** The version of OpenTelemetry's semantic conventions for messaging that names and attributes of spans follow. */
 const SEMANTIC_CONVENTIONS = '1.44.0';
@@ -44,4 +46,40 @@ export function requestAttributes(request: {
   if (count !== undefined) attributes['idalloc.count'] = count;
   if (sequence !== undefined) attributes['idalloc.sequence'] = sequence;
   return attributes;
+}
+
+/** The result, or undefined if `work` throws: what an operator's SDK does must not disturb the requests. */
+export function attempt<T>(onError: (error: unknown) => void, work: () => T): T | undefined {
+  try {
+    return work();
+  } catch (error) {
+    onError(error);
+    return undefined;
+  }
+}
+
+/** As a constant, since services may use the client without the API. */
+const ERROR: SpanStatusCode.ERROR = 2;
+
+/** Marks what a span stands for as failed. */
+export function fail(span: Pick<Span, 'setAttribute' | 'setStatus'>, type: string, message?: string): void {
+  span.setAttribute('error.type', type);
+  span.setStatus(message === undefined ? { code: ERROR } : { code: ERROR, message });
+}
+
+/** What `error.type` is for anything thrown. */
+export function errorType(error: unknown): string {
+  if (error instanceof IdallocError) return error.code;
+  return error instanceof Error ? error.name : '_OTHER';
+}
+
+type Api = Pick<typeof import('@opentelemetry/api'), 'trace' | 'ProxyTracerProvider'>;
+
+/**
+ * Whether spans have somewhere to go: an SDK is registered with the API, by us or by whoever started the process. It
+ * may be with another copy of the API, whose provider is of another class.
+ */
+export function hasProvider({ trace, ProxyTracerProvider }: Api): boolean {
+  const provider = trace.getTracerProvider();
+  return !(provider instanceof ProxyTracerProvider) || provider.getDelegateTracer('idalloc') !== undefined;
 }
