@@ -112,6 +112,13 @@ export function schemaFingerprint(text: string): Buffer | undefined {
   return form === undefined ? undefined : fingerprint(form);
 }
 
+/** The bytes before each body of one of idalloc's schemas. Compiles nothing either. */
+export function schemaHeader(name: keyof typeof SCHEMAS): Buffer {
+  const print = schemaFingerprint(schemaText(name));
+  if (print === undefined) throw new Error(`schemas/${name}.avsc is not a schema`);
+  return singleObjectHeader(print);
+}
+
 /** Loads one of idalloc's schemas by its file name. */
 export function loadSchema(name: keyof typeof SCHEMAS, maxBodyBytes: number): MessageSchema {
   const type = avro.Type.forSchema(JSON.parse(schemaText(name)), { typeHook: ourTypes, omitRecordMethods: true });

@@ -1,14 +1,8 @@
 import type { Statement } from '../core/sequence.ts';
 import { describeError, IdallocError } from '../errors.ts';
+import { decodeLedgerEntry, encodeLedgerEntry } from './ledger-entry.ts';
 import { encodeStatementKey, readLedgerKey } from './ledger-key.ts';
-import {
-  checkStatement,
-  decodeSequenceEntry,
-  encodeSequenceEntry,
-  type LedgerNumbers,
-  type LedgerStatement,
-  RENEWAL,
-} from './sequence-entry.ts';
+import { checkStatement, type LedgerNumbers, type LedgerStatement, RENEWAL } from './sequence-entry.ts';
 import { parseBounded, parseExactObject, requireExactObject, requireInteger, requireText } from './strict-json.ts';
 
 /**
@@ -160,10 +154,10 @@ export function decodeSequenceHead(value: Buffer, key: string): SequenceHead {
 function toWire(pending: Pending): Readonly<Record<string, unknown>> {
   if (pending.kind === 'order') {
     const { sequence, first, statement } = pending;
-    const value = encodeSequenceEntry(entryOf(statement));
+    const value = encodeLedgerEntry(entryOf(statement));
     return { ...texts(encodeStatementKey(sequence), value), edition: checkEdition(statement.edition), first };
   }
-  const value = encodeSequenceEntry({ ...pending.entry, ...NOWHERE, at: RENEWAL });
+  const value = encodeLedgerEntry({ ...pending.entry, ...NOWHERE, at: RENEWAL });
   return { ...texts(pending.key, value), edition: checkEdition(pending.edition) };
 }
 
@@ -172,13 +166,13 @@ function fromWire(wire: unknown): Pending {
   const fields = requireExactObject(wire, isOrder ? ORDER_KEYS : NUMBERS_KEYS);
   const [key, value] = [bytesOf(fields, 'key'), bytesOf(fields, 'value')];
   const known = readLedgerKey(key);
-  const record = decodeSequenceEntry(value, {});
-  if (isOrder && known.kind === 'statement' && record?.kind === 'statement') {
+  const record = decodeLedgerEntry(value);
+  if (isOrder && known.kind === 'statement' && record.kind === 'statement') {
     const { next, step, max, format, closed } = record;
     const statement = { next, step, max, format, closed, edition: requireInteger(fields, 'edition', 1) };
     return { kind: 'order', sequence: known.sequence, first: requireInteger(fields, 'first', -1), statement };
   }
-  if (!isOrder && known.kind === 'numbers' && record?.kind === 'numbers') {
+  if (!isOrder && known.kind === 'numbers' && record.kind === 'numbers') {
     const { end, through, at, ...entry } = record;
     const edition = requireInteger(fields, 'edition', 1);
     return { kind: 'numbers', sequence: known.sequence, key, edition, entry };

@@ -114,11 +114,14 @@ export function wireToBatch(wire: Omit<WireBatch, 'ids'>, ranges: readonly IdRan
 
 /** Copies of decoded ranges as plain objects. RangeError if one goes beyond 2^63. */
 export function plainRanges(ranges: readonly IdRange[], step: bigint): IdRange[] {
-  return ranges.map(({ first, count }) => {
-    if (first + BigInt(count - 1) * step > MAX_ID)
-      throw new RangeError(`range of ${count} IDs from ${first} ends above 2^63`);
-    return { first, count };
-  });
+  requireBelowEnd(ranges, step);
+  return ranges.map(({ first, count }) => ({ first, count }));
+}
+
+/** Throws RangeError if a range goes beyond 2^63. */
+export function requireBelowEnd(ranges: readonly IdRange[], step: bigint): void {
+  const beyond = ranges.find(({ first, count }) => first + BigInt(count - 1) * step > MAX_ID);
+  if (beyond !== undefined) throw new RangeError(`range of ${beyond.count} IDs from ${beyond.first} ends above 2^63`);
 }
 
 /** The number of IDs in the ranges. RangeError for an empty range, a negative ID, or more than MAX_BATCH_COUNT. */

@@ -109,7 +109,7 @@ export function decodeIdReply(bytes: Buffer): IdReply & { readonly encoding: Enc
 function toResult(reply: Exclude<IdReply, BatchReply>): WireResult {
   if ('error' in reply) return { 'idalloc.IdError': reply.error };
   const { sequence, first, count, step, format } = reply.numbers;
-  checkNumbers(BigInt(first), count, BigInt(step), format);
+  checkNumbers(first, count, step, format);
   return { 'idalloc.SequenceBatch': { sequence, first: BigInt(first), count, step: BigInt(step), format } };
 }
 

@@ -1,6 +1,9 @@
 // Written by 'npm run schemas' from schemas/*.avsc.
 
-/** The Avro schemas, by file name. Files would be lost when a service bundles the client. */
+/**
+ * The Avro schemas, by file name. Files would be lost when a service bundles the client, and modules they can't be: Node
+ * imports JSON by the extension .json alone, and Rollup not without a plugin.
+ */
 export const SCHEMAS = {
   'id-reply-2': `{
   "type": "record",

@@ -1,8 +1,7 @@
 import type { NumberRun, Statement } from '../core/sequence.ts';
 import { describeError } from '../errors.ts';
-import { decodeFramed, encodeFramed, loadSchema } from './avro.ts';
 import type { Framing } from './framing.ts';
-import { toSafeNumber } from './long.ts';
+import { type Long, toSafeNumber } from './long.ts';
 import { MAX_REQUEST_COUNT } from './request-checks.ts';
 import type { RecordHeaders } from './request-headers.ts';
 import { parseExactObject, requireFlag, requireInteger } from './strict-json.ts';
@@ -41,8 +40,7 @@ export interface LedgerNumbers extends SequencePosition, Numbers {
 
 /**
  * What a sequence is from here on, if the record counts. Edition, `first` and `isLoss` are in a header of the record,
- * since workers of
- * 0.3 read its value.
+ * since workers of 0.3 read its value.
  */
 export interface LedgerStatement extends SequencePosition, Statement {
   readonly kind: 'statement';
@@ -57,14 +55,7 @@ export interface LedgerStatement extends SequencePosition, Statement {
 
 export type SequenceEntry = LedgerNumbers | LedgerStatement;
 
-/** With the longest reply topic and format an entry has less. */
-const MAX_ENTRY_BYTES = 16 * 1024;
-export const MAX_FORMAT_CHARS = 64;
-
-const schema = loadSchema('ledger-sequence', MAX_ENTRY_BYTES);
-
-/** The bytes before the body of each record of a sequence. */
-export const SEQUENCE_ENTRY_HEADER: Buffer = schema.header;
+const MAX_FORMAT_CHARS = 64;
 
 /**
  * The header of a statement: JSON with its edition, and `first` and `loss` where it has them, as in
@@ -84,7 +75,8 @@ export function statementHeaders({ edition, first, isLoss }: StatementFacts): { 
   return { [STATEMENT_HEADER]: text };
 }
 
-function factsIn(headers: RecordHeaders): StatementFacts {
+/** What the headers of a record say of its statement. Throws Error for a malformed header. */
+export function statementFacts(headers: RecordHeaders): StatementFacts {
   if (!Object.hasOwn(headers, STATEMENT_HEADER)) return UNNUMBERED;
   const value = headers[STATEMENT_HEADER];
   try {
@@ -104,123 +96,33 @@ function readFacts(bytes: Buffer): StatementFacts {
   };
 }
 
-interface WireNumbers {
-  readonly request_hash: Buffer;
-  readonly count: number;
-  readonly reply_topic: string;
-  readonly request_offset: bigint;
-  readonly framing: Framing;
-  readonly schema_fingerprint: Buffer;
-  readonly first: bigint;
-  readonly step: bigint;
-  readonly format: string;
-}
-
-interface WireStatement {
-  readonly next: bigint;
-  readonly step: bigint;
-  readonly max: bigint;
-  readonly format: string;
-  readonly closed: boolean;
-}
-
-interface Wire {
-  readonly end: bigint;
-  readonly through: bigint;
-  readonly at: bigint;
-  readonly content:
-    | { readonly 'idalloc.ledger.SequenceNumbers': WireNumbers }
-    | { readonly 'idalloc.ledger.SequenceStatement': WireStatement };
-}
-
-/** The framed value of a record of a sequence. Throws RangeError if decodeSequenceEntry would reject it. */
-export function encodeSequenceEntry(entry: SequenceEntry): Buffer {
-  const wire: Wire = {
-    end: BigInt(entry.end),
-    through: BigInt(entry.through),
-    at: BigInt(entry.at),
-    content:
-      entry.kind === 'numbers'
-        ? { 'idalloc.ledger.SequenceNumbers': toWireNumbers(entry) }
-        : { 'idalloc.ledger.SequenceStatement': toWireStatement(entry) },
-  };
-  fromWire(wire, {});
-  return encodeFramed(schema, wire);
-}
-
-/** Decodes a record of a sequence; undefined if its value has another schema. Throws Error for a malformed one. */
-export function decodeSequenceEntry(value: Buffer, headers: RecordHeaders): SequenceEntry | undefined {
-  const wire = decodeFramed(schema, value);
-  return wire === undefined ? undefined : fromWire(wire as Wire, headers);
-}
-
 /** Throws RangeError for a statement that no record can have. */
-export function checkStatement(statement: Omit<Statement, 'edition'>): void {
-  statementOf(toWireStatement(statement));
+export function checkStatement({ next, step, max, format }: Pick<Statement, 'next' | 'step' | 'max' | 'format'>): void {
+  requireWhole(step, 'step', 1);
+  requireWhole(max, 'max', 0, Number.MAX_SAFE_INTEGER - step);
+  requireWhole(next, 'next', 0, max + step);
+  requireFormat(format);
 }
 
 /** The numbers, or RangeError if they are not a sequence's. */
-export function checkNumbers(first: bigint, count: number, step: bigint, format: string): Numbers {
-  if (count < 1 || count > MAX_REQUEST_COUNT) throw new RangeError(`count ${count} is out of range`);
-  toSafeNumber(first + BigInt(count - 1) * step, 'the last number', 0);
-  return {
-    first: toSafeNumber(first, 'first', 0),
-    count,
-    step: toSafeNumber(step, 'step', 1),
-    format: checkFormat(format),
+export function checkNumbers(first: Long, count: number, step: Long, format: string): Numbers {
+  const numbers = {
+    first: requireWhole(first, 'first', 0),
+    count: requireWhole(count, 'count', 1, MAX_REQUEST_COUNT),
+    step: requireWhole(step, 'step', 1),
+    format: requireFormat(format),
   };
+  requireWhole(numbers.first + (count - 1) * numbers.step, 'the last number', 0);
+  return numbers;
 }
 
-function checkFormat(format: string): string {
+function requireWhole(value: Long, field: string, min: number, max?: number): number {
+  const number = toSafeNumber(value, field, min, max);
+  if (Number.isInteger(number)) return number;
+  throw new RangeError(`${field} ${value} is not a whole number`);
+}
+
+function requireFormat(format: string): string {
   if (format.length <= MAX_FORMAT_CHARS) return format;
   throw new RangeError(`a format of ${format.length} characters; at most ${MAX_FORMAT_CHARS} are allowed`);
-}
-
-function toWireNumbers(entry: LedgerNumbers): WireNumbers {
-  return {
-    request_hash: entry.requestHash,
-    count: entry.count,
-    reply_topic: entry.replyTopic,
-    request_offset: BigInt(entry.requestOffset),
-    framing: entry.framing,
-    schema_fingerprint: entry.schemaFingerprint,
-    first: BigInt(entry.first),
-    step: BigInt(entry.step),
-    format: entry.format,
-  };
-}
-
-function toWireStatement({ next, step, max, format, closed }: Omit<Statement, 'edition'>): WireStatement {
-  return { next: BigInt(next), step: BigInt(step), max: BigInt(max), format, closed };
-}
-
-function fromWire(wire: Wire, headers: RecordHeaders): SequenceEntry {
-  const position = {
-    end: toSafeNumber(wire.end, 'end', 0),
-    through: toSafeNumber(wire.through, 'through', -1),
-  };
-  if ('idalloc.ledger.SequenceStatement' in wire.content) {
-    const fields = wire.content['idalloc.ledger.SequenceStatement'];
-    const at = toSafeNumber(wire.at, 'at', 0); // a statement is never renewed: it is written anew
-    return { kind: 'statement', ...position, at, ...statementOf(fields), ...factsIn(headers) };
-  }
-  const fields = wire.content['idalloc.ledger.SequenceNumbers'];
-  return {
-    kind: 'numbers',
-    ...position,
-    at: toSafeNumber(wire.at, 'at', RENEWAL),
-    requestHash: fields.request_hash,
-    replyTopic: fields.reply_topic,
-    requestOffset: toSafeNumber(fields.request_offset, 'request_offset', 0),
-    framing: fields.framing,
-    schemaFingerprint: fields.schema_fingerprint,
-    ...checkNumbers(fields.first, fields.count, fields.step, fields.format),
-  };
-}
-
-function statementOf(fields: WireStatement): Omit<Statement, 'edition'> {
-  const step = toSafeNumber(fields.step, 'step', 1);
-  const max = toSafeNumber(fields.max, 'max', 0, Number.MAX_SAFE_INTEGER - step);
-  const next = toSafeNumber(fields.next, 'next', 0, max + step);
-  return { next, step, max, format: checkFormat(fields.format), closed: fields.closed };
 }

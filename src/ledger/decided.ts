@@ -1,6 +1,5 @@
-import { type DecidingEntry, decodeLedgerEntry } from '../codec/ledger-entry.ts';
+import { countsAt, type DecidingEntry, decodeLedgerEntry } from '../codec/ledger-entry.ts';
 import { LEDGER_KEY_VERSION } from '../codec/ledger-key.ts';
-import { countsAt } from '../codec/ledger-position.ts';
 import { IdallocError } from '../errors.ts';
 import type { LedgerEntries, LedgerIndex, LedgerRecord } from './ledger-ports.ts';
 import type { LedgerPartition } from './partition.ts';

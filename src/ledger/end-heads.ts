@@ -1,7 +1,6 @@
 import { decodeEndHead, type EndHead, encodeEndHead } from '../codec/head-values.ts';
-import { EMPTY_MARKER } from '../codec/ledger-entry.ts';
+import { EMPTY_MARKER, readLedgerPosition } from '../codec/ledger-entry.ts';
 import { digestEntry } from '../codec/ledger-key.ts';
-import { readLedgerPosition } from '../codec/ledger-position.ts';
 import { IdallocError, unlessInvalid } from '../errors.ts';
 import type { LedgerEntries, LedgerRecord } from './ledger-ports.ts';
 

@@ -12,11 +12,7 @@ export const SEQUENCE_MUTANTS: readonly Mutant[] = [
     name: 'numbers count wherever they lie',
     firstSeed: 33,
     patches: [
-      patch(
-        'src/codec/ledger-position.ts',
-        'return at === undefined || at === RENEWAL || at === offset;',
-        'return true;',
-      ),
+      patch('src/codec/ledger-entry.ts', 'return at === undefined || at === RENEWAL || at === offset;', 'return true;'),
     ],
   },
   {

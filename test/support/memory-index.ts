@@ -1,6 +1,5 @@
-import { decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
+import { changesSequence, countsAt, decodeLedgerEntry } from '../../src/codec/ledger-entry.ts';
 import { digestEntry, readLedgerKey } from '../../src/codec/ledger-key.ts';
-import { changesSequence, countsAt } from '../../src/codec/ledger-position.ts';
 import { readReplay } from '../../src/codec/request-position.ts';
 import { afterRecord, hidesDecisions, type SequenceRow } from '../../src/core/sequence.ts';
 import { IdallocError } from '../../src/errors.ts';

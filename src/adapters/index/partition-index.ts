@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-entry.ts';
 import { digestEntry, readLedgerKey } from '../../codec/ledger-key.ts';
-import { changesSequence, countsAt, type LedgerPosition, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { readReplay } from '../../codec/request-position.ts';
 import { afterRecord, hidesDecisions } from '../../core/sequence.ts';
 import { IdallocError } from '../../errors.ts';

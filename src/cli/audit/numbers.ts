@@ -1,4 +1,4 @@
-import { changesSequence, countsAt } from '../../codec/ledger-position.ts';
+import { changesSequence, countsAt } from '../../codec/ledger-entry.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL, type SequenceEntry } from '../../codec/sequence-entry.ts';
 import {
   afterRecord,

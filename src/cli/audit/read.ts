@@ -4,9 +4,8 @@ import { asSingleObject, confluentSchemaId } from '../../codec/framing.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
 import { ID_REQUEST_HEADER, WIDE_REQUEST_HEADER } from '../../codec/id-request.ts';
-import { type DecidingEntry, decodeLedgerEntry, requestHash } from '../../codec/ledger-entry.ts';
+import { countsAt, type DecidingEntry, decodeLedgerEntry, requestHash } from '../../codec/ledger-entry.ts';
 import { type LedgerKey, readLedgerKey } from '../../codec/ledger-key.ts';
-import { countsAt } from '../../codec/ledger-position.ts';
 import { decidingIdOf, type FullRequest, homeKeyOf, mergeRequest, salvageAddress } from '../../codec/request.ts';
 import {
   DEFAULT_HEADER_NAMES,

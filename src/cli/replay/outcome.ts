@@ -1,7 +1,6 @@
 import type { TopicRecord } from '../../adapters/kafka/topics/spans.ts';
-import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { changesSequence, decodeLedgerEntry } from '../../codec/ledger-entry.ts';
 import { readLedgerKey } from '../../codec/ledger-key.ts';
-import { changesSequence } from '../../codec/ledger-position.ts';
 import { textOfId } from '../../codec/request-checks.ts';
 import { unlessInvalid } from '../../errors.ts';
 import type { Found, FoundBatch } from '../audit/found.ts';

@@ -9,9 +9,8 @@ import {
 } from '../../adapters/kafka/topics/spans.ts';
 import { retentionOf } from '../../adapters/kafka/topics/topics.ts';
 import type { Pending, PendingNumbers } from '../../codec/head-values.ts';
-import { decodeLedgerEntry } from '../../codec/ledger-entry.ts';
+import { changesSequence, decodeLedgerEntry, readLedgerPosition } from '../../codec/ledger-entry.ts';
 import { isOfSequence, readLedgerKey } from '../../codec/ledger-key.ts';
-import { changesSequence, readLedgerPosition } from '../../codec/ledger-position.ts';
 import { type LedgerNumbers, type LedgerStatement, RENEWAL } from '../../codec/sequence-entry.ts';
 import type { KafkaConfig } from '../../config/config.ts';
 import { afterRecord, MAX_STATEMENTS, restatedAfterMs, type SequenceRow, statedOf } from '../../core/sequence.ts';

@@ -10,9 +10,8 @@ import {
 } from '../../adapters/kafka/topics/spans.ts';
 import type { IdBatch } from '../../codec/id-batch.ts';
 import { decodeIdReply } from '../../codec/id-reply.ts';
-import { type DecidingEntry, decodeLedgerEntry, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
+import { countsAt, type DecidingEntry, decodeLedgerEntry, type LedgerBatchEntry } from '../../codec/ledger-entry.ts';
 import { decodeLedgerKey } from '../../codec/ledger-key.ts';
-import { countsAt } from '../../codec/ledger-position.ts';
 import { DEFAULT_HEADER_NAMES, readRequestId } from '../../codec/request-headers.ts';
 import { IdallocError, unlessInvalid } from '../../errors.ts';
 import { hasDecision } from '../../ledger/decided.ts';
