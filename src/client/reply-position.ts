@@ -3,7 +3,8 @@ import type { Runtime } from '../async/runtime.ts';
 import { IdallocError } from '../errors.ts';
 import { END, offsetAt } from '../kafka/loops/leader-calls.ts';
 import type { Cluster } from '../kafka/wire/cluster.ts';
-import { type KafkaErrorCode, kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
+import { isUnusableTopic, meaningOf } from '../kafka/wire/error-codes.ts';
+import { kafkaErrorCode } from '../kafka/wire/kafka-error.ts';
 
 /** Where replies are read from. */
 export interface ReplyPosition {
@@ -28,8 +29,6 @@ export interface ReplyPositionQuery {
 
 const CALL_TIMEOUT_MS = 3_000;
 const WAITS = { minMs: 200, maxMs: 200 };
-/** A retry would fail the same way. */
-const LASTING: ReadonlySet<KafkaErrorCode> = new Set(['CLOSED', 'CLUSTER_AUTHORIZATION_FAILED']);
 
 /**
  * Finds the partition of the reply topic to read, and its current end offset. Transient errors are retried.
@@ -45,9 +44,11 @@ export function findReplyPosition(
   const { timeoutMs, signal, isLoginChanging, onFailure } = query;
   const isTransient = (error: unknown) => {
     const errorCode = kafkaErrorCode(error);
-    if (errorCode === undefined || LASTING.has(errorCode)) return false;
+    const { refuses } = meaningOf(errorCode);
+    const isLasting = refuses !== undefined && refuses !== 'login';
+    if (errorCode === undefined || errorCode === 'CLOSED' || isLasting) return false;
     onFailure();
-    return isLoginChanging || errorCode !== 'LOGIN_REFUSED';
+    return refuses === undefined || isLoginChanging;
   };
   return retrying(runtime, { timeoutMs, waits: WAITS, isTransient, signal }, (leftMs) =>
     findOnce(cluster, runtime, query, runtime.monotonicMs() + leftMs),
@@ -86,14 +87,12 @@ async function countPartitions(
       ? [{ name: `'${names[i]}'`, error: one.reason, errorCode: kafkaErrorCode(one.reason) }]
       : [],
   );
-  const having = (...errorCodes: KafkaErrorCode[]) =>
-    refused.filter(({ errorCode = '' }) => errorCodes.includes(errorCode)).map(({ name }) => name);
-  const missing = having('UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION');
+  const missing = refused.filter(({ errorCode }) => meaningOf(errorCode).isAbsent).map(({ name }) => name);
   if (missing.length > 0) {
     const message = `no topic ${missing.join(', ')}: correct its name, or create it: idalloc topics init --reply-topic ${replyTopic}`;
     throw new IdallocError('TOPIC_INVALID', message);
   }
-  const hidden = having('TOPIC_AUTHORIZATION_FAILED');
+  const hidden = refused.filter(({ errorCode }) => isUnusableTopic(errorCode)).map(({ name }) => name);
   if (hidden.length > 0)
     throw new IdallocError('TOPIC_INVALID', `this user is not authorized for ${hidden.join(', ')}`);
   if (refused[0] !== undefined) throw refused[0].error;

@@ -118,6 +118,8 @@ export class KafkaRefusals implements Watch {
     const limits = 'group.min.session.timeout.ms (6000 by default) to group.max.session.timeout.ms';
     const detail = {
       INVALID_SESSION_TIMEOUT: `a session of ${sessionTimeoutMs} ms in group '${groupId}': set KAFKA_SESSION_TIMEOUT_MS within their ${limits}`,
+      INVALID_GROUP_ID: `the name of group '${groupId}': set KAFKA_GROUP_ID to another one`,
+      GROUP_MAX_SIZE_REACHED: `this worker in group '${groupId}', which has as many members as they allow: raise group.max.size on the brokers`,
       INCONSISTENT_GROUP_PROTOCOL: foreign,
       FOREIGN_MEMBER: foreign,
     };

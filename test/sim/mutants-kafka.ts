@@ -112,8 +112,8 @@ export const KAFKA_MUTANTS: readonly Mutant[] = [
     patches: [
       patch(
         'src/adapters/kafka/publisher.ts',
-        'if (!isRecordError(errorCode)) return error;',
-        'if (!isRecordError(errorCode)) {\n        for (const index of indices) deliveries[index] = DELIVERED;\n        return undefined;\n      }',
+        'if (!isOfRecord(errorCode)) return error;',
+        'if (!isOfRecord(errorCode)) {\n        for (const index of indices) deliveries[index] = DELIVERED;\n        return undefined;\n      }',
       ),
     ],
   },

@@ -4,7 +4,8 @@ import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { BrokerResponse } from '../../kafka/wire/api.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
-import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import { isLinkError, meaningOf } from '../../kafka/wire/error-codes.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { BrokerLink } from '../../kafka/wire/port.ts';
 import { LOGIN_SETTINGS, loginRefused } from '../../kafka/wire/settings.ts';
 
@@ -17,51 +18,18 @@ export interface Brokers {
 /** The longest wait for a response that brokers send without delay. */
 export const CALL_TIMEOUT_MS = 5_000;
 
-/** Errors of one broker, of an election, or of a topic that not all brokers know yet. */
-const TRANSIENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
-  'UNREACHABLE',
-  'CONNECTION_LOST',
-  'NO_RESPONSE',
-  'BROKER_NOT_AVAILABLE',
-  'GROUP_COORDINATOR_NOT_AVAILABLE',
-  'GROUP_LOAD_IN_PROGRESS',
-  'KAFKA_STORAGE_ERROR',
-  'LEADER_NOT_AVAILABLE',
-  'NOT_CONTROLLER',
-  'NOT_COORDINATOR_FOR_GROUP',
-  'NOT_LEADER_FOR_PARTITION',
-  'OFFSET_NOT_AVAILABLE',
-  'PARTITIONS_MISSING',
-  'REPLICA_NOT_AVAILABLE',
-  'REQUEST_TIMED_OUT',
-  'UNKNOWN_TOPIC_OR_PARTITION',
-]);
-
-/**
- * After one of these errors a write is not executed any more, so a retry can't overtake it. It may be in the log
- * already: a leader that is deposed while it waits for its followers reports NOT_LEADER_FOR_PARTITION, and the next
- * leader may have it. So a retry may write a second copy, and only writes that tolerate one are retried.
- */
-const UNSENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
-  'UNREACHABLE',
-  'LEADER_NOT_AVAILABLE',
-  'NOT_ENOUGH_REPLICAS',
-  'NOT_LEADER_FOR_PARTITION',
-  'PARTITIONS_MISSING',
-  'UNKNOWN_TOPIC_OR_PARTITION',
-]);
-
 export function isTransientCode(errorCode: KafkaErrorCode | undefined): boolean {
-  return TRANSIENT.has(errorCode);
+  return meaningOf(errorCode).isTransient === true;
 }
 
 /** Whether a retry may succeed. These include errors after which a write may have been executed. */
 export function isTransient(error: unknown): boolean {
-  return !(error instanceof IdallocError) && TRANSIENT.has(kafkaErrorCode(error));
+  return !(error instanceof IdallocError) && isTransientCode(kafkaErrorCode(error));
 }
 
-export function isUnsent(error: unknown): boolean {
-  return !(error instanceof IdallocError) && UNSENT.has(kafkaErrorCode(error));
+/** Whether a write that failed is not executed any more. It may be in the log already: see `ErrorMeaning`. */
+export function isWriteOver(error: unknown): boolean {
+  return !(error instanceof IdallocError) && meaningOf(kafkaErrorCode(error)).writeIsOver === true;
 }
 
 /** For longer than a leader election takes. */
@@ -126,12 +94,6 @@ export function callCoordinator<R extends BrokerResponse>(
 export function requireNoError(errorCode: KafkaErrorCode | undefined, what: string): void {
   if (errorCode !== undefined) throw new KafkaError(errorCode, `${what}: ${errorCode}`);
 }
-
-/** The errors of a topic that does not exist, or that this user may not describe. */
-export const UNSEEN: ReadonlySet<KafkaErrorCode | undefined> = new Set([
-  'UNKNOWN_TOPIC_OR_PARTITION',
-  'TOPIC_AUTHORIZATION_FAILED',
-]);
 
 /** Settles as the call does, with asUnavailable of its error. */
 export async function withCode<T>(call: () => Promise<T>): Promise<T> {

@@ -3,7 +3,8 @@ import { describeError, IdallocError } from '../../errors.ts';
 import { type DescribedGroup, describeBy } from '../../kafka/loops/described-group.ts';
 import { decodeStandbys } from '../../kafka/loops/member-claims.ts';
 import { decodeAssignment } from '../../kafka/wire/consumer-protocol.ts';
-import { type KafkaErrorCode, kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
+import { meaningOf } from '../../kafka/wire/error-codes.ts';
+import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import { type Brokers, callCoordinator, requireNoError } from './brokers.ts';
 
 /** A group of either of Kafka's protocols; undefined if it does not exist. Rejects with a KafkaError. */
@@ -89,13 +90,6 @@ export async function committedOffsets(
   );
 }
 
-/** The errors by which a coordinator rejects an outside commit to a group with members. */
-const ACTIVE: ReadonlySet<KafkaErrorCode | undefined> = new Set([
-  'UNKNOWN_MEMBER_ID',
-  'ILLEGAL_GENERATION',
-  'REBALANCE_IN_PROGRESS',
-]);
-
 /**
  * Commits offsets from outside a group of workers, which must have no members. None may be above the one that a worker
  * committed: workers take everything below for answered.
@@ -121,7 +115,8 @@ export async function setOffsets(
   } catch (error) {
     const errorCode = kafkaErrorCode(error);
     if (errorCode === undefined) throw error;
-    const code = ACTIVE.has(errorCode) ? 'GROUP_ACTIVE' : 'KAFKA_UNAVAILABLE';
+    // A group with members rejects a commit from outside as it would one from a member that it has lost.
+    const code = meaningOf(errorCode).member !== undefined ? 'GROUP_ACTIVE' : 'KAFKA_UNAVAILABLE';
     const message = `the offsets of group '${groupId}' could not be set: ${describeError(error)}`;
     throw new IdallocError(code, message, { cause: error });
   }

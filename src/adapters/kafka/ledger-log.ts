@@ -10,7 +10,7 @@ import { encodeBatch } from '../../kafka/records/encode.ts';
 import type { NewRecord } from '../../kafka/records/record.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
 import type { Appended, LedgerLog, NewEntry } from '../../ledger/ledger-ports.ts';
-import { isTransient, isUnsent } from './brokers.ts';
+import { isTransient, isWriteOver } from './brokers.ts';
 
 export interface KafkaLedgerLogOptions {
   readonly cluster: Pick<Cluster, 'leader' | 'call' | 'markStale' | 'metadata'>;
@@ -126,7 +126,7 @@ export class KafkaLedgerLog implements LedgerLog {
     const { cluster, runtime, topic, readClock } = this.#options;
     const batch = encodeBatch(entries, runtime.wallMs(), firstHeaders);
     try {
-      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isUnsent }, async (timeoutMs) => {
+      return await retrying(runtime, { timeoutMs: APPEND_TIMEOUT_MS, isTransient: isWriteOver }, async (timeoutMs) => {
         const sent = readClock();
         const appending = { topic, partition, lane: 'append', timeoutMs, replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
         const { baseOffset, appendedAtMs, node } = await append(cluster, runtime, { ...appending, batch });

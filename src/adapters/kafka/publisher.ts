@@ -4,9 +4,9 @@ import { describeError, IdallocError } from '../../errors.ts';
 import { AppendQueue } from '../../kafka/loops/append-queue.ts';
 import { append, type LeaderCluster } from '../../kafka/loops/leader-calls.ts';
 import { MANY_RECORDS, maxBytesOf, partitionFor } from '../../kafka/records/record.ts';
+import { isUnusableTopic, meaningOf } from '../../kafka/wire/error-codes.ts';
 import { kafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { Delivery, OutgoingRecord, Publisher } from '../../pipeline/ports.ts';
-import { isRecordError, isTopicError, isWeakness } from './publish-errors.ts';
 import type { ReplyTopics } from './reply-topics.ts';
 
 export interface KafkaPublisherOptions {
@@ -151,8 +151,10 @@ export class KafkaPublisher implements Publisher {
   /** Interprets persistent errors of a topic. Throws unless they are the topic's own. */
   #judge(topic: string, errors: readonly unknown[], isOver: boolean): void {
     const errorCodes = errors.map(kafkaErrorCode);
-    if (errorCodes.some(isTopicError)) this.#requireNotRevoked(topic);
-    const own = errorCodes.find(isTopicError) ?? (isOver && errorCodes.every(isWeakness) ? errorCodes[0] : undefined);
+    if (errorCodes.some(isUnusableTopic)) this.#requireNotRevoked(topic);
+    const own =
+      errorCodes.find(isUnusableTopic) ??
+      (isOver && errorCodes.every((one) => meaningOf(one).isWeak === true) ? errorCodes[0] : undefined);
     if (own !== undefined) this.#options.topics.markUnwritable(topic, `topic ${topic} refused the record: ${own}`);
     else if (isOver) {
       const message = `topic ${topic} did not accept records: ${describeError(errors[0])}`;
@@ -215,7 +217,7 @@ export class KafkaPublisher implements Publisher {
       await this.#queue(to).add(due, bytes);
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
-      if (!isRecordError(errorCode)) return error;
+      if (!isOfRecord(errorCode)) return error;
       if (errorCode === 'INVALID_TIMESTAMP' && due.some(isDated)) {
         this.#undated.add(to.topic);
         return await this.#send(to, indices, publication);
@@ -247,7 +249,7 @@ export class KafkaPublisher implements Publisher {
       },
       maxRecords: to.topic === requestTopic ? MANY_RECORDS : BATCH_MAX_RECORDS,
       maxBytes: BATCH_MAX_BYTES,
-      isOfRecord: (error) => isRecordError(kafkaErrorCode(error)),
+      isOfRecord: (error) => isOfRecord(kafkaErrorCode(error)),
     });
     if (this.#queues.size >= this.#dropAt) this.#dropIdle();
     this.#queues.set(name, queue);
@@ -282,6 +284,9 @@ function recordAt(records: readonly OutgoingRecord[], index: number): OutgoingRe
   if (record === undefined) throw new RangeError(`no record at index ${index}`);
   return record;
 }
+
+/** Whether the topic refuses a record for what it is, so that it may take others. */
+const isOfRecord = (errorCode: string | undefined) => meaningOf(errorCode).refuses === 'record';
 
 const isDated = ({ timestampMs }: OutgoingRecord) => timestampMs !== undefined;
 

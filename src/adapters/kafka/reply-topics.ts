@@ -1,6 +1,7 @@
 import type { Runtime } from '../../async/runtime.ts';
 import { describeError, IdallocError } from '../../errors.ts';
 import type { Cluster } from '../../kafka/wire/cluster.ts';
+import { meaningOf } from '../../kafka/wire/error-codes.ts';
 import type { KafkaErrorCode } from '../../kafka/wire/kafka-error.ts';
 import type { TopicMetadata } from '../../kafka/wire/topic-apis.ts';
 
@@ -137,13 +138,13 @@ export class ReplyTopics {
   }
 
   #judge(topic: string, found: number | KafkaErrorCode, known: Remembered | undefined): TopicStatus {
-    if (found === 'TOPIC_AUTHORIZATION_FAILED') return denied(topic);
-    if (found === 0 || found === 'UNKNOWN_TOPIC_OR_PARTITION' || found === 'INVALID_TOPIC_EXCEPTION') {
-      return missing(topic);
-    }
+    if (found === 0) return missing(topic);
     if (typeof found === 'number') {
       return { kind: 'writable', partitions: found, onProbation: known?.isUnwritable === true };
     }
+    const { isAbsent, isDenied } = meaningOf(found);
+    if (isDenied) return denied(topic);
+    if (isAbsent) return missing(topic);
     if (known?.status.kind === 'leaderless') return known.status;
     return { kind: 'leaderless', sinceMs: this.#runtime.monotonicMs() };
   }

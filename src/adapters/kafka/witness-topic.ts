@@ -18,7 +18,7 @@ import type { Tail } from '../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../kafka/loops/tail-port.ts';
 import { UNREADABLE } from '../../kafka/records/decode.ts';
 import type { FetchedRecord, NewRecord } from '../../kafka/records/record.ts';
-import { isUnsent } from './brokers.ts';
+import { isWriteOver } from './brokers.ts';
 
 export interface WitnessTopicOptions {
   readonly cluster: LeaderCluster;
@@ -106,7 +106,7 @@ export class WitnessTopic implements WitnessPort {
     const appending = { topic, partition: 0, lane: 'append', replicationTimeoutMs: REPLICATION_TIMEOUT_MS };
     if (timeoutMs <= 0) throw unavailable('an earlier write was not answered');
     try {
-      const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isUnsent }, (leftMs) =>
+      const { baseOffset } = await retrying(runtime, { timeoutMs, isTransient: isWriteOver }, (leftMs) =>
         append(cluster, runtime, { ...appending, timeoutMs: leftMs, records }),
       );
       if (baseOffset >= 0) return { known, base: baseOffset };

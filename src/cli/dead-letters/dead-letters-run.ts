@@ -1,4 +1,4 @@
-import { isUnsent, PATIENT } from '../../adapters/kafka/brokers.ts';
+import { isWriteOver, PATIENT } from '../../adapters/kafka/brokers.ts';
 import { readRecord, readSpans, type Source, type TopicRecord, wholeTopic } from '../../adapters/kafka/topics/spans.ts';
 import { retrying } from '../../async/retrying.ts';
 import { RESENT, readDeadLetterNote } from '../../codec/dead-letter.ts';
@@ -135,7 +135,7 @@ async function send({ source, config }: KafkaSession, originals: readonly Origin
 async function appendRecord(source: Source, topic: string, partition: number, record: NewRecord): Promise<number> {
   const { cluster, runtime } = source;
   const appending = { topic, partition, lane: 'publish', ...APPEND_TIMES, records: [record] };
-  const retries = { ...PATIENT, isTransient: isUnsent };
+  const retries = { ...PATIENT, isTransient: isWriteOver };
   const { baseOffset } = await retrying(runtime, retries, () => append(cluster, runtime, appending));
   return baseOffset;
 }

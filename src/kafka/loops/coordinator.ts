@@ -4,8 +4,9 @@ import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from '../wire/api.ts';
 import type { Lane, WireLog } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
+import { meaningOf } from '../wire/error-codes.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
-import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 
 /** The part of a cluster that a group needs. */
@@ -18,40 +19,10 @@ const RECENT_MS = 1_000;
 /** Any broker can name the coordinator, so this gets less time than a call to the group. */
 const MAX_FIND_MS = 5_000;
 
-/** All members must rejoin the group. */
-export const REBALANCING = 'REBALANCE_IN_PROGRESS';
-/** Another process has joined with the same instance ID. */
-export const FENCED = 'FENCED_INSTANCE_ID';
-/** The group has no member of this ID. */
-export const UNKNOWN_MEMBER = 'UNKNOWN_MEMBER_ID';
-
-/** The group has a consumer that is not one of its members' kind, which has changed how it assigns partitions. */
-export const FOREIGN = 'FOREIGN_MEMBER';
-
-/** The group continues without this member, or in a generation that it has not joined. */
-export const EXPELLED: ReadonlySet<KafkaErrorCode | undefined> = new Set([UNKNOWN_MEMBER, 'ILLEGAL_GENERATION']);
-
-/** Retries don't help until the configuration or the rights change. */
-export const PERSISTENT: ReadonlySet<KafkaErrorCode | undefined> = new Set([
-  FOREIGN,
-  'GROUP_AUTHORIZATION_FAILED',
-  'GROUP_MAX_SIZE_REACHED',
-  'INCONSISTENT_GROUP_PROTOCOL',
-  'INVALID_GROUP_ID',
-  'INVALID_SESSION_TIMEOUT',
-  'LOGIN_REFUSED',
-]);
-
-/** Errors of a broker that is not the coordinator, or has not loaded the group yet. */
-const COORDINATION_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
-  'GROUP_LOAD_IN_PROGRESS',
-  'GROUP_COORDINATOR_NOT_AVAILABLE',
-  'NOT_COORDINATOR_FOR_GROUP',
-]);
-
 /** Whether no coordinator answered that knows the group. */
 export function isUnanswered(errorCode: KafkaErrorCode | undefined): boolean {
-  return isLinkError(errorCode) || (errorCode !== undefined && COORDINATION_ERRORS.has(errorCode));
+  const { isLink, coordinatorMoved } = meaningOf(errorCode);
+  return isLink === true || coordinatorMoved === true;
 }
 
 /** The coordinator of one group; looked up again whenever it does not answer or is no longer the coordinator. */

@@ -6,7 +6,7 @@ import { decodeAssignment, encodeAssignment } from '../wire/consumer-protocol.ts
 import type { JoinGroupResponse, MemberRequest, SyncGroupRequest } from '../wire/group-apis.ts';
 import { KafkaError, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
-import { type Coordinator, FOREIGN } from './coordinator.ts';
+import type { Coordinator } from './coordinator.ts';
 import { describeBy, memberNames } from './described-group.ts';
 import {
   decodeJoining,
@@ -94,7 +94,7 @@ export class Joiner {
 
   /**
    * Joins as `memberId`, or as a new member if that is empty. `onJoined` receives the member ID and the generation as
-   * soon as they are known. Rejects with a KafkaError; with FOREIGN after it has left, since a group that is empty
+   * soon as they are known. Rejects with a KafkaError; with FOREIGN_MEMBER after it has left, since a group that is empty
    * again is a classic one.
    */
   async join(memberId: string, claims: Claims, onJoined: (as: MemberRequest) => void): Promise<Joined> {
@@ -106,8 +106,8 @@ export class Joiner {
       });
     } catch (error) {
       const errorCode = kafkaErrorCode(error);
-      if (errorCode === FOREIGN || errorCode === 'INCONSISTENT_GROUP_PROTOCOL') await this.#nameForeign();
-      if (errorCode === FOREIGN) await this.#options.coordinator.leave(as, LEAVE_MS, this.#options.log);
+      if (errorCode === 'FOREIGN_MEMBER' || errorCode === 'INCONSISTENT_GROUP_PROTOCOL') await this.#nameForeign();
+      if (errorCode === 'FOREIGN_MEMBER') await this.#options.coordinator.leave(as, LEAVE_MS, this.#options.log);
       throw error;
     }
   }
@@ -175,7 +175,7 @@ export class Joiner {
     try {
       const { assigned, userData } = decodeAssignment(assignment);
       if (assigned.length > 0 && userData === null)
-        throw new KafkaError(FOREIGN, `no worker made the assignment in group ${this.#settings.groupId}`);
+        throw new KafkaError('FOREIGN_MEMBER', `no worker made the assignment in group ${this.#settings.groupId}`);
       const ours = assigned.filter(({ topic }) => topic === this.#settings.topic);
       const partitions = [...new Set(ours.flatMap((one) => one.partitions))].sort((one, other) => one - other);
       return { partitions, ...this.#standbysOf(userData, partitions) };

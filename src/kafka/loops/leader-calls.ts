@@ -4,7 +4,8 @@ import type { NewRecord } from '../records/record.ts';
 import type { BrokerResponse } from '../wire/api.ts';
 import type { Lane } from '../wire/broker.ts';
 import type { Cluster } from '../wire/cluster.ts';
-import { isLinkError, KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
+import { isLinkError, meaningOf } from '../wire/error-codes.ts';
+import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
 import type { BrokerLink } from '../wire/port.ts';
 import type { ListOffsetsRequest } from '../wire/record-apis.ts';
 
@@ -13,18 +14,6 @@ export type LeaderCluster = Pick<Cluster, 'leader' | 'call' | 'markStale'>;
 
 /** With less time left nothing is sent, so that a late caller does not make a broker suspect. */
 const MIN_CALL_MS = 250;
-
-/** Errors of a broker that does not lead the partition, or does not know its leader yet. */
-const LEADERSHIP_ERRORS: ReadonlySet<KafkaErrorCode> = new Set([
-  'NOT_LEADER_FOR_PARTITION',
-  'LEADER_NOT_AVAILABLE',
-  'REPLICA_NOT_AVAILABLE',
-  'UNKNOWN_TOPIC_OR_PARTITION',
-  'FENCED_LEADER_EPOCH',
-  'UNKNOWN_LEADER_EPOCH',
-  'KAFKA_STORAGE_ERROR',
-  'NETWORK_EXCEPTION',
-]);
 
 export interface LeaderCall {
   readonly topic: string;
@@ -61,7 +50,7 @@ export function partitionError(
   { topic, partition }: { readonly topic: string; readonly partition: number },
   errorCode: KafkaErrorCode,
 ): KafkaError {
-  if (LEADERSHIP_ERRORS.has(errorCode)) cluster.markStale(topic);
+  if (meaningOf(errorCode).leaderMoved) cluster.markStale(topic);
   return new KafkaError(errorCode, `partition ${partition} of topic ${topic}: ${errorCode}`);
 }
 

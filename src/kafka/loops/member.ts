@@ -3,19 +3,10 @@ import type { Runtime, Timer } from '../../async/runtime.ts';
 import { atMost } from '../../async/waiting.ts';
 import { describeError } from '../../errors.ts';
 import type { WireLog } from '../wire/broker.ts';
+import { meaningOf } from '../wire/error-codes.ts';
 import type { MemberRequest } from '../wire/group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from '../wire/kafka-error.ts';
-import {
-  type CommittedOffset,
-  Coordinator,
-  EXPELLED,
-  FENCED,
-  FOREIGN,
-  GroupOffsets,
-  PERSISTENT,
-  REBALANCING,
-  UNKNOWN_MEMBER,
-} from './coordinator.ts';
+import { type CommittedOffset, Coordinator, GroupOffsets } from './coordinator.ts';
 import { Heartbeats, SessionWatch } from './heartbeats.ts';
 import { type Joined, Joiner, LEAVE_MS } from './joiner.ts';
 import { NO_GENERATION } from './member-claims.ts';
@@ -156,7 +147,7 @@ export class Member {
     try {
       await this.#offsets.commit(offsets, () => {
         if (isPresent()) return member;
-        throw new KafkaError(REBALANCING, `group ${groupId} currently has no generation to commit in`);
+        throw new KafkaError('REBALANCE_IN_PROGRESS', `group ${groupId} currently has no generation to commit in`);
       });
     } catch (error) {
       if (isPresent()) this.#onError(kafkaErrorCode(error));
@@ -241,29 +232,32 @@ export class Member {
   /** Handles a failed join; returns how long to wait before the next attempt. */
   #joinFailed(error: unknown): number {
     const errorCode = kafkaErrorCode(error);
+    const { member, refuses } = meaningOf(errorCode);
     if (this.#phase === 'ended') return 0;
-    if (errorCode === FENCED) {
+    if (member === 'fenced') {
       this.#fence();
       return 0;
     }
-    if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
-    if (errorCode === FOREIGN) this.#lose(errorCode, 'it has a consumer that is not a worker');
-    if (errorCode === UNKNOWN_MEMBER || errorCode === FOREIGN) this.#member = { ...this.#member, memberId: '' };
-    const isUsual = errorCode === REBALANCING || EXPELLED.has(errorCode);
+    if (member === 'expelled') this.#lose(errorCode, 'the coordinator removed this member from the group');
+    if (errorCode === 'FOREIGN_MEMBER') this.#lose(errorCode, 'it has a consumer that is not a worker');
+    if (errorCode === 'UNKNOWN_MEMBER_ID' || errorCode === 'FOREIGN_MEMBER')
+      this.#member = { ...this.#member, memberId: '' };
+    const isUsual = member !== undefined;
     if (!isUsual) {
       const fields = { groupId: this.#options.settings.groupId, errorCode, error: describeError(error) };
       this.#log('warn', fields, 'joining the group failed, retrying');
     }
     const isFirst = this.#backoff.failures === 0;
     const waitMs = this.#backoff.nextMs();
-    if (PERSISTENT.has(errorCode)) return PERSISTENT_RETRY_MS;
+    if (refuses !== undefined) return PERSISTENT_RETRY_MS;
     return isUsual && isFirst ? 0 : waitMs;
   }
 
   #onHeartbeatResponse(member: MemberRequest, sentMs: number, errorCode: KafkaErrorCode | undefined): void {
     this.#joiner.coordinatorResponded();
     if (member !== this.#member || member.generation < 0) return;
-    if (this.joined && (errorCode === undefined || errorCode === REBALANCING)) this.#session.confirm(sentMs);
+    if (this.joined && (errorCode === undefined || meaningOf(errorCode).member === 'rejoins'))
+      this.#session.confirm(sentMs);
     this.#onError(errorCode);
   }
 
@@ -275,10 +269,11 @@ export class Member {
 
   /** A heartbeat or a commit was rejected. A join in progress gets the same error as its own response. */
   #onError(errorCode: KafkaErrorCode | undefined): void {
-    if (errorCode === FENCED) this.#fence();
+    const { member } = meaningOf(errorCode);
+    if (member === 'fenced') this.#fence();
     else if (!this.#isIn()) return;
-    else if (errorCode === REBALANCING && this.#phase === 'in') this.#enter('closing');
-    else if (EXPELLED.has(errorCode)) this.#lose(errorCode, 'the coordinator removed this member from the group');
+    else if (member === 'rejoins' && this.#phase === 'in') this.#enter('closing');
+    else if (member === 'expelled') this.#lose(errorCode, 'the coordinator removed this member from the group');
   }
 
   /** Keeps the member ID until the coordinator rejects it: the coordinator may still know this member. */
@@ -290,15 +285,17 @@ export class Member {
     if (this.#isIn()) this.#enter('joining');
     if (!had) return;
     const { settings, onLost } = this.#options;
-    onLost(new KafkaError(errorCode ?? UNKNOWN_MEMBER, `the membership in group ${settings.groupId} was lost: ${why}`));
+    onLost(
+      new KafkaError(errorCode ?? 'UNKNOWN_MEMBER_ID', `the membership in group ${settings.groupId} was lost: ${why}`),
+    );
   }
 
   #fence(): void {
     const { groupId, instanceId } = this.#options.settings;
     const message = `another process has joined group ${groupId} with the instance ID ${instanceId}`;
-    this.#lose(FENCED, message);
+    this.#lose('FENCED_INSTANCE_ID', message);
     this.#end();
-    this.#options.onFenced(new KafkaError(FENCED, message));
+    this.#options.onFenced(new KafkaError('FENCED_INSTANCE_ID', message));
   }
 
   async #leaveGroup(): Promise<void> {

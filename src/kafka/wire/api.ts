@@ -1,5 +1,5 @@
-import type { KafkaErrorCode } from './kafka-error.ts';
-import type { Decoded, Decoder, Encoder } from './kafkajs-modules.ts';
+import { KafkaError, type KafkaErrorCode } from './kafka-error.ts';
+import { type Decoded, type Decoder, type Encoder, errorCodes } from './kafkajs-modules.ts';
 
 /** What every response has. */
 export interface BrokerResponse {
@@ -112,4 +112,27 @@ export function flat<P, R>(
   read: (partition: P) => R,
 ): (R & { readonly topic: string })[] {
   return responses.flatMap(({ topic, partitions }) => partitions.map((partition) => ({ topic, ...read(partition) })));
+}
+
+const NAMES: ReadonlyMap<number, { readonly type: string; readonly message: string }> = new Map(
+  errorCodes.map(({ code, type, message }) => [code, { type, message }]),
+);
+
+/** kafkajs' name of an error; `ERROR_<code>` for an unknown one, undefined for code 0. */
+export function errorCodeOf(code: number): KafkaErrorCode | undefined {
+  return code === 0 ? undefined : (NAMES.get(code)?.type ?? `ERROR_${code}`);
+}
+
+/** Throws if the whole response is an error. */
+export function requireSuccess(code: number): void {
+  const errorCode = errorCodeOf(code);
+  if (errorCode !== undefined)
+    throw new KafkaError(errorCode, NAMES.get(code)?.message ?? `error ${code} of the broker`);
+}
+
+/** An offset or another 64-bit number; throws MALFORMED_RESPONSE if it is not a safe integer. */
+export function safeInteger(value: string | bigint): number {
+  const number = Number(value);
+  if (!Number.isSafeInteger(number)) throw new KafkaError('MALFORMED_RESPONSE', `${value} is out of range`);
+  return number;
 }

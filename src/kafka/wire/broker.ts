@@ -5,7 +5,8 @@ import { describeError } from '../../errors.ts';
 import type { BrokerResponse } from './api.ts';
 import { Connection } from './connection.ts';
 import { closedError, type Deadlines } from './deadlines.ts';
-import { isLinkError, KafkaError, kafkaErrorCode } from './kafka-error.ts';
+import { isLinkError } from './error-codes.ts';
+import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import type { BrokerAddress, BrokerLink, Dialer } from './port.ts';
 
 /**

@@ -1,30 +1,7 @@
-/**
- * How a call can fail without a response from the broker:
- *
- * - UNREACHABLE: no connection, so nothing was sent.
- * - CONNECTION_LOST: the connection ended before the response; the broker may have executed the call.
- * - NO_RESPONSE: the deadline passed; the broker may have executed the call, or may still do so.
- * - LOGIN_REFUSED: the broker rejects the login, or does not speak TLS where we do.
- * - CLOSED: this side was closed.
- * - MALFORMED_RESPONSE: the broker's response can't be decoded.
- */
-const LINK_ERRORS = [
-  'UNREACHABLE',
-  'CONNECTION_LOST',
-  'NO_RESPONSE',
-  'LOGIN_REFUSED',
-  'CLOSED',
-  'MALFORMED_RESPONSE',
-] as const;
-type LinkErrorCode = (typeof LINK_ERRORS)[number];
+import type { KnownErrorCode } from './error-codes.ts';
 
-/** Whether the call failed without a usable response from the broker. */
-export function isLinkError(errorCode: KafkaErrorCode | undefined): errorCode is LinkErrorCode {
-  return LINK_ERRORS.some((one) => one === errorCode);
-}
-
-/** A link error, or Kafka's name of an error as kafkajs spells it (`NOT_LEADER_FOR_PARTITION`). */
-export type KafkaErrorCode = LinkErrorCode | (string & {});
+/** Why a call failed: a code of the table, or Kafka's name of another error as kafkajs spells it. */
+export type KafkaErrorCode = KnownErrorCode | (string & {});
 
 /** A call to Kafka that failed. */
 export class KafkaError extends Error {
@@ -37,6 +14,8 @@ export class KafkaError extends Error {
   }
 }
 
+const MAX_DEPTH = 5;
+
 /** The code of a KafkaError, searched along the error's causes; undefined for any other error. */
 export function kafkaErrorCode(error: unknown): KafkaErrorCode | undefined {
   for (let at = error, depth = 0; at instanceof Error && depth < MAX_DEPTH; at = at.cause, depth += 1) {
@@ -44,5 +23,3 @@ export function kafkaErrorCode(error: unknown): KafkaErrorCode | undefined {
   }
   return undefined;
 }
-
-const MAX_DEPTH = 5;

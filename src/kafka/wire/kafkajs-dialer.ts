@@ -1,12 +1,11 @@
 import { aborted } from '../../async/waiting.ts';
 import { formatHostPort } from '../../core/host-port.ts';
 import { describeError } from '../../errors.ts';
-import type { KafkaApi } from './api.ts';
+import { type KafkaApi, requireSuccess } from './api.ts';
 import type { ConnectionConfig } from './connection-config.ts';
 import { closedError } from './deadlines.ts';
 import { KafkaError, kafkaErrorCode } from './kafka-error.ts';
 import { WireConnection } from './kafkajs-connection.ts';
-import { requireSuccess } from './kafkajs-errors.ts';
 import { KafkajsLink } from './kafkajs-link.ts';
 import { type ApiVersions, definitionOf, errorClasses, type InnerLogger, type Protocol } from './kafkajs-modules.ts';
 import { APIS, type BrokerAddress, type BrokerLink, type Dialer } from './port.ts';

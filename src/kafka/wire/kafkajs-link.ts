@@ -1,8 +1,17 @@
-import type { SingleApi } from './api.ts';
+import { describeError, IdallocError } from '../../errors.ts';
+import { errorCodeOf, requireSuccess, type SingleApi } from './api.ts';
+import { meaningOf } from './error-codes.ts';
 import { KafkaError } from './kafka-error.ts';
 import type { WireConnection } from './kafkajs-connection.ts';
-import { callError, errorCodeOf, requireSuccess } from './kafkajs-errors.ts';
-import { type ApiVersions, Decoder, definitionOf, type Encoder, lookup, type Protocol } from './kafkajs-modules.ts';
+import {
+  type ApiVersions,
+  Decoder,
+  definitionOf,
+  type Encoder,
+  errorClasses,
+  lookup,
+  type Protocol,
+} from './kafkajs-modules.ts';
 import { APIS, type ApiName, apiOf, type BrokerLink, type RequestOf, type ResponseOf } from './port.ts';
 import { ProduceQueue } from './produce-queue.ts';
 import type { ProduceRequest } from './record-apis.ts';
@@ -106,4 +115,24 @@ function protocolOf<T>(
 
 function asIs<T>(response: T): T {
   return response;
+}
+
+/** Converts the error of a call to an error of the port. */
+function callError(error: unknown, broker: string): KafkaError {
+  const options = { cause: error };
+  const detail = `${broker}: ${describeError(error)}`;
+  if (error instanceof KafkaError) return new KafkaError(error.errorCode, detail, options);
+  // The settings hold no login any more.
+  if (error instanceof IdallocError) return new KafkaError('LOGIN_REFUSED', detail, options);
+  if (error instanceof errorClasses.KafkaJSSASLAuthenticationError)
+    return new KafkaError('LOGIN_REFUSED', detail, options);
+  if (error instanceof errorClasses.KafkaJSProtocolError) {
+    // A call may have to wait for a login.
+    return new KafkaError(meaningOf(error.type).refuses === 'login' ? 'LOGIN_REFUSED' : error.type, detail, options);
+  }
+  if (error instanceof errorClasses.KafkaJSConnectionError) return new KafkaError('CONNECTION_LOST', detail, options);
+  if (error instanceof errorClasses.KafkaJSServerDoesNotSupportApiKey) {
+    return new KafkaError('UNSUPPORTED_VERSION', detail, options);
+  }
+  return new KafkaError('MALFORMED_RESPONSE', `${broker}: a response can't be read: ${describeError(error)}`, options);
 }

@@ -4,13 +4,15 @@ import {
   byTopic,
   type CombinedApi,
   type DecodedByTopic,
+  errorCodeOf,
   flat,
   type PartitionResult,
   type Result,
+  requireSuccess,
+  safeInteger,
   type TopicPartition,
 } from './api.ts';
 import { KafkaError } from './kafka-error.ts';
-import { errorCodeOf, requireSuccess, safeInteger } from './kafkajs-errors.ts';
 import { type Decoder, Encoder } from './kafkajs-modules.ts';
 
 /**

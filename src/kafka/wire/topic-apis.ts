@@ -1,6 +1,5 @@
 import type { BrokerMetadata, DescribeConfigResponse, PartitionMetadata as KafkajsPartition } from 'kafkajs';
-import { api, type BrokerResponse, type Result } from './api.ts';
-import { errorCodeOf } from './kafkajs-errors.ts';
+import { api, type BrokerResponse, errorCodeOf, type Result } from './api.ts';
 import { type Decoded, type Decoder, Encoder } from './kafkajs-modules.ts';
 
 /** The APIs of the cluster, its topics, and the rights on them. */

@@ -1,4 +1,5 @@
 import type { ShownRight } from './api.ts';
+import { meaningOf, type RefusalCode } from './error-codes.ts';
 import type { JoinGroupRequest } from './group-apis.ts';
 import { KafkaError, type KafkaErrorCode, kafkaErrorCode } from './kafka-error.ts';
 import {
@@ -26,21 +27,12 @@ export interface Watch {
   onDialError(address: BrokerAddress, error: KafkaError): void;
   /** `errorCode`: the authorizer's; undefined when a broker executed a call that needs the right. */
   onRight(right: UsedRight, errorCode: KafkaErrorCode | undefined): void;
-  /** A coordinator refuses a member for one of JOIN_REFUSALS; undefined when it accepts it. */
+  /** A coordinator refuses a member for something other than a right; undefined when it accepts it. */
   onJoin(member: Pick<JoinGroupRequest, 'groupId' | 'sessionTimeoutMs'>, refusal: JoinRefusal | undefined): void;
 }
 
-const REFUSALS: Readonly<Record<UsedRight['on'], KafkaErrorCode>> = {
-  topic: 'TOPIC_AUTHORIZATION_FAILED',
-  group: 'GROUP_AUTHORIZATION_FAILED',
-};
-
-/**
- * What lasts until the configuration or the group changes: a session outside of the brokers' limits, a foreign
- * consumer.
- */
-const JOIN_REFUSALS = ['INVALID_SESSION_TIMEOUT', 'INCONSISTENT_GROUP_PROTOCOL', 'FOREIGN_MEMBER'] as const;
-export type JoinRefusal = (typeof JOIN_REFUSALS)[number];
+/** What lasts until the configuration or the group changes, such as a foreign consumer in the group. */
+export type JoinRefusal = RefusalCode<'group'>;
 
 /** Wraps a dialer so that `watch` observes it. Responses and errors are passed through unchanged. */
 export function watchedDialer(dialer: Dialer, watch: Watch): Dialer {
@@ -91,8 +83,9 @@ class WatchedLink implements BrokerLink {
       const errorCode = kafkaErrorCode(error);
       if (right !== undefined && 'group' in right && errorCode !== undefined)
         this.#report('group', right.group(request), right, errorCode);
-      const refusal = name === 'joinGroup' ? JOIN_REFUSALS.find((one) => one === errorCode) : undefined;
-      if (refusal !== undefined) this.#watch.onJoin(request as JoinGroupRequest, refusal);
+      const { refuses, isDenied } = meaningOf(errorCode);
+      const isRefusal = name === 'joinGroup' && refuses === 'group' && isDenied !== true;
+      if (isRefusal) this.#watch.onJoin(request as JoinGroupRequest, errorCode as JoinRefusal);
       if (error instanceof KafkaError && error.errorCode === 'LOGIN_REFUSED')
         this.#watch.onDialError(this.#address, error);
       throw error;
@@ -106,6 +99,8 @@ class WatchedLink implements BrokerLink {
     { operation }: Pick<UsedRight, 'operation'>,
     errorCode: KafkaErrorCode | undefined,
   ): void {
-    if (errorCode === undefined || errorCode === REFUSALS[on]) this.#watch.onRight({ on, name, operation }, errorCode);
+    const { refuses, isDenied } = meaningOf(errorCode);
+    const isKnown = errorCode === undefined || (isDenied === true && refuses === on);
+    if (isKnown) this.#watch.onRight({ on, name, operation }, errorCode);
   }
 }

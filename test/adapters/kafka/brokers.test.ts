@@ -1,5 +1,11 @@
 import { describe, expect, test, vi } from 'vitest';
-import { asUnavailable, callAnyBroker, isUnsent, PATIENT, unlessStopped } from '../../../src/adapters/kafka/brokers.ts';
+import {
+  asUnavailable,
+  callAnyBroker,
+  isWriteOver,
+  PATIENT,
+  unlessStopped,
+} from '../../../src/adapters/kafka/brokers.ts';
 import { retrying } from '../../../src/async/retrying.ts';
 import { IdallocError } from '../../../src/errors.ts';
 import { KafkaError, kafkaErrorCode } from '../../../src/kafka/wire/kafka-error.ts';
@@ -59,7 +65,7 @@ test.each([
   ['REQUEST_TIMED_OUT', false],
   [undefined, false],
 ])('after %s a write is certainly not in the log: %s', (name, expected) => {
-  expect(isUnsent(name === undefined ? new Error('no') : errorCode(name))).toBe(expected);
+  expect(isWriteOver(name === undefined ? new Error('no') : errorCode(name))).toBe(expected);
 });
 
 describe('askAny', () => {

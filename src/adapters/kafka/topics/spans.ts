@@ -6,8 +6,9 @@ import { Tail } from '../../../kafka/loops/tail.ts';
 import type { Followed, TailSink } from '../../../kafka/loops/tail-port.ts';
 import type { FetchedRecord } from '../../../kafka/records/record.ts';
 import type { Cluster } from '../../../kafka/wire/cluster.ts';
+import { isUnusableTopic, meaningOf } from '../../../kafka/wire/error-codes.ts';
 import { type KafkaErrorCode, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
-import { asUnavailable, CALL_TIMEOUT_MS, PATIENT, UNSEEN } from '../brokers.ts';
+import { asUnavailable, CALL_TIMEOUT_MS, PATIENT } from '../brokers.ts';
 
 /** The records of one partition at the offsets [from, to); one reading has at most one span per partition. */
 export interface Span {
@@ -127,7 +128,7 @@ async function countPartitions({ cluster }: Source, topic: string): Promise<numb
   try {
     return await cluster.partitions(topic, CALL_TIMEOUT_MS);
   } catch (error) {
-    if (!UNSEEN.has(kafkaErrorCode(error))) throw error;
+    if (!isUnusableTopic(kafkaErrorCode(error))) throw error;
     const remedy = `check the name ('idalloc topics init' creates the workers' topics, with --reply-topic ${topic} this one too)`;
     const message = `topic '${topic}' does not exist, or this user may not describe it: ${remedy}`;
     throw new IdallocError('TOPIC_INVALID', message, { cause: error });
@@ -159,14 +160,6 @@ const MAX_WAIT_MS = 100;
 /** The size of a partition's chunk, and of a leader's response: they bound the memory. */
 const MAX_BYTES_PER_PARTITION = 1_048_576;
 const MAX_BYTES = 10 * MAX_BYTES_PER_PARTITION;
-
-/** Errors that waiting does not fix. */
-const PERSISTENT: ReadonlySet<KafkaErrorCode> = new Set([
-  'INVALID_TOPIC_EXCEPTION',
-  'LOGIN_REFUSED',
-  'TOPIC_AUTHORIZATION_FAILED',
-  'UNSUPPORTED_VERSION',
-]);
 
 /**
  * Reads the spans, each in log order, and resolves when all were read or `take` ended it. Uses no consumer group and
@@ -242,7 +235,8 @@ class SpanReader {
       ...(reading.skipsDense && { skipsDense: true }),
       onError: (topic, partition, { errorCode, message }) => {
         this.#lastError = errorCode;
-        if (PERSISTENT.has(errorCode)) this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
+        if (meaningOf(errorCode).refuses !== undefined)
+          this.#fail(unavailable(`${topic}/${partition} can't be read: ${message}`));
       },
     });
   }

@@ -1,6 +1,7 @@
 import { retrying } from '../../../async/retrying.ts';
 import { IdallocError } from '../../../errors.ts';
-import { isLinkError, KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
+import { isLinkError, isUnusableTopic, meaningOf } from '../../../kafka/wire/error-codes.ts';
+import { KafkaError, kafkaErrorCode } from '../../../kafka/wire/kafka-error.ts';
 import type { DescribeConfigsResponse, MetadataResponse, TopicMetadata } from '../../../kafka/wire/topic-apis.ts';
 import {
   type Brokers,
@@ -9,7 +10,6 @@ import {
   isTransientCode,
   PATIENT,
   requireNoError,
-  UNSEEN,
   withCode,
 } from '../brokers.ts';
 import { judgeTopics, type TopicFault } from './judge.ts';
@@ -169,8 +169,6 @@ interface Described {
   readonly hidden: readonly string[];
 }
 
-const DENIED = 'TOPIC_AUTHORIZATION_FAILED';
-
 /** Starts again when a topic is deleted or created between the two requests. */
 function describeTopics(
   brokers: Brokers,
@@ -179,11 +177,13 @@ function describeTopics(
 ): Promise<Described> {
   return retrying(brokers.runtime, PATIENT, async () => {
     const metadata = await brokers.cluster.metadata(names, CALL_TIMEOUT_MS);
-    const existing = metadata.topics.filter(({ errorCode }) => !UNSEEN.has(errorCode));
+    const existing = metadata.topics.filter(({ errorCode }) => !isUnusableTopic(errorCode));
     for (const { name, errorCode } of existing) requireNoError(errorCode, `topic ${name}`);
     const { clusterId, brokers: all } = metadata;
     const configs = await describeConfigs(brokers, existing.map(nameOf));
-    const denied = [...metadata.topics, ...configs].filter(({ errorCode }) => errorCode === DENIED).map(nameOf);
+    const denied = [...metadata.topics, ...configs]
+      .filter(({ errorCode }) => meaningOf(errorCode).isDenied)
+      .map(nameOf);
     const hidden = denied.filter((name) => !isNeeded(name));
     const visible = configs.filter(({ name }) => !hidden.includes(name));
     for (const { name, errorCode } of visible) requireNoError(errorCode, `configs of topic ${name}`);
