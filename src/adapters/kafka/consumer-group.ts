@@ -92,21 +92,24 @@ export async function committedOffsets(
 
 /**
  * Commits offsets from outside a group of workers, which must have no members. None may be above the one that a worker
- * committed: workers take everything below for answered.
+ * committed: workers take everything below for answered. So they are those of one cluster, and each attempt first asks
+ * the coordinator, over the same connection, whether it belongs to that one: behind the same addresses there may be
+ * another by then.
  *
- * @throws IdallocError GROUP_ACTIVE when it has a member, KAFKA_UNAVAILABLE.
+ * @throws IdallocError GROUP_ACTIVE when it has a member, CLUSTER_CHANGED, KAFKA_UNAVAILABLE.
  */
 export async function setOffsets(
   brokers: Brokers,
   groupId: string,
   topic: string,
-  offsets: ReadonlyMap<number, number>,
+  { clusterId, offsets }: { readonly clusterId: string; readonly offsets: ReadonlyMap<number, number> },
 ): Promise<void> {
   const partitions = [...offsets].map(([partition, offset]) => {
     return { topic, partition, offset, metadata: encodeMetadata({ small: offset }) };
   });
   try {
     await callCoordinator(brokers, groupId, async (link) => {
+      requireCluster(clusterId, await link.call('metadata', { topics: [] }));
       const response = await link.call('offsetCommit', { groupId, generation: -1, memberId: '', partitions });
       for (const { partition, errorCode } of response.partitions)
         requireNoError(errorCode, `offset of partition ${partition}`);
@@ -120,4 +123,11 @@ export async function setOffsets(
     const message = `the offsets of group '${groupId}' could not be set: ${describeError(error)}`;
     throw new IdallocError(code, message, { cause: error });
   }
+}
+
+/** Throws CLUSTER_CHANGED if brokers belong to another cluster than the one whose offsets are known. */
+export function requireCluster(clusterId: string, found: { readonly clusterId: string }): void {
+  if (found.clusterId === clusterId) return;
+  const message = `the offsets are those of the Kafka cluster ${clusterId}, but these brokers belong to the cluster ${found.clusterId}: nothing was set back there; run the command again`;
+  throw new IdallocError('CLUSTER_CHANGED', message);
 }

@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { CALL_TIMEOUT_MS } from '../../adapters/kafka/brokers.ts';
 import {
   type Committed,
   committedOffsets,
   describeGroup,
   hostOf,
+  requireCluster,
   setOffsets,
 } from '../../adapters/kafka/consumer-group.ts';
 import {
@@ -42,6 +44,8 @@ const POLL_MS = 500;
 
 /** What a replay reads again, and of what it must make sure before. */
 export interface Prospect {
+  /** The ID of the Kafka cluster whose offsets these are. */
+  readonly clusterId: string;
   readonly plan: readonly PartitionPlan[];
   /**
    * Partitions beyond those that have a ledger: their requests were forwarded, and are read again in their home
@@ -62,6 +66,7 @@ export interface Prospect {
 export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: number): Promise<Prospect> {
   const { source, config } = tools;
   const { requests, requestPartitions } = config.topics;
+  const { clusterId } = await source.cluster.metadata([], CALL_TIMEOUT_MS);
   const spans = await wholeTopic(source, requests);
   const [offsets, atTime, ledgerFrom] = await Promise.all([
     committed(source, config, spans),
@@ -80,6 +85,7 @@ export async function prospectOf(tools: Tools, wanted: WantedOffset, timeMs: num
     states.push({ ...known, stated, ledgerFrom: ledgerFrom.get(partition) ?? 0 });
   }
   return {
+    clusterId,
     plan: planReplay(states),
     added: spans.slice(requestPartitions).map(({ partition }) => partition),
     partitions: spans.length,
@@ -162,16 +168,17 @@ export async function requireEmptyGroup(source: Source, groupId: string): Promis
  * States what had been answered, and only then sets the group's offsets back: workers that read a request again must
  * find the statement. They read the ledger to its end before they serve a partition.
  *
- * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; KAFKA_UNAVAILABLE;
- * APPEND_UNANSWERED.
+ * @throws IdallocError GROUP_ACTIVE if the group has members, or had some since the plan was made; CLUSTER_CHANGED;
+ * KAFKA_UNAVAILABLE; APPEND_UNANSWERED.
  */
 export async function setBack(
   source: Source,
   config: KafkaConfig,
-  plan: readonly PartitionPlan[],
+  { clusterId, plan }: Pick<Prospect, 'clusterId' | 'plan'>,
   log: Pick<LedgerLog, 'append'>,
 ): Promise<void> {
   const { groupId, topics } = config;
+  requireCluster(clusterId, await source.cluster.metadata([], CALL_TIMEOUT_MS));
   await requireEmptyGroup(source, groupId);
   // Workers may have run while the operator was asked. A statement without a replay would replace that of one in
   // progress.
@@ -180,7 +187,7 @@ export async function setBack(
   // What was answered since the plan was made would be decided anew: the statement does not cover it.
   await requireOffsets(source, config, plan, 'to');
   const offsets = plan.map(({ partition, from }) => [partition, from] as const);
-  await setOffsets(source, groupId, topics.requests, new Map(offsets));
+  await setOffsets(source, groupId, topics.requests, { clusterId, offsets: new Map(offsets) });
   await requireOffsets(source, config, plan, 'from');
 }
 

@@ -27,6 +27,7 @@ import { confirm, Progress, palette } from '../terminal.ts';
 import {
   caughtUp,
   forwardedSince,
+  type Prospect,
   prospectOf,
   requestEnds,
   requireEmptyGroup,
@@ -79,7 +80,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     const decideRefused = options.decideRefused === true;
     // Members still commit, so a plan of their offsets is a guess.
     if (options.dryRun !== true) await requireEmptyGroup(source, config.groupId);
-    const plan = await planOf(session);
+    const { clusterId, plan } = await planOf(session);
     const count = requestsIn(plan);
     const isListed = count > 0 && (decideRefused || options.dryRun === true);
     const undecided = isListed ? await undecidedRequests(session, concernedBy(plan), options) : undefined;
@@ -95,7 +96,7 @@ export async function runReplay(context: CliContext, options: ReplayOptions, com
     await confirm(context, question(count, undecided), options.yes === true);
     const ends = await replyEnds(session);
     const requests = await requestEnds(session);
-    await moveOffsets(session, etcd, plan);
+    await moveOffsets(session, etcd, { clusterId, plan });
     if (!options.wait) {
       context.err("the group's offsets are reset: start the workers\n");
       return only();
@@ -114,7 +115,11 @@ function question(count: number, undecided: readonly UndecidedRequests[] | undef
 }
 
 /** Sets the offsets back, as a command in the journal. */
-async function moveOffsets(session: Session, etcdConfig: EtcdConfig, plan: readonly PartitionPlan[]): Promise<void> {
+async function moveOffsets(
+  session: Session,
+  etcdConfig: EtcdConfig,
+  { clusterId, plan }: Pick<Prospect, 'clusterId' | 'plan'>,
+): Promise<void> {
   const { context, config, source, options } = session;
   const { from, offset, partition, decideRefused = false } = options;
   const { groupId: group, topics } = config;
@@ -130,20 +135,20 @@ async function moveOffsets(session: Session, etcdConfig: EtcdConfig, plan: reado
   await withEtcd(etcdConfig.etcd, (etcd) =>
     journaled({ context, etcd, config: etcdConfig }, { command: 'replay', arguments: given }, async (note) => {
       note(`${counted(requestsIn(plan), 'request is', 'requests are')} read again`);
-      await setBack(source, config, statements, ledgerWriter(source, topics));
+      await setBack(source, config, { clusterId, plan: statements }, ledgerWriter(source, topics));
     }),
   );
 }
 
 /** Plans, and refuses what can't be read again without deciding anew. A dry run says so, and shows the plan. */
-async function planOf(session: Session): Promise<readonly PartitionPlan[]> {
+async function planOf(session: Session): Promise<Pick<Prospect, 'clusterId' | 'plan'>> {
   const { context, config, options } = session;
   const { from, offset, partition } = options;
   const wanted: WantedOffset = (which, atTime) => {
     if (partition !== undefined && partition !== which) return undefined;
     return offset ?? atTime.get(which);
   };
-  const { plan, added, partitions, hasRead } = await prospectOf(session, wanted, from ?? 0);
+  const { clusterId, plan, added, partitions, hasRead } = await prospectOf(session, wanted, from ?? 0);
   const { groupId, topics } = config;
   if (partition !== undefined && partition >= partitions)
     throw new IdallocError('NOT_FOUND', `'${topics.requests}' has no partition ${partition}: there are ${partitions}`);
@@ -161,7 +166,7 @@ async function planOf(session: Session): Promise<readonly PartitionPlan[]> {
     if (options.dryRun !== true) throw error;
     context.err(`${describeError(error)}\n`);
   }
-  return plan;
+  return { clusterId, plan };
 }
 
 async function waitForWorkers(session: Session, plan: readonly PartitionPlan[], count: number): Promise<void> {

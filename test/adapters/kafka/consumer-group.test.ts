@@ -134,15 +134,17 @@ describe('committedOffsets', () => {
 });
 
 describe('setOffsets', () => {
-  const OFFSETS = new Map([
+  const offsets = new Map([
     [0, 5],
     [3, 0],
   ]);
+  const OFFSETS = { clusterId: 'one', offsets };
 
   function committing(...faults: readonly (string | undefined)[]) {
     const requests: OffsetCommitRequest[] = [];
     const left = [...faults];
     const brokers = coordinator({
+      metadata: async () => ({ throttleMs: 0, clusterId: 'one', controllerId: 1, brokers: [], topics: [] }),
       offsetCommit: async (request) => {
         requests.push(request);
         const errorCode = left.shift();
@@ -181,6 +183,13 @@ describe('setOffsets', () => {
       expect(requests).toHaveLength(1);
     },
   );
+
+  test('commits nothing to a coordinator of another cluster', async () => {
+    const { brokers, requests } = committing(undefined);
+    const others = { clusterId: 'other', offsets };
+    await expect(setOffsets(brokers, 'g', 't', others)).rejects.toMatchObject({ code: 'CLUSTER_CHANGED' });
+    expect(requests).toEqual([]);
+  });
 
   test('is retried after a transient fault', async () => {
     const { brokers, requests } = committing('NOT_COORDINATOR_FOR_GROUP', undefined);

@@ -83,6 +83,17 @@ export class ReplayStage {
     this.loop.kafka.cluster.truncate(requests, partition, from);
   }
 
+  /** Behind the same addresses there is now another cluster, with copies of both topics and of the offsets. */
+  isReplaced(): void {
+    const { cluster } = this.loop.kafka;
+    cluster.replace('another-kafka');
+    cluster.groups.coordinatorOf(config.groupId, 1);
+    for (const partition of [0, 1]) {
+      this.requests(partition, 10);
+      this.answered(partition, 8);
+    }
+  }
+
   commits(partition: number, offset: number, metadata = ''): void {
     const { groups } = this.loop.kafka.cluster;
     const { groupId } = config;
@@ -145,7 +156,7 @@ export class ReplayStage {
         this.done.push(`stated ${partition}`);
         return appended;
       };
-      await setBack(source, config, plan, { append });
+      await setBack(source, config, { ...prospect, plan }, { append });
       return prospect;
     };
     return this.loop.runtime.until(work());

@@ -54,6 +54,19 @@ test('nothing is stated if workers have run since the plan was made: that would 
   expect([at.statements, at.done]).toEqual([[], []]);
 });
 
+test('no offset moves in another cluster that has replaced this one, not even while the command waits for its coordinator', async () => {
+  for (const api of ['describeGroups', 'offsetCommit']) {
+    const at = stage();
+    at.onCall = (called) => {
+      if (called !== api) return;
+      at.onCall = () => undefined;
+      at.isReplaced();
+    };
+    await expect(at.replay()).rejects.toMatchObject({ code: 'CLUSTER_CHANGED' });
+    expect([await at.offsets(), at.done.filter((one) => one.includes(' at '))]).toEqual([[8, 8], []]);
+  }
+});
+
 test('the last request that workers read may have been in a dense batch, of which they read the checksum alone', async () => {
   const at = stage();
   at.requests(0, 600, Buffer.alloc(0));
